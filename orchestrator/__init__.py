@@ -1,0 +1,3 @@
+"""The controller of Seatrial."""
+
+__version__ = "0.1.0"

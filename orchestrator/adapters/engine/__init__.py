@@ -1,0 +1,1 @@
+"""Engines that run a cell's flow: durable on DBOS, or in memory."""

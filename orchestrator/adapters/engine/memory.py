@@ -1,0 +1,109 @@
+"""An engine in memory: it replays, crashes where it is told to, and checks the order of steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from orchestrator.application.ports.engine import NOT_YET, Body, Durable, Look, NotYet, Value
+
+Flow = Callable[[Durable, str], Awaitable[None]]
+
+LOOK_LIMIT = 100_000
+
+
+class SimulatedCrashError(BaseException):
+    """The process died here; no code of the flow may catch it."""
+
+
+class ChangedFlowError(AssertionError):
+    """A replay asked for other steps than were recorded."""
+
+
+@dataclass(slots=True)
+class Journal:
+    """What one flow has recorded."""
+
+    answers: list[tuple[str, Value]] = field(default_factory=list)
+    finished: bool = False
+
+
+class MemoryEngine:
+    """Runs flows to their end in the calling thread.
+
+    Args:
+        flow: The flow.
+        tick: Called with the seconds between two looks, instead of waiting.
+    """
+
+    def __init__(self, flow: Flow, *, tick: Callable[[float], None]) -> None:
+        self._flow = flow
+        self._tick = tick
+        self.journals: dict[str, Journal] = {}
+        self.crash_before: int | None = None
+        self.crash_after: int | None = None
+        self._queue: deque[str] = deque()
+
+    def start(self, cell_id: str) -> None:
+        """Remember the cell; `run_all` runs it."""
+        self._queue.append(cell_id)
+
+    def run_all(self) -> None:
+        """Run every started flow, one after the other."""
+        while self._queue:
+            self.run(self._queue[0])
+            self._queue.popleft()
+
+    def run(self, cell_id: str) -> None:
+        """Run one flow to its end. Raises SimulatedCrashError where a crash is planned."""
+        journal = self.journals.setdefault(cell_id, Journal())
+        if not journal.finished:
+            asyncio.run(self._enter(journal, cell_id))
+            journal.finished = True
+
+    async def _enter(self, journal: Journal, cell_id: str) -> None:
+        await self._flow(_MemoryDurable(self, journal, self._tick), cell_id)
+
+
+class _MemoryDurable:
+    def __init__(
+        self, engine: MemoryEngine, journal: Journal, tick: Callable[[float], None]
+    ) -> None:
+        self._engine = engine
+        self._journal = journal
+        self._tick = tick
+        self._next = 0
+
+    async def once(self, name: str, body: Body, *args: str) -> Value:
+        return self._step(name, lambda: body(*args))
+
+    async def until(self, name: str, look: Look, *args: str, every_s: float) -> Value:
+        return self._step(name, lambda: self._wait(name, look, args, every_s))
+
+    def _wait(self, name: str, look: Look, args: tuple[str, ...], every_s: float) -> Value:
+        for _ in range(LOOK_LIMIT):
+            answer = look(*args)
+            if not isinstance(answer, NotYet):
+                return answer
+            self._tick(every_s)
+        raise AssertionError(f"{name} answered {NOT_YET} {LOOK_LIMIT} times")
+
+    def _step(self, name: str, run: Callable[[], Value]) -> Value:
+        position = self._next
+        self._next += 1
+        if position < len(self._journal.answers):
+            recorded, answer = self._journal.answers[position]
+            if recorded != name:
+                raise ChangedFlowError(f"step {position} was {recorded!r} and is now {name!r}")
+            return answer
+        if self._engine.crash_before == position:
+            self._engine.crash_before = None
+            raise SimulatedCrashError(f"before step {position}, {name}")
+        answer = run()
+        if self._engine.crash_after == position:
+            self._engine.crash_after = None
+            raise SimulatedCrashError(f"after step {position}, {name}")
+        self._journal.answers.append((name, answer))
+        return answer

@@ -1,0 +1,1 @@
+"""What can be done: one operation a module, told through ports; no technology."""

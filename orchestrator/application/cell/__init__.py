@@ -1,0 +1,1 @@
+"""The life of a cell: the flow, and a module per phase."""

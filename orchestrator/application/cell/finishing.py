@@ -1,0 +1,79 @@
+"""Closing: the attempt is judged, the cell is tried again or done, and the last cell ends the run."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import datetime
+
+from orchestrator.application.cell.world import Situation, World, situation
+from orchestrator.application.describe_run import describe_cell, evidence_of
+from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
+from orchestrator.domain.cell import RETRIED, Cause, CellState, RunState, run_outcome
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.results import JobVerdict, judge_cell
+
+logger = logging.getLogger(__name__)
+
+
+def look_closed(world: World, attempt_id: str) -> Value | NotYet:
+    """Judge the attempt and decide what becomes of its cell."""
+    now = situation(world, attempt_id)
+    if now.attempt.closed_at is not None:
+        return "closed"
+    cells, at = world.stores.cells, world.clock.now()
+    given_up = [
+        job for job, fact in world.stores.results.jobs(now.cell.id).items() if fact.cause == "crashed"
+    ]
+    world.stores.evidence.settle(now.cell.id, given_up)
+    if _may_try_again(now):
+        cause = now.attempt.cause or Cause(Outcome.ERRORED, "controller")
+        cells.requeue(attempt_id, cause, at=at)
+        return "again"
+    cells.conclude(now.cell.id, _judged(world, now), at=at)
+    return "done"
+
+
+def _judged(world: World, now: Situation) -> Cause:
+    jobs = describe_cell(world.stores, now.cell, now.spec, at=world.clock.now()).jobs
+    verdicts = [
+        JobVerdict(job.id, job.outcome or Outcome.NOT_RUN, job.reason, job.detail) for job in jobs
+    ]
+    return judge_cell(verdicts, now.attempt.cause)
+
+
+def _may_try_again(now: Situation) -> bool:
+    cause = now.attempt.cause
+    infra = cause is not None and cause.outcome is Outcome.ERRORED and cause.reason in RETRIED
+    left = now.attempt.number <= now.spec.matrix.limits.infra_retries
+    return infra and left and now.run.cancel_requested_at is None
+
+
+def look_finished(world: World, cell_id: str) -> Value | NotYet:
+    """End the run when this was its last cell: publish its reports, then say so."""
+    stores = world.stores
+    cells = stores.cells.of_run(stores.cells.get(cell_id).run_id)
+    if any(cell.state is not CellState.DONE for cell in cells):
+        return "others run"
+    run = stores.runs.get(cells[0].run_id)
+    if run is None or run.state is RunState.FINISHED:
+        return "finished"
+    optional = [stores.cells.plan(cell.id).platform.optional for cell in cells]
+    outcome = run_outcome([(c.outcome or Outcome.ERRORED, o) for c, o in zip(cells, optional, strict=True)])
+    at = max((cell.entered_at for cell in cells if cell.entered_at), default=world.clock.now())
+    _publish(world, run.id, outcome, at=at)
+    stores.runs.finish(run.id, outcome, at=at)
+    return "finished"
+
+
+def _publish(world: World, run_id: str, outcome: Outcome, *, at: datetime) -> None:
+    """Write the reports down; they can be rendered again at any time, so a failure is only told."""
+    evidence = evidence_of(world.stores, run_id, at=world.clock.now())
+    run = replace(evidence.record.run, state=RunState.FINISHED, outcome=outcome, finished_at=at)
+    try:
+        world.publish(replace(evidence, record=replace(evidence.record, run=run)))
+    except Exception as error:
+        logger.exception("run %s: its reports could not be written", run_id)
+        world.stores.feed.add(run_id, "report", {"notice": f"not published: {error}"})
+    else:
+        world.stores.feed.add(run_id, "report", {"published": True})

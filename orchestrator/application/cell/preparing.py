@@ -1,0 +1,82 @@
+"""PREPARING: the payload, the packages and the plan go to the machine; the agent starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.application.cell.agent_plan import agent_plan
+from orchestrator.application.cell.world import (
+    GO,
+    STOP,
+    Situation,
+    World,
+    blame,
+    overdue,
+    reach,
+    situation,
+    stopped_from_outside,
+    workspace_of,
+)
+from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
+from orchestrator.application.ports.environments import EnvironmentRefusedError
+from orchestrator.application.ports.workspaces import Workspace
+from orchestrator.domain.cell import CellState
+from orchestrator.domain.machine import HostKeyError, ShellError
+from orchestrator.domain.outcome import Outcome
+
+
+def look_prepared(world: World, attempt_id: str) -> Value | NotYet:
+    """Bring the machine to where the agent runs; a broken connection is tried again."""
+    now = situation(world, attempt_id)
+    if now.cell.has_reached(CellState.RUNNING):
+        return GO
+    if stopped_from_outside(world, now):
+        return STOP
+    try:
+        _prepare(world, now, workspace_of(world, now.lease))
+    except EnvironmentRefusedError as error:
+        return blame(world, attempt_id, Outcome.ERRORED, "environment", str(error))
+    except HostKeyError as error:
+        return blame(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
+    except ShellError as error:
+        if overdue(world, now.cell, world.timings.prepare_s):
+            return blame(world, attempt_id, Outcome.ERRORED, "ssh", str(error))
+        return NOT_YET
+    reach(world, now, CellState.RUNNING)
+    return GO
+
+
+def _prepare(world: World, now: Situation, workspace: Workspace) -> None:
+    workspace.put_agent()
+    digest = now.run.payload_digest
+    workspace.put_archive("payloads", digest, lambda: world.blobs.open(digest))
+    probe = workspace.probe(now.spec.manifest.python.candidates)
+    environment = world.prepare_environment(probe, now.spec, now.plan.environment)
+    if environment.wheels_digest is not None:
+        workspace.put_archive("wheels", environment.wheels_digest, environment.wheels)
+    plan = agent_plan(
+        now,
+        environment,
+        finals=world.stores.results.final_tests(now.cell.id),
+        finished=_finished_jobs(world, now),
+    )
+    workspace.start(now.attempt.id, plan, _secrets(world, now))
+
+
+def _finished_jobs(world: World, now: Situation) -> set[str]:
+    facts = world.stores.results.jobs(now.cell.id)
+    cut_short = ("stopped", "disk_full")
+    return {j for j, f in facts.items() if f.finished_ts is not None and f.cause not in cut_short}
+
+
+def _secrets(world: World, now: Situation) -> Mapping[str, str]:
+    jobs = [job for job in now.spec.manifest.job if job.id in now.plan.jobs]
+    names = {name for job in jobs for name in job.secrets}
+    found = {name: world.secret(name) for name in names}
+    missing = sorted(name for name, value in found.items() if value is None)
+    if missing:
+        raise EnvironmentRefusedError(
+            f"the controller's environment has no {', '.join(missing)}, which the matrix promises "
+            "to hand to its jobs; set it where the controller is started"
+        )
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,28 @@
+"""QUEUED: waiting for a place among the run's cells."""
+
+from __future__ import annotations
+
+from orchestrator.application.cell.world import World
+from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
+from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.outcome import Outcome
+
+
+def look_admitted(world: World, cell_id: str) -> Value | NotYet:
+    """Open the next attempt when there is room; answer its id, or None when the cell is done."""
+    cells = world.stores.cells
+    cell = cells.get(cell_id)
+    if cell.state is CellState.DONE:
+        return None
+    attempts = cells.attempts(cell_id)
+    if attempts and attempts[-1].closed_at is None:
+        return attempts[-1].id
+    run = world.stores.runs.get(cell.run_id)
+    if run is not None and run.cancel_requested_at is not None:
+        cause = Cause(Outcome.CANCELLED, "cancelled", "cancelled while it was queued")
+        cells.conclude(cell_id, cause, at=world.clock.now())
+        return None
+    attempt_id = f"{cell_id}-{len(attempts) + 1}"
+    limit = world.stores.runs.spec(cell.run_id).matrix.limits.max_parallel
+    admitted = cells.admit(cell_id, attempt_id, max_parallel=limit, at=world.clock.now())
+    return attempt_id if admitted else NOT_YET

@@ -1,0 +1,110 @@
+"""RELEASING: every machine of the attempt goes home, and the provider says so."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from decimal import Decimal
+
+from orchestrator.application.cell.world import (
+    GO,
+    Situation,
+    World,
+    blame,
+    overdue,
+    reach,
+    situation,
+)
+from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
+from orchestrator.domain.cell import CellState, Lease, LeaseState
+from orchestrator.domain.machine import MachineError, MachineState, ProviderError, ShellError
+from orchestrator.domain.money import machine_cost
+from orchestrator.domain.outcome import Outcome
+
+logger = logging.getLogger(__name__)
+
+
+def blame_bug(world: World, attempt_id: str, said: str) -> Value:
+    """Store an error of our own as the attempt's cause."""
+    logger.error("attempt %s: %s", attempt_id, said)
+    return blame(world, attempt_id, Outcome.ERRORED, "controller", said)
+
+
+def look_released(world: World, attempt_id: str) -> Value | NotYet:
+    """Go on until no lease of the attempt is open; nothing may keep a machine from going home."""
+    try:
+        now = situation(world, attempt_id)
+        reach(world, now, CellState.RELEASING)
+        now = situation(world, attempt_id)
+        leases = world.stores.leases.of_attempt(attempt_id)
+        gone = [_is_gone(world, now, x) for x in leases if x.state is not LeaseState.GONE]
+    except Exception:
+        logger.exception("attempt %s: its machine could not be given back yet", attempt_id)
+        return NOT_YET
+    return GO if all(gone) else NOT_YET
+
+
+def _is_gone(world: World, now: Situation, lease: Lease) -> bool:
+    match lease.state:
+        case LeaseState.RESERVED:
+            world.stores.leases.gone(lease.id, at=world.clock.now(), cost_usd=Decimal(0))
+            return True
+        case LeaseState.LAUNCHING:
+            return _is_unmade(world, lease)
+        case LeaseState.HELD:
+            return _is_told(world, now, lease)
+    return _is_verified(world, lease)
+
+
+def _is_unmade(world: World, lease: Lease) -> bool:
+    """The launch call never answered: find the machine by its token, or rule it out."""
+    try:
+        machines = list(world.provider(lease.provider).inventory())
+    except ProviderError as error:
+        logger.warning("lease %s: the inventory is not to be had: %s", lease.id, error)
+        return False
+    found = next((m for m in machines if m.token == lease.id), None)
+    at = world.clock.now()
+    if found is not None:
+        world.stores.leases.held(lease.id, found.id, at=at)
+        return False
+    asked = lease.launched_at or lease.reserved_at
+    if at - asked < timedelta(seconds=world.timings.never_made_after_s):
+        return False
+    world.stores.leases.gone(lease.id, at=at, cost_usd=Decimal(0), refusal="never made")
+    return True
+
+
+def _is_told(world: World, now: Situation, lease: Lease) -> bool:
+    """Leave the machine clean, then tell the provider to take it back."""
+    if lease.reach is not None:
+        try:
+            workspace = world.open_workspace(lease.reach)
+            workspace.close(now.attempt.id)
+            workspace.disconnect()
+        except ShellError as error:
+            if not overdue(world, now.cell, world.timings.close_s):
+                return False
+            logger.warning("lease %s: given back without cleaning up: %s", lease.id, error)
+    try:
+        world.provider(lease.provider).terminate(lease.machine_id)
+    except MachineError as error:
+        logger.warning("lease %s: not given back yet: %s", lease.id, error)
+        return False
+    world.stores.leases.releasing(lease.id)
+    return _is_verified(world, lease)
+
+
+def _is_verified(world: World, lease: Lease) -> bool:
+    """Done only when the provider says that the machine is gone."""
+    provider = world.provider(lease.provider)
+    try:
+        if provider.inspect(lease.machine_id).state is not MachineState.GONE:
+            provider.terminate(lease.machine_id)
+            return False
+    except MachineError as error:
+        logger.warning("lease %s: cannot be verified yet: %s", lease.id, error)
+        return False
+    at = world.clock.now()
+    world.stores.leases.gone(lease.id, at=at, cost_usd=machine_cost(lease, at))
+    return True

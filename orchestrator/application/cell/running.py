@@ -1,0 +1,102 @@
+"""RUNNING: the evidence comes home while it is being produced."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from orchestrator.application.cell.world import (
+    GO,
+    STOP,
+    Situation,
+    World,
+    blame,
+    overdue,
+    reach,
+    situation,
+    stopped_from_outside,
+    workspace_of,
+)
+from orchestrator.application.ingest_evidence import drained, pull_evidence
+from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
+from orchestrator.domain.cell import CellState
+from orchestrator.domain.evidence import EvidenceError
+from orchestrator.domain.machine import HostKeyError, MachineState, ProviderError, ShellError
+from orchestrator.domain.outcome import Outcome
+
+
+def look_watched(world: World, attempt_id: str) -> Value | NotYet:
+    """Pull what is new, until the agent says `end` or the attempt must stop.
+
+    Every way out leads to COLLECTING, so that finished tests are kept.
+    """
+    now = situation(world, attempt_id)
+    if now.cell.has_reached(CellState.COLLECTING):
+        return GO
+    answer = STOP if stopped_from_outside(world, now) else _watch(world, now)
+    if isinstance(answer, NotYet):
+        return NOT_YET
+    reach(world, now, CellState.COLLECTING)
+    return answer
+
+
+def _watch(world: World, now: Situation) -> Value | NotYet:
+    attempt_id = now.attempt.id
+    try:
+        pulled = pull_evidence(
+            workspace_of(world, now.lease),
+            world.stores.evidence,
+            attempt_id,
+            at=world.clock.now(),
+            limit_bytes=world.timings.pull_limit_bytes,
+        )
+    except HostKeyError as error:
+        return blame(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
+    except ShellError as error:
+        return _unheard(world, now, str(error))
+    except EvidenceError as error:
+        detail = f"the machine sent something that is not evidence: {error}"
+        return blame(world, attempt_id, Outcome.ERRORED, "agent", detail)
+    world.lapses.since.pop(attempt_id, None)
+    if pulled is None:
+        detail = "the machine knows nothing of this attempt any more"
+        return blame(world, attempt_id, Outcome.ERRORED, "agent", detail)
+    if world.stores.evidence.position(attempt_id).ended:
+        return GO
+    if not pulled.alive and drained(world.stores.evidence, attempt_id, pulled):
+        detail = "the agent ended without a last word"
+        return blame(world, attempt_id, Outcome.ERRORED, "agent", detail)
+    return _first_word(world, now)
+
+
+def _first_word(world: World, now: Situation) -> Value | NotYet:
+    silent = world.stores.evidence.position(now.attempt.id).seq == 0
+    if silent and overdue(world, now.cell, world.timings.first_event_s):
+        detail = f"no event within {world.timings.first_event_s:g} s of its start"
+        return blame(world, now.attempt.id, Outcome.ERRORED, "agent", detail)
+    return NOT_YET
+
+
+def _unheard(world: World, now: Situation, said: str) -> Value | NotYet:
+    """The machine does not answer: gone, or only cut off?"""
+    at = world.clock.now()
+    since = world.lapses.since.setdefault(now.attempt.id, at)
+    state = _inspected(world, now, at)
+    if state in (MachineState.GONE, MachineState.STOPPING):
+        detail = f"the provider took the machine away ({state}); {said}"
+        return blame(world, now.attempt.id, Outcome.ERRORED, "preempted", detail)
+    if at - since >= timedelta(seconds=world.timings.lost_after_s):
+        detail = f"no contact for {(at - since).total_seconds():.0f} s: {said}"
+        return blame(world, now.attempt.id, Outcome.ERRORED, "lost", detail)
+    return NOT_YET
+
+
+def _inspected(world: World, now: Situation, at: datetime) -> MachineState | None:
+    """Ask the provider, on a slow clock."""
+    last = world.lapses.inspected.get(now.attempt.id)
+    if now.lease is None or (last and at - last < timedelta(seconds=world.timings.inspect_every_s)):
+        return None
+    world.lapses.inspected[now.attempt.id] = at
+    try:
+        return world.provider(now.lease.provider).inspect(now.lease.machine_id).state
+    except ProviderError:
+        return None

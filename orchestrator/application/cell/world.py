@@ -1,0 +1,151 @@
+"""What the phases of a cell reach for, and how patient they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from orchestrator.application.ports.blobs import Blobs
+from orchestrator.application.ports.bundles import UnpackBundle
+from orchestrator.application.ports.clock import Clock
+from orchestrator.application.ports.engine import Value
+from orchestrator.application.ports.environments import PrepareEnvironment
+from orchestrator.application.ports.stores import RunSpec, Stores
+from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
+from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Lease, LeaseState, Run
+from orchestrator.domain.machine import Provider
+from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.record import Evidence
+
+GO = "go"
+"""The phase is done: go on to the next."""
+STOP = "stop"
+"""The attempt cannot go on; its cause is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How long each phase may take, in seconds."""
+
+    place_s: float = 1800.0
+    boot_s: float = 900.0
+    prepare_s: float = 1800.0
+    first_event_s: float = 90.0
+    lost_after_s: float = 180.0
+    """Without any contact while running."""
+    inspect_every_s: float = 30.0
+    collect_s: float = 60.0
+    close_s: float = 60.0
+    """For leaving a machine clean before it is given back all the same."""
+    never_made_after_s: float = 120.0
+    """After a launch call without an answer, how long the machine may still turn up."""
+    pull_limit_bytes: int = 4 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Lapses:
+    """Since when an attempt's machine has not been heard; forgotten when the controller ends."""
+
+    since: dict[str, datetime] = field(default_factory=dict)
+    inspected: dict[str, datetime] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose machines these are."""
+
+    project: str
+    controller: str
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The ports that the phases use."""
+
+    stores: Stores
+    blobs: Blobs
+    clock: Clock
+    provider: Callable[[str], Provider]
+    open_workspace: OpenWorkspace
+    prepare_environment: PrepareEnvironment
+    secret: Callable[[str], str | None]
+    unpack: UnpackBundle
+    publish: Callable[[Evidence], Path]
+    identity: Identity
+    timings: Timings = field(default_factory=Timings)
+    lapses: Lapses = field(default_factory=Lapses)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything stored about an attempt that a look begins with."""
+
+    run: Run
+    spec: RunSpec
+    cell: Cell
+    plan: CellPlan
+    attempt: Attempt
+    lease: Lease | None
+    """The one that is not gone, if any."""
+
+
+def situation(world: World, attempt_id: str) -> Situation:
+    """Read how things stand for an attempt."""
+    stores = world.stores
+    attempt = stores.cells.attempt(attempt_id)
+    cell = stores.cells.get(attempt.cell_id)
+    run = stores.runs.get(cell.run_id)
+    if run is None:
+        raise LookupError(f"cell {cell.id} belongs to no run")
+    leases = [x for x in stores.leases.of_attempt(attempt_id) if x.state is not LeaseState.GONE]
+    lease = leases[-1] if leases else None
+    spec = stores.runs.spec(run.id)
+    return Situation(run, spec, cell, stores.cells.plan(cell.id), attempt, lease)
+
+
+def workspace_of(world: World, lease: Lease | None) -> Workspace:
+    """The workspace on a lease's machine. Raises LookupError before it was reached."""
+    if lease is None or lease.reach is None:
+        raise LookupError("the attempt has no machine that was reached")
+    return world.open_workspace(lease.reach)
+
+
+def blame(world: World, attempt_id: str, outcome: Outcome, reason: str, detail: str) -> Value:
+    """Store why the attempt cannot go on (the first cause stands) and stop it."""
+    world.stores.cells.blame(attempt_id, Cause(outcome, reason, detail))
+    return STOP
+
+
+def stopped_from_outside(world: World, now: Situation) -> bool:
+    """Whether the attempt was cancelled or ran out of its time; the cause is stored."""
+    if now.run.cancel_requested_at is not None:
+        blame(world, now.attempt.id, Outcome.CANCELLED, "cancelled", "cancelled by a person")
+        return True
+    deadline = attempt_deadline(now)
+    if deadline is not None and world.clock.now() >= deadline:
+        minutes = now.spec.matrix.limits.max_minutes
+        detail = f"limits.max_minutes ({minutes:g}) is over"
+        blame(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
+        return True
+    return False
+
+
+def attempt_deadline(now: Situation) -> datetime | None:
+    """When the attempt must stop: counted from the launch of its machine."""
+    if now.lease is None or now.lease.launched_at is None:
+        return None
+    return now.lease.launched_at + timedelta(minutes=now.spec.matrix.limits.max_minutes)
+
+
+def overdue(world: World, cell: Cell, patience_s: float) -> bool:
+    """Whether the cell has been in its state for longer than that."""
+    entered = cell.entered_at
+    return entered is not None and world.clock.now() - entered >= timedelta(seconds=patience_s)
+
+
+def reach(world: World, now: Situation, state: CellState, reason: str = "") -> None:
+    """Bring the cell to the state; nothing when there or past."""
+    world.stores.cells.reach(now.cell.id, state, at=world.clock.now(), reason=reason)

@@ -1,0 +1,34 @@
+"""Keep the raw files of an attempt: what the machine packed, and the evidence as it came."""
+
+from __future__ import annotations
+
+from orchestrator.application.ports.blobs import Blobs
+from orchestrator.application.ports.bundles import UnpackBundle
+from orchestrator.application.ports.stores import Artifact, Stores
+from orchestrator.application.ports.workspaces import Workspace
+
+RAW_EVENTS = "events.jsonl"
+
+
+def collect_artifacts(
+    workspace: Workspace, unpack: UnpackBundle, stores: Stores, blobs: Blobs, attempt_id: str
+) -> None:
+    """Fetch the attempt's bundle and store each file by digest.
+
+    Raises ShellError or BundleError; files stored until then stay.
+    """
+    cell_id = stores.cells.attempt(attempt_id).cell_id
+    kept = []
+    for name, chunks in unpack(workspace.bundle(attempt_id)):
+        digest, size = blobs.put(chunks)
+        kept.append(Artifact(name, digest, size))
+    stores.results.put_artifacts(cell_id, kept)
+
+
+def keep_raw_evidence(stores: Stores, blobs: Blobs, attempt_id: str) -> None:
+    """Store the attempt's events, byte for byte as they came, beside the other files."""
+    attempt = stores.cells.attempt(attempt_id)
+    digest, size = blobs.put(stores.evidence.raw_events(attempt_id))
+    name = RAW_EVENTS if attempt.number == 1 else f"attempt-{attempt.number}.{RAW_EVENTS}"
+    if size:
+        stores.results.put_artifacts(attempt.cell_id, [Artifact(name, digest, size)])

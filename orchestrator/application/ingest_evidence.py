@@ -1,0 +1,64 @@
+"""Bring evidence home by offset: idempotent, and whole lines only."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from orchestrator.application.ports.stores import EvidenceStore, Position
+from orchestrator.application.ports.workspaces import Pulled, Workspace
+from orchestrator.domain.evidence import read_events
+from orchestrator.domain.facts import fold
+
+
+def pull_evidence(
+    workspace: Workspace,
+    store: EvidenceStore,
+    attempt_id: str,
+    *,
+    at: datetime,
+    limit_bytes: int,
+) -> Pulled | None:
+    """Fetch what is new once, and store it.
+
+    Returns:
+        What the machine answered; None if it knows no such attempt.
+
+    Raises:
+        ShellError: The machine could not be spoken to; nothing was stored.
+        EvidenceError: What it sent is not evidence; nothing was stored.
+    """
+    have = store.position(attempt_id)
+    pulled = workspace.pull(
+        attempt_id,
+        events_offset=have.events_bytes,
+        log_offset=have.log_bytes,
+        limit_bytes=limit_bytes,
+    )
+    if pulled is not None:
+        ingest(store, attempt_id, have, pulled, at=at)
+    return pulled
+
+
+def ingest(
+    store: EvidenceStore, attempt_id: str, have: Position, pulled: Pulled, *, at: datetime
+) -> None:
+    """Store the whole lines and the log bytes that came after a position."""
+    events, used = read_events(pulled.events, after_seq=have.seq)
+    if used:
+        store.append(
+            attempt_id,
+            offset=have.events_bytes,
+            chunk=pulled.events[:used],
+            facts=fold(events),
+            at=at,
+        )
+    if pulled.log:
+        store.append_log(attempt_id, offset=have.log_bytes, chunk=pulled.log)
+
+
+def drained(store: EvidenceStore, attempt_id: str, pulled: Pulled) -> bool:
+    """Whether all that the machine had is stored (a torn last line stays there)."""
+    have = store.position(attempt_id)
+    torn = not pulled.alive and have.events_bytes + len(pulled.events) >= pulled.events_size_bytes
+    whole = have.events_bytes >= pulled.events_size_bytes
+    return (whole or torn) and have.log_bytes >= pulled.log_size_bytes

@@ -1,0 +1,184 @@
+"""Launch a matrix: everything is checked first, then the run exists, then its cells begin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+
+from orchestrator.application.context import Context
+from orchestrator.application.ports.documents import Source
+from orchestrator.application.ports.stores import Claim, RunSpec, StoredPayload
+from orchestrator.domain.cell import Run
+from orchestrator.domain.machine import ConfigError, Offers
+from orchestrator.domain.matrix import CellPlan, Matrix, expand
+from orchestrator.domain.problems import InvalidDocumentError, Problem
+
+BUILTIN = "builtin"
+STALE_CLAIM = timedelta(minutes=2)
+"""After so long, an idempotency key without a run belongs to a request that died."""
+
+
+class PayloadMissingError(LookupError):
+    """The payload, or the subject's wheel, has not been uploaded."""
+
+
+class KeyReusedError(ValueError):
+    """The idempotency key was used with another body."""
+
+
+class KeyInFlightError(RuntimeError):
+    """A request with this idempotency key is being worked on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOrder:
+    """What a client asks for."""
+
+    matrix: Source
+    name: str = "matrix"
+    """What messages call the matrix: its file's name."""
+    payload: str = BUILTIN
+    """Digest of an uploaded archive, or ``builtin``."""
+    subject_digest: str | None = None
+    """Digest of the uploaded wheel, where the matrix names one."""
+    only: Mapping[str, Sequence[str]] | None = None
+    """Jobs by cell; None means all."""
+    rerun_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """Given by a client so that a repeated request has the effect of one."""
+
+    key: str
+    fingerprint: str
+    """Of the whole body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """The answer to a launch."""
+
+    run: Run
+    replayed: bool
+
+
+def launch_run(context: Context, order: LaunchOrder, key: IdempotencyKey | None) -> Launched:
+    """Check the order, store the run and begin its cells.
+
+    Raises:
+        InvalidDocumentError: The matrix cannot be launched; nothing was changed.
+        PayloadMissingError: What it names was not uploaded; nothing was changed.
+        KeyReusedError, KeyInFlightError: The key says that this is not a new request.
+    """
+    if key is not None:
+        replayed = _claim(context, key)
+        if replayed is not None:
+            return Launched(replayed, replayed=True)
+    try:
+        run, spec, cells = prepare_launch(context, order)
+        context.stores.runs.create(run, spec, cells, key=key.key if key else None)
+    except BaseException:
+        if key is not None:
+            context.stores.runs.drop_key(key.key)
+        raise
+    for cell_id, _ in cells:
+        context.wake(cell_id)
+    return Launched(run, replayed=False)
+
+
+def _claim(context: Context, key: IdempotencyKey) -> Run | None:
+    at = context.clock.now()
+    claim, run_id = context.stores.runs.claim_key(
+        key.key, key.fingerprint, at=at, stale_before=at - STALE_CLAIM
+    )
+    if claim is Claim.OTHER_BODY:
+        raise KeyReusedError(f"Idempotency-Key {key.key!r} was used with another body")
+    if claim is Claim.IN_FLIGHT:
+        raise KeyInFlightError(f"a request with Idempotency-Key {key.key!r} is being worked on")
+    return context.stores.runs.get(run_id) if claim is Claim.REPLAY and run_id else None
+
+
+def prepare_launch(
+    context: Context, order: LaunchOrder
+) -> tuple[Run, RunSpec, list[tuple[str, CellPlan]]]:
+    """Turn an order into what would be stored; changes nothing."""
+    payload = find_payload(context, order.payload)
+    matrix, plans = check_order(context, order, payload)
+    run = Run(
+        id=context.new_id(),
+        matrix_name=matrix.metadata.name,
+        subject_name=matrix.subject.name,
+        subject_version=matrix.subject.version,
+        payload_digest=payload.digest,
+        created_at=context.clock.now(),
+        rerun_of=order.rerun_of,
+    )
+    spec = RunSpec(matrix, payload.manifest, order.subject_digest, order.only)
+    return run, spec, [(f"{run.id}-{n}", plan) for n, plan in enumerate(plans)]
+
+
+def find_payload(context: Context, name: str) -> StoredPayload:
+    """The stored payload of a digest, or the built-in one. Raises PayloadMissingError."""
+    digest = context.builtin_payload() if name == BUILTIN else name
+    payload = context.stores.payloads.get(digest)
+    if payload is None or not context.blobs.has(digest):
+        raise PayloadMissingError(f"payload {digest} was not uploaded: PUT /api/v1/payloads/{digest}")
+    return payload
+
+
+def check_order(
+    context: Context, order: LaunchOrder, payload: StoredPayload
+) -> tuple[Matrix, list[CellPlan]]:
+    """The matrix and its cells, if they can be launched."""
+    matrix = context.documents.check_matrix(
+        order.matrix, order.name, manifest=payload.manifest, providers=context.traits
+    )
+    problems = [*_subject_problems(context, order, matrix), *_place_problems(context, matrix)]
+    problems += [
+        Problem(("secrets", name), f"the controller's environment has no {name}")
+        for name in matrix.secrets
+        if context.secret(name) is None
+    ]
+    if problems:
+        raise InvalidDocumentError(order.name, problems)
+    plans = list(expand(matrix, payload.manifest))
+    return matrix, [_narrowed(plan, order.only) for plan in plans if _is_wanted(plan, order.only)]
+
+
+def _is_wanted(plan: CellPlan, only: Mapping[str, Sequence[str]] | None) -> bool:
+    return only is None or bool(only.get(plan.id))
+
+
+def _narrowed(plan: CellPlan, only: Mapping[str, Sequence[str]] | None) -> CellPlan:
+    if only is None:
+        return plan
+    jobs = tuple(job for job in plan.jobs if job in only[plan.id])
+    return CellPlan(plan.id, plan.platform, plan.environment, jobs)
+
+
+def _subject_problems(context: Context, order: LaunchOrder, matrix: Matrix) -> list[Problem]:
+    if matrix.subject.source != "wheel":
+        return []
+    if order.subject_digest is None:
+        message = "the wheel must be uploaded first: PUT /api/v1/subjects/{sha256}"
+        return [Problem(("subject", "wheel"), message)]
+    if not context.blobs.has(order.subject_digest):
+        raise PayloadMissingError(f"the subject's wheel {order.subject_digest} was not uploaded")
+    return []
+
+
+def _place_problems(context: Context, matrix: Matrix) -> list[Problem]:
+    """What the providers of your own machines say of the platforms, before anything starts."""
+    problems = []
+    for index, platform in enumerate(matrix.platforms):
+        if context.traits[platform.provider].rented:
+            continue
+        try:
+            provider = context.provider(platform.provider)
+            if isinstance(provider, Offers):
+                provider.places({k: v for k, v in asdict(platform).items() if v is not None})
+        except ConfigError as error:
+            problems.append(Problem(("platforms", index), str(error)))
+    return problems

@@ -1,0 +1,1 @@
+"""What the operations need of the world."""

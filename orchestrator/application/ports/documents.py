@@ -1,0 +1,44 @@
+"""Files that people write: matrices and payload manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from orchestrator.domain.machine import ProviderTraits
+from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.matrix import Matrix
+
+Source = str | Mapping[str, object]
+"""A file's text (YAML or JSON), or what a client sent as JSON already parsed."""
+
+
+class Documents(Protocol):
+    """Reads them. Each method raises InvalidDocumentError with every problem and its place."""
+
+    def read_matrix(self, source: Source, name: str) -> Matrix:
+        """A well-formed matrix; whether it is possible is not known yet."""
+        ...
+
+    def check_matrix(
+        self,
+        source: Source,
+        name: str,
+        *,
+        manifest: Manifest,
+        providers: Mapping[str, ProviderTraits],
+    ) -> Matrix:
+        """A matrix that can be launched, given the payload and the providers."""
+        ...
+
+    def read_manifest(self, text: str, name: str) -> Manifest:
+        """A whole and sensible ``payload.toml``."""
+        ...
+
+    def matrix_schema(self) -> dict[str, object]:
+        """JSON Schema of a matrix file."""
+        ...
+
+    def manifest_schema(self) -> dict[str, object]:
+        """JSON Schema of ``payload.toml``."""
+        ...

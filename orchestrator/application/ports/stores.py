@@ -1,0 +1,382 @@
+"""Where runs, cells, leases and evidence are kept. Each method is one transaction.
+
+Every method is idempotent, or says why it is not. None makes a network call of another kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Protocol
+
+from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Lease, Run, Transition
+from orchestrator.domain.facts import CheckFact, Facts, JobFact, MetricFact, Notice, TestFact
+from orchestrator.domain.machine import MachineBook, Reach
+from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.matrix import CellPlan, Matrix
+from orchestrator.domain.outcome import Outcome, TestOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """What a run was launched with; never changes."""
+
+    matrix: Matrix
+    manifest: Manifest
+    subject_digest: str | None = None
+    """sha256 of the subject's wheel, where one was given."""
+    only: Mapping[str, Sequence[str]] | None = None
+    """Of a rerun: the jobs of each cell, by the cell's name; None means all."""
+
+
+class Claim(StrEnum):
+    """What became of an idempotency key."""
+
+    NEW = "new"
+    REPLAY = "replay"
+    OTHER_BODY = "other_body"
+    IN_FLIGHT = "in_flight"
+
+
+class RunStore(Protocol):
+    """Runs and the keys they were launched with."""
+
+    def claim_key(
+        self, key: str, fingerprint: str, *, at: datetime, stale_before: datetime
+    ) -> tuple[Claim, str | None]:
+        """Take an idempotency key; REPLAY comes with the run's id.
+
+        A claim without a run that is older than `stale_before` belongs to a dead request and is
+        taken over.
+        """
+        ...
+
+    def drop_key(self, key: str) -> None:
+        """Give a claimed key back after a refusal, unless it has a run."""
+        ...
+
+    def create(
+        self, run: Run, spec: RunSpec, cells: Sequence[tuple[str, CellPlan]], *, key: str | None
+    ) -> None:
+        """Store the run and its cells (id, plan) and bind the key."""
+        ...
+
+    def get(self, run_id: str) -> Run | None: ...
+
+    def find(self, prefix: str) -> tuple[str, ...]:
+        """Ids of runs that begin so, newest first, at most 10; `latest` is the newest run."""
+        ...
+
+    def spec(self, run_id: str) -> RunSpec: ...
+
+    def page(self, *, limit: int, before: str | None) -> tuple[list[Run], str | None]:
+        """Runs, newest first, with the cursor of the next page."""
+        ...
+
+    def request_cancel(self, run_id: str, *, at: datetime) -> None:
+        """Write the row that every look reads; a feed item tells the watchers."""
+        ...
+
+    def finish(self, run_id: str, outcome: Outcome, *, at: datetime) -> bool:
+        """Finish it, once; True if this call did."""
+        ...
+
+    def unfinished(self) -> tuple[str, ...]:
+        """Ids of runs that are not finished."""
+        ...
+
+
+class CellStore(Protocol):
+    """Cells, their attempts and the steps of their lives."""
+
+    def get(self, cell_id: str) -> Cell: ...
+
+    def of_run(self, run_id: str) -> list[Cell]:
+        """In matrix order."""
+        ...
+
+    def plan(self, cell_id: str) -> CellPlan: ...
+
+    def unfinished(self) -> tuple[str, ...]:
+        """Ids of cells that are not done."""
+        ...
+
+    def admit(self, cell_id: str, attempt_id: str, *, max_parallel: int, at: datetime) -> bool:
+        """Open an attempt and go to PLACING, if fewer than `max_parallel` cells of the run are
+        between PLACING and RELEASING. Decided under the run row's lock. True if it is open; an
+        attempt of this id that is open already is True as well."""
+        ...
+
+    def reach(self, cell_id: str, state: CellState, *, at: datetime, reason: str = "") -> Cell:
+        """Move to the state, with a transition row and a feed item; nothing when there or past."""
+        ...
+
+    def requeue(self, attempt_id: str, outcome: Cause, *, at: datetime) -> None:
+        """Close the attempt and go from RELEASING to QUEUED."""
+        ...
+
+    def conclude(self, cell_id: str, outcome: Cause, *, at: datetime) -> None:
+        """Close the open attempt, if any, set the cell's outcome and go to DONE, with the cell's
+        roll-up, in one transaction."""
+        ...
+
+    def attempt(self, attempt_id: str) -> Attempt: ...
+
+    def attempts(self, cell_id: str) -> list[Attempt]: ...
+
+    def blame(self, attempt_id: str, cause: Cause) -> None:
+        """Write what went wrong outside the jobs; the first cause stands."""
+        ...
+
+    def transitions(self, cell_id: str) -> list[Transition]: ...
+
+
+class Reservation(StrEnum):
+    """The ledger's answer."""
+
+    RESERVED = "reserved"
+    BUSY = "busy"
+    """Another lease holds the exclusive place."""
+    OVER_BUDGET = "over_budget"
+
+
+class LeaseStore(Protocol):
+    """The ledger: one row per machine, written before the launch call."""
+
+    def reserve(
+        self, lease: Lease, *, run_id: str, exclusive: bool, max_usd: Decimal | None
+    ) -> Reservation:
+        """Set money and place aside. The run's settled costs and open reservations count.
+
+        A lease of this id that exists already answers RESERVED.
+        """
+        ...
+
+    def get(self, lease_id: str) -> Lease: ...
+
+    def of_attempt(self, attempt_id: str) -> list[Lease]:
+        """In the order they were reserved."""
+        ...
+
+    def of_run(self, run_id: str) -> dict[str, list[Lease]]:
+        """By cell id."""
+        ...
+
+    def open(self) -> list[Lease]:
+        """Every lease that is not GONE."""
+        ...
+
+    def launching(self, lease_id: str, *, at: datetime) -> None: ...
+
+    def held(self, lease_id: str, machine_id: str, *, at: datetime) -> None: ...
+
+    def reached(self, lease_id: str, reach: Reach) -> None: ...
+
+    def releasing(self, lease_id: str) -> None: ...
+
+    def gone(self, lease_id: str, *, at: datetime, cost_usd: Decimal, refusal: str = "") -> None:
+        """Close it; the place and the money not spent are free again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How much of an attempt's evidence is stored."""
+
+    seq: int = 0
+    events_bytes: int = 0
+    log_bytes: int = 0
+    last_event_at: datetime | None = None
+    """By our clock, when the last event came in."""
+    ended: bool = False
+    """The agent's `end` event is stored."""
+
+
+class EvidenceStore(Protocol):
+    """Evidence as it comes in: the raw bytes, and the facts they state."""
+
+    def position(self, attempt_id: str) -> Position: ...
+
+    def append(
+        self, attempt_id: str, *, offset: int, chunk: bytes, facts: Facts, at: datetime
+    ) -> bool:
+        """Store whole lines, their facts, the new position and a feed item, in one transaction.
+
+        Nothing happens (False) unless `offset` is the stored position: the chunk came twice.
+        """
+        ...
+
+    def append_log(self, attempt_id: str, *, offset: int, chunk: bytes) -> bool:
+        """The same for bytes of the log."""
+        ...
+
+    def raw_events(self, attempt_id: str) -> Iterable[bytes]:
+        """The bytes as they came, in order."""
+        ...
+
+    def log(self, cell_id: str, *, after: int, limit: int) -> tuple[bytes, int]:
+        """Bytes of the cell's log (its attempts' logs, one after the other) and the next offset."""
+        ...
+
+    def settle(self, cell_id: str, given_up: Iterable[str]) -> None:
+        """Once the cell's attempt is over: tests without a final result become MISSING, or
+        NOT_RUN in the jobs that gave up."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file that came home."""
+
+    name: str
+    digest: str
+    size_bytes: int
+
+
+class ResultStore(Protocol):
+    """What is known of a cell's tests, jobs, checks and metrics."""
+
+    def tally(self, cell_id: str) -> dict[str, dict[TestOutcome, int]]:
+        """How many tests of each job have which outcome (not final ones count as MISSING)."""
+        ...
+
+    def tests(self, cell_id: str, *, job: str | None = None) -> list[TestFact]:
+        """In the order they were collected, with their texts."""
+        ...
+
+    def final_tests(self, cell_id: str) -> dict[str, list[str]]:
+        """By job, the node ids with a final result."""
+        ...
+
+    def jobs(self, cell_id: str) -> dict[str, JobFact]: ...
+
+    def checks(self, cell_id: str) -> list[CheckFact]: ...
+
+    def metrics(self, cell_id: str) -> list[MetricFact]: ...
+
+    def notices(self, cell_id: str) -> list[Notice]: ...
+
+    def environment(self, cell_id: str) -> Mapping[str, object] | None:
+        """Of the last attempt that reported one."""
+        ...
+
+    def artifacts(self, cell_id: str) -> list[Artifact]:
+        """By name."""
+        ...
+
+    def put_artifacts(self, cell_id: str, artifacts: Sequence[Artifact]) -> None:
+        """Add or replace by name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FeedItem:
+    """A pointer to something new in a run."""
+
+    number: int
+    """From 1, without a gap, in the order of commits."""
+    kind: str
+    """``cell``, ``evidence``, ``log``, ``run`` or ``report``."""
+    cell: str
+    """The cell's name, or empty."""
+    data: Mapping[str, object] = field(default_factory=dict)
+
+
+class FeedStore(Protocol):
+    """What watchers follow, numbered per run under the run row's lock."""
+
+    def after(self, run_id: str, number: int, *, limit: int = 500) -> list[FeedItem]: ...
+
+    def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPayload:
+    """An uploaded payload."""
+
+    digest: str
+    size_bytes: int
+    manifest: Manifest
+
+
+class PayloadStore(Protocol):
+    """Uploaded payloads by digest; their bytes are blobs."""
+
+    def put(self, payload: StoredPayload, *, at: datetime) -> None: ...
+
+    def get(self, digest: str) -> StoredPayload | None: ...
+
+
+class Scope(StrEnum):
+    """What a token may do; each includes the ones before it."""
+
+    READ = "read"
+    RUN = "run"
+    GATE = "gate"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An API token; its secret is not kept."""
+
+    id: str
+    name: str
+    scope: Scope
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+class TokenStore(Protocol):
+    """Tokens by the sha256 of their secret."""
+
+    def add(self, token: Token, secret_sha256: str) -> None: ...
+
+    def find(self, secret_sha256: str) -> Token | None: ...
+
+    def used(self, token_id: str, *, at: datetime) -> None: ...
+
+    def list(self) -> list[Token]: ...
+
+    def revoke(self, token_id: str, *, at: datetime) -> bool: ...
+
+
+class ControllerStore(Protocol):
+    """Which controllers live, so that a dead one's cells are taken over."""
+
+    def beat(self, controller_id: str) -> None:
+        """Say that it lives now, by the database's clock."""
+        ...
+
+    def dead(self, *, grace_s: float) -> list[str]:
+        """Ids that have not been heard of for so long."""
+        ...
+
+    def bury(self, controller_id: str, *, grace_s: float) -> bool:
+        """Forget a dead one; True for exactly one of those who try at once."""
+        ...
+
+    def leave(self, controller_id: str) -> None:
+        """Forget oneself."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Every store of one database."""
+
+    runs: RunStore
+    cells: CellStore
+    leases: LeaseStore
+    evidence: EvidenceStore
+    results: ResultStore
+    feed: FeedStore
+    payloads: PayloadStore
+    tokens: TokenStore
+    controllers: ControllerStore
+    machines: MachineBook

@@ -1,0 +1,69 @@
+"""An attempt's folder on a machine, and the agent in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from orchestrator.domain.machine import Reach
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What was new in an attempt's evidence."""
+
+    events: bytes
+    log: bytes
+    alive: bool
+    """The agent's process still runs."""
+    events_size_bytes: int
+    log_size_bytes: int
+
+
+class Workspace(Protocol):
+    """Every method raises ShellError when the machine cannot be spoken to."""
+
+    def put_agent(self) -> str:
+        """Ship the agent unless it is there; return its digest."""
+        ...
+
+    def put_archive(self, kind: str, digest: str, chunks: Callable[[], Iterable[bytes]]) -> bool:
+        """Ship an archive (kind ``payloads`` or ``wheels``); False if it was there already."""
+        ...
+
+    def probe(self, candidates: Sequence[str]) -> Mapping[str, object]:
+        """What the machine is, and which interpreters it has."""
+        ...
+
+    def start(
+        self, attempt: str, plan: Mapping[str, object], secrets: Mapping[str, str]
+    ) -> None:
+        """Start the agent, detached, unless it runs or has ended."""
+        ...
+
+    def pull(
+        self, attempt: str, *, events_offset: int, log_offset: int, limit_bytes: int
+    ) -> Pulled | None:
+        """New evidence; None if the machine knows no such attempt."""
+        ...
+
+    def stop(self, attempt: str, reason: str, *, kill: bool = False) -> None:
+        """Ask the agent to stop the jobs; with `kill`, end every process of the attempt."""
+        ...
+
+    def bundle(self, attempt: str) -> Iterator[bytes]:
+        """A tar stream of the attempt's artifacts."""
+        ...
+
+    def close(self, attempt: str) -> None:
+        """End every process of the attempt and remove its folder."""
+        ...
+
+    def disconnect(self) -> None:
+        """Drop the connection; what runs on the machine goes on."""
+        ...
+
+
+OpenWorkspace = Callable[[Reach], Workspace]
+"""Opens no connection until the first call."""

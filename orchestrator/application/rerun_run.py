@@ -1,0 +1,67 @@
+"""Run again what did not pass, as a new run of the same matrix, payload and subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from orchestrator.application.context import Context
+from orchestrator.application.describe_run import describe_run
+from orchestrator.application.launch_run import IdempotencyKey, Launched, LaunchOrder, launch_run
+from orchestrator.domain.cell import RunState
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.record import CellRecord, JobRecord, RunRecord
+
+Only = Literal["failed", "errored", "missing", "not-run"]
+
+
+class NothingToRerunError(ValueError):
+    """No job of the run is of the kind that was asked for."""
+
+
+class StillRunningError(RuntimeError):
+    """The run is not finished yet."""
+
+
+def rerun_run(
+    context: Context, run_id: str, *, only: Only | None, key: IdempotencyKey | None
+) -> Launched:
+    """Launch the run, or only some of its jobs, again.
+
+    Raises RunMissingError, StillRunningError, NothingToRerunError and what `launch_run` raises.
+    """
+    record = describe_run(context.stores, run_id, at=context.clock.now())
+    if record.run.state is not RunState.FINISHED:
+        raise StillRunningError(f"run {run_id} is still running; cancel it or wait for it")
+    spec = context.stores.runs.spec(run_id)
+    order = LaunchOrder(
+        matrix=context.documents.matrix_document(spec.matrix),
+        name=f"run {run_id}",
+        payload=record.run.payload_digest,
+        subject_digest=spec.subject_digest,
+        only=_jobs_again(record, only) if only else spec.only,
+        rerun_of=run_id,
+    )
+    return launch_run(context, order, key)
+
+
+def _jobs_again(record: RunRecord, only: Only) -> Mapping[str, list[str]]:
+    chosen = {
+        cell.id: [job.id for job in cell.jobs if _is_of_kind(cell, job, only)]
+        for cell in record.cells
+    }
+    wanted = {cell: jobs for cell, jobs in chosen.items() if jobs}
+    if not wanted:
+        raise NothingToRerunError(f"no job of run {record.run.id} is {only}")
+    return wanted
+
+
+def _is_of_kind(cell: CellRecord, job: JobRecord, only: Only) -> bool:
+    match only:
+        case "failed":
+            return job.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
+        case "errored":
+            return job.outcome is Outcome.ERRORED or cell.outcome is Outcome.ERRORED
+        case "missing":
+            return job.counts.missing > 0
+    return job.outcome is Outcome.NOT_RUN or job.counts.not_run > 0

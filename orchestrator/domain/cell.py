@@ -1,0 +1,191 @@
+"""Runs, cells and attempts: where each is, how it went, and which way it may go next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+
+from orchestrator.domain.machine import Reach
+from orchestrator.domain.outcome import Outcome
+
+
+class CellState(StrEnum):
+    """Where a cell is in its life."""
+
+    QUEUED = "queued"
+    PLACING = "placing"
+    BOOTING = "booting"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    COLLECTING = "collecting"
+    RELEASING = "releasing"
+    DONE = "done"
+
+
+TRANSITIONS: dict[CellState, frozenset[CellState]] = {
+    CellState.QUEUED: frozenset({CellState.PLACING, CellState.DONE}),
+    CellState.PLACING: frozenset({CellState.BOOTING, CellState.RELEASING}),
+    CellState.BOOTING: frozenset({CellState.PREPARING, CellState.RELEASING}),
+    CellState.PREPARING: frozenset({CellState.RUNNING, CellState.RELEASING}),
+    CellState.RUNNING: frozenset({CellState.COLLECTING}),
+    CellState.COLLECTING: frozenset({CellState.RELEASING}),
+    CellState.RELEASING: frozenset({CellState.QUEUED, CellState.DONE}),
+    CellState.DONE: frozenset(),
+}
+"""Every state that may hold a machine leads through RELEASING, and only from there to DONE."""
+
+_ORDER = list(CellState)
+
+
+class IllegalTransitionError(Exception):
+    """The cell's life has no such step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why an attempt or a job stopped being able to pass."""
+
+    outcome: Outcome
+    reason: str
+    """One word of the list in the glossary: capacity, quota, boot, ssh, lost ..."""
+    detail: str = ""
+    """For a person."""
+
+
+RETRIED = frozenset(
+    {"capacity", "boot", "ssh", "agent", "preempted", "lost", "unavailable", "disk_full"}
+)
+"""Reasons of `errored` that another attempt can cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at a cell."""
+
+    id: str
+    cell_id: str
+    number: int
+    """Counted from 1."""
+    opened_at: datetime
+    cause: Cause | None = None
+    """The first thing that went wrong outside the jobs; None when nothing did."""
+    outcome: Outcome | None = None
+    """Set once, when it is closed."""
+    closed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One platform x environment of one run."""
+
+    id: str
+    """Unique everywhere."""
+    run_id: str
+    name: str
+    """As the matrix expands it; what `--cell` takes."""
+    position: int
+    state: CellState = CellState.QUEUED
+    entered_at: datetime | None = None
+    """When it reached its state."""
+    outcome: Outcome | None = None
+    reason: str = ""
+    detail: str = ""
+
+    def to(self, state: CellState, *, at: datetime) -> Cell:
+        """Move on. Raises IllegalTransitionError where the table has no such step."""
+        if state not in TRANSITIONS[self.state]:
+            raise IllegalTransitionError(f"{self.name}: {self.state} -> {state}")
+        return replace(self, state=state, entered_at=at)
+
+    def has_reached(self, state: CellState) -> bool:
+        """Whether the cell, within its present attempt, is in the state or past it."""
+        return _ORDER.index(self.state) >= _ORDER.index(state)
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One step of a cell's life: the timeline, the audit and the basis of the bill."""
+
+    at: datetime
+    attempt: int
+    origin: str
+    target: str
+    reason: str = ""
+
+
+class LeaseState(StrEnum):
+    """Where the ledger's row of a machine is."""
+
+    RESERVED = "reserved"
+    """Money and place are set aside; nothing has been asked of the provider."""
+    LAUNCHING = "launching"
+    """The provider may have been asked; a machine may exist."""
+    HELD = "held"
+    """The machine's id is known."""
+    RELEASING = "releasing"
+    """The provider was told to take it back."""
+    GONE = "gone"
+    """Verified gone, or never made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The ledger's row of one machine, from before the launch call until it is verified gone."""
+
+    id: str
+    """Also the idempotency token and the tag."""
+    attempt_id: str
+    provider: str
+    place: str
+    state: LeaseState
+    reserved_usd: Decimal
+    price_usd_per_hour: Decimal | None
+    reserved_at: datetime
+    machine_id: str = ""
+    reach: Reach | None = None
+    launched_at: datetime | None = None
+    gone_at: datetime | None = None
+    cost_usd: Decimal | None = None
+    """Settled when gone."""
+    refusal: str = ""
+    """The provider's answer where it did not give a machine: ``capacity: ...``."""
+
+
+class RunState(StrEnum):
+    """Where a run is."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One launch of a matrix for a subject."""
+
+    id: str
+    matrix_name: str
+    subject_name: str
+    subject_version: str
+    payload_digest: str
+    created_at: datetime
+    state: RunState = RunState.RUNNING
+    outcome: Outcome | None = None
+    finished_at: datetime | None = None
+    cancel_requested_at: datetime | None = None
+    rerun_of: str | None = None
+
+
+def run_outcome(cells: list[tuple[Outcome, bool]]) -> Outcome:
+    """A run's outcome is its worst cell's.
+
+    Args:
+        cells: Each cell's outcome, and whether its platform is optional. An optional platform
+            that is not available does not count, unless nothing else is left.
+    """
+    counted = [o for o, optional in cells if not (optional and o is Outcome.NOT_AVAILABLE)]
+    if not counted:
+        return Outcome.NOT_AVAILABLE
+    ranked = sorted(counted, key=list(Outcome).index)
+    return ranked[-1]

@@ -1,0 +1,76 @@
+"""The evidence of an attempt: numbered events, read from bytes that a machine sent."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+KINDS = frozenset(
+    {"phase", "environment", "manifest", "test", "check", "metric", "log", "artifact", "heartbeat", "end"}
+)
+LINE_LIMIT_BYTES = 16 * 1024 * 1024
+
+
+class EvidenceError(ValueError):
+    """The machine sent something that is not evidence; the attempt cannot be believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of ``events.jsonl``."""
+
+    seq: int
+    ts: float
+    """Seconds since the epoch, by the machine's clock."""
+    kind: str
+    job: str | None
+    data: Mapping[str, object]
+
+
+def read_events(chunk: bytes, *, after_seq: int) -> tuple[list[Event], int]:
+    """Parse the whole lines of a chunk.
+
+    Args:
+        chunk: Bytes from the first one not yet ingested.
+        after_seq: The last number that was ingested; lines up to it are passed over.
+
+    Returns:
+        The new events, and how many bytes were used: a torn last line is left for later.
+
+    Raises:
+        EvidenceError: A whole line is not an event, or a number is missing.
+    """
+    used = chunk.rfind(b"\n") + 1
+    if not used and len(chunk) > LINE_LIMIT_BYTES:
+        raise EvidenceError(f"a line of more than {LINE_LIMIT_BYTES} bytes")
+    events: list[Event] = []
+    expected = after_seq + 1
+    for line in chunk[:used].splitlines():
+        event = _parse(line)
+        if event.seq < expected:
+            continue
+        if event.seq > expected:
+            raise EvidenceError(f"event {expected} is missing: {event.seq} came instead")
+        events.append(event)
+        expected += 1
+    return events, used
+
+
+def _parse(line: bytes) -> Event:
+    try:
+        raw = json.loads(line)
+        event = Event(raw["seq"], raw["ts"], raw["kind"], raw.get("job"), raw["data"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise EvidenceError(f"not an event: {line[:200]!r}") from error
+    whole = isinstance(event.seq, int) and isinstance(event.data, dict) and _is_time(event.ts)
+    if raw.get("v") != 1 or not whole or event.kind not in KINDS:
+        raise EvidenceError(f"not an event of version 1: {line[:200]!r}")
+    if event.job is not None and not isinstance(event.job, str):
+        raise EvidenceError(f"a job's id must be text: {line[:200]!r}")
+    return event
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)

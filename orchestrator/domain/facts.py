@@ -1,0 +1,315 @@
+"""From events to facts: what a batch of evidence says about tests, jobs, checks and metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from orchestrator.domain.evidence import Event
+from orchestrator.domain.outcome import TestOutcome
+
+MESSAGE_LIMIT = 500
+"""Characters of a message that stands in a table; the whole text is kept beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestFact:
+    """What is known of one test; later facts of the same attempt add to it."""
+
+    __test__ = False
+
+    job: str
+    nodeid: str
+    outcome: TestOutcome = TestOutcome.MISSING
+    final: bool = False
+    """Its teardown was reported, or its end is certain."""
+    duration_s: float = 0.0
+    reason: str = ""
+    """Of a skip or xfail; ``crashed`` or ``hung``; ``setup`` or ``teardown`` of an error."""
+    message: str = ""
+    """One line."""
+    text: str = ""
+    """The whole traceback."""
+
+    def plus(self, other: TestFact) -> TestFact:
+        """Both facts together: the worst outcome, with the words that belong to it."""
+        words = other if other.outcome > self.outcome else self
+        return TestFact(
+            job=self.job,
+            nodeid=self.nodeid,
+            outcome=max(self.outcome, other.outcome),
+            final=self.final or other.final,
+            duration_s=self.duration_s + other.duration_s,
+            reason=words.reason,
+            message=words.message,
+            text=words.text,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobFact:
+    """What is known of one job; None means not known yet."""
+
+    job: str
+    started_ts: float | None = None
+    finished_ts: float | None = None
+    current: str | None = None
+    """The test that runs now; empty when none does."""
+    exit_code: int | None = None
+    signal: int | None = None
+    cause: str | None = None
+    detail: str | None = None
+    duration_s: float | None = None
+    restarts: int | None = None
+    degraded: str | None = None
+
+    def plus(self, other: JobFact) -> JobFact:
+        """Both facts together; what the later one knows stands."""
+        known = {
+            name: value
+            for name in self.__dataclass_fields__
+            if (value := getattr(other, name)) is not None
+        }
+        return replace(self, **known)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFact:
+    """One statement that a job made about itself."""
+
+    job: str
+    name: str
+    outcome: str
+    """passed, failed or skipped."""
+    value: str = ""
+    unit: str = ""
+    tolerance: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFact:
+    """One measured quantity, with every sample."""
+
+    seq: int
+    job: str
+    name: str
+    samples: tuple[float, ...]
+    unit: str
+    direction: str
+    """``higher`` or ``lower`` is better."""
+    params: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the agent wants a person to know."""
+
+    seq: int
+    ts: float
+    job: str
+    level: str
+    message: str
+
+
+@dataclass(slots=True)
+class Facts:
+    """What a batch of events says; each part is merged with what is stored."""
+
+    last_seq: int = 0
+    last_ts: float = 0.0
+    tests: dict[tuple[str, str], TestFact] = field(default_factory=dict)
+    jobs: dict[str, JobFact] = field(default_factory=dict)
+    checks: dict[tuple[str, str], CheckFact] = field(default_factory=dict)
+    metrics: list[MetricFact] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+    environment: Mapping[str, object] | None = None
+    end: Mapping[str, object] | None = None
+    """The agent's last word; its presence, not its content, says that nothing more comes."""
+
+
+def fold(events: Iterable[Event]) -> Facts:
+    """Turn events, in order, into the facts they state."""
+    facts = Facts()
+    for event in events:
+        facts.last_seq, facts.last_ts = event.seq, event.ts
+        reader = _READERS.get(event.kind)
+        if reader is not None:
+            reader(facts, event)
+    return facts
+
+
+def _read_test(facts: Facts, event: Event) -> None:
+    job, data = event.job or "", event.data
+    nodeid = _text(data.get("nodeid"))
+    record = data.get("record")
+    if record == "start":
+        _add_job(facts, JobFact(job, current=nodeid))
+        _add_test(facts, TestFact(job, nodeid))
+    elif record == "collect_error":
+        text = _text(data.get("longrepr"))
+        _add_test(facts, _bad(job, nodeid, "collection", text))
+    elif record == "report":
+        _add_test(facts, phase_fact(job, data))
+        if data.get("when") == "teardown" or data.get("cause"):
+            _add_job(facts, JobFact(job, current=""))
+
+
+def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
+    """What one phase (setup, call, teardown) of a test says about it."""
+    nodeid, when = _text(data.get("nodeid")), data.get("when")
+    text = _text(data.get("longrepr"))
+    cause = data.get("cause")
+    if cause:
+        return _bad(job, nodeid, _text(cause), text, duration_s=_number(data.get("duration")))
+    outcome, reason = _phase_outcome(data)
+    return TestFact(
+        job=job,
+        nodeid=nodeid,
+        outcome=outcome,
+        final=when == "teardown",
+        duration_s=_number(data.get("duration")),
+        reason=reason,
+        message=_message(data, text) if outcome > TestOutcome.PASSED else "",
+        text=text if outcome >= TestOutcome.ERROR else "",
+    )
+
+
+def _phase_outcome(data: Mapping[str, object]) -> tuple[TestOutcome, str]:
+    outcome, when = data.get("outcome"), _text(data.get("when"))
+    xfail = data.get("wasxfail")
+    if outcome == "skipped":
+        if xfail is not None:
+            return TestOutcome.XFAILED, _text(xfail)
+        return TestOutcome.SKIPPED, _skip_reason(data.get("longrepr"))
+    if outcome == "failed":
+        in_call = when == "call"
+        return (TestOutcome.FAILED, "") if in_call else (TestOutcome.ERROR, when)
+    if xfail is not None and when == "call":
+        return TestOutcome.XPASSED, _text(xfail)
+    return TestOutcome.PASSED, ""
+
+
+def _skip_reason(longrepr: object) -> str:
+    said = longrepr[2] if isinstance(longrepr, list) and len(longrepr) == 3 else longrepr
+    return _text(said).removeprefix("Skipped: ")[:MESSAGE_LIMIT]
+
+
+def _message(data: Mapping[str, object], text: str) -> str:
+    crash = data.get("crash")
+    if isinstance(crash, dict):
+        text = _text(crash.get("message"))
+    return text.strip().split("\n", 1)[0][:MESSAGE_LIMIT]
+
+
+def _bad(job: str, nodeid: str, reason: str, text: str, *, duration_s: float = 0.0) -> TestFact:
+    lines = text.strip().splitlines()
+    message = lines[-1] if reason == "collection" and lines else (lines[0] if lines else reason)
+    return TestFact(
+        job, nodeid, TestOutcome.ERROR, True, duration_s, reason, message[:MESSAGE_LIMIT], text
+    )
+
+
+def _read_phase(facts: Facts, event: Event) -> None:
+    if event.job is None:
+        return
+    data = event.data
+    if data.get("name") == "started":
+        _add_job(facts, JobFact(event.job, started_ts=event.ts))
+    elif data.get("name") == "finished":
+        _add_job(
+            facts,
+            JobFact(
+                event.job,
+                finished_ts=event.ts,
+                current="",
+                exit_code=_whole(data.get("exit_code")),
+                signal=_whole(data.get("signal")),
+                cause=_text(data.get("cause")),
+                detail=_text(data.get("detail")),
+                duration_s=_number(data.get("duration_s")),
+                restarts=_whole(data.get("restarts")) or 0,
+            ),
+        )
+
+
+def _read_manifest(facts: Facts, event: Event) -> None:
+    tests = event.data.get("tests")
+    for nodeid in tests if isinstance(tests, list) else ():
+        facts.tests.setdefault((event.job or "", _text(nodeid)), TestFact(event.job or "", _text(nodeid)))
+
+
+def _read_check(facts: Facts, event: Event) -> None:
+    job, data = event.job or "", event.data
+    if "degraded" in data:
+        _add_job(facts, JobFact(job, degraded=_text(data["degraded"])))
+        return
+    name = _text(data.get("check"))
+    words = {key: _text(data.get(key)) for key in ("value", "unit", "tolerance", "reason")}
+    facts.checks[job, name] = CheckFact(job, name, _text(data.get("outcome")), **words)
+
+
+def _read_metric(facts: Facts, event: Event) -> None:
+    data = event.data
+    samples, params = data.get("samples"), data.get("params")
+    facts.metrics.append(
+        MetricFact(
+            event.seq,
+            event.job or "",
+            _text(data.get("metric")),
+            tuple(_number(s) for s in samples) if isinstance(samples, list) else (),
+            _text(data.get("unit")),
+            _text(data.get("direction")),
+            params if isinstance(params, dict) else {},
+        )
+    )
+
+
+def _read_log(facts: Facts, event: Event) -> None:
+    level, message = _text(event.data.get("level")), _text(event.data.get("message"))
+    facts.notices.append(Notice(event.seq, event.ts, event.job or "", level, message))
+
+
+def _read_environment(facts: Facts, event: Event) -> None:
+    facts.environment = event.data
+
+
+def _read_end(facts: Facts, event: Event) -> None:
+    facts.end = event.data
+
+
+_READERS = {
+    "test": _read_test,
+    "phase": _read_phase,
+    "manifest": _read_manifest,
+    "check": _read_check,
+    "metric": _read_metric,
+    "log": _read_log,
+    "environment": _read_environment,
+    "end": _read_end,
+}
+
+
+def _add_test(facts: Facts, fact: TestFact) -> None:
+    key = (fact.job, fact.nodeid)
+    known = facts.tests.get(key)
+    facts.tests[key] = known.plus(fact) if known else fact
+
+
+def _add_job(facts: Facts, fact: JobFact) -> None:
+    known = facts.jobs.get(fact.job)
+    facts.jobs[fact.job] = known.plus(fact) if known else fact
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value).replace("\x00", "\ufffd")
+
+
+def _number(value: object) -> float:
+    good = isinstance(value, int | float) and math.isfinite(value)
+    return float(value) if good and isinstance(value, int | float) else 0.0
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None

@@ -1,0 +1,173 @@
+"""The payload's manifest, ``payload.toml``: what the payload holds and how it is run."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Literal
+
+from orchestrator.domain.problems import Problem, nearest
+
+IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+"""What the id of a job, a platform or an environment looks like: it names folders and files."""
+
+_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+
+JobKind = Literal["suite", "demo", "benchmark", "use-case"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One entry of the payload."""
+
+    __pydantic_config__ = _STRICT
+
+    id: str
+    """Unique in the payload; names the job's log."""
+    kind: JobKind
+    """``suite`` runs pytest; the others run a command."""
+    title: str = ""
+    """What reports call it; the id by default."""
+    pytest: tuple[str, ...] = ()
+    """Arguments for pytest, relative to the payload (a suite's)."""
+    command: tuple[str, ...] = ()
+    """The command of any other job; ``{python}`` is the environment's interpreter."""
+    timeout_minutes: float = 30.0
+    """The whole job's time; reaching it is `timed_out`."""
+    silence_minutes: float = 10.0
+    """No output and no event for so long is a hang."""
+    env: dict[str, str] = field(default_factory=dict)
+    """Environment variables; relative paths in ``PYTHONPATH`` mean the payload's folder."""
+    gpus: int = 0
+    """Accelerators that the job cannot do without."""
+    exclusive: bool = False
+    """Nothing else may run on the machine meanwhile."""
+    secrets: tuple[str, ...] = ()
+    """Names of the matrix's secrets that this job is given."""
+
+    @property
+    def name(self) -> str:
+        """What a person calls the job."""
+        return self.title or self.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonChoice:
+    """Which interpreter on the machine is used."""
+
+    __pydantic_config__ = _STRICT
+
+    candidates: tuple[str, ...] = ("python3",)
+    """Paths or names, the first one that has what is required wins."""
+    requires: tuple[str, ...] = ()
+    """Requirements that the interpreter must already satisfy, such as ``torch>=2.7``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What is installed beside the interpreter's own packages."""
+
+    __pydantic_config__ = _STRICT
+
+    pip: tuple[str, ...] = ()
+    """Requirements to add; what the interpreter already has is kept at its version."""
+    find_links: tuple[str, ...] = ()
+    """More places where the controller looks for wheels."""
+    index: bool = False
+    """Whether the machine may use a package index of its own when the wheels do not do."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """Environment variables of every job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """The short form of ``[env.image]``."""
+
+    __pydantic_config__ = _STRICT
+
+    pip: tuple[str, ...] = ()
+    """Requirements to add."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The whole of ``payload.toml``."""
+
+    __pydantic_config__ = _STRICT
+
+    name: str
+    """The payload's name."""
+    version: str
+    """The payload's version, quoted."""
+    schema: Literal[1] = 1
+    """Version of this file's form."""
+    root: str = "."
+    """Folder that is shipped and is every job's working directory, relative to this file."""
+    python: PythonChoice = field(default_factory=PythonChoice)
+    """The interpreter."""
+    env: dict[str, Environment] = field(default_factory=dict)
+    """Environments by name."""
+    setup: Setup | None = None
+    """The short form of ``[env.image]``."""
+    job: tuple[Job, ...] = ()
+    """The jobs, in the order they run."""
+
+    def environment(self, name: str) -> Environment | None:
+        """The named environment; ``image`` always exists."""
+        if name == "image" and name not in self.env:
+            return Environment(pip=self.setup.pip if self.setup else ())
+        return self.env.get(name)
+
+    @property
+    def environment_names(self) -> tuple[str, ...]:
+        """Every environment a matrix may name."""
+        return tuple(dict.fromkeys(["image", *self.env]))
+
+
+def check_manifest(manifest: Manifest) -> tuple[Problem, ...]:
+    """Return everything in a well-formed manifest that makes no sense."""
+    return tuple(_manifest_problems(manifest))
+
+
+def _manifest_problems(manifest: Manifest) -> Iterator[Problem]:
+    if not manifest.job:
+        yield Problem(("job",), "a payload needs at least one [[job]]")
+    if manifest.setup and "image" in manifest.env:
+        yield Problem(("setup",), "[setup] is the short form of [env.image]: keep one of them")
+    if PurePosixPath(manifest.root).is_absolute():
+        yield Problem(("root",), f"{manifest.root!r} must be relative to payload.toml")
+    for name in manifest.env:
+        yield from _identifier_problems(name, ("env", name))
+    repeated = Counter(job.id for job in manifest.job)
+    for index, job in enumerate(manifest.job):
+        if repeated[job.id] > 1:
+            yield Problem(("job", index, "id"), f"{job.id!r} is the id of {repeated[job.id]} jobs")
+        yield from _job_problems(job, ("job", index))
+
+
+def _job_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
+    yield from _identifier_problems(job.id, (*path, "id"))
+    if bool(job.pytest) == bool(job.command):
+        yield Problem(path, f"job {job.id!r} needs either `pytest` or `command`")
+    elif job.kind == "suite" and not job.pytest:
+        yield Problem((*path, "kind"), f"suite {job.id!r} needs `pytest`; with `command` it is a demo")
+    elif job.kind != "suite" and job.pytest:
+        yield Problem((*path, "kind"), f"{job.kind} {job.id!r} needs `command`; `pytest` is a suite's")
+    for key in ("timeout_minutes", "silence_minutes"):
+        if getattr(job, key) <= 0:
+            yield Problem((*path, key), "must be more than 0")
+    if job.gpus < 0:
+        yield Problem((*path, "gpus"), "must not be negative")
+
+
+def _identifier_problems(name: str, path: tuple[str | int, ...]) -> Iterator[Problem]:
+    if not IDENTIFIER.fullmatch(name):
+        yield Problem(path, f"{name!r} must be letters, digits, '-' and '_' (at most 64)")
+
+
+def unknown_environment(name: str, manifest: Manifest) -> str:
+    """The sentence for an environment that the payload does not have."""
+    return f"the payload has no environment {name!r}{nearest(name, manifest.environment_names)}"

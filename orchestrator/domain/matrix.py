@@ -1,0 +1,248 @@
+"""The matrix: platforms x environments x jobs, with limits; and how it becomes cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from orchestrator.domain.manifest import Manifest
+
+_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """What the matrix is called."""
+
+    __pydantic_config__ = _STRICT
+
+    name: str
+    """Shown wherever the matrix is named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitSource:
+    """A subject that is built from a revision."""
+
+    __pydantic_config__ = _STRICT
+
+    url: str
+    """Anything that git can clone."""
+    rev: str
+    """Commit, tag or branch; resolved to a commit at launch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is being validated. Without a source, the payload itself is the subject."""
+
+    __pydantic_config__ = _STRICT
+
+    name: str
+    """The distribution's name."""
+    version: str
+    """Quoted: an unquoted 1.10 is the number 1.1."""
+    wheel: str | None = None
+    """A wheel file, relative to the matrix; a pattern that matches exactly one."""
+    package: str | None = None
+    """A pinned requirement, ``name==1.2``."""
+    git: GitSource | None = None
+    """A revision to build."""
+
+    @property
+    def source(self) -> str:
+        """Where the subject comes from: wheel, package, git or payload."""
+        return next((k for k in ("wheel", "package", "git") if getattr(self, k)), "payload")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadSource:
+    """Where the payload is."""
+
+    __pydantic_config__ = _STRICT
+
+    path: str
+    """A folder or .tar.gz, relative to the matrix, or absolute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What benchmarks are paired with."""
+
+    __pydantic_config__ = _STRICT
+
+    package: str
+    """A pinned requirement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a run may cost in money, time and machines."""
+
+    __pydantic_config__ = _STRICT
+
+    max_usd: Decimal | None = None
+    """For the whole run; required once anything is rented."""
+    max_minutes: float = 60.0
+    """Per attempt."""
+    max_parallel: int = 8
+    """Cells with a machine at the same time."""
+    infra_retries: int = 2
+    """More attempts after an infrastructure fault."""
+    allow_unknown_price: bool = False
+    """Whether a machine without a known price may be rented."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """The device that the platform promises."""
+
+    __pydantic_config__ = _STRICT
+
+    vendor: Literal["nvidia", "amd", "intel", "google"]
+    """Who makes it."""
+    name: str
+    """As the vendor's tool prints it, or a part of that."""
+    count: int = 1
+    """How many."""
+    compute_capability: str | None = None
+    """Quoted, ``"8.6"``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """One machine of your own."""
+
+    __pydantic_config__ = _STRICT
+
+    address: str
+    """Name or address."""
+    user: str
+    """Who to log in as."""
+    key_file: str
+    """Name of the private key below ``HOME/keys``."""
+    host_key: str
+    """The host's public key, as in known_hosts: ``ssh-ed25519 AAAA...``."""
+    port: int = 22
+    """Of its SSH server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """Where to run: a row of the matrix."""
+
+    __pydantic_config__ = _STRICT
+
+    id: str
+    """Unique in the matrix."""
+    provider: str
+    """Who rents the machine."""
+    instance_type: str | tuple[str, ...] | None = None
+    """Or several, in order."""
+    accelerator: Accelerator | None = None
+    """What must be found on the machine."""
+    accelerator_type: str | None = None
+    """Of a TPU: ``v5litepod-1``."""
+    runtime_version: str | None = None
+    """Of a TPU."""
+    locations: tuple[str, ...] | Literal["cheapest"] | None = None
+    """In order of preference."""
+    market: tuple[Literal["spot", "on-demand"], ...] | None = None
+    """In order of preference."""
+    image: dict[str, str | tuple[str, ...]] | None = None
+    """How the image is found."""
+    connect: Literal["public", "private"] | None = None
+    """Which address is used."""
+    disk_gb: int | None = None
+    """Size of the machine's disk, in 10^9 bytes."""
+    hosts: tuple[Host, ...] | None = None
+    """A pool; a cell takes one host for itself."""
+    environments: tuple[str, ...] | None = None
+    """Instead of the matrix's."""
+    optional: bool = False
+    """Not being available does not count, unless nothing else is left."""
+    options: dict[str, str] | None = None
+    """What only this provider knows."""
+
+
+COMMON_KEYS = frozenset({"id", "provider", "accelerator", "environments", "optional", "options"})
+"""Keys that every provider's platforms may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSelection:
+    """Which jobs run where."""
+
+    __pydantic_config__ = _STRICT
+
+    id: str | None = None
+    """One job of the payload."""
+    select: str | None = None
+    """Or every job whose id matches this pattern."""
+    on: tuple[str, ...] | Literal["all"] = "all"
+    """Platforms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """The whole of a matrix file."""
+
+    __pydantic_config__ = _STRICT
+
+    metadata: Metadata
+    """Its name."""
+    subject: Subject
+    """What is being validated."""
+    platforms: tuple[Platform, ...]
+    """Where."""
+    jobs: tuple[JobSelection, ...]
+    """Which jobs."""
+    payload: PayloadSource | Literal["builtin"] = "builtin"
+    """The tests, demos, benchmarks and use cases."""
+    baseline: Baseline | None = None
+    """What benchmarks are paired with."""
+    environments: tuple[str, ...] = ("image",)
+    """Names from payload.toml."""
+    limits: Limits = field(default_factory=Limits)
+    """Money, time and machines."""
+    secrets: dict[str, dict[Literal["from"], Literal["env"]]] = field(default_factory=dict)
+    """Handed to the jobs that name them; taken from the controller's environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellPlan:
+    """One platform x environment, with the jobs that the matrix sends there."""
+
+    id: str
+    """The platform's id, or ``platform.environment`` where it has more than one."""
+    platform: Platform
+    environment: str
+    jobs: tuple[str, ...]
+    """Ids, in the manifest's order."""
+
+
+def expand(matrix: Matrix, manifest: Manifest) -> tuple[CellPlan, ...]:
+    """Return the cells of a valid matrix, in its own order."""
+    cells = []
+    for platform in matrix.platforms:
+        names = platform.environments or matrix.environments
+        jobs = jobs_on(platform.id, matrix, manifest)
+        for name in names:
+            cell_id = platform.id if len(names) == 1 else f"{platform.id}.{name}"
+            cells.append(CellPlan(cell_id, platform, name, jobs))
+    return tuple(cells)
+
+
+def jobs_on(platform_id: str, matrix: Matrix, manifest: Manifest) -> tuple[str, ...]:
+    """Ids of the jobs that the matrix sends to a platform, in the manifest's order."""
+    chosen = [s for s in matrix.jobs if s.on == "all" or platform_id in s.on]
+    return tuple(job.id for job in manifest.job if any(selects(s, job.id) for s in chosen))
+
+
+def selects(selection: JobSelection, job_id: str) -> bool:
+    """Whether the selection takes the job."""
+    if selection.id is not None:
+        return selection.id == job_id
+    return selection.select is not None and fnmatchcase(job_id, selection.select)

@@ -1,0 +1,112 @@
+"""How things went: never a boolean, and always counted the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from enum import IntEnum, StrEnum
+from fractions import Fraction
+
+
+class Outcome(StrEnum):
+    """How a job, an attempt, a cell or a run went."""
+
+    PASSED = "passed"
+    NOT_AVAILABLE = "not_available"
+    CANCELLED = "cancelled"
+    ERRORED = "errored"
+    TIMED_OUT = "timed_out"
+    FAILED = "failed"
+    NOT_RUN = "not_run"
+    """Of a job only: it was never started; its cell takes the cause."""
+
+
+_SEVERITY = {
+    Outcome.PASSED: 0,
+    Outcome.NOT_AVAILABLE: 1,
+    Outcome.CANCELLED: 2,
+    Outcome.ERRORED: 3,
+    Outcome.TIMED_OUT: 4,
+    Outcome.FAILED: 5,
+}
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome | None:
+    """Return the most severe outcome, or None of nothing; jobs that never ran do not count."""
+    ranked = [o for o in outcomes if o is not Outcome.NOT_RUN]
+    return max(ranked, key=_SEVERITY.__getitem__, default=None)
+
+
+class TestOutcome(IntEnum):
+    """How one test went. The order is the severity: a test has the worst of its phases."""
+
+    __test__ = False
+
+    MISSING = 0
+    """Collected, and never reported."""
+    PASSED = 1
+    SKIPPED = 2
+    XFAILED = 3
+    XPASSED = 4
+    ERROR = 5
+    FAILED = 6
+    NOT_RUN = 7
+    """Collected, and never started, because its job gave up."""
+
+    @property
+    def word(self) -> str:
+        """The name as people and documents write it."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many tests had which outcome."""
+
+    passed: int = 0
+    failed: int = 0
+    error: int = 0
+    skipped: int = 0
+    xfailed: int = 0
+    xpassed: int = 0
+    missing: int = 0
+    not_run: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+
+    @property
+    def collected(self) -> int:
+        """Every test that pytest announced."""
+        return sum(getattr(self, f.name) for f in fields(self))
+
+    @property
+    def bad(self) -> int:
+        """Tests that keep a suite from passing."""
+        return self.failed + self.error + self.missing + self.not_run
+
+    @property
+    def pass_rate(self) -> Fraction | None:
+        """``passed / (passed + failed + error)``; None when none of these happened."""
+        judged = self.passed + self.failed + self.error
+        return Fraction(self.passed, judged) if judged else None
+
+    def as_dict(self) -> dict[str, int]:
+        """The eight figures by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def of(cls, tally: Mapping[TestOutcome, int]) -> Counts:
+        """Build from a tally by outcome."""
+        return cls(**{outcome.word: n for outcome, n in tally.items()})
+
+
+EXIT_CODES = {
+    Outcome.PASSED: 0,
+    Outcome.FAILED: 1,
+    Outcome.TIMED_OUT: 1,
+    Outcome.ERRORED: 5,
+    Outcome.CANCELLED: 5,
+    Outcome.NOT_AVAILABLE: 5,
+}
+"""What the commands that wait for an outcome exit with."""

@@ -1,0 +1,47 @@
+"""What is wrong with a file that a person wrote, and where."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to mend in a document."""
+
+    path: Path
+    """Keys and indexes from the top of the document."""
+    message: str
+    line: int | None = None
+    """Counted from 1; None where the document has no lines."""
+    column: int | None = None
+
+    def __str__(self) -> str:
+        where = ".".join(str(part) for part in self.path) or "document"
+        at = f"line {self.line}, column {self.column}: " if self.line is not None else ""
+        return f"{at}{where}: {self.message}"
+
+
+class InvalidDocumentError(ValueError):
+    """A document was refused; nothing was changed."""
+
+    def __init__(self, name: str, problems: Iterable[Problem]) -> None:
+        self.name = name
+        self.problems = tuple(problems)
+        super().__init__(name, self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{self.name}: {problem}" for problem in self.problems)
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` for the closest valid name, or the valid names."""
+    names = sorted(valid)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; valid: {', '.join(names)}" if names else ""
