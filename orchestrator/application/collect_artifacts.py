@@ -15,11 +15,12 @@ def collect_artifacts(
 ) -> None:
     """Fetch the attempt's bundle and store each file by digest.
 
-    Raises ShellError or BundleError; files stored until then stay.
+    Raises MachineError or BundleError; files stored until then stay.
     """
     cell_id = stores.cells.attempt(attempt_id).cell_id
     kept = []
-    for name, chunks in unpack(workspace.bundle(attempt_id)):
+    bundle = workspace.bundle(attempt_id)
+    for name, chunks in unpack([bundle] if bundle else []):
         digest, size = blobs.put(chunks)
         kept.append(Artifact(name, digest, size))
     stores.results.put_artifacts(cell_id, kept)

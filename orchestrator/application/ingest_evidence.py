@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from orchestrator.application.ports.stores import EvidenceStore, Position
-from orchestrator.application.ports.workspaces import Pulled, Workspace
-from orchestrator.domain.evidence import read_events
+from orchestrator.application.ports.workspaces import Workspace
+from orchestrator.domain.evidence import Pulled, read_events
 from orchestrator.domain.facts import fold
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 KINDS = frozenset(
     {"phase", "environment", "manifest", "test", "check", "metric", "log", "artifact", "heartbeat", "end"}
 )
 LINE_LIMIT_BYTES = 16 * 1024 * 1024
+LATEST_TS = 253_402_300_799
+"""The last second of the year 9999: what a calendar can hold."""
 
 
 class EvidenceError(ValueError):
@@ -27,6 +29,21 @@ class Event:
     kind: str
     job: str | None
     data: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What an attempt's machine had written since the given offsets."""
+
+    events: bytes
+    log: bytes
+    alive: bool
+    """Whether the attempt's agent runs."""
+    events_size_bytes: int
+    """Everything that is there by now, pulled or not."""
+    log_size_bytes: int
+    now_s: float = 0.0
+    """The machine's own clock, in seconds since 1970."""
 
 
 def read_events(chunk: bytes, *, after_seq: int) -> tuple[list[Event], int]:
@@ -60,17 +77,34 @@ def read_events(chunk: bytes, *, after_seq: int) -> tuple[list[Event], int]:
 
 def _parse(line: bytes) -> Event:
     try:
-        raw = json.loads(line)
+        raw = _loaded(line)
         event = Event(raw["seq"], raw["ts"], raw["kind"], raw.get("job"), raw["data"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise EvidenceError(f"not an event: {line[:200]!r}") from error
     whole = isinstance(event.seq, int) and isinstance(event.data, dict) and _is_time(event.ts)
-    if raw.get("v") != 1 or not whole or event.kind not in KINDS:
+    known = isinstance(event.kind, str) and event.kind in KINDS
+    if raw.get("v") != 1 or not whole or not known:
         raise EvidenceError(f"not an event of version 1: {line[:200]!r}")
     if event.job is not None and not isinstance(event.job, str):
         raise EvidenceError(f"a job's id must be text: {line[:200]!r}")
     return event
 
 
+def _loaded(line: bytes) -> dict[str, Any]:
+    """The line's object, without what no database takes: NaN, and escaped surrogates and NULs."""
+    raw = json.loads(line, parse_constant=lambda _: None)
+    if not isinstance(raw, dict):
+        raise TypeError("an event is an object")
+    return cast("dict[str, Any]", _storable(raw)) if b"\\u" in line else raw
+
+
 def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, int | float) and 0 <= value <= LATEST_TS
+
+
+def _storable(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+    if isinstance(value, dict):
+        return {str(_storable(key)): _storable(each) for key, each in value.items()}
+    return [_storable(each) for each in value] if isinstance(value, list) else value

@@ -11,6 +11,9 @@ from orchestrator.domain.outcome import TestOutcome
 
 MESSAGE_LIMIT = 500
 """Characters of a message that stands in a table; the whole text is kept beside it."""
+LARGEST_SAMPLE = 1e300
+LARGEST_WHOLE = 2**31
+"""Exit codes, signals and restarts are smaller; what is not is nonsense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,13 +255,13 @@ def _read_check(facts: Facts, event: Event) -> None:
 
 def _read_metric(facts: Facts, event: Event) -> None:
     data = event.data
-    samples, params = data.get("samples"), data.get("params")
+    params = data.get("params")
     facts.metrics.append(
         MetricFact(
             event.seq,
             event.job or "",
             _text(data.get("metric")),
-            tuple(_number(s) for s in samples) if isinstance(samples, list) else (),
+            _samples(data.get("samples")),
             _text(data.get("unit")),
             _text(data.get("direction")),
             params if isinstance(params, dict) else {},
@@ -306,10 +309,22 @@ def _text(value: object) -> str:
     return "" if value is None else str(value).replace("\x00", "\ufffd")
 
 
+def _samples(value: object) -> tuple[float, ...]:
+    """The numbers among the samples: what is none must not become a zero."""
+    each = value if isinstance(value, list) else ()
+    numbers = (n for n in each if isinstance(n, int | float) and not isinstance(n, bool))
+    return tuple(float(n) for n in numbers if abs(n) < LARGEST_SAMPLE)
+
+
 def _number(value: object) -> float:
-    good = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if good and isinstance(value, int | float) else 0.0
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return 0.0
+    try:
+        return float(value) if math.isfinite(value) else 0.0
+    except OverflowError:
+        return 0.0
 
 
 def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) else None
+    fits = isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST_WHOLE
+    return value if fits and isinstance(value, int) else None

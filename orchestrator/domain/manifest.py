@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
@@ -139,8 +139,9 @@ def _manifest_problems(manifest: Manifest) -> Iterator[Problem]:
         yield Problem(("setup",), "[setup] is the short form of [env.image]: keep one of them")
     if PurePosixPath(manifest.root).is_absolute():
         yield Problem(("root",), f"{manifest.root!r} must be relative to payload.toml")
-    for name in manifest.env:
+    for name, environment in manifest.env.items():
         yield from _identifier_problems(name, ("env", name))
+        yield from _variable_problems(environment.variables, ("env", name, "variables"))
     repeated = Counter(job.id for job in manifest.job)
     for index, job in enumerate(manifest.job):
         if repeated[job.id] > 1:
@@ -159,8 +160,17 @@ def _job_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
     for key in ("timeout_minutes", "silence_minutes"):
         if getattr(job, key) <= 0:
             yield Problem((*path, key), "must be more than 0")
+    yield from _variable_problems(job.env, (*path, "env"))
     if job.gpus < 0:
         yield Problem((*path, "gpus"), "must not be negative")
+
+
+def _variable_problems(
+    variables: Mapping[str, str], path: tuple[str | int, ...]
+) -> Iterator[Problem]:
+    for name in variables:
+        if not name or "=" in name:
+            yield Problem((*path, name), f"{name!r} cannot be the name of a variable")
 
 
 def _identifier_problems(name: str, path: tuple[str | int, ...]) -> Iterator[Problem]:

@@ -91,6 +91,8 @@ def _job_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
     for index, selection in enumerate(matrix.jobs):
         path: Path = ("jobs", index)
         yield from _selection_problems(selection, path, job_ids)
+        if not selection.on:
+            yield Problem((*path, "on"), "name at least one platform, or `all`")
         for position, platform_id in enumerate(() if selection.on == "all" else selection.on):
             if platform_id not in platform_ids:
                 hint = nearest(platform_id, [*platform_ids, "all"])
@@ -126,6 +128,9 @@ def _limit_problems(matrix: Matrix, providers: Mapping[str, ProviderTraits]) -> 
 
 
 def _subject_problems(subject: Subject) -> Iterator[Problem]:
+    for key in ("name", "version"):
+        if not getattr(subject, key).strip():
+            yield Problem(("subject", key), "must not be empty")
     given = [k for k in ("wheel", "package", "git") if getattr(subject, k)]
     if len(given) > 1:
         yield Problem(("subject",), f"one source at most, not {' and '.join(given)}")
@@ -135,6 +140,9 @@ def _subject_problems(subject: Subject) -> Iterator[Problem]:
 
 
 def _secret_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
+    for name, source in matrix.secrets.items():
+        if "from" not in source:
+            yield Problem(("secrets", name), "say where it comes from: {from: env}")
     for job in manifest.job:
         for name in job.secrets:
             used = any(selects(s, job.id) for s in matrix.jobs)

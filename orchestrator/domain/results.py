@@ -9,7 +9,6 @@ from orchestrator.domain.cell import Cause
 from orchestrator.domain.facts import CheckFact, JobFact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome, worst
 
-PYTEST_TESTS_FAILED = 1
 PYTEST_NO_TESTS = 5
 _PYTEST_ENDS = {2: "interrupted", 3: "pytest_internal", 4: "pytest_usage"}
 
@@ -95,7 +94,8 @@ def _judge_suite(
     if counts.missing or counts.not_run:
         detail = f"{counts.missing} missing, {counts.not_run} not run"
         return JobVerdict(job, Outcome.FAILED, "missing", detail)
-    if fact.exit_code != 0:
+    # Nothing left to run is no fault here: an earlier attempt reported all that was collected.
+    if fact.exit_code not in (0, PYTEST_NO_TESTS):
         return JobVerdict(job, Outcome.FAILED, "exit", f"pytest exited with {fact.exit_code}")
     return None
 

@@ -11,7 +11,7 @@ from orchestrator.application.ports.engine import NOT_YET, Body, Durable, Look, 
 
 Flow = Callable[[Durable, str], Awaitable[None]]
 
-LOOK_LIMIT = 100_000
+LOOK_LIMIT = 3_000
 
 
 class SimulatedCrashError(BaseException):

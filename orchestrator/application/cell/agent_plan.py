@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from orchestrator.application.cell.world import Situation
-from orchestrator.application.ports.environments import PreparedEnvironment
+from orchestrator.application.cell.environment import PreparedEnvironment
 from orchestrator.domain.manifest import Job
 
 PLAN_VERSION = 1

@@ -18,6 +18,7 @@ from orchestrator.domain.machine import (
     AuthenticationError,
     HostKeyError,
     Machine,
+    MachineError,
     MachineState,
     ProviderError,
     Reach,
@@ -63,5 +64,7 @@ def _knock(
         return blame(world, attempt_id, Outcome.ERRORED, "auth", str(error))
     except ShellError as error:
         return blame(world, attempt_id, Outcome.ERRORED, "ssh", str(error)) if late else NOT_YET
+    except MachineError as error:
+        return blame(world, attempt_id, Outcome.ERRORED, "agent", str(error))
     reach(world, situation(world, attempt_id), CellState.PREPARING)
     return GO

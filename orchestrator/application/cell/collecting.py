@@ -17,7 +17,7 @@ from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.evidence import EvidenceError
-from orchestrator.domain.machine import ShellError
+from orchestrator.domain.machine import MachineError, ShellError
 
 
 def look_collected(world: World, attempt_id: str) -> Value | NotYet:
@@ -31,7 +31,7 @@ def look_collected(world: World, attempt_id: str) -> Value | NotYet:
         if not _is_over(world, now, workspace, late=late):
             return NOT_YET
         collect_artifacts(workspace, world.unpack, world.stores, world.blobs, attempt_id)
-    except (ShellError, EvidenceError, BundleError) as error:
+    except (MachineError, EvidenceError, BundleError) as error:
         if not late and isinstance(error, ShellError):
             return NOT_YET
         world.stores.feed.add(

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orchestrator.application.cell.agent_plan import agent_plan
+from orchestrator.application.cell.environment import (
+    EnvironmentRefusedError,
+    prepare_environment,
+)
 from orchestrator.application.cell.world import (
     GO,
     STOP,
@@ -18,10 +22,9 @@ from orchestrator.application.cell.world import (
     workspace_of,
 )
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.application.ports.environments import EnvironmentRefusedError
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.machine import HostKeyError, ShellError
+from orchestrator.domain.machine import HostKeyError, LocalReach, MachineError, ShellError
 from orchestrator.domain.outcome import Outcome
 
 
@@ -42,6 +45,8 @@ def look_prepared(world: World, attempt_id: str) -> Value | NotYet:
         if overdue(world, now.cell, world.timings.prepare_s):
             return blame(world, attempt_id, Outcome.ERRORED, "ssh", str(error))
         return NOT_YET
+    except MachineError as error:
+        return blame(world, attempt_id, Outcome.ERRORED, "agent", str(error))
     reach(world, now, CellState.RUNNING)
     return GO
 
@@ -50,8 +55,8 @@ def _prepare(world: World, now: Situation, workspace: Workspace) -> None:
     workspace.put_agent()
     digest = now.run.payload_digest
     workspace.put_archive("payloads", digest, lambda: world.blobs.open(digest))
-    probe = workspace.probe(now.spec.manifest.python.candidates)
-    environment = world.prepare_environment(probe, now.spec, now.plan.environment)
+    probe = workspace.probe(_candidates(world, now))
+    environment = prepare_environment(world, now, probe)
     if environment.wheels_digest is not None:
         workspace.put_archive("wheels", environment.wheels_digest, environment.wheels)
     plan = agent_plan(
@@ -61,6 +66,12 @@ def _prepare(world: World, now: Situation, workspace: Workspace) -> None:
         finished=_finished_jobs(world, now),
     )
     workspace.start(now.attempt.id, plan, _secrets(world, now))
+
+
+def _candidates(world: World, now: Situation) -> list[str]:
+    """Interpreters to look for; on this computer, our own is the last resort."""
+    here = now.lease is not None and isinstance(now.lease.reach, LocalReach)
+    return [*now.spec.manifest.python.candidates, *([world.own_python] if here else [])]
 
 
 def _finished_jobs(world: World, now: Situation) -> set[str]:

@@ -17,7 +17,7 @@ from orchestrator.application.cell.world import (
 )
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, Lease, LeaseState
-from orchestrator.domain.machine import MachineError, MachineState, ProviderError, ShellError
+from orchestrator.domain.machine import MachineError, MachineState, ProviderError
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Outcome
 
@@ -82,7 +82,7 @@ def _is_told(world: World, now: Situation, lease: Lease) -> bool:
             workspace = world.open_workspace(lease.reach)
             workspace.close(now.attempt.id)
             workspace.disconnect()
-        except ShellError as error:
+        except MachineError as error:
             if not overdue(world, now.cell, world.timings.close_s):
                 return False
             logger.warning("lease %s: given back without cleaning up: %s", lease.id, error)

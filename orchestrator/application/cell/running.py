@@ -20,7 +20,7 @@ from orchestrator.application.ingest_evidence import drained, pull_evidence
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.evidence import EvidenceError
-from orchestrator.domain.machine import HostKeyError, MachineState, ProviderError, ShellError
+from orchestrator.domain.machine import HostKeyError, MachineError, MachineState, ProviderError
 from orchestrator.domain.outcome import Outcome
 
 
@@ -51,7 +51,7 @@ def _watch(world: World, now: Situation) -> Value | NotYet:
         )
     except HostKeyError as error:
         return blame(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
-    except ShellError as error:
+    except MachineError as error:
         return _unheard(world, now, str(error))
     except EvidenceError as error:
         detail = f"the machine sent something that is not evidence: {error}"

@@ -11,8 +11,8 @@ from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.bundles import UnpackBundle
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Value
-from orchestrator.application.ports.environments import PrepareEnvironment
 from orchestrator.application.ports.stores import RunSpec, Stores
+from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
 from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Lease, LeaseState, Run
 from orchestrator.domain.machine import Provider
@@ -70,11 +70,13 @@ class World:
     clock: Clock
     provider: Callable[[str], Provider]
     open_workspace: OpenWorkspace
-    prepare_environment: PrepareEnvironment
+    wheels: Wheels
     secret: Callable[[str], str | None]
     unpack: UnpackBundle
     publish: Callable[[Evidence], Path]
     identity: Identity
+    own_python: str
+    """The interpreter that runs the controller."""
     timings: Timings = field(default_factory=Timings)
     lapses: Lapses = field(default_factory=Lapses)
 

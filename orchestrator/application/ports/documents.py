@@ -35,6 +35,10 @@ class Documents(Protocol):
         """A whole and sensible ``payload.toml``."""
         ...
 
+    def matrix_document(self, matrix: Matrix) -> dict[str, object]:
+        """The document that reads as this matrix."""
+        ...
+
     def matrix_schema(self) -> dict[str, object]:
         """JSON Schema of a matrix file."""
         ...

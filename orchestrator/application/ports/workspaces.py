@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, Protocol
 
+from orchestrator.domain.evidence import Pulled
 from orchestrator.domain.machine import Reach
 
 
-@dataclass(frozen=True, slots=True)
-class Pulled:
-    """What was new in an attempt's evidence."""
-
-    events: bytes
-    log: bytes
-    alive: bool
-    """The agent's process still runs."""
-    events_size_bytes: int
-    log_size_bytes: int
-
-
 class Workspace(Protocol):
-    """Every method raises ShellError when the machine cannot be spoken to."""
+    """Every method raises ShellError when the machine cannot be spoken to, and another MachineError
+    when it answers that it cannot do what was asked."""
 
     def put_agent(self) -> str:
         """Ship the agent unless it is there; return its digest."""
         ...
 
-    def put_archive(self, kind: str, digest: str, chunks: Callable[[], Iterable[bytes]]) -> bool:
+    def put_archive(
+        self,
+        kind: Literal["payloads", "wheels"],
+        digest: str,
+        chunks: Callable[[], Iterable[bytes]],
+    ) -> bool:
         """Ship an archive (kind ``payloads`` or ``wheels``); False if it was there already."""
         ...
 
@@ -52,8 +46,8 @@ class Workspace(Protocol):
         """Ask the agent to stop the jobs; with `kill`, end every process of the attempt."""
         ...
 
-    def bundle(self, attempt: str) -> Iterator[bytes]:
-        """A tar stream of the attempt's artifacts."""
+    def bundle(self, attempt: str) -> bytes | None:
+        """A tar of the attempt's artifacts; None if the machine knows no such attempt."""
         ...
 
     def close(self, attempt: str) -> None:

@@ -1,0 +1,55 @@
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+help: ## Show what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(VENV)/.run ## Validate the built-in payload on this computer: install, run, report
+	$(BIN)/seatrial run matrices/local.yaml
+
+test: $(VENV)/.test ## Run every test; as root on Debian, install what they need first
+	tests/system-packages.sh
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+
+check: $(VENV)/.test ## Format, lint, types, import rules, migrations, sizes
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/unit/test_house.py tests/integration/test_migrations.py -k 'not postgres'
+
+bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest (up to 40 minutes)
+	tests/system-packages.sh
+	$(BIN)/python -m benchmarks.shipping
+	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.ingest
+
+format: $(VENV)/.test ## Format the code and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.test ## Write the generated reference pages again
+	$(BIN)/python -m pytest -q tests -k 'up_to_date' --update-docs
+
+clean: ## Remove the environment and everything that was run
+	rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache
+
+$(VENV)/.run: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make run PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) '$(TORCH)'
+	$(PIP) --editable '.[payload]'
+	touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	$(PIP) --editable '.[payload,test,check]'
+	touch $@
+
+.PHONY: help run test check bench format docs clean

@@ -1,0 +1,15 @@
+"""Runs the migrations on the connection that `orchestrator.adapters.db.revisions` hands over."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from orchestrator.adapters.db.tables import Table
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=Table.metadata,
+    render_as_batch=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,106 @@
+"""Which number each test has: a table that only grows, so what was read once is remembered."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from sqlalchemy import select
+
+from orchestrator.adapters.db.sessions import Sessions
+from orchestrator.adapters.db.statements import insert_into
+from orchestrator.adapters.db.tables import TestCaseRow
+from orchestrator.adapters.db.types import short, storable
+from orchestrator.domain.facts import TestFact
+
+Key = tuple[str, str]
+"""Job and node id."""
+
+_AT_ONCE = 1_000
+_REMEMBERED = 500_000
+
+
+class TestCases:
+    """The numbers of the tests of one database."""
+
+    __test__ = False
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._known: dict[str, dict[Key, int]] = {}
+
+    def number(self, product: str, tests: Mapping[Key, TestFact]) -> dict[int, TestFact]:
+        """The facts by the tests' numbers, in their order; new tests are stored first."""
+        known = self._known.setdefault(product, {})
+        unknown = [key for key in tests if key not in known]
+        if unknown:
+            if len(known) + len(unknown) > _REMEMBERED:
+                known, unknown = self._known.setdefault(product, {}), list(tests)
+                known.clear()
+            known.update(self._look_up(product, unknown))
+        numbered: dict[int, TestFact] = {}
+        for key, fact in tests.items():
+            number = known[key]
+            # Two names may be one once what cannot be stored is replaced.
+            same = numbered.get(number)
+            numbered[number] = same.plus(fact) if same else fact
+        return numbered
+
+    def _look_up(self, product: str, keys: Sequence[Key]) -> dict[Key, int]:
+        digests = {key: _digest(product, key) for key in keys}
+        found = self._find(list(digests.values()))
+        missing = {digest: key for key, digest in digests.items() if digest not in found}
+        if missing:
+            self._add(product, missing)
+            found |= self._find(list(missing))
+        return {key: found[digest] for key, digest in digests.items()}
+
+    def _find(self, digests: Sequence[bytes]) -> dict[bytes, int]:
+        found: dict[bytes, int] = {}
+        with self._sessions.read() as session:
+            for some in _slices(digests):
+                query = select(TestCaseRow.digest, TestCaseRow.id)
+                rows = session.execute(query.where(TestCaseRow.digest.in_(some)))
+                found.update((digest, number) for digest, number in rows)
+        return found
+
+    def _add(self, product: str, missing: Mapping[bytes, Key]) -> None:
+        # In the order of digests: two who add the same tests at once do not wait in a circle.
+        rows = [_row(product, digest, key) for digest, key in sorted(missing.items())]
+        with self._sessions.write() as session:
+            statement = insert_into(session, TestCaseRow).on_conflict_do_nothing()
+            session.execute(statement, rows)
+
+
+def _slices(digests: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    return (digests[i : i + _AT_ONCE] for i in range(0, len(digests), _AT_ONCE))
+
+
+def _digest(product: str, key: Key) -> bytes:
+    job, nodeid = key
+    whole = "\x00".join((storable(product), short(job), storable(nodeid)))
+    return hashlib.sha256(whole.encode()).digest()
+
+
+def _row(product: str, digest: bytes, key: Key) -> dict[str, object]:
+    job, nodeid = key
+    path, classes, function, param = split_nodeid(nodeid)
+    return {
+        "digest": digest,
+        "product": product,
+        "job": short(job),
+        "nodeid": nodeid,
+        "path": path,
+        "class_": classes,
+        "function": function,
+        "param": param,
+    }
+
+
+def split_nodeid(nodeid: str) -> tuple[str, str, str, str]:
+    """Path, classes, function and parameters of a node id; empty where it has none."""
+    head, bracket, param = nodeid.partition("[")
+    path, *names = head.split("::")
+    if not names:  # a module that could not be collected; its path may hold a bracket
+        return nodeid, "", "", ""
+    return path, "::".join(names[:-1]), names[-1], param.removesuffix("]") if bracket else ""

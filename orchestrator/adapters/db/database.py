@@ -1,0 +1,92 @@
+"""Opening a database: the one way in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.adapters.db.blobs import DbBlobs
+from orchestrator.adapters.db.cells import DbCells
+from orchestrator.adapters.db.controllers import DbControllers
+from orchestrator.adapters.db.evidence import DbEvidence
+from orchestrator.adapters.db.feed import DbFeed
+from orchestrator.adapters.db.leases import DbLeases
+from orchestrator.adapters.db.machines import DbMachines
+from orchestrator.adapters.db.payloads import DbPayloads
+from orchestrator.adapters.db.results import DbResults
+from orchestrator.adapters.db.revisions import Revisions, migrate, require_current, revisions
+from orchestrator.adapters.db.runs import DbRuns
+from orchestrator.adapters.db.sessions import Access, Sessions, connect
+from orchestrator.adapters.db.tokens import DbTokens
+from orchestrator.application.ports.stores import Stores
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """An open database of this version's tables."""
+
+    sessions: Sessions
+    stores: Stores
+    blobs: DbBlobs
+
+    def check(self) -> Revisions:
+        """Which revision its tables are of."""
+        return revisions(self.sessions.engine)
+
+    def close(self) -> None:
+        """Let every connection go."""
+        self.sessions.engine.dispose()
+
+
+def open_database(url: str, *, migrate: bool = False, read_only: bool = False) -> Database:
+    """Open the database at `url` (``sqlite:////file`` or ``postgresql://...``).
+
+    Args:
+        url: Where it is.
+        migrate: Bring its tables to the newest revision first, making the file if need be. On
+            SQLite only for the one who holds the home.
+        read_only: Never write, not even what opening alone would.
+
+    Raises:
+        DatabaseOutdatedError: The tables are older than this version, or missing.
+        DatabaseNewerError: The tables are newer than this version.
+        StoreError: The database cannot be reached.
+    """
+    if migrate and read_only:
+        raise ValueError("a database that is opened to read cannot be migrated")
+    if migrate:
+        _migrate(url)
+    engine = connect(url, Access.READ if read_only else Access.WRITE)
+    try:
+        require_current(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+    sessions = Sessions(engine)
+    return Database(sessions, _stores(sessions), DbBlobs(sessions))
+
+
+def revisions_of(url: str) -> Revisions:
+    """Compare any database with this version's migrations, writing nothing."""
+    engine = connect(url, Access.READ)
+    try:
+        return revisions(engine)
+    finally:
+        engine.dispose()
+
+
+def _stores(sessions: Sessions) -> Stores:
+    return Stores(
+        runs=DbRuns(sessions),
+        cells=DbCells(sessions),
+        leases=DbLeases(sessions),
+        evidence=DbEvidence(sessions),
+        results=DbResults(sessions),
+        feed=DbFeed(sessions),
+        payloads=DbPayloads(sessions),
+        tokens=DbTokens(sessions),
+        controllers=DbControllers(sessions),
+        machines=DbMachines(sessions),
+    )
+
+
+_migrate = migrate

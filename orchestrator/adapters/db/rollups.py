@@ -1,0 +1,64 @@
+"""Counting tests: while a cell is alive by a query, once it is done by a stored row."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+from sqlalchemy import case, func, insert, select
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
+
+from orchestrator.adapters.db.tables import (
+    AttemptRow,
+    CellRollupRow,
+    JobRollupRow,
+    LeaseRow,
+    TestCaseRow,
+    TestResultRow,
+)
+from orchestrator.domain.outcome import Counts, TestOutcome
+
+COUNTED: ColumnElement[int] = case(
+    (TestResultRow.final, TestResultRow.outcome),
+    (TestResultRow.outcome == TestOutcome.NOT_RUN.value, TestResultRow.outcome),
+    else_=TestOutcome.MISSING.value,
+)
+"""What a result counts as: one that is not final is missing, unless its job gave up."""
+
+
+def tally(session: Session, cell_pk: int) -> dict[str, dict[TestOutcome, int]]:
+    """How many tests of each job have which outcome, in one statement."""
+    query = (
+        select(TestCaseRow.job, COUNTED.label("counted"), func.count())
+        .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
+        .where(TestResultRow.cell == cell_pk)
+        .group_by(TestCaseRow.job, "counted")
+        .order_by(TestCaseRow.job, "counted")
+    )
+    tallies: dict[str, dict[TestOutcome, int]] = {}
+    for job, outcome, number in session.execute(query):
+        tallies.setdefault(job, {})[TestOutcome(outcome)] = number
+    return tallies
+
+
+def write_rollup(session: Session, cell_pk: int, *, at: datetime) -> None:
+    """Keep the cell's counts and cost, within the transaction that concludes it."""
+    total = Counts()
+    for job, counted in tally(session, cell_pk).items():
+        counts = Counts.of(counted)
+        total = total + counts
+        row = {"cell": cell_pk, "job": job, **counts.as_dict()}
+        session.execute(insert(JobRollupRow).values(row))
+    cost = _cost_usd(session, cell_pk)
+    row = {"cell": cell_pk, "cost_usd": cost, "concluded_at": at, **total.as_dict()}
+    session.execute(insert(CellRollupRow).values(row))
+
+
+def _cost_usd(session: Session, cell_pk: int) -> Decimal:
+    query = (
+        select(LeaseRow.cost_usd)
+        .join(AttemptRow, AttemptRow.pk == LeaseRow.attempt)
+        .where(AttemptRow.cell == cell_pk, LeaseRow.cost_usd.is_not(None))
+    )
+    return sum((cost for cost in session.scalars(query) if cost is not None), Decimal(0))

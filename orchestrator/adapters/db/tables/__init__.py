@@ -1,0 +1,71 @@
+"""Every table of the database."""
+
+from __future__ import annotations
+
+from orchestrator.adapters.db.tables.access import (
+    BlobChunkRow,
+    BlobRow,
+    ControllerRow,
+    PayloadRow,
+    TokenRow,
+)
+from orchestrator.adapters.db.tables.columns import Table
+from orchestrator.adapters.db.tables.life import (
+    AttemptRow,
+    CellPlanRow,
+    CellRow,
+    FeedRow,
+    KeyRow,
+    LeaseRow,
+    MachineRow,
+    RunRow,
+    RunSpecRow,
+    TransitionRow,
+)
+from orchestrator.adapters.db.tables.proof import (
+    ArtifactRow,
+    CellRollupRow,
+    CheckResultRow,
+    EnvironmentRow,
+    EvidenceChunkRow,
+    JobResultRow,
+    JobRollupRow,
+    LogChunkRow,
+    MetricRow,
+    NoticeRow,
+    TestCaseRow,
+    TestResultRow,
+    TextRow,
+)
+
+__all__ = [
+    "ArtifactRow",
+    "AttemptRow",
+    "BlobChunkRow",
+    "BlobRow",
+    "CellPlanRow",
+    "CellRollupRow",
+    "CellRow",
+    "CheckResultRow",
+    "ControllerRow",
+    "EnvironmentRow",
+    "EvidenceChunkRow",
+    "FeedRow",
+    "JobResultRow",
+    "JobRollupRow",
+    "KeyRow",
+    "LeaseRow",
+    "LogChunkRow",
+    "MachineRow",
+    "MetricRow",
+    "NoticeRow",
+    "PayloadRow",
+    "RunRow",
+    "RunSpecRow",
+    "Table",
+    "TestCaseRow",
+    "TestResultRow",
+    "TextRow",
+    "TokenRow",
+    "TransitionRow",
+]

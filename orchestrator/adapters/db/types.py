@@ -1,0 +1,155 @@
+"""Column types: how values of the domain are kept, on SQLite and on Postgres alike."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import TypeVar
+
+from pydantic import TypeAdapter
+from sqlalchemy import JSON, DateTime, Dialect, Numeric, Text, TypeDecorator
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import TypeEngine
+
+T = TypeVar("T")
+W = TypeVar("W", bound=StrEnum)
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_ESCAPE = re.compile(r"\\(?:u0000|.)")
+_NAME_LIMIT = 300
+"""Characters of a name in an index: two names of 4 bytes a character fit a page of Postgres."""
+
+Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+"""A document whose keys a machine chose."""
+
+
+def storable(text: str) -> str:
+    """The text with U+FFFD for what Postgres cannot keep: NUL and lone surrogates."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def short(name: str) -> str:
+    """A name that fits an index; one that is too long ends with a hash of the whole."""
+    name = storable(name)
+    if len(name) <= _NAME_LIMIT:
+        return name
+    return f"{name[: _NAME_LIMIT - 17]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def storable_json(value: object) -> str:
+    """JSON text that Postgres takes too: no NUL, no lone surrogates, null for NaN and infinity."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
+        text = json.dumps(finite, ensure_ascii=False, allow_nan=False)
+    if "\\u0000" in text:
+        text = _ESCAPE.sub(lambda m: "\ufffd" if m[0] == "\\u0000" else m[0], text)
+    return storable(text)
+
+
+class Words(TypeDecorator[str]):
+    """Text from anywhere."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Replace what Postgres cannot keep."""
+        return None if value is None else storable(value)
+
+
+class Name(Words):
+    """Text that is compared and sorted byte by byte, whatever the database's locale is."""
+
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
+        """Text; in Postgres with the collation that SQLite has anyway."""
+        return Text(collation="C") if dialect.name == "postgresql" else Text()
+
+
+class OneOf(TypeDecorator[W]):
+    """A member of a StrEnum, by its value."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, words: type[W]) -> None:
+        super().__init__()
+        self.words = words
+
+    def process_bind_param(self, value: W | None, dialect: Dialect) -> str | None:
+        """The member's value."""
+        return None if value is None else self.words(value).value
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> W | None:
+        """The member again."""
+        return None if value is None else self.words(value)
+
+
+class Utc(TypeDecorator[datetime]):
+    """An aware time, kept in UTC."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """In UTC; SQLite keeps no zone."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"{value} has no time zone")
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Aware again."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Money(TypeDecorator[Decimal]):
+    """A Decimal, exactly; text in SQLite, which has no decimal numbers."""
+
+    impl = Numeric
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Decimal] | TypeEngine[str]:
+        """NUMERIC without a scale of its own, or text."""
+        return Text() if dialect.name == "sqlite" else Numeric()
+
+    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> Decimal | str | None:
+        """As the column keeps it."""
+        return str(value) if value is not None and dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: Decimal | str | None, dialect: Dialect) -> Decimal | None:
+        """The Decimal again."""
+        return None if value is None else Decimal(value)
+
+
+class Document(TypeDecorator[T]):
+    """A dataclass of the domain as JSON text, read back strictly; its keys keep their order."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: type[T]) -> None:
+        super().__init__()
+        self.kind = kind
+        self._adapter: TypeAdapter[T] = TypeAdapter(kind)
+
+    def process_bind_param(self, value: T | None, dialect: Dialect) -> str | None:
+        """JSON text."""
+        return None if value is None else self._adapter.dump_json(value).decode()
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> T | None:
+        """The dataclass again."""
+        return None if value is None else self._adapter.validate_json(value, strict=True)

@@ -1,0 +1,1 @@
+"""Files: documents, archives, wheels, and the home folder."""

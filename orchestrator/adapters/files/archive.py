@@ -1,0 +1,195 @@
+"""Payload archives: packed so that equal folders have equal bytes, read without trust.
+
+The first member is ``payload.toml``, at its place in the shipped folder: where its ``root`` is
+another folder, that place is not the top, and this is how a reader finds it. An archive that
+somebody else made may have it anywhere, as long as it lies at the top.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import posixpath
+import stat
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from orchestrator.adapters.files.archive_tree import Tree, check_links
+from orchestrator.adapters.files.items import LARGEST_BYTES
+from orchestrator.adapters.files.payload_files import payload_files
+from orchestrator.adapters.files.tar_stream import (
+    CHUNK_BYTES,
+    Kind,
+    Member,
+    read_members,
+    safe_name,
+)
+from orchestrator.application.ports.archives import (
+    ArchiveError,
+    Limits,
+    PackedPayload,
+)
+from orchestrator.application.ports.documents import Documents
+from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.problems import InvalidDocumentError, Problem
+
+MANIFEST = "payload.toml"
+_LEVEL = 1
+
+
+class FilePayloadArchives:
+    """Implements `orchestrator.application.ports.archives.PayloadArchives`."""
+
+    def __init__(self, documents: Documents, limits: Limits | None = None) -> None:
+        self._documents = documents
+        self._limits = limits or Limits()
+
+    def pack(self, source: Path, *, into: Path) -> PackedPayload:
+        """See the port."""
+        source = source.absolute()
+        try:
+            return self._pack_folder(source, into) if source.is_dir() else self._take(source)
+        except OSError as error:
+            what = error.strerror or str(error)
+            raise ArchiveError(f"{error.filename or source} cannot be read: {what}") from error
+
+    def read_manifest(self, chunks: Iterable[bytes]) -> Manifest:
+        """See the port."""
+        tree = Tree()
+        place: str | None = None
+        text = b""
+        for number, member in enumerate(read_members(chunks, self._limits)):
+            tree.add(member)
+            if place is None and _is_manifest(member, first=number == 0):
+                place, text = member.name, _whole(member)
+        tree.check()
+        if place is None:
+            raise ArchiveError(
+                f"there is no {MANIFEST} at the top of the archive: pack what is in the folder, as"
+                " in `tar -C FOLDER -czf payload.tar.gz .`"
+            )
+        return self._manifest(text, place)
+
+    def read_file(self, path: Path) -> Manifest:
+        """See the port."""
+        try:
+            return self.read_manifest(file_chunks(path))
+        except ArchiveError as error:
+            raise InvalidDocumentError("payload", [Problem((), str(error))]) from error
+
+    def _manifest(self, text: bytes, place: str) -> Manifest:
+        manifest = self._documents.read_manifest(_decoded(text, place), place)
+        top = posixpath.normpath(posixpath.join(posixpath.dirname(place), manifest.root))
+        if top != ".":
+            raise ArchiveError(
+                f"{place} says root = {manifest.root!r}, which is not the top of the archive"
+            )
+        return manifest
+
+    def _take(self, source: Path) -> PackedPayload:
+        if not source.name.endswith((".tar.gz", ".tgz")):
+            raise ArchiveError(f"{source} is neither a folder nor a .tar.gz")
+        manifest = self.read_manifest(file_chunks(source))
+        return PackedPayload(source, _digest(source), source.stat().st_size, manifest)
+
+    def _pack_folder(self, folder: Path, into: Path) -> PackedPayload:
+        path = folder / MANIFEST
+        if not path.is_file():
+            raise ArchiveError(f"{folder} has no {MANIFEST}, so it is no payload")
+        manifest = self._documents.read_manifest(_decoded(path.read_bytes(), str(path)), str(path))
+        root = Path(os.path.normpath(folder / manifest.root))
+        if not folder.is_relative_to(root):
+            message = f"{path} says root = {manifest.root!r}, which does not hold the file"
+            raise ArchiveError(message)
+        place = path.relative_to(root).as_posix()
+        names = [place, *(name for name in payload_files(root) if name != place)]
+        archive = self._write(root, names, into)
+        self.read_manifest(file_chunks(archive))  # what is sent must be what is accepted
+        return PackedPayload(archive, archive.name.split(".")[0], archive.stat().st_size, manifest)
+
+    def _write(self, root: Path, names: list[str], into: Path) -> Path:
+        entries = self._entries(root, names)
+        with tempfile.NamedTemporaryFile(dir=into, suffix=".part", delete=False) as file:
+            try:
+                with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
+                    _write_tar(root, entries, packed)
+                file.flush()
+                target = into / f"{_digest(Path(file.name))}.tar.gz"
+                return Path(file.name).rename(target)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+
+    def _entries(self, root: Path, names: list[str]) -> list[tarfile.TarInfo]:
+        entries = [_entry(root, name) for name in names]
+        check_links({entry.name: entry.linkname for entry in entries if entry.issym()})
+        total = sum(entry.size for entry in entries)
+        if total > self._limits.total_bytes or len(entries) > self._limits.members:
+            largest = max(entries, key=lambda entry: entry.size)
+            raise ArchiveError(
+                f"{root} holds {len(entries)} files of {total} bytes together, more than a payload"
+                f" may ({self._limits.members} files, {self._limits.total_bytes} bytes); the"
+                f" largest is {largest.name!r} of {largest.size} bytes"
+            )
+        return entries
+
+
+def file_chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file."""
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+def _is_manifest(member: Member, *, first: bool) -> bool:
+    named = member.name == MANIFEST or (first and posixpath.basename(member.name) == MANIFEST)
+    return named and member.kind is Kind.FILE
+
+
+def _whole(member: Member) -> bytes:
+    if member.size_bytes > LARGEST_BYTES:
+        raise ArchiveError(f"{member.name} is larger than {LARGEST_BYTES} bytes")
+    return b"".join(member.content)
+
+
+def _decoded(text: bytes, name: str) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise ArchiveError(f"{name} is not UTF-8: byte {error.start} is wrong") from None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _entry(root: Path, name: str) -> tarfile.TarInfo:
+    if safe_name(name) != name:
+        raise ArchiveError(f"the name {name!r} cannot be packed")
+    found = (root / name).lstat()
+    entry = tarfile.TarInfo(name)
+    if stat.S_ISLNK(found.st_mode):
+        entry.type, entry.mode = tarfile.SYMTYPE, 0o777
+        entry.linkname = str((root / name).readlink())
+    elif stat.S_ISREG(found.st_mode):
+        entry.size = found.st_size
+        entry.mode = 0o755 if found.st_mode & 0o111 else 0o644
+    else:
+        message = f"{name!r} is a socket, pipe or device: only files and links are shipped"
+        raise ArchiveError(message)
+    return entry
+
+
+def _write_tar(root: Path, entries: list[tarfile.TarInfo], out: io.BufferedIOBase) -> None:
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for entry in entries:
+            if entry.isreg():
+                with (root / entry.name).open("rb") as file:
+                    archive.addfile(entry, file)
+            else:
+                archive.addfile(entry)

@@ -1,0 +1,38 @@
+"""Artifacts as a machine sends them: a tar that nobody vouches for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from orchestrator.adapters.files.tar_stream import Kind, read_members
+from orchestrator.application.ports.archives import ARTIFACT_LIMITS, ArchiveError, Limits
+from orchestrator.application.ports.bundles import BundleError
+
+
+def unpack_bundle(
+    chunks: Iterable[bytes], limits: Limits = ARTIFACT_LIMITS
+) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """Yield (flat file name, its chunks); see `orchestrator.application.ports.bundles`.
+
+    What is not read of a file before the next one is asked for is passed over.
+    """
+    seen: set[str] = set()
+    try:
+        for member in read_members(chunks, limits):
+            if member.kind is Kind.FOLDER and not member.name:
+                continue
+            if member.kind is not Kind.FILE or not member.name or "/" in member.name:
+                raise BundleError(f"{member.name!r} is no plain file at the top of the bundle")
+            if member.name in seen:
+                raise BundleError(f"{member.name!r} stands in the bundle twice")
+            seen.add(member.name)
+            yield member.name, _content(member.content)
+    except ArchiveError as error:
+        raise BundleError(str(error)) from error
+
+
+def _content(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from chunks
+    except ArchiveError as error:
+        raise BundleError(str(error)) from error

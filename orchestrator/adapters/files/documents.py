@@ -1,0 +1,128 @@
+"""Matrices and manifests from their files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+from pydantic import TypeAdapter
+
+from orchestrator.adapters.files.items import Item, UnreadableError, from_json, located
+from orchestrator.adapters.files.requirements import manifest_faults, matrix_faults
+from orchestrator.adapters.files.shapes import Shaper
+from orchestrator.adapters.files.toml_items import read_toml
+from orchestrator.adapters.files.yaml_items import read_yaml
+from orchestrator.application.ports.documents import Source
+from orchestrator.domain.machine import ProviderTraits
+from orchestrator.domain.manifest import Manifest, check_manifest
+from orchestrator.domain.matrix import Matrix
+from orchestrator.domain.matrix_rules import check_matrix
+from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
+
+API_VERSION = "seatrial/v1"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Generic[T]):
+    """A well-formed document."""
+
+    name: str
+    value: T
+    root: Item
+
+    def refuse(self, problems: Iterable[Problem]) -> None:
+        """Raise InvalidDocumentError, with lines and columns, if there are problems."""
+        found = sorted((located(self.root, problem) for problem in problems), key=_place)
+        if found:
+            raise InvalidDocumentError(self.name, found)
+
+
+class Form(Generic[T]):
+    """One kind of document: which dataclass it becomes, and how it introduces itself."""
+
+    def __init__(self, shape: type[T], kind: str | None = None) -> None:
+        """`kind` is what the file must say beside ``apiVersion``; None where it says neither."""
+        self._shape = shape
+        self._kind = kind
+
+    def read(self, source: Source, name: str, parse: Callable[[str], Item] = read_yaml) -> Read[T]:
+        """Read the text with a parser, or what was parsed before. Raises InvalidDocumentError."""
+        try:
+            root = parse(source) if isinstance(source, str) else from_json(source)
+        except UnreadableError as error:
+            raise InvalidDocumentError(name, [error.problem]) from None
+        shaper = Shaper()
+        body = self._without_header(root, shaper)
+        value = shaper.read(body, self._shape)
+        if shaper.problems:
+            raise InvalidDocumentError(name, sorted(shaper.problems, key=_place))
+        return Read(name, cast(T, value), root)
+
+    def schema(self) -> dict[str, object]:
+        """JSON Schema, draft 2020-12."""
+        shape: TypeAdapter[Any] = TypeAdapter(self._shape)
+        schema: dict[str, Any] = shape.json_schema()
+        if self._kind:
+            header = {"apiVersion": {"const": API_VERSION}, "kind": {"const": self._kind}}
+            schema["properties"] = {**header, **schema["properties"]}
+            schema["required"] = [*header, *schema.get("required", ())]
+        return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+    def _without_header(self, root: Item, shaper: Shaper) -> Item:
+        if self._kind is None or root.entries is None:
+            return root
+        rest = dict(root.entries)
+        for key, wanted in (("apiVersion", API_VERSION), ("kind", self._kind)):
+            entry = rest.pop(key, None)
+            if entry is None:
+                shaper.say((key,), f"is missing: write `{key}: {wanted}`", root.at)
+            elif entry.item.value != wanted:
+                hint = nearest(str(entry.item.value), [wanted])
+                shaper.say((key,), f"{entry.item.value!r} is unknown{hint}", entry.item.at)
+        return Item(rest, root.at)
+
+
+def _place(problem: Problem) -> tuple[int, int]:
+    return (problem.line or 0, problem.column or 0)
+
+
+class FileDocuments:
+    """Implements `orchestrator.application.ports.documents.Documents`."""
+
+    def __init__(self) -> None:
+        self._matrix = Form(Matrix, "Matrix")
+        self._manifest = Form(Manifest)
+
+    def read_matrix(self, source: Source, name: str) -> Matrix:
+        """See the port."""
+        return self._matrix.read(source, name).value
+
+    def check_matrix(
+        self,
+        source: Source,
+        name: str,
+        *,
+        manifest: Manifest,
+        providers: Mapping[str, ProviderTraits],
+    ) -> Matrix:
+        """See the port."""
+        read = self._matrix.read(source, name)
+        problems = [*check_matrix(read.value, manifest, providers), *matrix_faults(read.value)]
+        read.refuse(problems)
+        return read.value
+
+    def read_manifest(self, text: str, name: str) -> Manifest:
+        """See the port."""
+        read = self._manifest.read(text, name, read_toml)
+        read.refuse([*check_manifest(read.value), *manifest_faults(read.value)])
+        return read.value
+
+    def matrix_schema(self) -> dict[str, object]:
+        """See the port."""
+        return self._matrix.schema()
+
+    def manifest_schema(self) -> dict[str, object]:
+        """See the port."""
+        return self._manifest.schema()

@@ -1,0 +1,140 @@
+"""The home folder, and who holds it: one controller at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from orchestrator.application.ports.clock import Clock
+
+LOCK = "controller.lock"
+PID = "controller.pid"
+_PATIENCE_TRIES = 20
+_PAUSE_S = 0.05
+_START_FIELD = 19
+"""Of /proc/PID/stat after the command's closing parenthesis: when the process began, in ticks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that holds a home."""
+
+    pid: int
+    role: str
+    started_at: str
+
+
+class HomeHeldError(Exception):
+    """Another controller holds the home."""
+
+    def __init__(self, home: Path, holder: Holder | None) -> None:
+        self.holder = holder
+        who = f"process {holder.pid} ({holder.role})" if holder else "a process that is starting"
+        super().__init__(f"{home} is held by {who}: stop it, or use another SEATRIAL_HOME")
+
+
+def prepare_home(home: Path) -> None:
+    """Make the folder, readable by its owner only."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+class HomeLock:
+    """Held by a file lock, which dies with its process; what stands in the file is for others."""
+
+    def __init__(self, home: Path, *, clock: Clock, sleep: Callable[[float], None]) -> None:
+        self._home = home
+        self._clock = clock
+        self._sleep = sleep
+        self._fd: int | None = None
+
+    def acquire(self, role: str) -> Self:
+        """Take the home, waiting about a second for one who is just leaving.
+
+        Raises:
+            HomeHeldError: Somebody stays.
+        """
+        prepare_home(self._home)
+        fd = os.open(self._home / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        if not self._locked(fd):
+            os.close(fd)
+            raise HomeHeldError(self._home, holder(self._home))
+        self._fd = fd
+        self._sign(fd, role)
+        return self
+
+    def release(self) -> None:
+        """Give it back. The lock's file stays: removing it would let two hold two files."""
+        if self._fd is None:
+            return
+        (self._home / PID).unlink(missing_ok=True)
+        os.ftruncate(self._fd, 0)
+        os.close(self._fd)
+        self._fd = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _locked(self, fd: int) -> bool:
+        for attempt in range(_PATIENCE_TRIES + 1):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                if attempt < _PATIENCE_TRIES:
+                    self._sleep(_PAUSE_S)
+        return False
+
+    def _sign(self, fd: int, role: str) -> None:
+        pid = os.getpid()
+        signed = {
+            "pid": pid,
+            "role": role,
+            "started_at": self._clock.now().isoformat(),
+            "start": _start_of(pid),
+        }
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps(signed).encode(), 0)
+        fresh = self._home / f"{PID}.{pid}"
+        fresh.write_text(f"{pid}\n", encoding="ascii")
+        fresh.rename(self._home / PID)
+
+
+def holder(home: Path) -> Holder | None:
+    """Who holds the home, or None. It only looks: taking the lock could make a starter fail."""
+    try:
+        signed = json.loads((home / LOCK).read_text(encoding="utf-8"))
+        found = Holder(int(signed["pid"]), str(signed["role"]), str(signed["started_at"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found if _start_of(found.pid) == signed.get("start") else None
+
+
+def _start_of(pid: int) -> str | None:
+    """What tells this process from a later one of the same number; None of a dead one."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return _alive(pid)
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else fields[_START_FIELD]
+
+
+def _alive(pid: int) -> str | None:
+    """Where there is no /proc: only whether there is such a process."""
+    if Path("/proc/self/stat").exists():
+        return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass
+    return "alive"

@@ -1,0 +1,89 @@
+"""Requirements as pip writes them: which are well-formed, and which are met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.matrix import Matrix, Subject
+from orchestrator.domain.problems import Path, Problem
+
+
+def requirement_fault(text: str) -> str | None:
+    """Say why a text is no requirement that we take, or None."""
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        reason = str(error).splitlines()[0]
+        return f"{text!r} is no requirement such as 'name>=1.2': {reason}"
+    if requirement.url and not requirement.url.startswith("https://"):
+        return f"{text!r} must name an https:// address: files of the controller are not taken"
+    return None
+
+
+def manifest_faults(manifest: Manifest) -> Iterator[Problem]:
+    """Requirements of a payload that no installer would understand."""
+    places: list[tuple[Path, tuple[str, ...]]] = [
+        (("env", name, "pip"), environment.pip) for name, environment in manifest.env.items()
+    ]
+    places.append((("setup", "pip"), manifest.setup.pip if manifest.setup else ()))
+    places.append((("python", "requires"), manifest.python.requires))
+    for path, requirements in places:
+        for index, text in enumerate(requirements):
+            fault = requirement_fault(text)
+            if fault:
+                yield Problem((*path, index), fault)
+    for name, environment in manifest.env.items():
+        for index, link in enumerate(environment.find_links):
+            if not link.startswith("https://"):
+                message = f"{link!r} must be an https:// address"
+                yield Problem(("env", name, "find_links", index), message)
+
+
+def matrix_faults(matrix: Matrix) -> Iterator[Problem]:
+    """Pinned requirements of a matrix that are none, or that pin something else."""
+    if matrix.baseline:
+        yield from _pin_faults(matrix.baseline.package, ("baseline", "package"))
+    if matrix.subject.package:
+        path: Path = ("subject", "package")
+        faults = list(_pin_faults(matrix.subject.package, path))
+        yield from faults or _subject_faults(matrix.subject, path)
+
+
+def _pin_faults(text: str, path: Path) -> Iterator[Problem]:
+    fault = requirement_fault(text)
+    if fault:
+        yield Problem(path, fault)
+    elif pinned(Requirement(text)) is None:
+        yield Problem(path, f"{text!r} must be pinned, as in 'name==1.2'")
+
+
+def _subject_faults(subject: Subject, path: Path) -> Iterator[Problem]:
+    requirement = Requirement(subject.package or "")
+    if canonicalize_name(requirement.name) != canonicalize_name(subject.name):
+        message = f"names {requirement.name!r}, but the subject is {subject.name!r}"
+        yield Problem(path, message)
+    elif not same_version(pinned(requirement) or "", subject.version):
+        message = f"pins {pinned(requirement)}, but the subject's version is {subject.version}"
+        yield Problem(path, message)
+
+
+def pinned(requirement: Requirement) -> str | None:
+    """The one version that a requirement allows, or None."""
+    specifiers = list(requirement.specifier)
+    if len(specifiers) != 1 or specifiers[0].operator not in ("==", "==="):
+        return None
+    version = specifiers[0].version
+    return None if version.endswith(".*") else version
+
+
+def same_version(one: str, other: str) -> bool:
+    """Whether two spellings mean the same version."""
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return one == other

@@ -1,0 +1,72 @@
+"""A matrix's subject as a wheel: found by its pattern, or built from a revision."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+from orchestrator.adapters.files.pip_runs import run
+from orchestrator.adapters.files.wheel_files import read_wheel
+from orchestrator.adapters.files.wheels import check_subject
+from orchestrator.application.ports.wheels import SubjectWheel, WheelsError
+from orchestrator.domain.matrix import GitSource, Subject
+
+
+class FileSubjects:
+    """Implements `orchestrator.application.ports.wheels.Subjects`."""
+
+    def prepare(self, subject: Subject, *, base: Path, into: Path) -> SubjectWheel | None:
+        """See the port."""
+        if subject.wheel:
+            return _described(_matching(subject.wheel, base), subject, None)
+        if subject.git:
+            path, commit = _built(subject.git, into)
+            return _described(path, subject, commit)
+        return None
+
+
+def _matching(pattern: str, base: Path) -> Path:
+    where = Path(pattern)
+    if where.is_absolute():
+        base, pattern = Path(where.anchor), str(where.relative_to(where.anchor))
+    found = sorted(path for path in base.glob(pattern) if path.is_file())
+    if len(found) == 1:
+        return found[0]
+    names = f": {', '.join(path.name for path in found[:5])}" if found else ""
+    message = f"subject.wheel {pattern!r} must match one file; it matches {len(found)}{names}"
+    raise WheelsError(message)
+
+
+def _built(source: GitSource, into: Path) -> tuple[Path, str]:
+    if source.rev.startswith("-"):
+        raise WheelsError(f"subject.git.rev {source.rev!r} is no revision")
+    clone, wheels = into / "source", into / "built"
+    run(("git", "clone", "--quiet", "--", source.url, str(clone)), what=f"git clone {source.url}")
+    git = ("git", "-C", str(clone))
+    commit = _commit(git, source)
+    run((*git, "checkout", "--quiet", "--detach", commit), what=f"git checkout {source.rev}")
+    when = run((*git, "show", "-s", "--format=%ct", commit), what="git show").strip()
+    # The same commit is to give the same bytes, so the files in the wheel get the commit's time.
+    build = ("env", f"SOURCE_DATE_EPOCH={when}", sys.executable, "-m", "pip", "wheel")
+    words = ("--no-deps", "--no-input", "--disable-pip-version-check", "--wheel-dir", str(wheels))
+    run((*build, *words, str(clone)), what=f"building a wheel of {source.url} at {commit[:12]}")
+    return _matching("*.whl", wheels), commit
+
+
+def _commit(git: tuple[str, ...], source: GitSource) -> str:
+    for revision in (f"origin/{source.rev}", source.rev):
+        asked = (*git, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        try:
+            return run(asked, what="git rev-parse").strip()
+        except WheelsError:
+            continue
+    raise WheelsError(f"{source.url} has no commit, tag or branch {source.rev!r}")
+
+
+def _described(path: Path, subject: Subject, commit: str | None) -> SubjectWheel:
+    wheel = read_wheel(path)
+    check_subject(wheel, subject)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return SubjectWheel(path, digest, wheel.distribution, str(wheel.version), commit)

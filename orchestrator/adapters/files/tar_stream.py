@@ -1,0 +1,288 @@
+"""Reading a tar stream that nobody vouches for: forward only, bounded, every name checked.
+
+The standard library's reader is not used because it takes a header's word for how much to hold in
+memory; only its parser of one 512-byte header is.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from orchestrator.application.ports.archives import ArchiveError, Limits
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+BLOCK_BYTES = 512
+CHUNK_BYTES = 256 * 1024
+LONGEST_NAME_BYTES = 1024
+_LARGEST_HEADER_BYTES = 256 * 1024
+_FREE_OF_RATIO_BYTES = 1024**3
+_GZIP = b"\x1f\x8b"
+_REFUSED_RECORDS = ("GNU.sparse",)
+_LONG = {tarfile.GNUTYPE_LONGNAME: "path", tarfile.GNUTYPE_LONGLINK: "linkpath"}
+_EXTENSIONS = frozenset({tarfile.XHDTYPE, tarfile.XGLTYPE, *_LONG})
+
+
+class Kind(StrEnum):
+    """What a member is; nothing else is taken."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "link"
+    HARD_LINK = "hard link"
+
+
+_KINDS = {
+    tarfile.REGTYPE: Kind.FILE,
+    tarfile.AREGTYPE: Kind.FILE,
+    tarfile.DIRTYPE: Kind.FOLDER,
+    tarfile.SYMTYPE: Kind.LINK,
+    tarfile.LNKTYPE: Kind.HARD_LINK,
+}
+_WORDS = {
+    tarfile.CHRTYPE: "a device",
+    tarfile.BLKTYPE: "a device",
+    tarfile.FIFOTYPE: "a pipe",
+    tarfile.GNUTYPE_SPARSE: "a sparse file",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One entry of an archive."""
+
+    name: str
+    """Relative, normalised, without a leading ``./``; empty is the archive's own folder."""
+    kind: Kind
+    size_bytes: int
+    target: str
+    """Of a link, as written."""
+    content: Iterator[bytes]
+    """Of a file; what is not read before the next member is passed over."""
+
+
+class _Input:
+    """Exact reads from chunks of any size."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._held = b""
+
+    def upto(self, size: int) -> bytes:
+        """Between 1 and `size` bytes; none at the end."""
+        while not self._held:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return b""
+            self._held = chunk
+        taken, self._held = self._held[:size], self._held[size:]
+        return taken
+
+    def exactly(self, size: int) -> bytes:
+        parts = []
+        while size:
+            part = self.upto(size)
+            if not part:
+                raise ArchiveError("the archive is cut off")
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def drain(self) -> None:
+        """Read to the end, so that a compressed stream's checksum is verified."""
+        while self.upto(CHUNK_BYTES):
+            pass
+
+
+def open_tar(chunks: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
+    """Yield the bytes of a tar or tar.gz, uncompressed. Raises ArchiveError past the limits."""
+    source = _Input(chunks)
+    head = source.upto(CHUNK_BYTES)
+    if len(head) == 1:
+        head += source.upto(CHUNK_BYTES)
+    plain = _inflated(source, head, limits) if head.startswith(_GZIP) else _plain(source, head)
+    total = 0
+    # Headers and padding come on top of the files: they are bounded by the number of members.
+    allowed = limits.total_bytes + limits.members * 8 * BLOCK_BYTES
+    for chunk in plain:
+        total += len(chunk)
+        if total > allowed:
+            raise ArchiveError(f"the archive unpacks to more than {limits.total_bytes} bytes")
+        yield chunk
+
+
+def _plain(source: _Input, head: bytes) -> Iterator[bytes]:
+    while head:
+        yield head
+        head = source.upto(CHUNK_BYTES)
+
+
+class _Raw(io.RawIOBase):
+    """The packed bytes as a file, with a count of them."""
+
+    def __init__(self, source: _Input, head: bytes) -> None:
+        self._source = source
+        self._head = head
+        self.came = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        part, self._head = self._head[: len(view)], self._head[len(view) :]
+        part = part or self._source.upto(len(view))
+        view[: len(part)] = part
+        self.came += len(part)
+        return len(part)
+
+
+def _inflated(source: _Input, head: bytes, limits: Limits) -> Iterator[bytes]:
+    raw = _Raw(source, head)
+    went = 0
+    try:
+        with gzip.GzipFile(fileobj=io.BufferedReader(raw)) as packed:
+            while data := packed.read1(CHUNK_BYTES):
+                went += len(data)
+                if went > max(_FREE_OF_RATIO_BYTES, raw.came * limits.ratio):
+                    raise ArchiveError(
+                        f"the archive unpacks to more than {limits.ratio} times its size"
+                    )
+                yield data
+    except EOFError:
+        raise ArchiveError("the archive is cut off") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise ArchiveError(f"the archive's compression is damaged: {error}") from None
+
+
+def read_members(chunks: Iterable[bytes], limits: Limits) -> Iterator[Member]:
+    """Yield the members of a tar or tar.gz in their order. Raises ArchiveError."""
+    source = _Input(open_tar(chunks, limits))
+    count = 0
+    while (header := _next_header(source)) is not None:
+        count += 1
+        if count > limits.members:
+            raise ArchiveError(f"the archive holds more than {limits.members} files")
+        yield from _member(source, header, limits)
+    source.drain()
+
+
+def _member(source: _Input, header: tarfile.TarInfo, limits: Limits) -> Iterator[Member]:
+    kind = _KINDS.get(header.type)
+    if kind is None:
+        what = _WORDS.get(header.type, "of an unknown type")
+        raise ArchiveError(f"{header.name!r} is {what}: only files, folders and links are taken")
+    size = header.size if kind is Kind.FILE else 0
+    if size > limits.file_bytes:
+        raise ArchiveError(f"{header.name!r} is larger than {limits.file_bytes} bytes")
+    content = _content(source, size)
+    yield Member(safe_name(header.name), kind, size, header.linkname, content)
+    for _ in content:
+        pass
+
+
+def _content(source: _Input, size: int) -> Iterator[bytes]:
+    left = size
+    while left:
+        chunk = source.upto(min(left, CHUNK_BYTES))
+        if not chunk:
+            raise ArchiveError("the archive is cut off")
+        left -= len(chunk)
+        yield chunk
+    source.exactly(-size % BLOCK_BYTES)
+
+
+def _next_header(source: _Input) -> tarfile.TarInfo | None:
+    """The next member's header, with what the extension headers before it say of it."""
+    changes: dict[str, str] = {}
+    while True:
+        block = source.upto(BLOCK_BYTES)
+        if not block:
+            return None
+        block += source.exactly(BLOCK_BYTES - len(block))
+        if not block.strip(b"\0"):
+            return None
+        header = _parse(block)
+        if header.type not in _EXTENSIONS:
+            return _changed(header, changes)
+        changes |= _said(header.type, _extension(source, header))
+
+
+def _said(kind: bytes, data: bytes) -> dict[str, str]:
+    """What an extension header changes of the member after it."""
+    if kind in _LONG:
+        return {_LONG[kind]: _text(data.split(b"\0")[0])}
+    records = _records(data)
+    if kind == tarfile.XHDTYPE:
+        return records
+    if {"path", "linkpath", "size"} & set(records):
+        raise ArchiveError("the archive names files in a global header")
+    return {}
+
+
+def _parse(block: bytes) -> tarfile.TarInfo:
+    try:
+        header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except tarfile.HeaderError as error:
+        raise ArchiveError(f"this is not a tar archive: {error}") from None
+    if header.size < 0:
+        raise ArchiveError(f"{header.name!r} claims a negative size")
+    return header
+
+
+def _extension(source: _Input, header: tarfile.TarInfo) -> bytes:
+    if header.size > _LARGEST_HEADER_BYTES:
+        raise ArchiveError("the archive has a header of unreasonable size")
+    data = source.exactly(header.size)
+    source.exactly(-header.size % BLOCK_BYTES)
+    return data
+
+
+def _records(data: bytes) -> dict[str, str]:
+    """Parse records of the form ``LENGTH KEY=VALUE``, each with a line end."""
+    records: dict[str, str] = {}
+    while data.strip(b"\0"):
+        length, _, _ = data.partition(b" ")
+        end = int(length) if length.isdigit() and len(length) < 9 else 0
+        key, equals, value = data[len(length) + 1 : end - 1].partition(b"=")
+        if not equals or data[end - 1 : end] != b"\n":
+            raise ArchiveError("the archive has a damaged header")
+        records[_text(key)] = _text(value)
+        data = data[end:]
+    return records
+
+
+def _changed(header: tarfile.TarInfo, changes: dict[str, str]) -> tarfile.TarInfo:
+    if any(key.startswith(_REFUSED_RECORDS) for key in changes):
+        raise ArchiveError(f"{header.name!r} is a sparse file: pack it without --sparse")
+    header.name = changes.get("path", header.name)
+    header.linkname = changes.get("linkpath", header.linkname)
+    if "size" in changes:
+        if not changes["size"].isdecimal() or len(changes["size"]) > 15:
+            raise ArchiveError(f"{header.name!r} claims an impossible size")
+        header.size = int(changes["size"])
+    return header
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def safe_name(name: str) -> str:
+    """Normalise a member's name. Raises ArchiveError if it could lead anywhere else."""
+    if len(name.encode("utf-8", "surrogateescape")) > LONGEST_NAME_BYTES:
+        raise ArchiveError(f"the name {name[:80]!r}... is too long")
+    if not name.isprintable():
+        raise ArchiveError(f"the name {name!r} is not printable UTF-8")
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts:
+        raise ArchiveError(f"{name!r} leads out of the archive")
+    return "/".join(parts)

@@ -1,0 +1,259 @@
+"""The wheelhouse: what a machine is to install, resolved here and kept by digest."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from orchestrator.adapters.files import targets
+from orchestrator.adapters.files.archive import file_chunks
+from orchestrator.adapters.files.closure import Closure
+from orchestrator.adapters.files.requirements import same_version
+from orchestrator.adapters.files.wheel_files import WheelFile, read_wheel
+from orchestrator.application.ports.clock import Clock
+from orchestrator.application.ports.wheels import (
+    Choice,
+    Interpreter,
+    Opener,
+    Resolution,
+    WheelsError,
+)
+from orchestrator.domain.manifest import Environment, Manifest
+from orchestrator.domain.matrix import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One question to the resolver."""
+
+    target: Interpreter
+    missing: tuple[Requirement, ...]
+    subject: Requirement | None
+    wheel: Path | None
+    find_links: tuple[str, ...]
+
+    def key(self, day: str) -> str:
+        """Equal questions of one day have one answer; tomorrow an index may know more."""
+        wheel = hashlib.sha256(self.wheel.read_bytes()).hexdigest() if self.wheel else ""
+        target = {**asdict(self.target), "path": ""}
+        parts = [target, [str(r) for r in self.missing], str(self.subject), wheel]
+        return hashlib.sha256(json.dumps([*parts, self.find_links, day]).encode()).hexdigest()
+
+
+class Wheelhouse:
+    """Implements `orchestrator.application.ports.wheels.Wheels` below a folder."""
+
+    def __init__(self, folder: Path, *, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+
+    def choose(self, probe: Mapping[str, object], manifest: Manifest, environment: str) -> Choice:
+        """See the port."""
+        return targets.choose(probe, manifest, environment)
+
+    def open(self, digest: str) -> Iterator[bytes]:
+        """See the port."""
+        path = self._archive(digest)
+        if not path.is_file():
+            message = f"the wheelhouse {digest} is not kept here any more: resolve it again"
+            raise WheelsError(message)
+        return file_chunks(path)
+
+    def resolve(
+        self,
+        interpreter: Interpreter,
+        environment: Environment,
+        *,
+        subject: Subject,
+        wheel: Opener | None = None,
+    ) -> Resolution:
+        """See the port."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._folder) as work:
+            given = _given(wheel, subject, Path(work))
+            job = _Job(
+                target=interpreter,
+                missing=_missing(interpreter, environment),
+                subject=_subject_requirement(subject),
+                wheel=given.path if given else None,
+                find_links=environment.find_links,
+            )
+            if not job.missing and job.subject is None:
+                return Resolution((), ())
+            return self._resolve(job, subject, given, environment, Path(work))
+
+    def _resolve(
+        self,
+        job: _Job,
+        subject: Subject,
+        given: WheelFile | None,
+        environment: Environment,
+        work: Path,
+    ) -> Resolution:
+        digest: str | None = None
+        packages: Mapping[str, str] = {}
+        note = ""
+        try:
+            digest, packages = self._house(job, given, work)
+        except WheelsError as error:
+            if not environment.index or given is not None:
+                raise
+            note = f"the machine installs from its own index, because here {error}"
+        return Resolution(
+            requirements=tuple(str(requirement) for requirement in job.missing),
+            constraints=_constraints(job, packages),
+            wheels=digest,
+            packages=packages,
+            subject=_plan_subject(job.subject, subject),
+            note=note,
+        )
+
+    def _house(
+        self, job: _Job, given: WheelFile | None, work: Path
+    ) -> tuple[str, Mapping[str, str]]:
+        key = job.key(self._clock.now().date().isoformat())
+        note = self._folder / f"{key}.json"
+        with _locked(self._folder / f"{key}.lock"):
+            known = _read_note(note)
+            if known is not None and self._archive(known[0]).is_file():
+                return known
+            wheels = _closure(job, given, work)
+            digest = self._keep(wheels, work)
+            packages = {name: str(wheel.version) for name, wheel in sorted(wheels.items())}
+            fresh = work / "note.json"
+            fresh.write_text(json.dumps([digest, packages]), encoding="utf-8")
+            fresh.rename(note)
+            return digest, packages
+
+    def _keep(self, wheels: Mapping[str, WheelFile], work: Path) -> str:
+        packed = work / "wheels.tar"
+        with tarfile.open(packed, "w", format=tarfile.PAX_FORMAT) as archive:
+            for wheel in sorted(wheels.values(), key=lambda each: each.path.name):
+                entry = tarfile.TarInfo(wheel.path.name)
+                entry.size, entry.mode = wheel.path.stat().st_size, 0o644
+                with wheel.path.open("rb") as file:
+                    archive.addfile(entry, file)
+        with packed.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        packed.rename(self._archive(digest))
+        return digest
+
+    def _archive(self, digest: str) -> Path:
+        return self._folder / f"{digest}.tar"
+
+
+def _closure(job: _Job, given: WheelFile | None, work: Path) -> dict[str, WheelFile]:
+    fetched = work / "fetched"
+    fetched.mkdir()
+    closure = Closure(job.target, fetched, job.find_links)
+    if given is not None:
+        closure.give(given)
+    elif job.subject is not None:
+        closure.want(job.subject)
+    for requirement in job.missing:
+        closure.want(requirement)
+    if job.target.pip is None:
+        closure.want(Requirement("pip"))
+    closure.grow()
+    return {str(name): wheel for name, wheel in closure.wheels.items()}
+
+
+def _missing(target: Interpreter, environment: Environment) -> tuple[Requirement, ...]:
+    requirements = [Requirement(text) for text in environment.pip]
+    return tuple(
+        requirement
+        for requirement in requirements
+        if targets.applies(requirement, target)
+        and (requirement.extras or not targets.is_met(requirement, target.packages))
+    )
+
+
+def _subject_requirement(subject: Subject) -> Requirement | None:
+    if subject.source == "payload":
+        return None
+    return Requirement(subject.package or f"{subject.name}=={subject.version}")
+
+
+def _plan_subject(requirement: Requirement | None, subject: Subject) -> Mapping[str, str] | None:
+    if requirement is None:
+        return None
+    return {
+        "distribution": requirement.name,
+        "version": subject.version,
+        "requirement": str(requirement),
+    }
+
+
+def _constraints(job: _Job, packages: Mapping[str, str]) -> tuple[str, ...]:
+    replaced = {*packages, *(canonicalize_name(requirement.name) for requirement in job.missing)}
+    if job.subject is not None:
+        replaced.add(canonicalize_name(job.subject.name))
+    return tuple(
+        f"{name}=={version}"
+        for name, version in sorted(job.target.packages.items())
+        if name not in replaced and _is_version(version)
+    )
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def _given(opener: Opener | None, subject: Subject, work: Path) -> WheelFile | None:
+    if subject.source not in ("wheel", "git"):
+        return None
+    if opener is None:
+        raise WheelsError(f"the wheel of {subject.name} {subject.version} was not uploaded")
+    return _subject_wheel(opener, subject, work)
+
+
+def _subject_wheel(opener: Opener, subject: Subject, work: Path) -> WheelFile:
+    path = work / "subject.whl"
+    with path.open("wb") as file:
+        for chunk in opener():
+            file.write(chunk)
+    wheel = read_wheel(path)
+    check_subject(wheel, subject)
+    named = path.rename(work / wheel.filename)
+    return read_wheel(named)
+
+
+def check_subject(wheel: WheelFile, subject: Subject) -> None:
+    """Refuse another distribution or version than the matrix says. Raises WheelsError."""
+    same_name = wheel.name == canonicalize_name(subject.name)
+    if not same_name or not same_version(str(wheel.version), subject.version):
+        raise WheelsError(
+            f"the wheel is {wheel.distribution} {wheel.version}, but the matrix's subject is"
+            f" {subject.name} {subject.version}"
+        )
+
+
+def _read_note(path: Path) -> tuple[str, Mapping[str, str]] | None:
+    try:
+        digest, packages = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return digest, packages
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One resolver of a question at a time: the others find its answer."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,1 @@
+"""The REST interface: a thin face over the operations of `orchestrator.application`."""

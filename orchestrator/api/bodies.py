@@ -1,0 +1,135 @@
+"""What clients send, with an example of each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Body
+from fastapi.openapi.models import Example
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from orchestrator.application.launch_run import BUILTIN, LaunchOrder
+from orchestrator.application.ports.documents import Source
+from orchestrator.application.ports.stores import Scope
+from orchestrator.application.rerun_run import Only
+
+MATRIX_TEXT = """\
+apiVersion: seatrial/v1
+kind: Matrix
+metadata: {name: local}
+subject: {name: torchbridge, version: "0.4.40"}
+platforms:
+  - {id: local-cpu, provider: local}
+jobs:
+  - {id: moe, on: all}
+"""
+_MATRIX_OBJECT = {
+    "apiVersion": "seatrial/v1",
+    "kind": "Matrix",
+    "metadata": {"name": "local"},
+    "subject": {"name": "torchbridge", "version": "0.4.40"},
+    "platforms": [{"id": "local-cpu", "provider": "local"}],
+    "jobs": [{"id": "moe", "on": "all"}],
+}
+_DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+
+def _is_source(value: object) -> object:
+    if not isinstance(value, str | dict):
+        raise ValueError("a matrix is the text of a YAML file, or an object")
+    return value
+
+
+Matrix = Annotated[
+    Any,
+    BeforeValidator(_is_source),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}], "title": "Matrix"}),
+]
+
+
+class _Given(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class LaunchBody(_Given):
+    """A matrix and what it is about."""
+
+    matrix: Matrix
+    """The text of a matrix file, or the same as an object; ``GET /schema/matrix`` describes it."""
+    name: str = Field(default="matrix", min_length=1, max_length=200)
+    """What messages call the matrix: its file's name."""
+    payload: str = Field(default=BUILTIN, pattern=f"^({BUILTIN}|[0-9a-f]{{64}})$")
+    """``builtin``, or the digest of an uploaded archive."""
+    subject: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    """The digest of the uploaded wheel, where the matrix names one."""
+
+    def order(self) -> LaunchOrder:
+        """What the client asks for."""
+        source: Source = self.matrix
+        return LaunchOrder(
+            matrix=source, name=self.name, payload=self.payload, subject_digest=self.subject
+        )
+
+
+class RerunBody(_Given):
+    """Which jobs to run again."""
+
+    only: Only | None = None
+    """null takes every job of the run."""
+
+
+class TokenBody(_Given):
+    """A token to make."""
+
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
+    """Says who or what will use it."""
+    scope: Literal["read", "run", "gate", "admin"]
+    """Each includes the ones before it."""
+    days: int | None = Field(default=90, ge=1, le=3650)
+    """Until it expires; null for never."""
+
+    @property
+    def wanted(self) -> Scope:
+        """The scope as the domain has it."""
+        return Scope(self.scope)
+
+
+_LAUNCH_EXAMPLES: dict[str, Example] = {
+    "text": {
+        "summary": "A matrix file's text, with the payload that comes with Seatrial",
+        "value": {"matrix": MATRIX_TEXT, "name": "local.yaml", "payload": BUILTIN},
+    },
+    "object": {
+        "summary": "The matrix as an object, with an uploaded payload and wheel",
+        "value": {"matrix": _MATRIX_OBJECT, "payload": _DIGEST, "subject": _DIGEST},
+    },
+}
+_RERUN_EXAMPLES: dict[str, Example] = {
+    "failed": {"summary": "Only what failed or timed out", "value": {"only": "failed"}},
+    "all": {"summary": "Everything", "value": {"only": None}},
+}
+_TOKEN_EXAMPLES: dict[str, Example] = {
+    "pipeline": {
+        "summary": "A token for a pipeline that launches runs",
+        "value": {"name": "nightly pipeline", "scope": "run", "days": 90},
+    }
+}
+
+Launch = Annotated[LaunchBody, Body(openapi_examples=_LAUNCH_EXAMPLES)]
+Rerun = Annotated[RerunBody | None, Body(openapi_examples=_RERUN_EXAMPLES)]
+NewToken = Annotated[TokenBody, Body(openapi_examples=_TOKEN_EXAMPLES)]
+
+
+def archive_body(what: str) -> dict[str, object]:
+    """What OpenAPI says of an uploaded file."""
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/octet-stream": {
+                    "schema": {"type": "string", "format": "binary"},
+                    "examples": {"file": {"summary": what, "value": "(the bytes of the file)"}},
+                }
+            },
+        }
+    }

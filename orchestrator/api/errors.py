@@ -1,0 +1,242 @@
+"""One table from what went wrong to what is answered: problem documents (RFC 9457)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from orchestrator.api.shapes import FaultShape, ProblemShape
+from orchestrator.application.describe_run import RunMissingError
+from orchestrator.application.launch_run import (
+    KeyInFlightError,
+    KeyReusedError,
+    PayloadMissingError,
+)
+from orchestrator.application.ports.archives import ArchiveError
+from orchestrator.application.ports.blobs import (
+    BlobMismatchError,
+    BlobMissingError,
+    BlobTooLargeError,
+)
+from orchestrator.application.ports.reports import ReportRefusedError
+from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
+from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
+
+MEDIA_TYPE = "application/problem+json"
+FAULT_LIMIT = 100
+"""So many faults of one request are listed; the detail counts them all."""
+_UNHANDLED = "the controller met a fault of its own; its log has the reason"
+
+
+class NotFoundError(LookupError):
+    """What the path names does not exist; the text says what."""
+
+
+class AmbiguousRunError(LookupError):
+    """The beginning of an id fits several runs."""
+
+    def __init__(self, prefix: str, matches: Sequence[str]) -> None:
+        self.matches = tuple(matches)
+        super().__init__(f"{prefix!r} fits {len(matches)} runs or more; write more of the id")
+
+
+class UnauthenticatedError(Exception):
+    """No token, or none that stands."""
+
+
+class ForbiddenError(Exception):
+    """The token stands, and its scope is not enough."""
+
+
+class HostRefusedError(Exception):
+    """The Host header names another server: a page elsewhere may be behind the request."""
+
+
+class BodyTooLargeError(Exception):
+    """The request's body is larger than what is taken here; nothing was changed."""
+
+
+class DigestMismatchError(Exception):
+    """The bytes that came do not have the digest that the path names; nothing was stored."""
+
+
+class SpoolFullError(Exception):
+    """There is no room to receive the upload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How one kind of error is answered."""
+
+    status: int
+    kind: str
+    """Ends the problem's type."""
+    title: str
+    headers: Mapping[str, str] | None = None
+
+
+TABLE: Mapping[type[Exception], Refusal] = {
+    InvalidDocumentError: Refusal(422, "invalid-document", "The document cannot be used"),
+    ArchiveError: Refusal(422, "invalid-archive", "The archive is no payload"),
+    PayloadMissingError: Refusal(422, "payload-missing", "Something must be uploaded first"),
+    RunMissingError: Refusal(404, "not-found", "There is no such run"),
+    NotFoundError: Refusal(404, "not-found", "There is no such thing"),
+    BlobMissingError: Refusal(404, "bytes-missing", "The bytes are not stored any more"),
+    AmbiguousRunError: Refusal(409, "ambiguous-run", "The id is ambiguous"),
+    KeyReusedError: Refusal(422, "key-reused", "The Idempotency-Key belongs to another request"),
+    KeyInFlightError: Refusal(
+        409, "key-in-flight", "The same request is being worked on", {"Retry-After": "1"}
+    ),
+    StillRunningError: Refusal(409, "still-running", "The run is not finished"),
+    NothingToRerunError: Refusal(409, "nothing-to-rerun", "Nothing is left to run again"),
+    ReportRefusedError: Refusal(422, "report-refused", "The report cannot be made"),
+    BlobMismatchError: Refusal(422, "digest-mismatch", "The digest is another"),
+    DigestMismatchError: Refusal(422, "digest-mismatch", "The digest is another"),
+    BlobTooLargeError: Refusal(413, "too-large", "The body is too large"),
+    BodyTooLargeError: Refusal(413, "too-large", "The body is too large"),
+    SpoolFullError: Refusal(507, "no-room", "The controller's disk is full"),
+    UnauthenticatedError: Refusal(
+        401, "unauthenticated", "A token is needed", {"WWW-Authenticate": 'Bearer realm="seatrial"'}
+    ),
+    ForbiddenError: Refusal(403, "forbidden", "The token may not do this"),
+    HostRefusedError: Refusal(400, "host-refused", "The Host header is not this server's"),
+    ClientDisconnect: Refusal(400, "cut-off", "The request was cut off"),
+}
+
+
+def install(app: FastAPI) -> None:
+    """Let the application answer every error with a problem document."""
+    for kind in TABLE:
+        app.add_exception_handler(kind, _on_known)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(Exception, _on_unhandled)
+
+
+def answer(
+    path: str,
+    refusal: Refusal,
+    detail: str,
+    *,
+    faults: Sequence[FaultShape] = (),
+    matches: Sequence[str] = (),
+) -> Response:
+    """Build the problem document. What stands in it may have come from anyone: plain ASCII JSON."""
+    problem = ProblemShape(
+        type=f"urn:seatrial:problem:{refusal.kind}",
+        title=refusal.title,
+        status=refusal.status,
+        detail=detail,
+        instance=path,
+        errors=list(faults[:FAULT_LIMIT]) or None,
+        matches=list(matches) or None,
+    )
+    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+    return Response(
+        json.dumps(problem.model_dump(exclude_none=True)),
+        refusal.status,
+        headers | dict(refusal.headers or {}),
+        MEDIA_TYPE,
+    )
+
+
+def answer_known(path: str, error: Exception) -> Response:
+    """Answer an error of the table."""
+    refusal = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+    if isinstance(error, InvalidDocumentError):
+        return _answer_document(path, refusal, error)
+    faults: list[FaultShape] = []
+    if isinstance(error, PayloadMissingError):
+        faults = [FaultShape(pointer="/payload", detail=str(error))]
+    matches = error.matches if isinstance(error, AmbiguousRunError) else ()
+    return answer(path, refusal, str(error) or refusal.title, faults=faults, matches=matches)
+
+
+def _answer_document(path: str, refusal: Refusal, error: InvalidDocumentError) -> Response:
+    faults = [_fault(problem) for problem in error.problems]
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    first = str(error.problems[0]) if error.problems else "refused"
+    return answer(path, refusal, f"{error.name}: {first}{more}", faults=faults)
+
+
+def _fault(problem: Problem) -> FaultShape:
+    return FaultShape(
+        detail=problem.message,
+        pointer=pointer(problem.path),
+        line=problem.line,
+        column=problem.column,
+    )
+
+
+def pointer(path: Path) -> str:
+    """JSON Pointer (RFC 6901)."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+async def _on_known(request: Request, error: Exception) -> Response:
+    return answer_known(request.url.path, error)
+
+
+async def _on_invalid(request: Request, refused: Exception) -> Response:
+    error = cast(RequestValidationError, refused)
+    found = error.errors()
+    status = 400 if any(_is_malformed(one) for one in found) else 422
+    faults = [_place(one, error.body) for one in found]
+    first = faults[0]
+    where = first.pointer if first.parameter is None else first.parameter
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    refusal = Refusal(status, "invalid-request", "The request cannot be understood")
+    detail = f"{where or 'body'}: {first.detail}{more}"
+    return answer(request.url.path, refusal, detail, faults=faults)
+
+
+def _is_malformed(one: Mapping[str, object]) -> bool:
+    """Not JSON at all, or without a header that must be there."""
+    in_header = cast("tuple[str | int, ...]", one["loc"])[0] == "header"
+    return one["type"] == "json_invalid" or (in_header and one["type"] == "missing")
+
+
+def _place(one: Mapping[str, object], body: object) -> FaultShape:
+    place = cast("tuple[str | int, ...]", one["loc"])
+    detail = str(one["msg"])
+    if one["type"] == "json_invalid":
+        line, column = _line_and_column(str(body), int(place[1]))
+        return FaultShape(detail="is not JSON", pointer="", line=line, column=column)
+    if place[0] == "body":
+        return FaultShape(detail=detail, pointer=pointer(place[1:]))
+    return FaultShape(detail=detail, parameter=str(place[-1]))
+
+
+def _line_and_column(text: str, position: int) -> tuple[int, int]:
+    before = text[:position]
+    return before.count("\n") + 1, position - (before.rfind("\n") + 1) + 1
+
+
+async def _on_http(request: Request, raised: Exception) -> Response:
+    error = cast(HTTPException, raised)
+    phrase = HTTPStatus(error.status_code).phrase
+    kind = re.sub(r"[^a-z]+", "-", phrase.lower())
+    refusal = Refusal(error.status_code, kind, phrase, error.headers)
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        detail = "there is nothing here; /docs lists what there is"
+    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        detail = f"{request.method} is not possible here"
+    else:
+        detail = str(error.detail)
+    return answer(request.url.path, refusal, detail)
+
+
+async def _on_unhandled(request: Request, _error: Exception) -> Response:
+    """Its text may hold anything, secrets too: it goes to the log, never to a client."""
+    refusal = Refusal(500, "internal", "Internal Server Error")
+    return answer(request.url.path, refusal, _UNHANDLED)

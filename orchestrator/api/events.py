@@ -1,0 +1,111 @@
+"""The feed of a run as server-sent events: resumable, without a gap, and without a held thread."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import anyio
+from fastapi import APIRouter, Header, Query, Request, Security
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+
+from orchestrator.api.deps import LARGEST, ContextDep, RunId
+from orchestrator.api.guard import bearer, secured
+from orchestrator.application.context import Context
+from orchestrator.application.describe_run import find_run
+from orchestrator.application.ports.stores import FeedItem, Scope
+from orchestrator.domain.cell import Run, RunState
+
+POLL_S = 0.3
+HEARTBEAT_S = 10
+RETRY_MS = 1000
+END = "end"
+_EXAMPLE = 'id: 7\nevent: cell\ndata: {"number": 7, "kind": "cell", "cell": "local-cpu"}\n\n'
+
+router = APIRouter(tags=["runs"], route_class=secured(Scope.READ), dependencies=[Security(bearer)])
+
+
+class Streams:
+    """The event streams that are open now."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        self._closing = False
+
+    @property
+    def closing(self) -> bool:
+        """Whether they were told to end."""
+        return self._closing
+
+    def close(self) -> None:
+        """Let each of them end within a poll: a server that stops need not wait for watchers."""
+        self._closing = True
+
+
+@router.get(
+    "/runs/{run_id}/events",
+    response_class=EventSourceResponse,
+    responses={
+        200: {
+            "description": "Numbered pointers to what is new; the last event is `end`",
+            "content": {"text/event-stream": {"example": _EXAMPLE}},
+        }
+    },
+)
+async def stream_events(
+    context: ContextDep,
+    run_id: RunId,
+    request: Request,
+    after: Annotated[int, Query(ge=0, le=LARGEST, description="The last number seen")] = 0,
+    last_event_id: Annotated[
+        int | None, Header(ge=0, le=LARGEST, description="The same, and stronger")
+    ] = None,
+) -> EventSourceResponse:
+    """Follow a run until it is finished and everything of it was sent."""
+    seen = after if last_event_id is None else last_event_id
+    return EventSourceResponse(
+        follow(context, run_id, seen, request.app.state.streams),
+        ping=HEARTBEAT_S,
+        ping_message_factory=lambda: ServerSentEvent(comment="heartbeat"),
+        sep="\n",
+    )
+
+
+async def follow(
+    context: Context, run_id: str, after: int, streams: Streams
+) -> AsyncIterator[ServerSentEvent]:
+    """What comes after a number, and `end` at last."""
+    streams.open += 1
+    try:
+        yield ServerSentEvent(comment="here", retry=RETRY_MS)
+        while not streams.closing:
+            run, items = await run_in_threadpool(_look, context, run_id, after)
+            for item in items:
+                after = item.number
+                yield _event(item)
+            if items:
+                continue
+            if run.state is RunState.FINISHED:
+                yield _end(run, after)
+                return
+            await anyio.sleep(POLL_S)
+    finally:
+        streams.open -= 1
+
+
+def _look(context: Context, run_id: str, after: int) -> tuple[Run, list[FeedItem]]:
+    """The run first: what it says is then never newer than the items that follow."""
+    run = find_run(context.stores, run_id)
+    return run, context.stores.feed.after(run_id, after)
+
+
+def _event(item: FeedItem) -> ServerSentEvent:
+    pointer = {**item.data, "number": item.number, "kind": item.kind, "cell": item.cell}
+    return ServerSentEvent(json.dumps(pointer), id=str(item.number), event=item.kind)
+
+
+def _end(run: Run, number: int) -> ServerSentEvent:
+    told = {"number": number, "kind": END, "cell": "", "outcome": run.outcome}
+    return ServerSentEvent(json.dumps(told), event=END)

@@ -1,0 +1,143 @@
+"""Who may come in: tokens, the Host header, and how much a body may weigh."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Connection
+
+from orchestrator.api.errors import (
+    BodyTooLargeError,
+    ForbiddenError,
+    HostRefusedError,
+    UnauthenticatedError,
+    answer_known,
+)
+from orchestrator.application.context import Context
+from orchestrator.application.ports.stores import Scope, Token
+from orchestrator.application.tokens import check_token
+
+Guard = Callable[[str | None, Scope], object]
+"""Given a request's secret and the scope it needs: returns, or raises UnauthenticatedError or
+ForbiddenError."""
+
+BODY_LIMIT_BYTES = 1024 * 1024
+"""Of every body that is not an upload."""
+
+bearer = HTTPBearer(auto_error=False, description="A token of `seatrial token create`.")
+"""Says in OpenAPI that a token is needed; `secured` is what asks for it."""
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::[0-9]+)?")
+_RANK = list(Scope)
+
+
+def token_guard(context: Context) -> Guard:
+    """The guard of every TCP port: API tokens."""
+
+    def check(secret: str | None, needed: Scope) -> Token:
+        token = check_token(context, secret, Scope.READ) if secret else None
+        if token is None:
+            said = "the token is unknown, expired or revoked" if secret else "no token was sent"
+            raise UnauthenticatedError(f"{said}; send `Authorization: Bearer seatrial_...`")
+        if _RANK.index(token.scope) < _RANK.index(needed):
+            message = f"this needs the scope {needed}; the token {token.name!r} has {token.scope}"
+            raise ForbiddenError(message)
+        return token
+
+    return check
+
+
+def secret_of(request: Request) -> str | None:
+    """What the client proves itself with."""
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() or None if scheme.lower() == "bearer" else None
+
+
+def secured(needed: Scope, *, body_limit_bytes: int | None = BODY_LIMIT_BYTES) -> type[APIRoute]:
+    """A class of routes that ask for the scope before anything of the body is read.
+
+    Args:
+        needed: The scope.
+        body_limit_bytes: Of the body, which is read here; None leaves reading to the route.
+    """
+
+    class Secured(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handler = super().get_route_handler()
+
+            async def guarded(request: Request) -> Response:
+                guard: Guard | None = request.app.state.guard
+                if guard is not None:
+                    await run_in_threadpool(guard, secret_of(request), needed)
+                if body_limit_bytes is not None:
+                    request = await _with_body(request, body_limit_bytes)
+                return await handler(request)
+
+            return guarded
+
+    return Secured
+
+
+async def _with_body(request: Request, limit_bytes: int) -> Request:
+    """The request with its whole body in it, so that reading it again cannot fail."""
+    parts = [part async for part in bounded(request, limit_bytes)]
+    whole: Message = {"type": "http.request", "body": b"".join(parts), "more_body": False}
+    unread = [whole]
+
+    async def receive() -> Message:
+        return unread.pop() if unread else await request.receive()
+
+    return Request(request.scope, receive)
+
+
+async def bounded(request: Request, limit_bytes: int) -> AsyncIterator[bytes]:
+    """The body as it comes. Raises BodyTooLargeError, at once where its length was announced."""
+    refusal = f"at most {limit_bytes} bytes are taken here"
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced[:19]) > limit_bytes:
+        raise BodyTooLargeError(refusal)
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit_bytes:
+            raise BodyTooLargeError(refusal)
+        yield chunk
+
+
+class HostCheck:
+    """Refuses requests that were meant for another name (DNS rebinding)."""
+
+    def __init__(self, app: ASGIApp, *, allowed: tuple[str, ...] = ()) -> None:
+        """`allowed` are names, without a port, beside those of the loopback."""
+        self._app = app
+        self._allowed = _LOOPBACK | {_bracketed(name.lower()) for name in allowed}
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer it here."""
+        if scope["type"] == "http":
+            named = Headers(scope=scope).getlist("host")
+            if len(named) != 1 or _name(named[0]) not in self._allowed:
+                said = ", ".join(named)[:200] or "missing"
+                error = HostRefusedError(f"the Host header is {said!r}; `serve` lists its names")
+                await answer_known(scope["path"], error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _name(host: str) -> str:
+    """The name without its port, lower case; empty for what is no Host header."""
+    found = _HOST.fullmatch(host)
+    return found[1].lower() if found else ""
+
+
+def _bracketed(name: str) -> str:
+    return f"[{name}]" if ":" in name and not name.startswith("[") else name

@@ -1,0 +1,119 @@
+"""What a cell left behind: its log, its tests, its raw files."""
+
+from __future__ import annotations
+
+import codecs
+from itertools import islice
+from typing import Annotated, Literal
+from urllib.parse import quote
+
+from fastapi import APIRouter, Header, Query, Response, Security
+from fastapi.responses import StreamingResponse
+
+from orchestrator.api.deps import LARGEST, CellDep, ContextDep
+from orchestrator.api.errors import NotFoundError
+from orchestrator.api.guard import bearer, secured
+from orchestrator.api.shapes import LogShape, TestPageShape
+from orchestrator.api.telling import tell_test
+from orchestrator.application.ports.stores import Artifact, Scope
+from orchestrator.domain.cell import CellState
+
+BYTES = "application/octet-stream"
+NEXT_OFFSET = "Seatrial-Next-Offset"
+DONE = "Seatrial-Done"
+UNTRUSTED = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+}
+"""Of everything that a machine wrote and a browser might open."""
+_TEXTS = (".txt", ".log", ".json", ".jsonl", ".csv", ".md", ".xml")
+_LOG_LIMIT_BYTES = 4 * 1024 * 1024
+_BINARY = {"content": {BYTES: {"schema": {"type": "string", "format": "binary"}}}}
+
+router = APIRouter(
+    tags=["evidence"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
+)
+
+
+@router.get(
+    "/runs/{run_id}/cells/{cell}/log", response_model=LogShape, responses={200: {**_BINARY}}
+)
+def read_log(
+    context: ContextDep,
+    cell: CellDep,
+    after: Annotated[int, Query(ge=0, le=LARGEST, description="A byte offset")] = 0,
+    limit: Annotated[int, Query(ge=4, le=_LOG_LIMIT_BYTES, description="In bytes")] = 64 * 1024,
+    accept: Annotated[str, Header(include_in_schema=False)] = "*/*",
+) -> LogShape | Response:
+    """A piece of the log: text cut between characters, or (`Accept`) the bytes as they came."""
+    data, ahead = context.stores.evidence.log(cell.id, after=after, limit=limit)
+    last = cell.state is CellState.DONE and len(data) < limit
+    if BYTES in accept:
+        headers = {**UNTRUSTED, NEXT_OFFSET: str(ahead), DONE: str(last).lower()}
+        return _attachment(f"{cell.name}.log", Response(data, headers=headers, media_type=BYTES))
+    text, held = _cut(data, whole=last)
+    return LogShape(text=text, next=ahead - held, done=last)
+
+
+def _cut(data: bytes, *, whole: bool) -> tuple[str, int]:
+    """The text, and how many bytes at the end wait for the rest of their character."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(data, final=whole)
+    return text, len(decoder.getstate()[0])
+
+
+@router.get("/runs/{run_id}/cells/{cell}/tests")
+def list_tests(
+    context: ContextDep,
+    cell: CellDep,
+    job: Annotated[str | None, Query(max_length=64)] = None,
+    outcome: Annotated[
+        Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed", "missing", "not_run"]
+        | None,
+        Query(),
+    ] = None,
+    after: Annotated[int, Query(ge=0, le=LARGEST, description="`next` of the page before")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> TestPageShape:
+    """The cell's tests, in the order they were collected, with the text of each failure."""
+    tests = context.stores.results.tests(cell.id, job=job)
+    # The cursor counts all tests, so that outcomes which change meanwhile do not shift it.
+    fitting = (
+        (place, test)
+        for place, test in enumerate(tests)
+        if place >= after and outcome in (None, test.outcome.word)
+    )
+    page = list(islice(fitting, limit + 1))
+    more = page[limit][0] if len(page) > limit else None
+    return TestPageShape(items=[tell_test(test) for _, test in page[:limit]], next=more)
+
+
+@router.get(
+    "/runs/{run_id}/cells/{cell}/artifacts/{name}",
+    response_class=StreamingResponse,
+    responses={200: {**_BINARY}},
+)
+def get_artifact(context: ContextDep, cell: CellDep, name: str) -> Response:
+    """A raw file, byte for byte as it came home."""
+    found = _artifact(context.stores.results.artifacts(cell.id), name)
+    chunks = context.blobs.open(found.digest)
+    headers = {**UNTRUSTED, "Content-Length": str(found.size_bytes), "ETag": f'"{found.digest}"'}
+    text = name.lower().endswith(_TEXTS)
+    kind = "text/plain; charset=utf-8" if text else BYTES
+    return _attachment(name, StreamingResponse(chunks, headers=headers, media_type=kind))
+
+
+def _artifact(artifacts: list[Artifact], name: str) -> Artifact:
+    for artifact in artifacts:
+        if artifact.name == name:
+            return artifact
+    names = ", ".join(artifact.name for artifact in artifacts[:20]) or "none yet"
+    raise NotFoundError(f"the cell has no artifact {name!r}; it has {names}")
+
+
+def _attachment(name: str, response: Response) -> Response:
+    """Never shown in place: it is saved under its name."""
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._- ") else "_" for c in name)
+    named = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+    response.headers["Content-Disposition"] = named
+    return response

@@ -1,0 +1,86 @@
+"""Uploads: payload archives and subjects' wheels, by digest."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response, Security
+from starlette.concurrency import run_in_threadpool
+
+from orchestrator.api.bodies import archive_body
+from orchestrator.api.deps import ContextDep, Digest
+from orchestrator.api.errors import NotFoundError
+from orchestrator.api.guard import bearer, secured
+from orchestrator.api.shapes import PayloadShape, SubjectFileShape
+from orchestrator.api.spool import received
+from orchestrator.api.telling import tell_payload
+from orchestrator.application.context import Context
+from orchestrator.application.ports.stores import Scope, StoredPayload
+from orchestrator.application.put_payload import (
+    PAYLOAD_LIMIT_BYTES,
+    SUBJECT_LIMIT_BYTES,
+    put_payload,
+    put_subject,
+)
+
+_ASKED = [Security(bearer)]
+reading = APIRouter(tags=["payloads"], route_class=secured(Scope.READ), dependencies=_ASKED)
+writing = APIRouter(
+    tags=["payloads"],
+    route_class=secured(Scope.RUN, body_limit_bytes=None),
+    dependencies=_ASKED,
+)
+
+
+@writing.put(
+    "/payloads/{sha256}",
+    status_code=201,
+    responses={200: {"model": PayloadShape, "description": "It was known already"}},
+    openapi_extra=archive_body("A payload: .tar.gz with payload.toml at its top"),
+)
+async def put_payload_archive(
+    context: ContextDep, sha256: Digest, request: Request, response: Response
+) -> PayloadShape:
+    """Upload a payload's archive; it counts once its digest and its manifest were checked."""
+    async with received(request, sha256, limit_bytes=PAYLOAD_LIMIT_BYTES) as path:
+        known = await run_in_threadpool(_known, context, sha256)
+        if known is not None:
+            response.status_code = 200
+            return tell_payload(known)
+        return tell_payload(await run_in_threadpool(put_payload, context, sha256, path))
+
+
+@reading.get("/payloads/{sha256}")
+def get_payload(context: ContextDep, sha256: Digest) -> PayloadShape:
+    """What is known of an uploaded payload."""
+    found = _known(context, sha256)
+    if found is None:
+        raise NotFoundError(f"payload {sha256} was not uploaded")
+    return tell_payload(found)
+
+
+@reading.head("/payloads/{sha256}", response_class=Response)
+def head_payload(context: ContextDep, sha256: Digest) -> None:
+    """Whether a payload is there already, so that it need not be sent."""
+    get_payload(context, sha256)
+
+
+@writing.put(
+    "/subjects/{sha256}",
+    status_code=201,
+    responses={200: {"model": SubjectFileShape, "description": "It was known already"}},
+    openapi_extra=archive_body("A subject: a wheel"),
+)
+async def put_subject_wheel(
+    context: ContextDep, sha256: Digest, request: Request, response: Response
+) -> SubjectFileShape:
+    """Upload a subject's wheel."""
+    async with received(request, sha256, limit_bytes=SUBJECT_LIMIT_BYTES) as path:
+        if await run_in_threadpool(context.blobs.has, sha256):
+            response.status_code = 200
+        size = await run_in_threadpool(put_subject, context, sha256, path)
+        return SubjectFileShape(digest=sha256, size_bytes=size)
+
+
+def _known(context: Context, digest: str) -> StoredPayload | None:
+    """A payload counts when its bytes are there as well."""
+    found = context.stores.payloads.get(digest)
+    return found if found is not None and context.blobs.has(digest) else None

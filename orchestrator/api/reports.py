@@ -1,0 +1,51 @@
+"""Reports, rendered from what is stored at the time of asking."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response, Security
+
+from orchestrator.api.deps import ContextDep, RunId
+from orchestrator.api.errors import NotFoundError
+from orchestrator.api.guard import bearer, secured
+from orchestrator.application.describe_run import evidence_of
+from orchestrator.application.ports.stores import Scope
+from orchestrator.domain.problems import nearest
+
+_KINDS = {
+    "md": "text/markdown; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "json": "application/json",
+}
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
+"""A report tells what machines said: it may look well, and do nothing."""
+
+router = APIRouter(
+    tags=["reports"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
+)
+
+
+@router.get(
+    "/runs/{run_id}/reports/{kind}.{format}",
+    response_class=Response,
+    responses={200: {"content": {media.partition(";")[0]: {} for media in _KINDS.values()}}},
+)
+def get_report(
+    context: ContextDep,
+    run_id: RunId,
+    kind: str,
+    format: str,  # noqa: A002 - the path's own word
+    cell: Annotated[str | None, Query(description="One cell's report", max_length=200)] = None,
+) -> Response:
+    """A report of the run, or of one of its cells, as Markdown, HTML or JSON."""
+    if kind not in context.report_kinds:
+        raise NotFoundError(f"there is no report {kind!r}{nearest(kind, context.report_kinds)}")
+    if format not in _KINDS:
+        raise NotFoundError(f"reports are not made as {format!r}{nearest(format, _KINDS)}")
+    evidence = evidence_of(context.stores, run_id, at=context.clock.now())
+    if cell is not None and evidence.record.cell(cell) is None:
+        names = nearest(cell, [found.id for found in evidence.record.cells])
+        raise NotFoundError(f"run {run_id} has no cell {cell!r}{names}")
+    text = context.render(kind, evidence, cell, format)
+    return Response(text, media_type=_KINDS[format], headers={"Content-Security-Policy": _POLICY})

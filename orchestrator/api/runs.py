@@ -1,0 +1,113 @@
+"""Runs: plan, launch, list, show, cancel, run again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response, Security
+
+from orchestrator.api.bodies import Launch, Rerun, RerunBody
+from orchestrator.api.deps import ContextDep, KeyHeader, RunId, idempotency_key
+from orchestrator.api.guard import bearer, secured
+from orchestrator.api.shapes import PlanShape, RunPageShape, RunShape, RunSummaryShape
+from orchestrator.api.telling import sum_usd, tell_plan, tell_run, tell_summary
+from orchestrator.application.cancel_run import cancel_run
+from orchestrator.application.context import Context
+from orchestrator.application.describe_run import describe_run
+from orchestrator.application.launch_run import Launched, launch_run
+from orchestrator.application.plan_run import plan_run
+from orchestrator.application.ports.stores import Scope
+from orchestrator.application.rerun_run import rerun_run
+from orchestrator.domain.cell import Run
+from orchestrator.domain.money import machine_cost
+from orchestrator.domain.results import merge_tally
+
+REPLAYED = "Idempotency-Replayed"
+_ASKED = [Security(bearer)]
+reading = APIRouter(tags=["runs"], route_class=secured(Scope.READ), dependencies=_ASKED)
+writing = APIRouter(tags=["runs"], route_class=secured(Scope.RUN), dependencies=_ASKED)
+_LAUNCHED: dict[int | str, dict[str, Any]] = {
+    202: {
+        "description": "The run exists, and its cells begin",
+        "headers": {
+            "Location": {"schema": {"type": "string"}, "description": "Of the run"},
+            REPLAYED: {
+                "schema": {"type": "string", "const": "true"},
+                "description": "Present when the key was used before: nothing was launched now",
+            },
+        },
+    }
+}
+
+
+@writing.post("/plan")
+def plan(context: ContextDep, body: Launch) -> PlanShape:
+    """Say what a launch would do: cells, places, and the most it can cost. Changes nothing."""
+    return tell_plan(plan_run(context, body.order()))
+
+
+@writing.post("/runs", status_code=202, responses=_LAUNCHED)
+def launch(
+    context: ContextDep, body: Launch, key: KeyHeader, request: Request, response: Response
+) -> RunShape:
+    """Launch a matrix. Everything is checked first; a refusal changes nothing."""
+    claim = idempotency_key(key, "POST /runs", body)
+    return _answer(context, launch_run(context, body.order(), claim), request, response)
+
+
+@reading.get("/runs")
+def list_runs(
+    context: ContextDep,
+    limit: Annotated[int, Query(ge=1, le=200)] = 20,
+    before: Annotated[str | None, Query(pattern="^[!-~]{1,200}$")] = None,
+) -> RunPageShape:
+    """Runs, newest first."""
+    runs, cursor = context.stores.runs.page(limit=limit, before=before)
+    return RunPageShape(items=[_summary(context, run) for run in runs], next=cursor)
+
+
+@reading.get("/runs/{run_id}")
+def show_run(context: ContextDep, run_id: RunId) -> RunShape:
+    """Everything about a run but its single tests."""
+    return tell_run(describe_run(context.stores, run_id, at=context.clock.now()))
+
+
+@writing.post("/runs/{run_id}/cancel", status_code=202)
+def cancel(context: ContextDep, run_id: RunId) -> RunShape:
+    """Cancel a run: finished tests are kept, machines go home. A finished run stays as it is."""
+    cancel_run(context, run_id)
+    return tell_run(describe_run(context.stores, run_id, at=context.clock.now()))
+
+
+@writing.post("/runs/{run_id}/rerun", status_code=202, responses=_LAUNCHED)
+def rerun(
+    context: ContextDep,
+    run_id: RunId,
+    key: KeyHeader,
+    request: Request,
+    response: Response,
+    body: Rerun = None,
+) -> RunShape:
+    """Launch a finished run again, or only some of its jobs, as a new run."""
+    body = body or RerunBody()
+    claim = idempotency_key(key, f"POST /runs/{run_id}/rerun", body)
+    launched = rerun_run(context, run_id, only=body.only, key=claim)
+    return _answer(context, launched, request, response)
+
+
+def _answer(context: Context, launched: Launched, request: Request, response: Response) -> RunShape:
+    run_id = launched.run.id
+    response.headers["Location"] = request.app.url_path_for("show_run", run_id=run_id)
+    if launched.replayed:
+        response.headers[REPLAYED] = "true"
+    return tell_run(describe_run(context.stores, run_id, at=context.clock.now()))
+
+
+def _summary(context: Context, run: Run) -> RunSummaryShape:
+    """A run as `show` tells it without its cells, at the price of a few narrow queries."""
+    stores, at = context.stores, context.clock.now()
+    tallies = [stores.results.tally(cell.id) for cell in stores.cells.of_run(run.id)]
+    counts = merge_tally(by_outcome for tally in tallies for by_outcome in tally.values())
+    leases = stores.leases.of_run(run.id).values()
+    cost = sum_usd(machine_cost(lease, at) for of_cell in leases for lease in of_cell)
+    return tell_summary(run, counts, cost)

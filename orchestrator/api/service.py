@@ -1,0 +1,126 @@
+"""The controller itself: whether it lives and can work, its figures, its providers and schemas."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Depends, Request, Response, Security
+from fastapi.responses import PlainTextResponse
+
+from orchestrator.api.deps import ContextDep
+from orchestrator.api.errors import Refusal, answer
+from orchestrator.api.events import Streams
+from orchestrator.api.guard import bearer, secured
+from orchestrator.api.shapes import PlatformListShape, PlatformShape, Shape
+from orchestrator.application.context import Context
+from orchestrator.application.ports.stores import Scope
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_UNREADY = Refusal(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})
+
+health = APIRouter(tags=["service"])
+router = APIRouter(
+    tags=["service"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
+)
+figures = APIRouter(
+    tags=["service"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
+)
+
+
+class HealthShape(Shape):
+    """It lives."""
+
+    status: str
+
+
+class ReadinessShape(Shape):
+    """It can work."""
+
+    status: str
+    revision: str | None
+    """Of the database's tables, where it is known."""
+
+
+async def _revision(request: Request) -> Callable[[], str] | None:
+    return cast("Callable[[], str] | None", request.app.state.revision)
+
+
+async def _streams(request: Request) -> Streams:
+    return cast(Streams, request.app.state.streams)
+
+
+@health.get("/healthz")
+def get_health() -> HealthShape:
+    """Whether the process answers at all."""
+    return HealthShape(status="ok")
+
+
+@health.get("/readyz", response_model=ReadinessShape)
+def get_readiness(
+    context: ContextDep, revision: Annotated[Callable[[], str] | None, Depends(_revision)]
+) -> ReadinessShape | Response:
+    """Whether the database can be reached, and at which revision its tables are."""
+    try:
+        context.stores.runs.page(limit=1, before=None)
+        at = revision() if revision is not None else None
+    except Exception:  # noqa: BLE001 - whatever the reason, the answer is no; it may hold secrets
+        return answer("/readyz", _UNREADY, "the database cannot be used now")
+    return ReadinessShape(status="ok", revision=at)
+
+
+@figures.get("/metrics", response_class=PlainTextResponse)
+def get_metrics(context: ContextDep, streams: Annotated[Streams, Depends(_streams)]) -> Response:
+    """Figures in Prometheus' text format."""
+    return Response("".join(_metrics(context, streams)), media_type=METRICS_TYPE)
+
+
+def _metrics(context: Context, streams: Streams) -> Iterator[str]:
+    stores = context.stores
+    states = Counter(str(stores.cells.get(cell).state) for cell in stores.cells.unfinished())
+    leases = Counter(lease.provider for lease in stores.leases.open())
+    unfinished = {"": len(stores.runs.unfinished())}
+    yield from _gauge("runs_unfinished", "Runs that are not finished.", "", unfinished)
+    yield from _gauge("cells_unfinished", "Cells that are not done, by state.", "state", states)
+    yield from _gauge("leases_open", "Machines not verified gone.", "provider", leases)
+    yield from _gauge("event_streams", "Watchers connected now.", "", {"": streams.open})
+
+
+def _gauge(name: str, told: str, label: str, values: Mapping[str, int]) -> Iterator[str]:
+    yield f"# HELP seatrial_{name} {told}\n# TYPE seatrial_{name} gauge\n"
+    for key, value in sorted(values.items()):
+        labels = f'{{{label}="{_escaped(key)}"}}' if label else ""
+        yield f"seatrial_{name}{labels} {value}\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+@router.get("/platforms")
+def list_platforms(context: ContextDep) -> PlatformListShape:
+    """Every provider, and which keys a platform of it may have."""
+    return PlatformListShape(
+        items=[
+            PlatformShape(
+                provider=name,
+                rented=traits.rented,
+                keys=sorted(traits.keys),
+                required=sorted(traits.required),
+            )
+            for name, traits in sorted(context.traits.items())
+        ]
+    )
+
+
+@router.get("/schema/matrix")
+def get_matrix_schema(context: ContextDep) -> dict[str, Any]:
+    """JSON Schema of a matrix file."""
+    return context.documents.matrix_schema()
+
+
+@router.get("/schema/payload")
+def get_payload_schema(context: ContextDep) -> dict[str, Any]:
+    """JSON Schema of ``payload.toml``."""
+    return context.documents.manifest_schema()

@@ -1,0 +1,382 @@
+"""What the API answers with. `RunShape` is also what ``seatrial show --json`` prints.
+
+Money is decimal text in US dollars, times are RFC 3339 in UTC, sizes are bytes and durations
+seconds. Everything that came back from a machine is plain data in these shapes.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+
+from orchestrator.application.ports.stores import Scope
+from orchestrator.domain.cell import CellState, RunState
+from orchestrator.domain.outcome import Outcome
+
+Usd = Annotated[Decimal, PlainSerializer(lambda usd: format(usd, "f"), return_type=str)]
+"""Decimal text, never in exponent form."""
+
+
+class Shape(BaseModel):
+    """A JSON object of the API."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class CountsShape(Shape):
+    """Pytest results by outcome."""
+
+    passed: int
+    failed: int
+    error: int
+    skipped: int
+    xfailed: int
+    xpassed: int
+    missing: int
+    """Collected, and not reported (yet, while the job runs)."""
+    not_run: int
+    """Collected, and never started."""
+
+
+class CheckShape(Shape):
+    """One statement that a job made about itself."""
+
+    name: str
+    outcome: str
+    value: str
+    unit: str
+    tolerance: str
+    reason: str
+
+
+class MetricShape(Shape):
+    """One measured quantity, with every sample."""
+
+    name: str
+    samples: list[float]
+    unit: str
+    direction: str
+    """``higher`` or ``lower`` is better."""
+    params: dict[str, object]
+
+
+class JobShape(Shape):
+    """One job of one cell."""
+
+    id: str
+    kind: str
+    title: str
+    outcome: Outcome | None
+    """null while it is not over."""
+    reason: str
+    detail: str
+    degraded: str | None
+    counts: CountsShape
+    """Of a suite; all zero for other jobs, which have checks and metrics."""
+    checks: list[CheckShape]
+    metrics: list[MetricShape]
+    started_at: datetime | None
+    duration_s: float | None
+    timeout_s: float
+    current: str
+    """The test that runs now, or empty."""
+
+
+class AttemptShape(Shape):
+    """One try at a cell."""
+
+    number: int
+    outcome: Outcome | None
+    reason: str
+    detail: str
+    opened_at: datetime
+    closed_at: datetime | None
+
+
+class MachineShape(Shape):
+    """The machine of the cell's last lease."""
+
+    provider: str
+    place: str
+    id: str
+    address: str
+    state: str
+    price_usd_per_hour: Usd | None
+    seconds: float
+
+
+class LeaseShape(MachineShape):
+    """One row of the ledger."""
+
+    attempt: int
+    cost_usd: Usd
+    refusal: str
+    """The provider's answer where it gave no machine."""
+
+
+class TransitionShape(Shape):
+    """One step of a cell's life."""
+
+    at: datetime
+    attempt: int
+    origin: str = Field(alias="from")
+    target: str = Field(alias="to")
+    reason: str
+
+
+class NoticeShape(Shape):
+    """Something the agent wants a person to know."""
+
+    at: datetime | None
+    """By the machine's clock; null where that makes no sense."""
+    job: str
+    level: str
+    message: str
+
+
+class ArtifactShape(Shape):
+    """A raw file that came home."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+class CellShape(Shape):
+    """One platform x environment of the run."""
+
+    id: str
+    platform: str
+    """The platform's id in the matrix."""
+    environment: str
+    """The environment's name."""
+    state: CellState
+    entered_at: datetime
+    """When it reached its state."""
+    outcome: Outcome | None
+    reason: str
+    detail: str
+    optional: bool
+    simulated: bool
+    counts: CountsShape
+    pass_rate: float | None
+    """``passed / (passed + failed + error)``; null when none of these happened."""
+    jobs: list[JobShape]
+    cost_usd: Usd
+    attempts: list[AttemptShape]
+    machine: MachineShape | None
+    leases: list[LeaseShape]
+    packages: dict[str, str]
+    """What the jobs could import: name and version."""
+    probed: dict[str, object]
+    """What the agent found on the machine, without the packages."""
+    transitions: list[TransitionShape]
+    notices: list[NoticeShape]
+    artifacts: list[ArtifactShape]
+
+
+class SubjectShape(Shape):
+    """What is being validated."""
+
+    name: str
+    version: str
+
+
+class RunSummaryShape(Shape):
+    """A run without its cells."""
+
+    id: str
+    state: RunState
+    outcome: Outcome | None
+    """Its worst cell's; null while it runs."""
+    subject: SubjectShape
+    matrix: str
+    """The matrix's name."""
+    cost_usd: Usd
+    counts: CountsShape
+    pass_rate: float | None
+    """``passed / (passed + failed + error)``; null when none of these happened."""
+    payload: str
+    """sha256 of the payload's archive."""
+    rerun_of: str | None
+    created_at: datetime
+    finished_at: datetime | None
+    cancel_requested_at: datetime | None
+
+
+class RunShape(RunSummaryShape):
+    """A run with everything but its single tests."""
+
+    cells: list[CellShape]
+    """In matrix order."""
+
+
+class RunPageShape(Shape):
+    """Runs, newest first."""
+
+    items: list[RunSummaryShape]
+    next: str | None
+    """Give it as `before` to see older ones; null on the last page."""
+
+
+class TestShape(Shape):
+    """One test, with the text of its failure."""
+
+    __test__ = False
+
+    job: str
+    nodeid: str
+    outcome: str
+    final: bool
+    """Whether its outcome can still get worse."""
+    duration_s: float
+    reason: str
+    message: str
+    text: str
+
+
+class TestPageShape(Shape):
+    """Tests, in the order they were collected."""
+
+    __test__ = False
+
+    items: list[TestShape]
+    next: int | None
+    """Give it as `after` to see more; null on the last page."""
+
+
+class LogShape(Shape):
+    """A piece of a cell's log."""
+
+    text: str
+    next: int
+    """The byte offset to ask for next."""
+    done: bool
+    """Nothing will ever come after this piece."""
+
+
+class PlaceShape(Shape):
+    """Somewhere a machine could be launched."""
+
+    name: str
+    price_usd_per_hour: Usd | None
+    """null when the price is unknown."""
+
+
+class PlannedCellShape(Shape):
+    """One cell as it would be launched."""
+
+    id: str
+    platform: str
+    provider: str
+    environment: str
+    jobs: list[str]
+    places: list[PlaceShape]
+    """In the order they would be tried."""
+    worst_usd: Usd | None
+    """What one attempt can cost at most; null if a price is unknown."""
+    note: str
+    """What the provider said instead of an offer."""
+
+
+class PlanShape(Shape):
+    """What a launch would do."""
+
+    cells: list[PlannedCellShape]
+    worst_usd: Usd | None
+    max_usd: Usd | None
+    """The matrix's own limit."""
+    payload: str
+
+
+class PayloadShape(Shape):
+    """An uploaded payload."""
+
+    digest: str
+    size_bytes: int
+    name: str
+    version: str
+    jobs: list[str]
+    """Ids, in the order they run."""
+
+
+class SubjectFileShape(Shape):
+    """An uploaded wheel."""
+
+    digest: str
+    size_bytes: int
+
+
+class PlatformShape(Shape):
+    """One provider, and what a platform of it may say."""
+
+    provider: str
+    rented: bool
+    """Costs money, so that a matrix that names it needs ``limits.max_usd``."""
+    keys: list[str]
+    required: list[str]
+
+
+class PlatformListShape(Shape):
+    """Every provider."""
+
+    items: list[PlatformShape]
+
+
+class TokenShape(Shape):
+    """An API token, without its secret."""
+
+    id: str
+    name: str
+    scope: Scope
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewTokenShape(TokenShape):
+    """A token that was just made."""
+
+    secret: str
+    """Shown here, and never again."""
+
+
+class TokenListShape(Shape):
+    """Every token."""
+
+    items: list[TokenShape]
+
+
+class FaultShape(BaseModel):
+    """One thing to mend in a request."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    detail: str
+    pointer: str | None = None
+    """JSON Pointer into the body, or into the document that the body carries."""
+    parameter: str | None = None
+    """The path, query or header parameter that is meant."""
+    line: int | None = None
+    column: int | None = None
+
+
+class ProblemShape(BaseModel):
+    """A problem document (RFC 9457)."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    type: str
+    """A URN that is the same for every problem of a kind."""
+    title: str
+    status: int
+    detail: str
+    instance: str
+    """The path of the request."""
+    errors: list[FaultShape] | None = None
+    matches: list[str] | None = None
+    """Of an ambiguous id: the runs that it could mean."""

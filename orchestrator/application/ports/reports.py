@@ -1,0 +1,7 @@
+"""What making a report can be refused for."""
+
+from __future__ import annotations
+
+
+class ReportRefusedError(ValueError):
+    """The report cannot be made: it needs a cell, or contradicts its evidence; the text says why."""

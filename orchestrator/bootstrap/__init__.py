@@ -1,0 +1,1 @@
+"""The only place that names concrete classes: reading, controlling, serving."""

@@ -1,0 +1,168 @@
+"""A controller's parts, put together."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from orchestrator.adapters.clock import SystemClock
+from orchestrator.adapters.db.database import Database, open_database
+from orchestrator.adapters.engine.dbos_engine import DbosEngine, DbosSettings
+from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
+from orchestrator.adapters.files.blobs import FileBlobs
+from orchestrator.adapters.files.bundles import unpack_bundle
+from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.adapters.files.report_tree import write_report_tree
+from orchestrator.adapters.files.wheels import Wheelhouse
+from orchestrator.adapters.ids import new_id
+from orchestrator.application.cell.flow import run_cell
+from orchestrator.application.cell.world import Identity, Timings, World
+from orchestrator.application.context import Context
+from orchestrator.application.ports.blobs import Blobs
+from orchestrator.application.ports.engine import Durable
+from orchestrator.application.publish_report import publish_report
+from orchestrator.assets import asset_dir
+from orchestrator.bootstrap.builtin import BuiltinPayload
+from orchestrator.bootstrap.workspaces import WorkspacePool
+from orchestrator.config import Settings, secret
+from orchestrator.domain.machine import Provider
+from orchestrator.domain.record import Evidence
+from reports import registry as report_registry
+from runners import ProviderContext
+from runners import registry as provider_registry
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a controller consists of."""
+
+    identity: str
+    database: Database
+    context: Context
+    world: World
+    engine: DbosEngine | None
+
+
+def is_embedded(settings: Settings) -> bool:
+    """Whether the databases are files of the home."""
+    return settings.database_url is None
+
+
+def app_url(settings: Settings) -> str:
+    """Where our own tables are."""
+    if settings.database_url is not None:
+        return settings.database_url.get_secret_value()
+    return f"sqlite:///{settings.home / 'app.db'}"
+
+
+def shown_url(url: str) -> str:
+    """The URL for a person: without its password."""
+    parts = urlsplit(url)
+    if not parts.password:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
+
+
+def build(settings: Settings, *, runs_cells: bool) -> Parts:
+    """Open the stores and make everything that hangs on them; nothing runs yet."""
+    clock = SystemClock()
+    identity = _controller_id(settings.home)
+    database = open_database(app_url(settings), migrate=True)
+    blobs: Blobs = FileBlobs(settings.home / "blobs") if is_embedded(settings) else database.blobs
+    workspaces = WorkspacePool(keys=settings.home / "keys", local_base=settings.home / "work")
+    provider = _providers(database, settings)
+    render = partial(_render, asset_dir("templates") / "reports")
+    world = World(
+        stores=database.stores,
+        blobs=blobs,
+        clock=clock,
+        provider=provider,
+        open_workspace=workspaces.open,
+        wheels=Wheelhouse(settings.home / "wheels", clock=clock),
+        secret=secret,
+        unpack=unpack_bundle,
+        publish=partial(
+            publish_report,
+            render=render,
+            blobs=blobs,
+            write_tree=partial(write_report_tree, settings.home),
+        ),
+        identity=Identity(settings.project, identity),
+        own_python=sys.executable,
+        timings=Timings(),
+    )
+    executor = "local" if is_embedded(settings) else new_id()
+    engine = _engine(settings, executor, world) if runs_cells else None
+    documents = FileDocuments()
+    archives = FilePayloadArchives(documents)
+    context = Context(
+        stores=database.stores,
+        blobs=blobs,
+        clock=clock,
+        new_id=new_id,
+        documents=documents,
+        traits={n: provider_registry.traits(n) for n in provider_registry.names()},
+        provider=provider,
+        read_payload=lambda path: archives.read_manifest(file_chunks(path)),
+        render=render,
+        report_kinds=tuple(report_registry.KINDS),
+        builtin_payload=BuiltinPayload(
+            asset_dir("payload"), archives, database.stores.payloads, blobs, clock
+        ),
+        secret=secret,
+        wake=engine.start if engine else _leave_it,
+    )
+    return Parts(executor, database, context, world, engine)
+
+
+def _leave_it(cell_id: str) -> None:
+    """A controller that runs cells finds the new one by itself."""
+
+
+def _providers(database: Database, settings: Settings) -> Callable[[str], Provider]:
+    context = ProviderContext(
+        book=database.stores.machines, settings={"project": settings.project}
+    )
+
+    @cache
+    def load(name: str) -> Provider:
+        return provider_registry.load(name, context)
+
+    return load
+
+
+
+def _render(templates: Path, kind: str, evidence: Evidence, cell: str | None, form: str) -> str:
+    return report_registry.render(kind, evidence, cell=cell, format=form, templates=templates)
+
+
+def _engine(settings: Settings, executor: str, world: World) -> DbosEngine:
+    async def flow(durable: Durable, cell_id: str) -> None:
+        await run_cell(world, durable, cell_id)
+
+    return DbosEngine(DbosSettings(_engine_url(settings), executor), flow)
+
+
+def _engine_url(settings: Settings) -> str:
+    if settings.database_url is not None:
+        return settings.database_url.get_secret_value()
+    path = settings.home / "engine.db"
+    # The engine does not ask for this itself, and the mode stays with the file.
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+    connection.close()
+    return f"sqlite:///{path}"
+
+
+def _controller_id(home: Path) -> str:
+    """Made once per home: the tag that says whose machines they are."""
+    path = home / "controller.id"
+    if not path.exists():
+        path.write_text(new_id(), encoding="ascii")
+    return path.read_text(encoding="ascii").strip()

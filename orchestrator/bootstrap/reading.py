@@ -1,0 +1,104 @@
+"""What the command line is handed; everything is made when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from orchestrator.adapters.clock import SystemClock
+from orchestrator.adapters.ids import new_id
+from orchestrator.application.ports.archives import ArchiveError
+from orchestrator.application.ports.clock import NewId
+from orchestrator.application.ports.documents import Documents
+from orchestrator.assets import asset_dir
+from orchestrator.cli.wiring import DatabaseState, Packed, RefusedError
+from orchestrator.config import Settings, load
+from orchestrator.domain.machine import ProviderTraits
+
+# The command line starts in a fraction of a second because nothing below is imported before a
+# command needs it.
+# ruff: noqa: PLC0415
+
+
+class CommandWiring:
+    """Implements `orchestrator.cli.wiring.Wiring`."""
+
+    @cached_property
+    def settings(self) -> Settings:
+        """See the protocol."""
+        return load()
+
+    @cached_property
+    def clock(self) -> SystemClock:
+        """See the protocol."""
+        return SystemClock()
+
+    @cached_property
+    def new_id(self) -> NewId:
+        """See the protocol."""
+        return new_id
+
+    @cached_property
+    def documents(self) -> Documents:
+        """See the protocol."""
+        from orchestrator.adapters.files.documents import FileDocuments
+
+        return FileDocuments()
+
+    @cached_property
+    def traits(self) -> Mapping[str, ProviderTraits]:
+        """See the protocol."""
+        from runners import registry
+
+        return {name: registry.traits(name) for name in registry.names()}
+
+    @property
+    def builtin_payload(self) -> Path:
+        """See the protocol."""
+        return asset_dir("payload")
+
+    def pack(self, source: Path, scratch: Path) -> Packed:
+        """See the protocol."""
+        from orchestrator.adapters.files.archive import FilePayloadArchives
+
+        try:
+            packed = FilePayloadArchives(self.documents).pack(source, into=scratch)
+        except ArchiveError as error:
+            raise RefusedError(str(error)) from error
+        return Packed(packed.path, packed.digest, packed.size_bytes, packed.manifest)
+
+    def control(self, *, until_idle: bool, host: str | None, port: int | None, cells: bool) -> int:
+        """See the protocol."""
+        from orchestrator.bootstrap.serving import ServeOptions, control
+
+        options = ServeOptions(until_idle=until_idle, host=host, port=port, cells=cells)
+        return control(self.settings, options)
+
+    def holder(self) -> int | None:
+        """See the protocol."""
+        from orchestrator.adapters.files.home import holder
+
+        found = holder(self.settings.home)
+        return found.pid if found else None
+
+    def database(self, *, upgrade: bool) -> DatabaseState:
+        """See the protocol."""
+        from orchestrator.adapters.db.database import open_database, revisions_of
+        from orchestrator.adapters.db.errors import StoreError
+        from orchestrator.bootstrap.controlling import app_url, is_embedded, shown_url
+
+        url = app_url(self.settings)
+        missing = is_embedded(self.settings) and not (self.settings.home / "app.db").exists()
+        try:
+            if upgrade:
+                if self.holder() is not None:
+                    message = f"process {self.holder()} holds {self.settings.home}; stop it first"
+                    raise RefusedError(message)
+                open_database(url, migrate=True).close()
+            found = None if missing and not upgrade else revisions_of(url)
+        except StoreError as error:
+            raise RefusedError(str(error)) from error
+        if found is None:
+            return DatabaseState(shown_url(url), None, "")
+        return DatabaseState(shown_url(url), found.current, found.head)

@@ -1,0 +1,133 @@
+"""A controller that holds its home and answers."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.adapters.clock import SystemClock
+from orchestrator.adapters.files.home import HomeHeldError, HomeLock, prepare_home
+from orchestrator.api.app import create_app
+from orchestrator.api.guard import token_guard
+from orchestrator.application.context import Context
+from orchestrator.application.ports.stores import Scope
+from orchestrator.application.tokens import PREFIX, keep_token
+from orchestrator.bootstrap.controlling import Parts, build, is_embedded
+from orchestrator.cli.wiring import RefusedError
+from orchestrator.config import Settings
+from orchestrator.controller import Controller, Listener, end_process
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8470
+_WAIT_FOR_HOME_S = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """How a controller is to serve."""
+
+    until_idle: bool
+    host: str | None
+    port: int | None
+    cells: bool
+
+    @property
+    def listens(self) -> bool:
+        """Whether it answers on a TCP port beside the socket."""
+        return not self.until_idle or self.port is not None
+
+
+def control(settings: Settings, options: ServeOptions) -> int:
+    """Hold the home and serve until told to stop; the process ends here."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+    for noisy in ("paramiko", "alembic", "httpx", "dbos"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    prepare_home(settings.home)
+    _hold(settings, options)
+    parts = build(settings, runs_cells=options.cells)
+    socket = settings.home / "controller.sock"
+    socket.unlink(missing_ok=True)
+    listeners = [Listener(create_app(parts.context, guard=None), socket=socket)]
+    said = ""
+    if options.listens:
+        listener, said = _port(settings, options, parts.context)
+        listeners.append(listener)
+
+    def ready() -> None:
+        socket.chmod(0o600)
+        if said:
+            print(said, file=sys.stderr, flush=True)  # noqa: T201
+
+    _controller(settings, options, parts, listeners, ready).run()
+    socket.unlink(missing_ok=True)
+    end_process(0)
+    return 0
+
+
+def _controller(
+    settings: Settings,
+    options: ServeOptions,
+    parts: Parts,
+    listeners: list[Listener],
+    ready: Callable[[], None],
+) -> Controller:
+    return Controller(
+        identity=parts.identity,
+        stores=parts.database.stores,
+        clock=parts.context.clock,
+        listeners=listeners,
+        cells=parts.engine,
+        until_idle=options.until_idle,
+        ready=ready,
+        shared=not is_embedded(settings),
+    )
+
+
+def _hold(settings: Settings, options: ServeOptions) -> HomeLock:
+    """Take the home; a background controller waits for one that is just leaving."""
+    clock = SystemClock()
+    lock = HomeLock(settings.home, clock=clock, sleep=clock.sleep)
+    for left in range(_WAIT_FOR_HOME_S if options.until_idle else 1, 0, -1):
+        try:
+            return lock.acquire("controller" if options.until_idle else "serve")
+        except HomeHeldError as error:
+            if left == 1:
+                raise RefusedError(str(error)) from error
+    raise AssertionError("unreachable")
+
+
+def _port(
+    settings: Settings, options: ServeOptions, context: Context
+) -> tuple[Listener, str]:
+    """The TCP listener, and what to tell whoever started it."""
+    host, port = options.host or DEFAULT_HOST, options.port or DEFAULT_PORT
+    secret = _first_secret(settings)
+    keep_token(context, "first", Scope.ADMIN, secret, days=None)
+    application = create_app(context, guard=token_guard(context), allowed_hosts=(host,))
+    said = (
+        f"Seatrial answers at http://{host}:{port}\n"
+        f"  sign in: http://{host}:{port}/docs?token={secret}\n"
+        f"  or: SEATRIAL_URL=http://{host}:{port} SEATRIAL_TOKEN={secret} seatrial runs"
+    )
+    return Listener(application, host=host, port=port), said
+
+
+def _first_secret(settings: Settings) -> str:
+    """The operator's token: from their file, or made once and kept in the home."""
+    if settings.admin_token_file is not None:
+        secret = settings.admin_token_file.read_text(encoding="ascii").strip()
+        if len(secret) < 20:
+            name = settings.admin_token_file
+            raise RefusedError(f"{name}: a token must have at least 20 characters")
+        return secret
+    path: Path = settings.home / "token"
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(PREFIX + secrets.token_urlsafe(32), encoding="ascii")
+    return path.read_text(encoding="ascii").strip()

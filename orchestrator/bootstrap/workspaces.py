@@ -1,0 +1,36 @@
+"""Workspaces by how their machine is reached: one connection each, kept between looks."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
+from orchestrator.domain.machine import LocalReach, Reach
+from runners.shell import open_shell
+from runners.workspace import Workspace
+
+
+class WorkspacePool:
+    """Hands out workspaces; `disconnect` of one drops its connection."""
+
+    def __init__(self, *, keys: Path, local_base: Path) -> None:
+        self._keys = keys
+        self._local_base = local_base
+        self._open: dict[Reach, WorkspacePort] = {}
+        self._lock = threading.Lock()
+
+    def open(self, reach: Reach) -> WorkspacePort:
+        """The workspace of a machine; nothing is connected before its first call."""
+        with self._lock:
+            if reach not in self._open:
+                self._open[reach] = self._made(reach)
+            return self._open[reach]
+
+    def _made(self, reach: Reach) -> WorkspacePort:
+        shell = open_shell(reach, keys_dir=self._keys)
+        if isinstance(reach, LocalReach):
+            base = str(self._local_base)
+            return Workspace(shell, base=base, candidates=(sys.executable,))
+        return Workspace(shell)

@@ -1,0 +1,244 @@
+"""The REST API as the commands use it: typed errors, retries, problem documents as sentences."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import httpx
+
+from orchestrator.cli.connect import Line
+from orchestrator.cli.faults import RefusalError, UnreachableError
+from orchestrator.cli.wiring import WallClock
+
+API = "/api/v1"
+Json = dict[str, object]
+_PAUSES_S = (0.2, 0.5, 1.0, 2.0)
+_TRY_AGAIN = frozenset({429, 502, 503, 504})
+_IN_FLIGHT = 409
+_CHUNK_BYTES = 1 << 20
+_LOG_PART_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    path: str
+    params: Mapping[str, str | int | None] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    json: object = None
+    upload: Callable[[], Iterator[bytes]] | None = None
+    """Opens what is sent; called once a try."""
+    document: str = ""
+
+    @property
+    def can_repeat(self) -> bool:
+        return self.method != "POST" or "Idempotency-Key" in self.headers
+
+    def send(self, http: httpx.Client) -> httpx.Response:
+        return http.request(
+            self.method,
+            API + self.path,
+            params={name: value for name, value in self.params.items() if value is not None},
+            json=self.json,
+            headers=dict(self.headers),
+            content=self.upload() if self.upload else None,
+        )
+
+
+class Client:
+    """Talks to one controller. Raises UnreachableError, RefusalError."""
+
+    def __init__(self, line: Line, clock: WallClock) -> None:
+        self.line = line
+        self._clock = clock
+        self._http: httpx.Client | None = None
+
+    def get(self, path: str, **params: str | int | None) -> Json:
+        """An object."""
+        return _object(self._send(_Request("GET", path, params=params)))
+
+    def text(self, path: str, **params: str | int | None) -> str:
+        """A document as it is."""
+        return self._send(_Request("GET", path, params=params)).text
+
+    def has(self, path: str) -> bool:
+        """Whether the thing exists."""
+        try:
+            self._send(_Request("HEAD", path))
+        except RefusalError as error:
+            if error.status == httpx.codes.NOT_FOUND:
+                return False
+            raise
+        return True
+
+    def post(
+        self,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        *,
+        key: str | None = None,
+        document: str = "",
+    ) -> Json:
+        """Do something; with a key it is done once, however often it is tried.
+
+        `document` is the file whose lines a refusal talks of.
+        """
+        headers = {"Idempotency-Key": key} if key else {}
+        request = _Request("POST", path, headers=headers, json=dict(body or {}), document=document)
+        return _object(self._send(request))
+
+    def delete(self, path: str) -> None:
+        """Take something away."""
+        self._send(_Request("DELETE", path))
+
+    def put_file(self, path: str, file: Path, *, sent: Callable[[int], None]) -> None:
+        """Upload a file; `sent` is told how many bytes have gone."""
+        size = file.stat().st_size
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        request = _Request(
+            "PUT",
+            path,
+            headers=headers,
+            upload=lambda: _chunks(file, sent),
+            document="payload.toml",
+        )
+        self._send(request)
+
+    def log_bytes(self, path: str, *, after: int) -> tuple[bytes, int]:
+        """A part of a log as it was written, and the offset that follows it."""
+        headers = {"Accept": "application/octet-stream"}
+        answer = self._send(
+            _Request(
+                "GET", path, params={"after": after, "limit": _LOG_PART_BYTES}, headers=headers
+            )
+        )
+        return answer.content, int(answer.headers.get("Seatrial-Next-Offset", after))
+
+    @contextlib.contextmanager
+    def stream(
+        self, path: str, *, headers: Mapping[str, str] | None = None, silence_s: float = 60.0
+    ) -> Iterator[httpx.Response]:
+        """A body that is read as it comes; broken after so long a silence."""
+        timeout = httpx.Timeout(silence_s, connect=5.0)
+        try:
+            with self._connection().stream(
+                "GET", API + path, headers=dict(headers or {}), timeout=timeout
+            ) as answer:
+                if answer.is_error:
+                    answer.read()
+                    raise _refusal(answer)
+                yield answer
+        except (httpx.TransportError, httpx.StreamError) as error:
+            self._drop()
+            raise _unreachable(self.line.where, error) from None
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._drop()
+
+    def _send(self, request: _Request) -> httpx.Response:
+        answer = self._persist(request)
+        if answer.is_error:
+            raise _refusal(answer, request.document)
+        return answer
+
+    def _persist(self, request: _Request) -> httpx.Response:
+        """Try until there is an answer that trying again would not change."""
+        can_repeat = request.can_repeat
+        for pause_s in (*_PAUSES_S, None):
+            try:
+                answer = request.send(self._connection())
+            except httpx.TransportError as error:
+                self._drop()
+                # A connection that was never made has sent nothing.
+                if pause_s is None or not (can_repeat or isinstance(error, httpx.ConnectError)):
+                    raise _unreachable(self.line.where, error) from None
+                self.line.revive()
+            else:
+                busy = answer.status_code in _TRY_AGAIN or _is_in_flight(answer)
+                if pause_s is None or not (busy and can_repeat):
+                    return answer
+            self._clock.sleep(pause_s)
+        raise AssertionError("the last try returns or raises")
+
+    def _connection(self) -> httpx.Client:
+        if self._http is None:
+            self._http = self.line.open()
+        return self._http
+
+    def _drop(self) -> None:
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+
+def _is_in_flight(answer: httpx.Response) -> bool:
+    """The same request, sent before, is being worked on."""
+    return answer.status_code == _IN_FLIGHT and "Idempotency-Key" in answer.request.headers
+
+
+def _chunks(file: Path, sent: Callable[[int], None]) -> Iterator[bytes]:
+    gone = 0
+    with file.open("rb") as source:
+        while chunk := source.read(_CHUNK_BYTES):
+            yield chunk
+            gone += len(chunk)
+            sent(gone)
+
+
+def _object(answer: httpx.Response) -> Json:
+    try:
+        body = answer.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise UnreachableError(
+            f"{answer.request.url} does not answer like a Seatrial controller; look at SEATRIAL_URL"
+        )
+    return cast(Json, body)
+
+
+def _unreachable(where: str, error: Exception) -> UnreachableError:
+    reason = str(error) or type(error).__name__
+    return UnreachableError(f"{where} cannot be reached: {reason}")
+
+
+def _refusal(answer: httpx.Response, document: str = "") -> RefusalError:
+    try:
+        body = answer.json()
+    except ValueError:
+        body = {}
+    problem = body if isinstance(body, dict) else {}
+    said = str(problem.get("detail") or problem.get("title") or answer.reason_phrase)
+    return RefusalError(
+        answer.status_code, _lines(answer.status_code, said), _errors(problem, document)
+    )
+
+
+def _lines(status: int, said: str) -> list[str]:
+    if status == httpx.codes.UNAUTHORIZED:
+        return [said, "Set SEATRIAL_TOKEN to a token of this controller (`seatrial token create`)."]
+    if status == httpx.codes.FORBIDDEN:
+        return [said, "A token with a wider scope is needed."]
+    if status >= httpx.codes.INTERNAL_SERVER_ERROR:
+        return [f"the controller failed ({status}): {said}", "Its log tells more."]
+    return [said]
+
+
+def _errors(problem: Mapping[str, object], document: str) -> list[str]:
+    errors = problem.get("errors")
+    if not isinstance(errors, list):
+        return []
+    return [_error(document, error) for error in errors if isinstance(error, dict)]
+
+
+def _error(name: str, error: Mapping[str, object]) -> str:
+    path = ".".join(part for part in str(error.get("pointer") or "").split("/") if part)
+    sentence = ": ".join(part for part in (path, str(error.get("detail") or "")) if part)
+    line, column = error.get("line"), error.get("column")
+    place = f"{name}:{line}:{column or 1}" if line is not None else name
+    return f"{place}: {sentence}" if place else sentence

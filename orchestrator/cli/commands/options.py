@@ -1,0 +1,50 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+RunArgument = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="A run's id, the beginning of one, or `latest`."),
+]
+MatrixArgument = Annotated[Path, typer.Argument(metavar="MATRIX", help="A matrix file (YAML).")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+CellOption = Annotated[
+    str | None, typer.Option("--cell", metavar="CELL", help="One cell instead of all.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PLATFORM.FIELD=VALUE",
+        help="Change one key of a platform for this launch. Lists are written a,b. Repeatable.",
+    ),
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="MINUTES",
+        min=0,
+        help="Wait no longer; the run goes on, and the exit code is 7.",
+    ),
+]
+InterruptOption = Annotated[
+    Literal["cancel", "detach"] | None,
+    typer.Option(
+        "--on-interrupt",
+        help="What Ctrl-C does. Default: detach; cancel when CI is set.",
+        show_default=False,
+    ),
+]
+DetachOption = Annotated[
+    bool,
+    typer.Option("--detach", help="Launch, print the run's id, and leave with exit code 130."),
+]
+YesOption = Annotated[
+    bool, typer.Option("-y", "--yes", help="Rent what the plan says without asking.")
+]

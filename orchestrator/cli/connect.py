@@ -1,0 +1,178 @@
+"""The way to a controller: the home's own socket, or an address."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import httpx
+
+from orchestrator.cli.faults import AUTHENTICATION, CliError, UnreachableError
+from orchestrator.cli.wiring import Secret, WallClock
+
+SOCKET = "controller.sock"
+LOG = "controller.log"
+START_LIMIT_S = 20.0
+_LOOK_EVERY_S = 0.1
+_PATH_LIMIT_BYTES = 100
+_TIMEOUT = httpx.Timeout(60.0, connect=5.0)
+
+
+class Line(Protocol):
+    """How a client reaches its controller."""
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        ...
+
+    @property
+    def home(self) -> Path | None:
+        """The controller's files, where they are on this computer."""
+        ...
+
+    def open(self) -> httpx.Client:
+        """A client that is not connected yet. Raises UnreachableError."""
+        ...
+
+    def revive(self) -> None:
+        """Do what can be done about a controller that does not answer.
+
+        Raises UnreachableError where it still does not.
+        """
+        ...
+
+
+class UrlLine:
+    """The controller of ``SEATRIAL_URL``."""
+
+    home = None
+
+    def __init__(self, url: str, token: Secret | None) -> None:
+        self.where = url
+        self._token = token
+
+    def open(self) -> httpx.Client:
+        """See `Line`."""
+        headers = {}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
+        return httpx.Client(base_url=self.where, headers=headers, timeout=_TIMEOUT)
+
+    def revive(self) -> None:
+        """Somebody else's controller cannot be started from here."""
+
+
+class HomeLine:
+    """The controller that holds the home; started in the background where none does."""
+
+    def __init__(self, home: Path, clock: WallClock, say: Callable[[str], None]) -> None:
+        self.home = home
+        self.where = f"the controller of {home}"
+        self._clock = clock
+        self._say = say
+        self._starting = threading.Lock()
+        self._address: str | None = None
+
+    def open(self) -> httpx.Client:
+        """See `Line`."""
+        if self._address is None:
+            self._address = _reachable(self.home / SOCKET)
+        transport = httpx.HTTPTransport(uds=self._address)
+        return httpx.Client(transport=transport, base_url="http://localhost", timeout=_TIMEOUT)
+
+    def revive(self) -> None:
+        """Start a controller, unless one answers by now."""
+        with self._starting:
+            if not self._answers():
+                self._start()
+
+    def _answers(self) -> bool:
+        try:
+            with self.open() as http:
+                return http.get("/healthz", timeout=2.0).status_code == httpx.codes.OK
+        except PermissionError:
+            raise _not_ours(self.home) from None
+        except httpx.ConnectError as error:
+            if isinstance(_root(error), PermissionError):
+                raise _not_ours(self.home) from None
+            return False
+        except httpx.TransportError:
+            return False
+
+    def _start(self) -> None:
+        log = self.home / LOG
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+            offset = log.stat().st_size if log.exists() else 0
+            process = _spawn(log)
+        except OSError as error:
+            raise CliError(
+                f"SEATRIAL_HOME {self.home} cannot be used: {error.strerror or error}",
+                "Set SEATRIAL_HOME to a folder that you can write to.",
+            ) from None
+        self._say(f"starting a controller in the background (log: {log})")
+        self._await(process, log, offset)
+
+    def _await(self, process: subprocess.Popen[bytes], log: Path, offset: int) -> None:
+        for _ in range(round(START_LIMIT_S / _LOOK_EVERY_S)):
+            if self._answers():
+                return
+            if process.poll() is not None and not self._answers():
+                what = f"the controller ended at once, with exit code {process.returncode}"
+                raise UnreachableError(what, *_tail(log, offset))
+            self._clock.sleep(_LOOK_EVERY_S)
+        what = f"the controller does not answer after {START_LIMIT_S:.0f} s"
+        raise UnreachableError(what, *_tail(log, offset))
+
+
+def _spawn(log: Path) -> subprocess.Popen[bytes]:
+    # A session of its own: an interrupt at this terminal must not reach it.
+    with log.open("ab") as sink:
+        return subprocess.Popen(
+            [sys.executable, "-m", "orchestrator", "controller", "--until-idle"],
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+            close_fds=True,
+        )
+
+
+def _tail(log: Path, offset: int) -> list[str]:
+    with log.open("rb") as file:
+        file.seek(offset)
+        lines = file.read().decode(errors="replace").splitlines()[-12:]
+    if not lines:
+        return [f"Its log {log} says nothing."]
+    return [f"The end of its log {log}:", *(f"  {line}" for line in lines)]
+
+
+def _reachable(path: Path) -> str:
+    """A name of the socket that is short enough for the kernel."""
+    if len(os.fsencode(path)) <= _PATH_LIMIT_BYTES or not Path("/proc/self/fd").is_dir():
+        return str(path)
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return str(path)
+    return f"/proc/self/fd/{folder}/{path.name}"
+
+
+def _root(error: BaseException) -> BaseException:
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return error
+
+
+def _not_ours(home: Path) -> CliError:
+    return CliError(
+        f"{home / SOCKET} belongs to another user: its controller takes no orders from you.",
+        "Set SEATRIAL_HOME to a folder of your own, or SEATRIAL_URL and SEATRIAL_TOKEN.",
+        code=AUTHENTICATION,
+    )

@@ -1,0 +1,58 @@
+"""What can go wrong on the command line, as sentences with an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.domain.problems import InvalidDocumentError, Problem
+
+PASSED = 0
+FAILED = 1
+USAGE = 2
+AUTHENTICATION = 4
+NO_VERDICT = 5
+WAITED_TOO_LONG = 7
+DETACHED = 130
+
+
+class CliError(Exception):
+    """Something that a person can understand and mend; printed without a traceback."""
+
+    def __init__(self, *lines: str, code: int = USAGE) -> None:
+        """`lines` are whole sentences, printed to standard error; `code` is the exit code."""
+        super().__init__("\n".join(lines))
+        self.lines = lines
+        self.code = code
+
+
+class UnreachableError(CliError):
+    """No controller answered; trying again may help."""
+
+
+def _code(status: int) -> int:
+    if status in (401, 403):
+        return AUTHENTICATION
+    return NO_VERDICT if status >= 500 else USAGE
+
+
+class RefusalError(CliError):
+    """The controller answered with a problem document."""
+
+    def __init__(self, status: int, lines: Sequence[str], errors: Sequence[str] = ()) -> None:
+        """`errors` are the sentences about single places of a file, already located."""
+        super().__init__(*(errors or lines), code=_code(status))
+        self.status = status
+
+
+def document_error(error: InvalidDocumentError) -> CliError:
+    """Turn a refused document into ``file:line:column: sentence`` lines."""
+    return CliError(*(located(error.name, problem) for problem in error.problems))
+
+
+def located(name: str, problem: Problem) -> str:
+    """One problem as editors like it."""
+    path = ".".join(str(part) for part in problem.path)
+    sentence = f"{path}: {problem.message}" if path else problem.message
+    if problem.line is None:
+        return f"{name}: {sentence}"
+    return f"{name}:{problem.line}:{problem.column or 1}: {sentence}"

@@ -1,0 +1,156 @@
+"""From a matrix file to what is sent: read, checked, packed, uploaded."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+from orchestrator.application.ports.documents import Source
+from orchestrator.cli.client import Client
+from orchestrator.cli.faults import CliError, document_error
+from orchestrator.cli.overrides import with_overrides
+from orchestrator.cli.session import Session
+from orchestrator.cli.units import size
+from orchestrator.cli.wiring import Packed, RefusedError
+from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.matrix import Matrix, Subject
+from orchestrator.domain.problems import InvalidDocumentError, nearest
+
+BUILTIN = "builtin"
+_MATRIX_LIMIT_BYTES = 1 << 20
+_SHOWN_FROM_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A launch that was checked as far as that can be done here."""
+
+    file: str
+    """As the person wrote it; what messages call the matrix."""
+    matrix: Matrix
+    source: Source
+    payload: Packed | None
+    """None means the built-in one."""
+    wheel: Path | None
+    wheel_digest: str | None
+
+    @property
+    def body(self) -> dict[str, object]:
+        """What the API takes."""
+        return {
+            "matrix": self.source,
+            "name": Path(self.file).name,
+            "payload": self.payload.digest if self.payload else BUILTIN,
+            "subject": self.wheel_digest,
+        }
+
+
+def read_order(session: Session, file: Path, settings: Sequence[str], scratch: Path) -> Order:
+    """Read and check a matrix and what it names. Raises CliError.
+
+    `scratch` is an empty folder, for the payload's archive.
+    """
+    documents = session.wiring.documents
+    source: Source = _read_text(file)
+    try:
+        matrix = documents.read_matrix(source, str(file))
+        if settings:
+            source = with_overrides(matrix, settings)
+            matrix = documents.read_matrix(source, f"{file} with --set")
+        packed = _pack(session, file, matrix, scratch)
+        if session.settings.url is None:
+            # A controller elsewhere may have other providers, and another payload built in.
+            manifest = packed.manifest if packed else _builtin_manifest(session)
+            documents.check_matrix(
+                source, str(file), manifest=manifest, providers=session.wiring.traits
+            )
+    except InvalidDocumentError as error:
+        raise document_error(error) from None
+    wheel = _find_wheel(file, matrix.subject)
+    digest = _sha256(wheel) if wheel else None
+    return Order(str(file), matrix, source, packed, wheel, digest)
+
+
+def upload(session: Session, client: Client, order: Order) -> None:
+    """Send what the controller does not have yet."""
+    packed = order.payload
+    if packed is not None and not client.has(f"/payloads/{packed.digest}"):
+        _send(session, client, f"/payloads/{packed.digest}", packed.archive, "payload")
+    if order.wheel is not None:
+        _send(session, client, f"/subjects/{order.wheel_digest}", order.wheel, order.wheel.name)
+
+
+def _read_text(file: Path) -> str:
+    if not file.exists():
+        near = nearest(file.name, _neighbours(file)) if file.parent.is_dir() else ""
+        raise CliError(f"{file}: there is no such file{near}")
+    if file.is_dir():
+        raise CliError(f"{file}: is a folder; name the matrix file in it")
+    try:
+        if file.stat().st_size > _MATRIX_LIMIT_BYTES:
+            raise CliError(f"{file}: is too large for a matrix ({size(file.stat().st_size)})")
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise CliError(f"{file}: is not UTF-8 text") from None
+    except OSError as error:
+        raise CliError(f"{file}: {error.strerror or error}") from None
+
+
+def _neighbours(file: Path) -> list[str]:
+    return [other.name for other in file.parent.iterdir() if other.suffix in (".yaml", ".yml")]
+
+
+def _pack(session: Session, file: Path, matrix: Matrix, scratch: Path) -> Packed | None:
+    if matrix.payload == BUILTIN or isinstance(matrix.payload, str):
+        return None
+    source = file.parent / matrix.payload.path
+    if not source.exists():
+        raise CliError(f"{file}: payload.path: there is no {source}")
+    try:
+        return session.wiring.pack(source, scratch)
+    except RefusedError as error:
+        raise CliError(str(error)) from None
+
+
+def _builtin_manifest(session: Session) -> Manifest:
+    path = session.wiring.builtin_payload / "payload.toml"
+    return session.wiring.documents.read_manifest(path.read_text(encoding="utf-8"), str(path))
+
+
+def _find_wheel(file: Path, subject: Subject) -> Path | None:
+    if subject.wheel is None:
+        return None
+    pattern = Path(subject.wheel)
+    folder = Path(pattern.anchor) if pattern.is_absolute() else file.parent
+    inside = pattern.relative_to(pattern.anchor) if pattern.is_absolute() else pattern
+    found = sorted(path for path in folder.glob(str(inside)) if path.is_file())
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "none"
+        what = f"{file}: subject.wheel: {subject.wheel} must match exactly one file, not {names}"
+        raise CliError(what)
+    return found[0]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unseen(gone: int) -> None:
+    """Nobody watches: `gone` bytes are not worth a line."""
+
+
+def _send(session: Session, client: Client, path: str, file: Path, what: str) -> None:
+    total = file.stat().st_size
+    if total < _SHOWN_FROM_BYTES or not session.is_live:
+        session.say(f"uploading the {what} ({size(total)})")
+        client.put_file(path, file, sent=_unseen)
+        return
+    columns = (TextColumn("uploading {task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=session.err, transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        client.put_file(path, file, sent=lambda gone: progress.update(task, completed=gone))

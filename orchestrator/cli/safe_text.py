@@ -1,0 +1,60 @@
+"""Text that came from elsewhere, made harmless for a terminal."""
+
+from __future__ import annotations
+
+import re
+
+from rich.cells import cell_len
+
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movement
+    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # OSC, DCS and other strings: titles, links, clipboard
+    r"|\x1b[ -/]*[0-~]",
+    re.DOTALL,
+)
+_SELECTORS = re.compile("[\ufe00-\ufe0f]")
+_WORDS = {"\n": "↵", "\r": "", "\t": "    "}
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def one_line(text: str) -> str:
+    """Return the text without escape sequences, controls and marks that change direction.
+
+    A line break becomes a sign of its own, so that a name of two lines cannot pass for two names.
+    """
+    plain = _SELECTORS.sub("", _ESCAPES.sub("", text))
+    return "".join(_WORDS.get(c, c if c.isprintable() else REPLACEMENT) for c in plain)
+
+
+def log_line(raw: str) -> str:
+    """Return a line of a log as a terminal would leave it: what follows the last return."""
+    return one_line(raw.rstrip("\r\n").rsplit("\r", 1)[-1])
+
+
+def fit(text: str, width: int) -> str:
+    """Cut to a width in cells; the end gives way."""
+    if cell_len(text) <= width:
+        return text
+    return _head(text, width - 1) + "…" if width > 0 else ""
+
+
+def fit_end(text: str, width: int) -> str:
+    """Cut to a width in cells; the beginning gives way, as the end of a test's name tells more."""
+    if cell_len(text) <= width:
+        return text
+    return "…" + _head(text[::-1], width - 1)[::-1] if width > 0 else ""
+
+
+def pad(text: str, width: int) -> str:
+    """Cut or fill with spaces to exactly a width in cells."""
+    cut = fit(text, width)
+    return cut + " " * (width - cell_len(cut))
+
+
+def _head(text: str, width: int) -> str:
+    used = 0
+    for index, char in enumerate(text):
+        used += cell_len(char)
+        if used > width:
+            return text[:index]
+    return text

@@ -1,0 +1,86 @@
+"""What every command is given: the wiring, and where to write."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TextIO
+
+import typer
+from rich.console import Console
+
+from orchestrator.cli.client import Client
+from orchestrator.cli.connect import HomeLine, Line, UrlLine
+from orchestrator.cli.faults import CliError
+from orchestrator.cli.wiring import Settings, Wiring
+
+
+@dataclass(slots=True)
+class Session:
+    """One call of the command line."""
+
+    wiring: Wiring
+    out: Console = field(default_factory=lambda: _console(sys.stdout))
+    """Data."""
+    err: Console = field(default_factory=lambda: _console(sys.stderr))
+    """Progress, questions and errors."""
+    debug: bool = False
+
+    @property
+    def settings(self) -> Settings:
+        """The environment. Raises CliError for an unusable variable."""
+        try:
+            return self.wiring.settings
+        except ValueError as error:
+            raise CliError(str(error)) from None
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether a person can be asked."""
+        return sys.stdin.isatty() and self.err.is_terminal and not self.settings.ci
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the progress may be redrawn in place."""
+        console = self.err
+        able = console.is_terminal and not console.is_dumb_terminal
+        return able and console.encoding.startswith("utf") and not self.settings.ci
+
+    def line(self, say: Callable[[str], None] | None = None) -> Line:
+        """The way to the controller that the environment names; `say` tells of its start."""
+        settings = self.settings
+        if settings.url is None:
+            return HomeLine(settings.home, self.wiring.clock, say or self.say)
+        return UrlLine(settings.url, settings.token)
+
+    def client(self) -> Client:
+        """A client of the controller; nothing is sent yet."""
+        return Client(self.line(), self.wiring.clock)
+
+    def say(self, text: str) -> None:
+        """Tell a person how it is going."""
+        self.err.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def print(self, text: str) -> None:
+        """Write a line of data."""
+        self.out.print(text, markup=False, highlight=False, soft_wrap=True, emoji=False)
+
+    def print_json(self, value: object) -> None:
+        """Write data for programs."""
+        typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def session_of(context: typer.Context) -> Session:
+    """The session that `main` made."""
+    session = context.obj
+    if not isinstance(session, Session):
+        raise TypeError("the command line was started without its wiring")
+    return session
+
+
+def _console(stream: TextIO) -> Console:
+    # Without a terminal nobody's window is to be fitted: wide enough for any table.
+    width = None if stream.isatty() else 160
+    return Console(file=stream, width=width, emoji=False, highlight=False)

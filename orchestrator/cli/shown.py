@@ -1,0 +1,163 @@
+"""What the controller shows of a run, as values: `show JSON` of the API, read leniently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from functools import cache
+from typing import Annotated
+
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
+
+from orchestrator.cli.faults import CliError
+from orchestrator.domain.outcome import Counts
+
+_Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+_Money = Annotated[Decimal, BeforeValidator(lambda value: 0 if value is None else value)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What a job said about itself."""
+
+    name: _Text = ""
+    outcome: _Text = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A measured quantity; its samples are not for a terminal."""
+
+    name: _Text = ""
+    unit: _Text = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job of a cell."""
+
+    id: str
+    kind: _Text = "suite"
+    outcome: str | None = None
+    """None while it is not over."""
+    reason: _Text = ""
+    detail: _Text = ""
+    degraded: str | None = None
+    counts: Counts | None = None
+    checks: tuple[Check, ...] = ()
+    metrics: tuple[Metric, ...] = ()
+    started_at: datetime | None = None
+    duration_s: float | None = None
+    timeout_s: float | None = None
+    current: _Text = ""
+    """The test that runs now."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and is not over."""
+        return self.outcome is None and self.started_at is not None and self.duration_s is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try."""
+
+    number: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One platform x environment."""
+
+    id: str
+    state: str
+    outcome: str | None = None
+    reason: _Text = ""
+    detail: _Text = ""
+    counts: Counts = field(default_factory=Counts)
+    jobs: tuple[Job, ...] = ()
+    attempts: tuple[Attempt, ...] | int = ()
+    entered_at: datetime | None = None
+    cost_usd: _Money = Decimal(0)
+    artifacts: tuple[Artifact, ...] = ()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state == "done"
+
+    @property
+    def attempt(self) -> int:
+        """The number of its last attempt; 0 before the first."""
+        return self.attempts if isinstance(self.attempts, int) else len(self.attempts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A raw file that came home."""
+
+    name: str
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is being validated."""
+
+    name: _Text = ""
+    version: _Text = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One launch of a matrix."""
+
+    id: str
+    state: str
+    outcome: str | None = None
+    subject: Subject | str = field(default_factory=Subject)
+    matrix: _Text = ""
+    cost_usd: _Money = Decimal(0)
+    counts: Counts | None = None
+    cells: tuple[Cell, ...] = ()
+    created_at: datetime | None = None
+    finished_at: datetime | None = None
+    cancel_requested_at: datetime | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has its outcome."""
+        return self.state == "finished"
+
+    @property
+    def totals(self) -> Counts:
+        """Of all cells."""
+        if self.counts is not None and not self.cells:
+            return self.counts
+        total = Counts()
+        for cell in self.cells:
+            total += cell.counts
+        return total
+
+
+@cache
+def _adapter() -> TypeAdapter[Run]:
+    """Made at the first use: it takes longer than most commands."""
+    return TypeAdapter(Run)
+
+
+def read_run(shown: object) -> Run:
+    """Read `show` JSON; keys that are not known are passed over. Raises CliError."""
+    try:
+        return _adapter().validate_python(shown)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise CliError(
+            f"the controller shows a run in a way that is not understood: {place}: {first['msg']}",
+            "Are the controller and this command of the same version?",
+        ) from None

@@ -1,0 +1,173 @@
+"""What a project's tests need installed."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+PYTEST = "pytest>=8"
+_EXTRAS = ("test", "tests", "testing", "dev")
+"""Extras and dependency groups that hold what tests need: the first that is there."""
+_FILES = ("requirements-test.txt", "requirements-dev.txt", "test-requirements.txt")
+_PLUGINS = (
+    (r"--cov\b", "pytest-cov"),
+    (r"(?:^|[\s=])-n[\s=\d]|--numprocesses|--dist\b", "pytest-xdist"),
+    (r"\btimeout\s*=|--timeout\b", "pytest-timeout"),
+    (r"\basyncio_mode\b", "pytest-asyncio"),
+    (r"--benchmark", "pytest-benchmark"),
+    (r"--reruns\b", "pytest-rerunfailures"),
+)
+"""Settings of pytest that fail where their plug-in is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Requirements for ``[setup] pip``."""
+
+    requirements: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def needs_of(
+    folder: Path,
+    pyproject: Mapping[str, object],
+    setup_cfg: configparser.ConfigParser,
+    name: str,
+) -> Needs:
+    """Collect pytest, what the project needs, and what its test extra adds."""
+    declared = _Declared(pyproject, setup_cfg)
+    found = [*declared.main(), *declared.for_tests(name)]
+    notes: list[str] = []
+    if not found:
+        found = list(_from_files(folder, notes))
+    kept: dict[str, str] = {"pytest": PYTEST}
+    for text in found:
+        fault = _keep(text, name, kept)
+        if fault:
+            notes.append(fault)
+    return Needs(tuple(kept.values()), tuple(notes))
+
+
+def plugins_for(options: str, requirements: Iterable[str]) -> tuple[str, ...]:
+    """The plug-ins that a pytest configuration names without the project asking for them."""
+    there = {canonicalize_name(Requirement(text).name) for text in requirements}
+    return tuple(
+        name for pattern, name in _PLUGINS if name not in there and re.search(pattern, options)
+    )
+
+
+class _Declared:
+    """The requirements in pyproject.toml, or in setup.cfg."""
+
+    def __init__(
+        self, pyproject: Mapping[str, object], setup_cfg: configparser.ConfigParser
+    ) -> None:
+        project = _mapping(pyproject.get("project"))
+        self._main = _texts(project.get("dependencies"))
+        self._extras = {
+            extra: _texts(listed)
+            for extra, listed in _mapping(project.get("optional-dependencies")).items()
+        }
+        self._groups = _mapping(pyproject.get("dependency-groups"))
+        if not project and setup_cfg.has_section("options"):
+            self._main = _lines(setup_cfg.get("options", "install_requires", fallback=""))
+        if not self._extras and setup_cfg.has_section("options.extras_require"):
+            section = setup_cfg["options.extras_require"]
+            self._extras = {extra: _lines(section[extra]) for extra in section}
+
+    def main(self) -> list[str]:
+        """What the project always needs."""
+        return self._main
+
+    def for_tests(self, name: str) -> list[str]:
+        """What the first extra or group for tests adds; its references to others followed."""
+        for wanted in _EXTRAS:
+            if wanted in self._extras:
+                return self._extra(wanted, canonicalize_name(name), set())
+            if wanted in self._groups:
+                return self._group(wanted, set())
+        return []
+
+    def _extra(self, extra: str, name: str, seen: set[str]) -> list[str]:
+        if extra in seen:
+            return []
+        seen.add(extra)
+        found = []
+        for text in self._extras.get(extra, []):
+            inner = _self_extras(text, name)
+            for one in inner:
+                found += self._extra(one, name, seen)
+            if not inner:
+                found.append(text)
+        return found
+
+    def _group(self, group: str, seen: set[str]) -> list[str]:
+        if group in seen:
+            return []
+        seen.add(group)
+        listed = self._groups.get(group)
+        found: list[str] = []
+        for item in listed if isinstance(listed, list) else []:
+            if isinstance(item, Mapping):
+                found += self._group(str(item.get("include-group")), seen)
+            else:
+                found.append(str(item))
+        return found
+
+
+def _self_extras(text: str, name: str) -> set[str]:
+    """The extras in ``project[extra]`` where the project is this one."""
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        return set()
+    return requirement.extras if canonicalize_name(requirement.name) == name else set()
+
+
+def _keep(text: str, project: str, kept: dict[str, str]) -> str:
+    """Add a requirement, or say why not."""
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        return f"{text!r} was left out: it is no requirement"
+    if requirement.url and not requirement.url.startswith("https://"):
+        return f"{text!r} was left out: only https:// addresses are taken"
+    name = canonicalize_name(requirement.name)
+    if name == canonicalize_name(project):
+        return ""
+    if name in kept and kept[name] not in (PYTEST, str(requirement)):
+        # Both hold: two lines for one distribution are one requirement.
+        requirement.specifier &= Requirement(kept[name]).specifier
+    kept[name] = str(requirement)
+    return ""
+
+
+def _from_files(folder: Path, notes: list[str]) -> Iterator[str]:
+    for name in ("requirements.txt", *_FILES):
+        path = folder / name
+        if not path.is_file():
+            continue
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            text = line.split(" #")[0].strip()
+            if text.startswith("-"):
+                notes.append(f"{name}: {text!r} was left out: it is no requirement")
+            elif text and not text.startswith("#"):
+                yield text
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _texts(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]

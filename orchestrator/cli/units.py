@@ -1,0 +1,51 @@
+"""Durations, sizes and money for people."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+_MINUTE_S = 60
+_HOUR_S = 3600
+
+
+def duration(seconds: float) -> str:
+    """``3.2s``, ``41s``, ``1m 12s`` or ``2h 05m``."""
+    if seconds < 9.95:
+        return f"{max(seconds, 0):.1f}s"
+    whole = round(seconds)
+    if whole < _MINUTE_S:
+        return f"{whole}s"
+    if whole < _HOUR_S:
+        return f"{whole // 60}m {whole % 60:02}s"
+    return f"{whole // 3600}h {whole % 3600 // 60:02}m"
+
+
+def elapsed(seconds: float) -> str:
+    """A duration that does not flicker in its first seconds: whole seconds only."""
+    whole = max(int(seconds), 0)
+    return f"{whole}s" if whole < _MINUTE_S else duration(whole)
+
+
+def size(size_bytes: int) -> str:
+    """``312 B``, ``4.2 kB`` or ``1.3 GB``, in powers of 1000."""
+    if size_bytes < 1000:
+        return f"{size_bytes} B"
+    amount, units = size_bytes / 1000, ["kB", "MB", "GB"]
+    while amount >= 999.95 and len(units) > 1:
+        amount /= 1000
+        del units[0]
+    return f"{amount:.1f} {units[0]}"
+
+
+def usd(amount: Decimal | None) -> str:
+    """``$1.20``; fractions of a cent are kept where they are all there is."""
+    if amount is None:
+        return "unknown"
+    if 0 < amount < Decimal("0.01"):
+        return f"${amount:.4f}"
+    return f"${amount:.2f}"
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    """``1 cell``, ``2 cells``."""
+    return f"{count} {noun if count == 1 else many or noun + 's'}"

@@ -1,0 +1,174 @@
+"""Single lines of the view: a cell, a job with its bar, the test that runs now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.text import Text
+
+from orchestrator.cli.safe_text import fit, fit_end, one_line, pad
+from orchestrator.cli.shown import Cell, Job
+from orchestrator.cli.units import duration, elapsed, plural
+from orchestrator.cli.view.estimate import job_left_s, job_seconds, reported, since
+from orchestrator.cli.view.glyphs import TESTS, sign_of, tally, word
+from orchestrator.domain.outcome import Counts
+
+_NAME_MIN, _NAME_MAX = 8, 28
+_STATE_WIDTH = 13
+_BAR_MIN, _BAR_MAX = 8, 32
+_TIME_WIDTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What every line of one picture shares."""
+
+    now: datetime
+    width: int
+    name_width: int
+    """Of cells' and jobs' ids."""
+
+    @classmethod
+    def of(cls, cells: tuple[Cell, ...], now: datetime, width: int) -> Frame:
+        """Make room for the longest id, within reason."""
+        # A job stands two cells further right than its cell.
+        names = [len(c.id) for c in cells] + [len(j.id) + 2 for c in cells for j in c.jobs]
+        widest = max(names, default=_NAME_MIN)
+        return cls(now, width, min(max(widest, _NAME_MIN), _NAME_MAX, max(width // 3, _NAME_MIN)))
+
+
+def cell_row(cell: Cell, frame: Frame) -> Text:
+    """``● gcp-l4    running    31 ✓  1 ✗         1m 12s``."""
+    sign = sign_of(cell.outcome, active=cell.state != "queued")
+    left = Text(f"{sign.glyph} ", style=sign.style)
+    left.append(pad(one_line(cell.id), frame.name_width), style="bold")
+    left.append("  ")
+    left.append(pad(word(cell.outcome or cell.state), _STATE_WIDTH), style=sign.style)
+    left.append_text(tally(cell.counts, over=cell.is_done))
+    if cell.attempt > 1:
+        left.append(f"  attempt {cell.attempt}", style="yellow")
+    return ends(left, Text(_cell_time(cell, frame.now), style="dim"), frame.width)
+
+
+def reason_row(cell: Cell, frame: Frame) -> Text | None:
+    """Why a cell went the way it did, in one line."""
+    said = ": ".join(one_line(part) for part in (word(cell.reason), cell.detail) if part)
+    return Text(fit(f"  {said}", frame.width), style="dim") if said else None
+
+
+def job_row(job: Job, frame: Frame) -> Text:
+    """``  ● moe   ━━━━━━━──────  31/48   30 ✓  1 ✗    41s  ~22s left``."""
+    sign = sign_of(job.outcome, active=job.is_running)
+    left = Text(f"  {sign.glyph} ", style=sign.style)
+    plain = job.outcome is None and not job.is_running
+    left.append(pad(one_line(job.id), frame.name_width - 2), style="dim" if plain else "")
+    left.append("  ")
+    right = _job_time(job, frame.now)
+    room = frame.width - left.cell_len - len(right.plain) - 1
+    left.append_text(_job_body(job, room))
+    return ends(left, right, frame.width)
+
+
+def current_row(job: Job, frame: Frame) -> Text | None:
+    """The running test's name."""
+    if not (job.is_running and job.current):
+        return None
+    return Text("    → " + fit_end(one_line(job.current), frame.width - 6), style="dim")
+
+
+def ends(left: Text, right: Text, width: int) -> Text:
+    """Put one text at each end of a line; the left one gives way."""
+    room = width - right.cell_len - 1 if right.plain else width
+    line = left.copy()
+    line.truncate(max(room, 0), overflow="ellipsis")
+    if right.plain:
+        line.append(" " * (width - line.cell_len - right.cell_len))
+        line.append_text(right)
+    line.truncate(width, overflow="crop")
+    return line
+
+
+def bar(counts: Counts, width: int) -> Text:
+    """A bar of the outcomes so far; what is still to come is thin."""
+    total = max(counts.collected, 1)
+    figures = counts.as_dict()
+    line, done, drawn = Text(), 0, 0
+    for name, sign in TESTS:
+        if name == "missing":
+            continue
+        done += figures[name]
+        upto = width * done // total
+        line.append("━" * (upto - drawn), style=sign.style)
+        drawn = upto
+    return line.append("─" * (width - drawn), style="dim")
+
+
+def _job_body(job: Job, room: int) -> Text:
+    if job.outcome is not None:
+        return _job_result(job)
+    if not job.is_running:
+        return Text("waiting", style="dim") if job.started_at is None else Text("finishing")
+    if job.counts is not None and job.counts.collected:
+        return _job_progress(job.counts, room)
+    return _said(job) if job.checks else Text("running", style="cyan")
+
+
+def _job_progress(counts: Counts, room: int) -> Text:
+    figures = Text(f"  {reported(counts)}/{counts.collected}  ", style="bold")
+    figures.append_text(tally(counts, over=False))
+    width = min(max(room - figures.cell_len, _BAR_MIN), _BAR_MAX)
+    return bar(counts, width).append_text(figures)
+
+
+def _job_result(job: Job) -> Text:
+    sign = sign_of(job.outcome, active=False)
+    line = Text()
+    if job.outcome != "passed" or not (job.counts and job.counts.collected):
+        line.append(word(job.outcome or ""), style=sign.style)
+    if job.counts is not None and job.counts.collected:
+        line = Text("  ").join(part for part in (line, tally(job.counts)) if part.plain)
+    elif job.checks or job.metrics:
+        line = Text("  ").join((line, _said(job)))
+    why = job.detail or word(job.reason)
+    if why and job.outcome != "passed":
+        line.append(f"  {one_line(why)}", style="dim")
+    if job.degraded:
+        line.append(f"  degraded: {one_line(job.degraded)}", style="yellow")
+    return line
+
+
+def _said(job: Job) -> Text:
+    """What a job that is no suite said: checks by outcome, and how many metrics."""
+    line = Text()
+    for outcome in ("passed", "failed", "skipped"):
+        count = sum(check.outcome == outcome for check in job.checks)
+        if count:
+            sign = sign_of(outcome, active=False)
+            line.append("  " if line.plain else "")
+            line.append(f"{plural(count, 'check')} {sign.glyph}", style=sign.style)
+    if job.metrics:
+        line.append("  " if line.plain else "")
+        line.append(plural(len(job.metrics), "metric"))
+    return line
+
+
+def _job_time(job: Job, now: datetime) -> Text:
+    seconds = job_seconds(job, now)
+    if seconds is None:
+        return Text()
+    if not job.is_running:
+        return Text(duration(seconds), style="dim")
+    left_s = job_left_s(job, now)
+    if left_s is not None:
+        return Text(f"{elapsed(seconds)}  ~{elapsed(left_s)} left", style="dim")
+    limit = f" of at most {duration(job.timeout_s)}" if job.timeout_s else ""
+    return Text(f"{elapsed(seconds)}{limit}", style="dim")
+
+
+def _cell_time(cell: Cell, now: datetime) -> str:
+    """How long the jobs of a finished cell took; of another, how long it is in its state."""
+    if not cell.is_done:
+        return elapsed(since(cell.entered_at, now)) if cell.entered_at else ""
+    seconds = [job.duration_s for job in cell.jobs if job.duration_s is not None]
+    return duration(sum(seconds)) if seconds else ""

@@ -1,0 +1,117 @@
+"""Follow a run to its end, to an interrupt, or for so long."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Literal
+
+from orchestrator.cli.client import Client, Json
+from orchestrator.cli.faults import CliError
+from orchestrator.cli.session import Session
+from orchestrator.cli.watching.displays import Display, LiveDisplay, PlainDisplay
+from orchestrator.cli.watching.follower import Follower, Sight
+from orchestrator.cli.watching.interrupts import Interrupts
+
+OnInterrupt = Literal["cancel", "detach"]
+
+
+class End(StrEnum):
+    """Why the watching ended."""
+
+    FINISHED = "finished"
+    WAITED = "waited"
+    DETACHED = "detached"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What was seen last."""
+
+    end: End
+    sight: Sight
+
+
+def watch(
+    session: Session,
+    first: Json,
+    *,
+    interrupts: Interrupts,
+    timeout_minutes: float | None = None,
+    on_interrupt: OnInterrupt = "detach",
+) -> Watched:
+    """Show the run until it is over. Raises CliError when it can be followed no more."""
+    watcher = _Watcher(session, first, interrupts, on_interrupt)
+    display: Display = LiveDisplay(session.err) if session.is_live else PlainDisplay(session.say)
+    watched = watcher.run(display, timeout_minutes)
+    display.finish(watched.sight, session.wiring.clock.now())
+    return watched
+
+
+def _unsaid(text: str) -> None:
+    """The picture has a line of its own for `text`."""
+
+
+class _Watcher:
+    def __init__(
+        self, session: Session, first: Json, interrupts: Interrupts, on_interrupt: OnInterrupt
+    ) -> None:
+        self._session = session
+        self._interrupts = interrupts
+        self._on_interrupt = on_interrupt
+        # One way to the controller for all threads: it is started again once, not once each.
+        self._line = session.line(say=_unsaid)
+        self._follower = Follower(self._client(), self._client(), first, interrupts.wake)
+        self._run_id = self._follower.sight.run.id
+        self._cancelled = False
+
+    def run(self, display: Display, timeout_minutes: float | None) -> Watched:
+        clock = self._session.wiring.clock
+        limit = timedelta(minutes=timeout_minutes) if timeout_minutes is not None else None
+        deadline = clock.now() + limit if limit is not None else None
+        self._follower.start()
+        try:
+            with display:
+                while True:
+                    sight = self._follower.sight
+                    now = clock.now()
+                    display.show(sight, now, sight.trouble or self._note())
+                    end = self._end(sight, late=deadline is not None and now >= deadline)
+                    if end is not None:
+                        return Watched(end, sight)
+                    self._interrupts.wake.wait(display.tick_s)
+                    self._interrupts.wake.clear()
+        finally:
+            self._follower.stop()
+
+    def _end(self, sight: Sight, *, late: bool) -> End | None:
+        if sight.run.is_finished:
+            return End.FINISHED
+        if self._follower.fault is not None:
+            raise self._follower.fault
+        if self._interrupts.count and self._on_interrupt == "cancel" and not self._cancelled:
+            self._cancelled = True
+            threading.Thread(target=self._cancel, daemon=True).start()
+        if self._interrupts.count > self._cancelled:
+            return End.DETACHED
+        return End.WAITED if late else None
+
+    def _cancel(self) -> None:
+        try:
+            key = self._session.wiring.new_id()
+            self._client().post(f"/runs/{self._run_id}/cancel", key=key)
+        except CliError as error:
+            self._follower.fault = error
+            self._interrupts.wake.set()
+
+    def _note(self) -> str:
+        if self._cancelled:
+            return "cancelling; Ctrl-C once more leaves it alone"
+        if self._on_interrupt == "cancel":
+            return "Ctrl-C cancels the run"
+        return f"Ctrl-C leaves the run going · to stop it: seatrial cancel {self._run_id}"
+
+    def _client(self) -> Client:
+        return Client(self._line, self._session.wiring.clock)

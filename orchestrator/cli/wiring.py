@@ -1,0 +1,157 @@
+"""What the command line is handed by the bootstrap, as small as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.application.ports.clock import NewId
+from orchestrator.application.ports.documents import Documents
+from orchestrator.domain.machine import ProviderTraits
+from orchestrator.domain.manifest import Manifest
+
+
+class RefusedError(Exception):
+    """The wiring could not do what was asked; the text is written for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A payload's archive, ready to be uploaded."""
+
+    archive: Path
+    digest: str
+    """sha256 of the archive, in hexadecimal."""
+    size_bytes: int
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseState:
+    """Which revision the database is at."""
+
+    name: str
+    """For a person, without a password."""
+    revision: str | None
+    """None where there is no database yet."""
+    head: str
+    """The revision that this program needs."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing is left to upgrade."""
+        return self.revision == self.head
+
+
+class Secret(Protocol):
+    """A text that does not print itself."""
+
+    def get_secret_value(self) -> str:
+        """The text."""
+        ...
+
+
+class Settings(Protocol):
+    """What the command line needs of the environment."""
+
+    @property
+    def home(self) -> Path:
+        """``SEATRIAL_HOME``, absolute."""
+        ...
+
+    @property
+    def url(self) -> str | None:
+        """``SEATRIAL_URL``."""
+        ...
+
+    @property
+    def token(self) -> Secret | None:
+        """``SEATRIAL_TOKEN``."""
+        ...
+
+    @property
+    def ci(self) -> bool:
+        """Whether ``CI`` is set."""
+        ...
+
+
+class WallClock(Protocol):
+    """The time of day, and waiting for it."""
+
+    def now(self) -> datetime:
+        """Aware, in UTC."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class Wiring(Protocol):
+    """Everything that the commands cannot import themselves. Every member may be made lazily."""
+
+    @property
+    def settings(self) -> Settings:
+        """Raises ValueError, with one sentence, for an unusable variable."""
+        ...
+
+    @property
+    def clock(self) -> WallClock:
+        """The computer's own."""
+        ...
+
+    @property
+    def new_id(self) -> NewId:
+        """Makes idempotency keys."""
+        ...
+
+    @property
+    def documents(self) -> Documents:
+        """Reads matrices and manifests."""
+        ...
+
+    @property
+    def traits(self) -> Mapping[str, ProviderTraits]:
+        """Every provider of this installation, by name."""
+        ...
+
+    @property
+    def builtin_payload(self) -> Path:
+        """The folder of the payload that comes with Seatrial."""
+        ...
+
+    def pack(self, source: Path, scratch: Path) -> Packed:
+        """Make (or take) the archive of a payload: a folder or a .tar.gz.
+
+        Args:
+            source: The folder that holds ``payload.toml``, or an archive.
+            scratch: An empty folder for the archive; removed by the caller.
+
+        Raises:
+            InvalidDocumentError: ``payload.toml`` is unusable.
+            RefusedError: Anything else that keeps it from being shipped.
+        """
+        ...
+
+    def control(self, *, until_idle: bool, host: str | None, port: int | None, cells: bool) -> int:
+        """Be the controller of the home until told to stop; return the exit code.
+
+        `until_idle` first waits for the home to be free; otherwise a held home raises
+        RefusedError, with the holder's process id. `host` and `port` None means: socket only
+        with `until_idle`, the default address otherwise.
+        """
+        ...
+
+    def holder(self) -> int | None:
+        """Process id of the controller that holds the home, or None."""
+        ...
+
+    def database(self, *, upgrade: bool) -> DatabaseState:
+        """Say where the database is, after bringing it to the head if asked.
+
+        Raises RefusedError where it cannot be reached. Creates nothing unless `upgrade`.
+        """
+        ...

@@ -1,0 +1,108 @@
+"""The only reader of the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+PREFIX = "SEATRIAL_"
+_PROJECT = re.compile(r"[a-z][a-z0-9-]{0,39}")
+_DATABASES = ("postgresql://", "postgresql+psycopg://", "postgres://", "sqlite:///")
+_OFF = ("", "0", "false", "no", "off")
+
+
+class ConfigError(ValueError):
+    """A variable of the environment is unusable; the text is one sentence that names it."""
+
+
+class Settings(BaseSettings):
+    """What the environment says. Read it with `load`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore", populate_by_name=True
+    )
+
+    home: Path = Field(default=Path("var"), validate_default=True)
+    """Where everything is kept; absolute."""
+    project: str = "seatrial"
+    """The tag value that controllers of one project share."""
+    database_url: SecretStr | None = None
+    """None means the embedded database in the home."""
+    url: str | None = None
+    """The controller to talk to, instead of the home's own."""
+    token: SecretStr | None = None
+    """For that controller."""
+    admin_token_file: Path | None = None
+    """Holds the first token of a fresh database."""
+    signing_key_file: Path | None = None
+    """Holds the key that verdicts are signed with."""
+    ingress_cidr: str | None = None
+    """Who may reach port 22 of rented machines."""
+    ci: Annotated[bool, NoDecode] = Field(default=False, validation_alias="CI")
+    """Nobody is watching: an interrupt cancels."""
+
+    @field_validator("home", "admin_token_file", "signing_key_file")
+    @classmethod
+    def _absolute(cls, path: Path | None) -> Path | None:
+        return path.expanduser().absolute() if path else path
+
+    @field_validator("project")
+    @classmethod
+    def _tag_value(cls, project: str) -> str:
+        if not _PROJECT.fullmatch(project):
+            raise ValueError(
+                "must be a lower-case letter followed by at most 39 letters, digits and '-',"
+                " because it becomes a tag in every cloud"
+            )
+        return project
+
+    @field_validator("database_url")
+    @classmethod
+    def _database(cls, url: SecretStr | None) -> SecretStr | None:
+        if url and not url.get_secret_value().startswith(_DATABASES):
+            raise ValueError("must begin with postgresql:// (or sqlite:///)")
+        return url
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, url: str | None) -> str | None:
+        if url and not re.match(r"https?://[^/\s]+", url):
+            raise ValueError("must look like https://host:port")
+        return url.rstrip("/") if url else url
+
+    @field_validator("ingress_cidr")
+    @classmethod
+    def _network(cls, cidr: str | None) -> str | None:
+        return str(ip_network(cidr)) if cidr else cidr
+
+    @field_validator("ci", mode="before")
+    @classmethod
+    def _flag(cls, value: object) -> bool:
+        return str(value).strip().lower() not in _OFF
+
+
+def load() -> Settings:
+    """Read the environment. Raises ConfigError."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        field = str(first["loc"][0])
+        name = field if field.isupper() else f"{PREFIX}{field.upper()}"
+        raise ConfigError(f"{name} {_reason(first['msg'])}") from None
+
+
+def secret(name: str) -> str | None:
+    """The value of one of a matrix's secrets, or None where the environment has none."""
+    return os.environ.get(name)
+
+
+def _reason(message: str) -> str:
+    said = message.removeprefix("Value error, ")
+    return said if said.startswith("must ") else f"is unusable: {said}"

@@ -1,0 +1,206 @@
+"""The controller: the process that runs cells and answers on a socket.
+
+It has no tear-down of its own: what it owns is in the store, and ending the process is always
+safe. Machines are given back by the cells' flows, whoever runs them next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import uvicorn
+
+from orchestrator.application.ports.clock import Clock
+from orchestrator.application.ports.stores import ControllerStore, Stores
+
+logger = logging.getLogger(__name__)
+
+IDLE_S = 30.0
+"""Nothing live for so long ends a controller that was started in the background."""
+PUMP_S = 1.0
+BEAT_S = 5.0
+GRACE_S = 30.0
+"""A controller that was not heard of for so long is dead; its cells are taken over."""
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Cells(Protocol):
+    """What runs cells: an engine that was told its flow."""
+
+    def launch(self) -> None:
+        """Resume what was left unfinished."""
+        ...
+
+    def start(self, cell_id: str) -> None:
+        """Begin or resume a cell."""
+        ...
+
+    def take_over(self, executor_id: str) -> list[str]:
+        """Resume a dead executor's cells here."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where an application is served."""
+
+    application: Application
+    socket: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 8470
+
+
+@dataclass(slots=True)
+class Controller:
+    """Serves until it is told to stop, or until it has been idle for long enough."""
+
+    identity: str
+    stores: Stores
+    clock: Clock
+    listeners: list[Listener]
+    cells: Cells | None
+    """None serves without running cells."""
+    until_idle: bool
+    ready: Callable[[], None]
+    """Called once everything answers."""
+    shared: bool = False
+    """Other controllers may use the same database."""
+    _requests: int = 0
+    _last_live: float = 0.0
+    _servers: list[uvicorn.Server] = field(default_factory=list)
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def run(self) -> None:
+        """Resume what is unfinished, serve, and return when it is over."""
+        if self.cells is not None:
+            if self.shared:
+                self.stores.controllers.beat(self.identity)
+            self.cells.launch()
+            self.pump()
+        asyncio.run(self._serve())
+
+    def pump(self) -> None:
+        """Start every unfinished cell that the engine does not know yet."""
+        if self.cells is None:
+            return
+        for cell_id in self.stores.cells.unfinished():
+            self.cells.start(cell_id)
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
+        self._last_live = loop.time()
+        self._servers = [self._server(listener) for listener in self.listeners]
+        tasks = [asyncio.create_task(server.serve()) for server in self._servers]
+        tasks += [asyncio.create_task(self._every(PUMP_S, self.pump))]
+        if self.cells is not None and self.shared:
+            tasks.append(asyncio.create_task(self._every(BEAT_S, self._beat)))
+        watch = asyncio.create_task(self._watch())
+        await self._until_started()
+        self.ready()
+        await asyncio.wait([*tasks, watch], return_when=asyncio.FIRST_COMPLETED)
+        self._raise_failures(tasks)
+        for server in self._servers:
+            server.should_exit = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*tasks[: len(self._servers)]), timeout=3)
+
+    def _raise_failures(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                raise task.exception() or RuntimeError
+
+    async def _until_started(self) -> None:
+        while not all(server.started for server in self._servers):
+            if self._stop.is_set() or any(server.should_exit for server in self._servers):
+                return
+            await asyncio.sleep(0.02)
+
+    async def _watch(self) -> None:
+        """Return when told to stop, or when idle for long enough."""
+        loop = asyncio.get_running_loop()
+        while not self._stop.is_set():
+            unfinished = await asyncio.to_thread(self.stores.runs.unfinished)
+            if self._requests or unfinished:
+                self._last_live = loop.time()
+            if self.until_idle and loop.time() - self._last_live > IDLE_S:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), timeout=0.5)
+
+    async def _every(self, seconds: float, work: Callable[[], None]) -> None:
+        while not self._stop.is_set():
+            try:
+                await asyncio.to_thread(work)
+            except Exception:
+                logger.exception("%s failed; it is tried again", getattr(work, "__name__", work))
+            await asyncio.sleep(seconds)
+
+    def _beat(self) -> None:
+        """Say that this one lives, and take over from those that do not."""
+        controllers: ControllerStore = self.stores.controllers
+        controllers.beat(self.identity)
+        for dead in controllers.dead(grace_s=GRACE_S):
+            if dead != self.identity and self.cells is not None:
+                if not controllers.bury(dead, grace_s=GRACE_S):
+                    continue
+                taken = self.cells.take_over(dead)
+                logger.warning("controller %s is dead; took over %s", dead, taken or "nothing")
+
+    def _server(self, listener: Listener) -> uvicorn.Server:
+        config = uvicorn.Config(
+            self._counted(listener.application),
+            uds=str(listener.socket) if listener.socket else None,
+            host=listener.host,
+            port=listener.port,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=2,
+        )
+        server = _QuietServer(config)
+        return server
+
+    def _counted(self, application: Application) -> Application:
+        """Count the requests under way: a controller that is spoken to is not idle."""
+
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            self._requests += 1
+            try:
+                await application(scope, receive, send)
+            finally:
+                self._requests -= 1
+                self._last_live = asyncio.get_running_loop().time()
+
+        return counted
+
+
+class _QuietServer(uvicorn.Server):
+    """Leaves the signals to the controller."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        yield
+
+
+def end_process(status: int) -> None:
+    """End at once, so that no flow of the engine is told that its process is going."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,168 @@
+"""What the MoE tests compare with: every expert on every token, float64, CPU, plain loops."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+
+import torch
+from torch import Tensor, nn
+
+from torchbridge.moe import FeedForwardBank, MoELayer
+
+# largest error over largest reference value
+TOLERANCE = {
+    torch.float64: 1e-12,
+    torch.float32: 1e-5,
+    torch.float16: 4e-3,
+    torch.bfloat16: 2e-2,
+}
+SQRT_HALF = math.sqrt(0.5)
+ACTIVATION = {
+    "relu": lambda x: x.clamp(min=0),
+    "gelu": lambda x: 0.5 * x * (1 + torch.erf(x * SQRT_HALF)),
+    "silu": lambda x: x / (1 + torch.exp(-x)),
+}
+
+
+def double(x: Tensor) -> Tensor:
+    """x as float64 on the CPU."""
+    return x.detach().cpu().double()
+
+
+def relative_error(actual: Tensor, reference: Tensor) -> float:
+    """max |actual - reference| / max |reference|; infinite where actual is not finite."""
+    assert actual.shape == reference.shape, f"{tuple(actual.shape)} != {tuple(reference.shape)}"
+    error = (double(actual) - double(reference)).abs().max() / double(reference).abs().max()
+    return error.item() if torch.isfinite(error) else math.inf
+
+
+def feed_forward(x: Tensor, weights: dict[str, Tensor], activation: str, gated: bool) -> Tensor:
+    """One feed-forward expert from its weights: x [T, d] -> [T, d]."""
+    hidden = x @ weights["up"].T + weights.get("up_bias", 0)
+    if gated:
+        half = hidden.shape[-1] // 2
+        hidden = ACTIVATION[activation](hidden[:, :half]) * hidden[:, half:]
+    else:
+        hidden = ACTIVATION[activation](hidden)
+    return hidden @ weights["down"].T + weights.get("down_bias", 0)
+
+
+def all_experts(layer: MoELayer, x: Tensor) -> Tensor:
+    """[E, T, d] float64: every expert of `layer` on every token of x [T, d]."""
+    bank = layer.experts
+    if not isinstance(bank, FeedForwardBank):
+        return torch.stack([copy.deepcopy(e).cpu().double()(x) for e in bank.experts])
+    stacked = {name: double(value) for name, value in bank.named_parameters()}
+    each = [{name: value[e] for name, value in stacked.items()} for e in range(len(bank))]
+    activation = layer.config.activation
+    return torch.stack([feed_forward(x, w, activation, bank.gated) for w in each])
+
+
+def combine(outputs: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
+    """outputs [E, T, d], indices and weights [T, k] -> [T, d], one token and choice at a time."""
+    total = torch.zeros(outputs.shape[1:], dtype=outputs.dtype)
+    for token, (experts, shares) in enumerate(zip(indices.tolist(), weights, strict=True)):
+        for expert, share in zip(experts, shares, strict=True):
+            total[token] = total[token] + share * outputs[expert, token]
+    return total
+
+
+def dense_moe(layer: MoELayer, x: Tensor) -> Tensor:
+    """The output of `layer` (eval, dropless) for x [..., d], on the routing of its own router."""
+    tokens = x.detach().reshape(-1, x.shape[-1])
+    with torch.no_grad():
+        routing = layer.router(tokens)
+        outputs = all_experts(layer, double(tokens))
+        indices, weights = routing["expert_indices"].cpu(), double(routing["expert_weights"])
+        return combine(outputs, indices, weights).reshape(x.shape)
+
+
+def dense_differentiable(layer: MoELayer, x: Tensor, leaves: dict[str, Tensor]) -> Tensor:
+    """A normalised top-k layer of `leaves` (float64 parameters by name) for x [T, d]."""
+    probs = (x @ leaves["router.gate.weight"].T).softmax(dim=-1)
+    weights, indices = probs.topk(layer.config.top_k, dim=-1)
+    weights = weights / weights.sum(dim=-1, keepdim=True)
+    names = [name for name, _ in layer.experts.named_parameters()]
+    outputs = torch.stack(
+        [
+            feed_forward(
+                x,
+                {name: leaves[f"experts.{name}"][e] for name in names},
+                layer.config.activation,
+                layer.experts.gated,
+            )
+            for e in range(layer.config.num_experts)
+        ]
+    )
+    return combine(outputs, indices, weights)
+
+
+def double_leaves(layer: nn.Module) -> dict[str, Tensor]:
+    """The layer's parameters as float64 leaves on the CPU."""
+    return {name: double(p).requires_grad_() for name, p in layer.named_parameters()}
+
+
+def parameters(module: nn.Module) -> int:
+    """How many numbers a module learns."""
+    return sum(p.numel() for p in module.parameters())
+
+
+def assert_matches_reference(layer: MoELayer, x: Tensor) -> dict[str, Tensor]:
+    """In eval: the dense loop's output within tolerance, every assignment computed. Returns aux."""
+    layer = layer.to(x.device, x.dtype).eval()
+    layer.reset_expert_utilization()
+    with torch.no_grad():
+        output, aux = layer(x, return_router_logits=True)
+    assert output.shape == x.shape
+    assert output.dtype == x.dtype
+    assert relative_error(output, dense_moe(layer, x)) <= TOLERANCE[x.dtype]
+    assert layer.computed.sum().item() == x.shape[:-1].numel() * layer.config.top_k
+    assert aux["tokens_dropped"].item() == 0
+    return aux
+
+
+MASK_64 = 2**64 - 1
+
+
+def mix_python(value: int) -> int:
+    """splitmix64's finaliser on unsigned Python integers."""
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & MASK_64
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & MASK_64
+    return value ^ (value >> 31)
+
+
+def hash_row_python(bits: list[int]) -> int:
+    """Hash of one token from the 32-bit patterns (signed) of its features."""
+    total = 0
+    for column, pattern in enumerate(bits, start=1):
+        total += pattern * (mix_python(column * 0x9E3779B97F4A7C15 & MASK_64) | 1)
+    return mix_python(total & MASK_64)
+
+
+def hash_experts_python(token: int, num_experts: int, top_k: int, salt: int = 0) -> list[int]:
+    """The k experts with the smallest tickets (as signed numbers) for a token's hash."""
+    tickets = []
+    for expert in range(num_experts):
+        ticket = mix_python(token ^ mix_python(expert + 1 + salt * num_experts))
+        tickets.append((ticket - 2**64 if ticket >= 2**63 else ticket, expert))
+    return [expert for _, expert in sorted(tickets)[:top_k]]
+
+
+def kept_python(probs: list[list[float]], indices: list[list[int]], capacity: int) -> set:
+    """The (token, choice) pairs that a capacity keeps: the most probable of every expert."""
+    queues: dict[int, list[tuple[float, int, int]]] = {}
+    for token, experts in enumerate(indices):
+        for choice, expert in enumerate(experts):
+            queues.setdefault(expert, []).append((-probs[token][expert], token, choice))
+    return {(t, c) for queue in queues.values() for _, t, c in sorted(queue)[:capacity]}
+
+
+def best_makespan(counts: list[int], workers: int) -> int:
+    """The smallest possible largest load, by trying every placement."""
+    loads = []
+    for way in itertools.product(range(workers), repeat=len(counts)):
+        pairs = list(zip(counts, way, strict=True))
+        loads.append(max(sum(c for c, w in pairs if w == worker) for worker in range(workers)))
+    return min(loads)

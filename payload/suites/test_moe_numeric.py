@@ -1,0 +1,335 @@
+"""Numbers of the MoE library beyond the named suite: odd shapes, dtypes, symmetries, gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch.func import functional_call
+
+from suites import moe_reference as ref
+from suites.moe_reference import TOLERANCE, assert_matches_reference, relative_error
+from torchbridge import moe
+from torchbridge.moe import MoEConfig, MoELayer
+from torchbridge.moe.experts import EXPERTS
+from torchbridge.moe.grouped import grouped_mm, why_not
+
+STILL = {"expert_dropout": 0.0, "router_dropout": 0.0}
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+ODD_SHAPES = [  # tokens, hidden, expert hidden, experts, top-k
+    (1, 3, 5, 3, 2),
+    (2, 7, 11, 5, 5),
+    (17, 33, 65, 7, 3),
+    (64, 48, 96, 1, 1),
+    (129, 40, 24, 16, 4),
+    (3, 8, 16, 64, 2),  # most experts get nothing
+]
+
+
+def tiny(device, dtype=torch.float64, hidden=6, expert_hidden=10, **settings) -> MoELayer:
+    """A small layer without dropout."""
+    config = MoEConfig(**{"num_experts": 4, **STILL, **settings})
+    return MoELayer(config, hidden, expert_hidden).to(device, dtype)
+
+
+class TestShapes:
+    @pytest.mark.parametrize(("tokens", "hidden", "expert_hidden", "experts", "top_k"), ODD_SHAPES)
+    def test_odd_shapes(self, device, tokens, hidden, expert_hidden, experts, top_k):
+        layer = MoELayer(MoEConfig(num_experts=experts, top_k=top_k), hidden, expert_hidden)
+        assert_matches_reference(layer, torch.randn(tokens, hidden, device=device))
+
+    @pytest.mark.parametrize("expert_type", list(EXPERTS))
+    def test_expert_types(self, device, expert_type):
+        layer = MoELayer(MoEConfig(num_experts=5), 24, 48, expert_type=expert_type)
+        assert_matches_reference(layer, torch.randn(3, 13, 24, device=device))
+
+    @pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
+    @pytest.mark.parametrize("use_bias", [True, False])
+    def test_activations_and_bias(self, device, activation, use_bias):
+        layer = tiny(device, torch.float32, activation=activation, use_bias=use_bias)
+        assert_matches_reference(layer, torch.randn(50, 6, device=device))
+
+    def test_leading_shapes_and_strides(self, device):
+        layer = tiny(device).eval()
+        x = torch.randn(5, 3, 2, 6, dtype=torch.float64, device=device)
+        flat = layer(x.reshape(30, 6))
+        assert torch.equal(layer(x), flat.reshape(5, 3, 2, 6))
+        transposed = x.transpose(0, 2)
+        assert torch.equal(layer(transposed), layer(transposed.contiguous()))
+        assert layer(x[0, 0, 0]).shape == (6,)
+
+    @pytest.mark.parametrize("drop_tokens", [False, True])
+    def test_no_tokens(self, device, drop_tokens):
+        layer = tiny(device, drop_tokens=drop_tokens).eval()
+        x = torch.empty(2, 0, 6, dtype=torch.float64, device=device)
+        assert layer(x).shape == (2, 0, 6)
+        assert layer.computed.sum().item() == 0
+
+
+class TestDtypes:
+    @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d).removeprefix("torch."))
+    @pytest.mark.parametrize("kind", list(moe.LAYERS))
+    def test_against_double(self, device, dtype, kind):
+        layer = moe.create_moe_layer(kind, 64, 128)
+        assert_matches_reference(layer, torch.randn(37, 64, device=device, dtype=dtype))
+
+    def test_routing_is_wide(self, device):
+        router = moe.TopKRouter(64, MoEConfig()).to(device, torch.bfloat16).eval()
+        x = torch.randn(200, 64, device=device, dtype=torch.bfloat16)
+        logits = ref.double(x) @ ref.double(router.gate.weight).T
+        routing = router(x)
+        assert routing["probs"].dtype == torch.float32
+        assert relative_error(routing["probs"], logits.softmax(dim=1)) <= 1e-6
+
+
+class TestSymmetries:
+    def test_tokens_may_be_shuffled(self, device):
+        layer = tiny(device).eval()
+        x = torch.randn(101, 6, dtype=torch.float64, device=device)
+        order = torch.randperm(101, device=device)
+        assert relative_error(layer(x[order]), layer(x)[order]) <= 1e-12
+
+    def test_tokens_do_not_see_each_other(self, device):
+        layer = tiny(device).eval()
+        x = torch.randn(40, 6, dtype=torch.float64, device=device)
+        alone = torch.cat([layer(token[None]) for token in x])
+        assert relative_error(layer(x), alone) <= 1e-12
+
+    def test_experts_may_be_renumbered(self, device):
+        layer = tiny(device).eval()
+        x = torch.randn(40, 6, dtype=torch.float64, device=device)
+        before, order = layer(x), torch.tensor([2, 0, 3, 1], device=device)
+        with torch.no_grad():
+            for parameter in (layer.router.gate.weight, *layer.experts.parameters()):
+                parameter.copy_(parameter[order].clone())
+        assert relative_error(layer(x), before) <= 1e-12
+
+    @pytest.mark.parametrize("kind", list(moe.LAYERS))
+    @pytest.mark.parametrize("drop_tokens", [False, True])
+    def test_eval_repeats_bit_for_bit(self, device, kind, drop_tokens):
+        config = MoEConfig(drop_tokens=drop_tokens, capacity_factor=0.8)
+        layer = moe.create_moe_layer(kind, 32, config=config).to(device).eval()
+        x = torch.randn(512, 32, device=device)
+        first = layer(x)
+        with torch.no_grad():
+            assert all(torch.equal(layer(x), first) for _ in range(3))
+
+
+class TestGradients:
+    @pytest.mark.parametrize("drop_tokens", [False, True])
+    @pytest.mark.parametrize("kind", ["standard", "glam"])
+    def test_gradcheck(self, device, drop_tokens, kind):
+        settings = {"num_experts": 3, "drop_tokens": drop_tokens, "min_capacity": 0}
+        config = MoEConfig(**settings, capacity_factor=0.7, activation="silu", **STILL)
+        layer = moe.create_moe_layer(kind, 4, 5, config=config).to(device, torch.float64)
+        names = [name for name, _ in layer.named_parameters()]
+        x = torch.randn(7, 4, dtype=torch.float64, device=device, requires_grad=True)
+
+        def output(x, *values):
+            return functional_call(layer, dict(zip(names, values, strict=True)), (x,))
+
+        values = [p.detach().clone().requires_grad_() for p in layer.parameters()]
+        assert torch.autograd.gradcheck(output, (x, *values))
+
+    def test_expert_without_tokens(self, device):
+        layer = tiny(device)
+        mask = torch.tensor([True, True, False, True], device=device)
+        layer(torch.randn(30, 6, dtype=torch.float64, device=device), mask).sum().backward()
+        for gradient in (p.grad for p in layer.experts.parameters()):
+            assert gradient[2].abs().max().item() == 0
+            assert all(gradient[e].abs().max().item() > 0 for e in (0, 1, 3))
+
+    @pytest.mark.parametrize("kind", ["switch", "gshard", "entropy"])
+    def test_balance_loss_gradient(self, device, kind):
+        logits = torch.randn(50, 8, dtype=torch.float64, device=device, requires_grad=True)
+        indices = logits.detach().topk(2, dim=1).indices
+        balancer = moe.LoadBalancer(MoEConfig(load_balance_loss_type=kind))
+        assert torch.autograd.gradcheck(
+            lambda z: balancer.loss(z.softmax(dim=1), indices), (logits,)
+        )
+
+
+class TestDispatch:
+    @pytest.mark.parametrize("dtype", DTYPES[1:], ids=lambda d: str(d).removeprefix("torch."))
+    @pytest.mark.parametrize("use_bias", [True, False])
+    def test_grouped_equals_segments(self, device, dtype, use_bias):
+        reason = why_not(device, dtype, (32, 64))
+        if reason:
+            pytest.skip(reason)
+        grouped = tiny(device, dtype, 32, 64, use_bias=use_bias, dispatch="grouped_mm")
+        segments = tiny(device, dtype, 32, 64, use_bias=use_bias, dispatch="segments")
+        segments.load_state_dict(grouped.state_dict())
+        x = torch.randn(70, 32, device=device, dtype=dtype)
+        outputs = [layer(x) for layer in (grouped, segments)]
+        assert (grouped.path_taken, segments.path_taken) == ("grouped_mm", "segments")
+        assert relative_error(*outputs) <= TOLERANCE[dtype]
+        for output in outputs:
+            output.sum().backward()
+        pairs = zip(grouped.parameters(), segments.parameters(), strict=True)
+        assert all(relative_error(a.grad, b.grad) <= 2 * TOLERANCE[dtype] for a, b in pairs)
+
+    def test_grouped_takes_expanded_gradients(self, device):
+        reason = why_not(device, torch.bfloat16, (16,))
+        if reason:
+            pytest.skip(reason)
+        rows = torch.ones(6, 16, device=device, dtype=torch.bfloat16, requires_grad=True)
+        weights = torch.eye(16, device=device, dtype=torch.bfloat16).repeat(2, 1, 1)
+        ends = torch.tensor([2, 6], dtype=torch.int32, device=device)
+        grouped_mm(rows, weights, ends).sum().backward()  # the kernel itself refuses stride 0
+        assert rows.grad.tolist() == [[1.0] * 16] * 6
+
+    def test_grouped_is_taken_on_cuda(self, device):
+        if device.type != "cuda" or why_not(device, torch.bfloat16, (64,)):
+            pytest.skip("needs CUDA sm_80 bf16 for grouped_mm")
+        layer = tiny(device, torch.bfloat16, 64, 128)
+        assert_matches_reference(layer, torch.randn(300, 64, device=device, dtype=torch.bfloat16))
+        assert layer.path_taken == "grouped_mm"
+
+    def test_grouped_is_refused_by_name(self, device):
+        layer = tiny(device, torch.float32, 6, 10, dispatch="grouped_mm")
+        with pytest.raises(RuntimeError, match=r"16 bytes.*use 'auto'"):
+            layer(torch.randn(5, 6, device=device))
+        odd = MoELayer(MoEConfig(dispatch="grouped_mm"), 8, expert_type="attention").to(device)
+        with pytest.raises(RuntimeError, match="needs feedforward experts"):
+            odd(torch.randn(5, 8, device=device))
+
+    def test_fallback_is_named(self, device):
+        bank = tiny("meta", torch.float32, 6, 10).experts
+        path = bank.path(_Pretend(torch.device("cuda"), torch.bfloat16), "auto")
+        assert path.name == "segments"
+        assert "multiple of 16 bytes" in str(path)
+
+    @pytest.mark.parametrize("settings", [{"dispatch": "grouped_mm"}, {"drop_tokens": True}])
+    def test_nothing_waits_for_the_device(self, settings):
+        # a meta tensor has no values: whatever would wait for one raises
+        x = torch.randn(64, 32, device="meta", dtype=torch.bfloat16)
+        if "dispatch" in settings and (reason := no_meta_kernel()):
+            pytest.skip(reason)
+        assert tiny("meta", torch.bfloat16, 32, 64, **settings)(x).shape == (64, 32)
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            tiny("meta", torch.bfloat16, 32, 64, dispatch="segments")(x)
+
+
+def no_meta_kernel() -> str | None:
+    """Why grouped_mm cannot be run on tensors without values; None when it can."""
+    weights = torch.empty(2, 16, 16, device="meta", dtype=torch.bfloat16)
+    try:
+        grouped_mm(weights[0], weights, torch.empty(2, dtype=torch.int32, device="meta"))
+    except (RuntimeError, NotImplementedError, TypeError) as error:
+        return f"this torch has no grouped_mm for meta tensors: {error}"
+    return None
+
+
+@dataclasses.dataclass
+class _Pretend:
+    """As much of a tensor as choosing a path looks at."""
+
+    device: torch.device
+    dtype: torch.dtype
+
+
+class TestMasks:
+    def test_masked_experts_are_never_chosen(self, device):
+        layer = tiny(device).eval()
+        x = torch.randn(2, 15, 6, dtype=torch.float64, device=device)
+        mask = torch.rand(2, 15, 4, device=device).argsort(dim=-1) < 2  # two experts each
+        _, aux = layer(x, expert_mask=mask, return_router_logits=True)
+        allowed = mask.reshape(-1, 4).sum(dim=0)
+        assert torch.equal(layer.computed, allowed)  # top-2 of two: exactly these
+        assert torch.isfinite(aux["router_z_loss"])
+
+    def test_a_mask_is_a_smaller_layer(self, device):
+        whole, part = tiny(device).eval(), tiny(device, num_experts=2).eval()
+        with torch.no_grad():
+            for big, small in zip(whole.parameters(), part.parameters(), strict=True):
+                small.copy_(big[1:3])
+        x = torch.randn(30, 6, dtype=torch.float64, device=device)
+        mask = torch.tensor([False, True, True, False], device=device)
+        assert relative_error(whole(x, mask), part(x)) <= 1e-12
+
+    @pytest.mark.parametrize("router", ["topk", "hash", "learned", "dynamic"])
+    def test_too_few_experts_left(self, device, router):
+        router = moe.create_router(router, 6, config=MoEConfig(num_experts=4)).to(device).eval()
+        x = torch.randn(5, 6, device=device)
+        with pytest.raises(ValueError, match="fewer than top_k=2"):
+            router(x, torch.tensor([True, False, False, False], device=device))
+        mask = torch.tensor([True, False, True, False], device=device)
+        assert router(x, mask)["expert_indices"].sort().values.tolist() == [[0, 2]] * 5
+
+
+class TestHashRouter:
+    @pytest.mark.parametrize(("experts", "top_k", "salt"), [(3, 3, 0), (8, 2, 5), (64, 6, 1)])
+    def test_against_python_integers(self, device, experts, top_k, salt):
+        config = MoEConfig(num_experts=experts, top_k=top_k)
+        router = moe.HashRouter(9, config, seed=salt)
+        x = torch.randn(50, 9, device=device)
+        got = router(x)["expert_indices"].tolist()
+        for bits, row in zip(x.cpu().view(torch.int32).tolist(), got, strict=True):
+            token = ref.hash_row_python(bits)
+            assert row == ref.hash_experts_python(token, experts, top_k, salt)
+        ids = torch.tensor([0, 1, 50256, -1], device=device)
+        got = router(x[:4], token_ids=ids)["expert_indices"].tolist()
+        for token, row in zip(ids.tolist(), got, strict=True):
+            mixed = ref.mix_python(token & ref.MASK_64)
+            assert row == ref.hash_experts_python(mixed, experts, top_k, salt)
+
+    def test_is_a_function_of_the_token(self, device):
+        router = moe.HashRouter(9, MoEConfig())
+        x = torch.randn(300, 9, device=device)
+        x[0] = 0.0
+        x[1] = -0.0
+        indices, order = router(x)["expert_indices"], torch.randperm(300, device=device)
+        assert torch.equal(router(x[order])["expert_indices"], indices[order])
+        assert torch.equal(indices[0], indices[1])
+        moved = router(torch.nextafter(x[2:], x[2:] + 1))["expert_indices"]
+        assert 0.7 < (moved != indices[2:]).float().mean().item() < 1  # 7/8 of them, by chance
+
+    def test_weights(self, device):
+        routing = moe.HashRouter(9, MoEConfig(top_k=4))(torch.randn(5, 9, device=device))
+        assert routing["expert_weights"].tolist() == [[0.25] * 4] * 5
+        assert routing["probs"].tolist() == [[0.125] * 8] * 5
+
+
+class TestOtherRouters:
+    def test_learned_router(self, device):
+        router = moe.LearnedRouter(20, MoEConfig(), router_hidden_size=12).to(device).eval()
+        x = torch.randn(30, 20, device=device)
+        routing = router(x)
+        weight, bias = ref.double(router.features.weight), ref.double(router.features.bias)
+        features = (ref.double(x) @ weight.T + bias).clamp(min=0)
+        probs = (features @ ref.double(router.gate.weight).T).softmax(dim=1)
+        assert relative_error(routing["features"], features) <= 1e-5
+        assert relative_error(routing["probs"], probs) <= 1e-5
+
+    def test_balancing_router_adapts(self, device):
+        router = moe.BalancingRouter(6, MoEConfig(num_experts=4), rate=0.5).to(device)
+        router.adapt(torch.tensor([10, 4, 1, 1], device=device))  # the mean is 4
+        assert router.selection_bias.tolist() == [-0.5, 0.0, 0.5, 0.5]
+        routing = router.eval()(torch.zeros(1, 6, device=device))
+        assert routing["expert_indices"].tolist() == [[2, 3]]
+        assert routing["expert_weights"].tolist() == [[0.5, 0.5]]  # of the probabilities, unbiased
+
+    @pytest.mark.parametrize("name", list(moe.ROUTERS))
+    def test_every_router_serves_a_layer(self, device, name):
+        config = MoEConfig(num_experts=4, top_k=1 if name == "switch" else 2)
+        layer = MoELayer(config, 20, 30, router=moe.create_router(name, 20, config=config))
+        assert_matches_reference(layer, torch.randn(33, 20, device=device))
+
+
+class TestState:
+    def test_round_trip(self, device, tmp_path):
+        layer, other = tiny(device).eval(), tiny(device).eval()
+        x = torch.randn(9, 6, dtype=torch.float64, device=device)
+        torch.save(layer.state_dict(), tmp_path / "layer.pt")
+        other.load_state_dict(torch.load(tmp_path / "layer.pt", weights_only=True))
+        assert torch.equal(layer(x), other(x))
+
+    def test_single_expert_is_a_copy(self, device):
+        for gated in (False, True):
+            bank = moe.FeedForwardBank(3, 6, 10, MoEConfig(activation="silu", **STILL), gated)
+            bank = bank.to(device, torch.float64)
+            x = torch.randn(8, 6, dtype=torch.float64, device=device)
+            segments = moe.Segments.of(torch.full((8,), 1, device=device), 3)
+            rows = bank(x, segments, moe.Path("segments"))
+            assert relative_error(bank.expert(1)(x), rows) <= 1e-12

@@ -1,0 +1,3 @@
+"""torchbridge: the library that this payload proves."""
+
+__version__ = "0.4.40"

@@ -1,0 +1,56 @@
+"""Which device to use, and how to wait for it. Devices are probed, never guessed by name."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+_VARIABLE = "TORCHBRIDGE_DEVICE"
+
+
+def pick_device() -> torch.device:
+    """The accelerator of this machine, or the CPU; `TORCHBRIDGE_DEVICE` overrules.
+
+    Raises:
+        RuntimeError: the device asked for by the variable cannot be used.
+    """
+    wanted = os.environ.get(_VARIABLE)
+    if wanted:
+        return _proven(torch.device(wanted))
+    for kind, module in (("cuda", torch.cuda), ("xpu", torch.xpu)):
+        if module.is_available():
+            return _proven(torch.device(kind, module.current_device()))
+    return torch.device("cpu")
+
+
+def _proven(device: torch.device) -> torch.device:
+    """`device`, after it has added two numbers."""
+    try:
+        works = (torch.ones(2, device=device) + 1).sum().item() == 4
+    except (RuntimeError, AssertionError) as error:
+        raise RuntimeError(f"device {device} cannot be used: {error}") from error
+    if not works:
+        raise RuntimeError(f"device {device} computes 1 + 1 wrongly")
+    return device
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until all work queued on `device` is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "xpu":
+        torch.xpu.synchronize(device)
+
+
+def describe(device: torch.device) -> str:
+    """One line for a person: device, torch, threads."""
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        gib = properties.total_memory / 2**30
+        name = f"{properties.name} (sm_{properties.major}{properties.minor}, {gib:.1f} GiB)"
+    elif device.type == "xpu":
+        name = torch.xpu.get_device_name(device)
+    else:
+        name = f"CPU, {torch.get_num_threads()} threads"
+    return f"{device}: {name}, torch {torch.__version__}"

@@ -1,0 +1,37 @@
+"""Saying more than an exit code: JSON lines to `SEATRIAL_EVENTS`; silent without it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+
+def check(name: str, outcome: bool | str, **details: Any) -> bool:
+    """Report a check (`value`, `unit`, `tolerance`, `reason` as details); True unless it failed."""
+    if isinstance(outcome, bool):
+        outcome = "passed" if outcome else "failed"
+    _append({"check": name, "outcome": outcome, **details})
+    return outcome != "failed"
+
+
+def metric(
+    name: str, samples: Sequence[float], *, unit: str, direction: str, **params: Any
+) -> None:
+    """Report a metric with all of its samples; `direction`: is "higher" or "lower" better."""
+    line = {"metric": name, "samples": list(samples), "unit": unit, "direction": direction}
+    _append({**line, "params": params})
+
+
+def degraded(reason: str) -> None:
+    """Say that the job ran, but not the way it should have."""
+    _append({"degraded": reason})
+
+
+def _append(line: dict[str, Any]) -> None:
+    path = os.environ.get("SEATRIAL_EVENTS")
+    if not path:
+        return
+    with open(path, "ab", buffering=0) as events:  # one write per line: lines never interleave
+        events.write(json.dumps(line).encode() + b"\n")

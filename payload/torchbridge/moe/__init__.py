@@ -1,0 +1,81 @@
+"""Mixture of experts in which every assignment is computed, or counted as dropped."""
+
+from torchbridge.moe.balancer import CapacityInfo, LoadBalancer
+from torchbridge.moe.banks import FeedForwardBank, ModuleBank, Path, Segments
+from torchbridge.moe.config import MoEConfig
+from torchbridge.moe.experts import (
+    AttentionExpert,
+    ConvolutionalExpert,
+    FeedForwardExpert,
+    ParameterEfficientExpert,
+)
+from torchbridge.moe.factories import (
+    LAYERS,
+    ROUTERS,
+    create_moe,
+    create_moe_layer,
+    create_router,
+)
+from torchbridge.moe.layers import (
+    AdaptiveMoELayer,
+    GLaMStyleMoE,
+    MoELayer,
+    SparseMoELayer,
+    SwitchTransformerMoE,
+)
+from torchbridge.moe.losses import (
+    entropy_load_balance_loss,
+    expert_counts,
+    gshard_load_balance_loss,
+    router_z_loss,
+    switch_load_balance_loss,
+)
+from torchbridge.moe.parallel import ExpertParallelism, ExpertPlacement
+from torchbridge.moe.routers import (
+    BalancingRouter,
+    DynamicCapacityRouter,
+    HashRouter,
+    LearnedRouter,
+    SwitchRouter,
+    TopKRouter,
+)
+from torchbridge.moe.scheduling import ExpertScheduler, MemoryEfficientSwitching
+
+__all__ = [
+    "LAYERS",
+    "ROUTERS",
+    "AdaptiveMoELayer",
+    "AttentionExpert",
+    "BalancingRouter",
+    "CapacityInfo",
+    "ConvolutionalExpert",
+    "DynamicCapacityRouter",
+    "ExpertParallelism",
+    "ExpertPlacement",
+    "ExpertScheduler",
+    "FeedForwardBank",
+    "FeedForwardExpert",
+    "GLaMStyleMoE",
+    "HashRouter",
+    "LearnedRouter",
+    "LoadBalancer",
+    "MemoryEfficientSwitching",
+    "MoEConfig",
+    "MoELayer",
+    "ModuleBank",
+    "ParameterEfficientExpert",
+    "Path",
+    "Segments",
+    "SparseMoELayer",
+    "SwitchRouter",
+    "SwitchTransformerMoE",
+    "TopKRouter",
+    "create_moe",
+    "create_moe_layer",
+    "create_router",
+    "entropy_load_balance_loss",
+    "expert_counts",
+    "gshard_load_balance_loss",
+    "router_z_loss",
+    "switch_load_balance_loss",
+]

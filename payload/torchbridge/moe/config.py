@@ -1,0 +1,76 @@
+"""What a mixture-of-experts layer is made of, checked on construction."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+ACTIVATIONS = ("relu", "gelu", "silu")
+DISPATCHES = ("auto", "grouped_mm", "segments")
+LOSSES = ("switch", "gshard", "entropy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoEConfig:
+    """Settings of a layer. Frozen: layers that need others make a copy (`dataclasses.replace`).
+
+    An assignment is one (token, expert) pair: `tokens * top_k` of them per call. By default every
+    one is computed. With `drop_tokens` an expert takes at most `capacity(tokens)` of them, and the
+    rest are dropped, lowest router probability first, and counted.
+    """
+
+    num_experts: int = 8
+    top_k: int = 2
+    drop_tokens: bool = False
+    capacity_factor: float = 1.25
+    min_capacity: int = 4
+    expert_dropout: float = 0.1
+    router_dropout: float = 0.1
+    load_balance_loss_type: str = "switch"
+    load_balance_loss_weight: float = 0.01
+    router_z_loss_weight: float = 0.001
+    expert_parallelism: bool = False
+    use_bias: bool = True
+    activation: str = "relu"
+    normalize_router_probs: bool = True
+    dispatch: str = "auto"
+
+    def __post_init__(self) -> None:
+        _require(self.num_experts >= 1, "num_experts must be at least 1", self.num_experts)
+        in_range = 1 <= self.top_k <= self.num_experts
+        _require(in_range, f"top_k must be in 1..{self.num_experts} (num_experts)", self.top_k)
+        _require(self.capacity_factor > 0, "capacity_factor must be positive", self.capacity_factor)
+        _require(self.min_capacity >= 0, "min_capacity must not be negative", self.min_capacity)
+        for name in ("expert_dropout", "router_dropout"):
+            value = getattr(self, name)
+            _require(0 <= value < 1, f"{name} must be in [0, 1)", value)
+        for name in ("load_balance_loss_weight", "router_z_loss_weight"):
+            _require(getattr(self, name) >= 0, f"{name} must not be negative", getattr(self, name))
+        self._check_choices()
+
+    def _check_choices(self) -> None:
+        choices = {
+            "activation": ACTIVATIONS,
+            "dispatch": DISPATCHES,
+            "load_balance_loss_type": LOSSES,
+        }
+        for name, allowed in choices.items():
+            value = getattr(self, name)
+            _require(value in allowed, f"{name} must be one of {', '.join(allowed)}", value)
+        both = self.expert_parallelism and self.drop_tokens
+        _require(not both, "expert_parallelism is dropless: drop_tokens must be False", True)
+
+    def capacity(self, tokens: int) -> int:
+        """How many assignments one expert may take: `ceil(capacity_factor * tokens * top_k / E)`.
+
+        At least `min_capacity`; at most `tokens`, since a token meets an expert once. The factor is
+        taken as the decimal it was written as: 1.1 x 10 is 11, not the 12 of binary fractions.
+        """
+        share = Fraction(str(self.capacity_factor)) * tokens * self.top_k / self.num_experts
+        return min(tokens, max(self.min_capacity, math.ceil(share)))
+
+
+def _require(condition: bool, rule: str, value: object) -> None:
+    if not condition:
+        raise ValueError(f"MoEConfig: {rule}, got {value!r}")

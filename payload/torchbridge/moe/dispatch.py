@@ -1,0 +1,130 @@
+"""Tokens to experts and back. T tokens, k choices each, A = T * k assignments, E experts.
+
+Both ways are deterministic, backward too: rows are moved by index, never added up in parallel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchbridge.moe.banks import Bank, Path, Segments
+from torchbridge.moe.config import MoEConfig
+from torchbridge.moe.parallel import ExpertParallelism
+from torchbridge.moe.routers import Routing
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """output [T, d]; counts [E] int64 computed assignments; dropped 0-dim int64; path taken."""
+
+    output: Tensor
+    counts: Tensor
+    dropped: Tensor
+    path: Path
+
+
+class _MoveRows(torch.autograd.Function):
+    """out[i] = rows[index[i]], where every row is taken exactly `copies` times.
+
+    `back` [copies * N] lists, row by row, where its copies went; with it the gradient is a gather
+    and a sum of `copies` neighbours instead of a scattered addition.
+    """
+
+    @staticmethod
+    def forward(ctx, rows, index, back, copies):
+        ctx.save_for_backward(back)
+        ctx.copies = copies
+        return rows.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (back,) = ctx.saved_tensors
+        grad = grad.index_select(0, back)
+        if ctx.copies > 1:
+            grad = grad.unflatten(0, (-1, ctx.copies)).sum(dim=1)
+        return grad, None, None, None
+
+
+def dropless(
+    bank: Bank,
+    x: Tensor,
+    routing: Routing,
+    config: MoEConfig,
+    parallel: ExpertParallelism | None = None,
+) -> Dispatched:
+    """Every assignment of x [T, d] is computed: sort by expert, compute, undo the sort, add up."""
+    indices = routing["expert_indices"]
+    top_k = indices.shape[1]
+    expert, order = indices.reshape(-1).sort(stable=True)  # [A]
+    back = _inverse(order)
+    segments = Segments.of(expert, config.num_experts)
+    rows = _MoveRows.apply(x, order // top_k, back, top_k)  # [A, d]
+    path = bank.path(rows, config.dispatch)
+    if parallel is None:
+        rows = bank(rows, segments, path)
+    else:
+        rows = parallel.apply(bank, rows, segments, path)
+    rows = _MoveRows.apply(rows, back, order, 1)
+    counts = segments.counts
+    output = _combine(rows, routing["expert_weights"])
+    return Dispatched(output, counts, counts.new_zeros(()), path)
+
+
+def with_capacity(bank: Bank, x: Tensor, routing: Routing, config: MoEConfig) -> Dispatched:
+    """At most C assignments per expert; the least probable ones beyond that are dropped.
+
+    Shapes depend on T alone, so nothing waits for the device. Dropped assignments contribute zero;
+    the weights of a token's others are not raised.
+    """
+    indices = routing["expert_indices"]
+    capacity = config.capacity(x.shape[0])
+    experts = config.num_experts
+    order = _by_expert_then_probability(routing)  # [A]
+    expert = indices.reshape(-1)[order]
+    segments = Segments.of(expert, experts)
+    starts = segments.ends.long() - segments.counts
+    rank = torch.arange(len(order), device=x.device) - starts[expert]
+    limit = _limit(routing, config, x.shape[0], capacity)
+    kept = rank < limit
+    spare = experts * capacity  # one slot more than there are: where dropped rows go
+    slot = torch.where(kept, expert * capacity + rank, spare)[_inverse(order)]  # [A]
+    slots = x.new_zeros(spare + 1, x.shape[1])
+    slots = slots.index_copy(0, slot, x.repeat_interleave(indices.shape[1], dim=0))
+    slots = bank.batched(slots[:-1].unflatten(0, (experts, capacity))).flatten(0, 1)
+    rows = torch.cat([slots, slots.new_zeros(1, x.shape[1])]).index_select(0, slot)
+    output = _combine(rows, routing["expert_weights"])
+    counts = torch.minimum(segments.counts, limit)
+    return Dispatched(output, counts, (~kept).sum(), Path("capacity_slots"))
+
+
+def _by_expert_then_probability(routing: Routing) -> Tensor:
+    """[A] assignments by expert; in one expert the most probable first, equals in token order."""
+    indices = routing["expert_indices"]
+    score = routing["probs"].detach().gather(1, indices).reshape(-1)
+    by_score = score.sort(descending=True, stable=True).indices
+    by_expert = indices.reshape(-1)[by_score].sort(stable=True).indices
+    return by_score[by_expert]
+
+
+def _limit(routing: Routing, config: MoEConfig, tokens: int, capacity: int) -> Tensor:
+    """0-dim int64: the capacity, or less where the router says so."""
+    factor = routing.get("capacity_factor")
+    if factor is None:
+        return torch.full((), capacity, dtype=torch.int64, device=routing["probs"].device)
+    wanted = torch.ceil(factor * (tokens * config.top_k / config.num_experts)).long()
+    return wanted.clamp(min=min(config.min_capacity, capacity), max=capacity)
+
+
+def _inverse(order: Tensor) -> Tensor:
+    """The permutation that undoes `order` [A]."""
+    positions = torch.arange(len(order), device=order.device)
+    return torch.empty_like(order).scatter_(0, order, positions)
+
+
+def _combine(rows: Tensor, weights: Tensor) -> Tensor:
+    """rows [T * k, d] in token order, weights [T, k] -> their weighted sum [T, d]"""
+    rows = rows.unflatten(0, weights.shape)
+    return torch.bmm(weights.to(rows.dtype).unsqueeze(1), rows).squeeze(1)

@@ -1,0 +1,206 @@
+"""Mixture-of-experts layers: [..., d] -> [..., d]."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from torchbridge.moe.balancer import LoadBalancer, balance
+from torchbridge.moe.banks import Bank, FeedForwardBank, ModuleBank
+from torchbridge.moe.config import MoEConfig
+from torchbridge.moe.dispatch import Dispatched, dropless, with_capacity
+from torchbridge.moe.experts import EXPERTS
+from torchbridge.moe.losses import router_z_loss
+from torchbridge.moe.parallel import ExpertParallelism
+from torchbridge.moe.routers import BalancingRouter, Routing, SwitchRouter, TopKRouter
+
+
+class MoELayer(nn.Module):
+    """A router, and experts for what it chooses.
+
+    `path_taken` says how the experts of the last call were computed; `fallback` why that was not
+    the best way of the device, None where it was. With `config.expert_parallelism` this process
+    keeps its share of the experts only.
+    """
+
+    gated = False
+
+    def __init__(
+        self,
+        config: MoEConfig,
+        hidden_size: int,
+        expert_hidden_size: int | None = None,
+        *,
+        expert_type: str = "feedforward",
+        router: nn.Module | None = None,
+    ) -> None:
+        """`expert_hidden_size` is 4 * hidden_size unless given; `router` is top-k unless given."""
+        super().__init__()
+        self.config = config
+        self.hidden_size = hidden_size
+        self.expert_hidden_size = expert_hidden_size or 4 * hidden_size
+        self.router = router if router is not None else self._make_router()
+        self.experts = self._make_experts(expert_type)
+        self.balancer = LoadBalancer(config)
+        self.path_taken: str | None = None
+        self.fallback: str | None = None
+        self.parallel: ExpertParallelism | None = None
+        if config.expert_parallelism:
+            self.parallel = ExpertParallelism(config.num_experts)
+            self.experts.keep(self.parallel.placement.local_experts)
+        self.register_buffer("computed", torch.zeros(config.num_experts, dtype=torch.int64), False)
+        self.register_buffer("dropped", torch.zeros((), dtype=torch.int64), False)
+
+    def _make_router(self) -> nn.Module:
+        return TopKRouter(self.hidden_size, self.config)
+
+    def _make_experts(self, expert_type: str) -> Bank:
+        sizes = (self.hidden_size, self.expert_hidden_size, self.config)
+        if expert_type == "feedforward":
+            return FeedForwardBank(self.config.num_experts, *sizes, self.gated)
+        if expert_type not in EXPERTS:
+            raise ValueError(
+                f"expert_type must be one of {', '.join(EXPERTS)}, got {expert_type!r}"
+            )
+        return ModuleBank(self.config.num_experts, lambda: EXPERTS[expert_type](*sizes))
+
+    def forward(
+        self,
+        x: Tensor,
+        expert_mask: Tensor | None = None,
+        return_router_logits: bool = False,
+    ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
+        """x [..., d] -> output, or (output, aux) with `return_router_logits`.
+
+        expert_mask: [E], or [..., E] with the leading shape of x; False rules an expert out.
+        aux: `load_balance_loss` and `router_z_loss`, weighted, ready to be added to a loss;
+        `expert_utilization` [E], the computed assignments of each expert over all T * k;
+        `tokens_dropped`, the assignments (token, expert) that were not computed; `router_logits`.
+        """
+        tokens = x.reshape(-1, self.hidden_size)  # [T, d]
+        if expert_mask is not None and expert_mask.dim() > 1:
+            expert_mask = expert_mask.reshape(-1, self.config.num_experts)
+        routing = self.router(tokens, expert_mask)
+        result = self._dispatch(tokens, routing)
+        self._record(result)
+        output = result.output.reshape(x.shape)
+        if not return_router_logits:
+            return output
+        return output, self._auxiliary(routing, result)
+
+    def _dispatch(self, tokens: Tensor, routing: Routing) -> Dispatched:
+        if self.config.drop_tokens:
+            return with_capacity(self.experts, tokens, routing, self.config)
+        return dropless(self.experts, tokens, routing, self.config, self.parallel)
+
+    @torch.no_grad()
+    def _record(self, result: Dispatched) -> None:
+        self.path_taken = str(result.path)
+        self.fallback = result.path.fallback
+        self.computed += result.counts
+        self.dropped += result.dropped
+
+    def _auxiliary(self, routing: Routing, result: Dispatched) -> dict[str, Tensor]:
+        config, indices = self.config, routing["expert_indices"]
+        balance_loss = self.balancer.loss(routing["probs"], indices)
+        z_loss = router_z_loss(routing["logits"])
+        return {
+            "load_balance_loss": config.load_balance_loss_weight * balance_loss,
+            "router_z_loss": config.router_z_loss_weight * z_loss,
+            "expert_utilization": result.counts / max(1, indices.numel()),
+            "tokens_dropped": result.dropped,
+            "router_logits": routing["logits"],
+        }
+
+    def get_expert_utilization_stats(self) -> dict[str, float | list[float]]:
+        """Since the layer was made, or since `reset_expert_utilization`.
+
+        `usage_rates`: each expert's share of the computed assignments; `expert_balance`: their
+        entropy over ln E (1 = even); `expert_efficiency`: computed over all assignments.
+        """
+        computed, dropped = self.computed.tolist(), int(self.dropped)
+        total = sum(computed)
+        return {
+            "usage_rates": [count / max(1, total) for count in computed],
+            "expert_balance": balance(computed),
+            "expert_efficiency": total / max(1, total + dropped),
+        }
+
+    def reset_expert_utilization(self) -> None:
+        """Count from zero again."""
+        self.computed.zero_()
+        self.dropped.zero_()
+
+
+class SparseMoELayer(MoELayer):
+    """`sparsity_level` is the fraction of the experts that a token meets (at least one)."""
+
+    def __init__(
+        self,
+        config: MoEConfig,
+        hidden_size: int,
+        expert_hidden_size: int | None = None,
+        *,
+        sparsity_level: float = 0.25,
+        **options,
+    ) -> None:
+        if not 0 < sparsity_level <= 1:
+            raise ValueError(f"sparsity_level must be in (0, 1], got {sparsity_level}")
+        top_k = max(1, round(sparsity_level * config.num_experts))
+        super().__init__(replace(config, top_k=top_k), hidden_size, expert_hidden_size, **options)
+
+
+class SwitchTransformerMoE(MoELayer):
+    """One expert per token, weighted by its probability."""
+
+    def __init__(
+        self,
+        config: MoEConfig,
+        hidden_size: int,
+        expert_hidden_size: int | None = None,
+        **options,
+    ) -> None:
+        config = replace(config, top_k=1, normalize_router_probs=False)
+        super().__init__(config, hidden_size, expert_hidden_size, **options)
+
+    def _make_router(self) -> nn.Module:
+        return SwitchRouter(self.hidden_size, self.config)
+
+
+class GLaMStyleMoE(MoELayer):
+    """Two experts per token, with gated GELU feed-forward experts."""
+
+    gated = True
+
+    def __init__(
+        self,
+        config: MoEConfig,
+        hidden_size: int,
+        expert_hidden_size: int | None = None,
+        **options,
+    ) -> None:
+        config = replace(config, top_k=min(2, config.num_experts), activation="gelu")
+        super().__init__(config, hidden_size, expert_hidden_size, **options)
+
+
+class AdaptiveMoELayer(MoELayer):
+    """Evens out the load in training: busy experts are chosen less, `adaptation_rate` a step."""
+
+    def __init__(
+        self,
+        config: MoEConfig,
+        hidden_size: int,
+        expert_hidden_size: int | None = None,
+        *,
+        adaptation_rate: float = 0.01,
+        **options,
+    ) -> None:
+        options.setdefault("router", BalancingRouter(hidden_size, config, adaptation_rate))
+        super().__init__(config, hidden_size, expert_hidden_size, **options)
+
+    def _record(self, result: Dispatched) -> None:
+        super()._record(result)
+        if self.training and isinstance(self.router, BalancingRouter):
+            self.router.adapt(result.counts)

@@ -1,0 +1,53 @@
+"""Auxiliary losses of a router. E experts, T tokens, k choices each; all are 0-dim tensors.
+
+probs: [T, E] router probabilities; indices: [T, k] chosen experts; logits: [T, E].
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def _share(indices: Tensor, num_experts: int, dtype: torch.dtype) -> Tensor:
+    """[E] assignments of each expert per token; sums to k. No gradient: it is a count."""
+    return expert_counts(indices, num_experts).to(dtype) / indices.shape[0]
+
+
+def expert_counts(indices: Tensor, num_experts: int) -> Tensor:
+    """[E] int64: how often each expert was chosen. Stays on the device."""
+    flat = indices.reshape(-1)
+    return torch.zeros(num_experts, dtype=torch.int64, device=flat.device).scatter_add_(
+        0, flat, torch.ones_like(flat)
+    )
+
+
+def switch_load_balance_loss(probs: Tensor, indices: Tensor) -> Tensor:
+    """`E * sum_e share_e * mean_prob_e`: k when balanced, up to k * E / k = E when collapsed."""
+    num_experts = probs.shape[1]
+    return num_experts * (_share(indices, num_experts, probs.dtype) * probs.mean(dim=0)).sum()
+
+
+def gshard_load_balance_loss(probs: Tensor, indices: Tensor) -> Tensor:
+    """The same with first choices only (GShard, scaled by E^2): 1 when balanced, E collapsed."""
+    return switch_load_balance_loss(probs, indices[:, :1])
+
+
+def entropy_load_balance_loss(probs: Tensor, indices: Tensor) -> Tensor:
+    """`ln E - H(mean_prob)`: 0 when balanced, ln E when collapsed. `indices` is not needed."""
+    mean = probs.mean(dim=0)
+    return math.log(probs.shape[1]) + torch.xlogy(mean, mean).sum()
+
+
+def router_z_loss(logits: Tensor) -> Tensor:
+    """`mean(logsumexp(logits)^2)`: keeps logits small."""
+    return torch.logsumexp(logits, dim=-1).square().mean()
+
+
+LOAD_BALANCE_LOSSES = {
+    "switch": switch_load_balance_loss,
+    "gshard": gshard_load_balance_loss,
+    "entropy": entropy_load_balance_loss,
+}

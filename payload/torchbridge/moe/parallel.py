@@ -1,0 +1,93 @@
+"""Experts spread over processes: rows travel to their expert's process and back (all-to-all)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from torchbridge.moe.banks import Bank, Path, Segments
+
+
+class _Exchange(torch.autograd.Function):
+    """Rows to other processes; the gradient takes the same way back."""
+
+    @staticmethod
+    def forward(ctx, rows, send, receive, group):
+        ctx.way_back = (receive, send, group)
+        return _all_to_all(rows, send, receive, group)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _all_to_all(grad, *ctx.way_back), None, None, None
+
+
+def _all_to_all(rows: Tensor, send: list[int], receive: list[int], group) -> Tensor:
+    """rows [sum(send), ...], in order of receiver -> [sum(receive), ...], in order of sender."""
+    out = rows.new_empty(sum(receive), *rows.shape[1:])
+    dist.all_to_all_single(out, rows.contiguous(), receive, send, group=group)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertPlacement:
+    """Process `rank` of n holds the experts rank * E / n up to (rank + 1) * E / n."""
+
+    num_experts: int
+    world_size: int
+    rank: int
+
+    def __post_init__(self) -> None:
+        if self.num_experts % self.world_size:
+            raise ValueError(
+                f"{self.num_experts} experts cannot be spread evenly over {self.world_size} "
+                "processes; use a multiple of the process count"
+            )
+
+    @property
+    def per_process(self) -> int:
+        """How many experts one process holds."""
+        return self.num_experts // self.world_size
+
+    @property
+    def local_experts(self) -> range:
+        """The experts of this process."""
+        return range(self.rank * self.per_process, (self.rank + 1) * self.per_process)
+
+    def owner(self, expert: int) -> int:
+        """The process that holds `expert`."""
+        return expert // self.per_process
+
+
+class ExpertParallelism:
+    """Experts spread over the processes of a group.
+
+    Every process calls the layer with its own tokens and gets their outputs. The tokens' gradients
+    come back too; each process has the whole gradient of its experts, and of the router the part
+    that its own tokens cause.
+    """
+
+    def __init__(self, num_experts: int, *, group: dist.ProcessGroup | None = None) -> None:
+        """Spread over `group`; over the default group without it; alone if there is none."""
+        self.group = group
+        distributed = dist.is_available() and dist.is_initialized()
+        world_size = dist.get_world_size(group) if distributed else 1
+        rank = dist.get_rank(group) if distributed else 0
+        self.placement = ExpertPlacement(num_experts, world_size, rank)
+
+    def apply(self, bank: Bank, rows: Tensor, segments: Segments, path: Path) -> Tensor:
+        """rows [A, d] sorted by expert (all E) -> [A, d]; `bank` holds the local experts only."""
+        world_size, per_process = self.placement.world_size, self.placement.per_process
+        if world_size == 1:
+            return bank(rows, segments, path)
+        outgoing = segments.counts.reshape(world_size, per_process)
+        incoming = torch.empty_like(outgoing)  # [sender, local expert]
+        dist.all_to_all_single(incoming, outgoing, group=self.group)
+        send, receive = outgoing.sum(dim=1).tolist(), incoming.sum(dim=1).tolist()
+        rows = _Exchange.apply(rows, send, receive, self.group)
+        local = torch.arange(per_process, device=rows.device).repeat(world_size)
+        expert, order = local.repeat_interleave(incoming.reshape(-1)).sort(stable=True)
+        rows = bank(rows[order], Segments.of(expert, per_process), path)
+        return _Exchange.apply(rows[order.argsort()], receive, send, self.group)

@@ -1,0 +1,178 @@
+"""Routers choose k of E experts for every token.
+
+Each takes x [T, d] and answers with a dict: `logits` [T, E], `probs` [T, E] (sum to 1),
+`expert_indices` [T, k] (distinct in a row, best first), `expert_weights` [T, k].
+`expert_mask` ([E] or [T, E], True = may be used) rules experts out. Scores are computed in float32
+or wider, whatever the dtype of x. Equal scores: the lower expert number wins.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchbridge.moe.config import MoEConfig
+from torchbridge.moe.hashing import hash_rows, mix
+
+Routing = dict[str, Tensor]
+
+
+def wide(x: Tensor) -> Tensor:
+    """x in float32, or in float64 where it is that already."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def usable(expert_mask: Tensor, top_k: int) -> Tensor:
+    """The mask as bool.
+
+    Raises:
+        ValueError: it leaves some token fewer than `top_k` experts.
+    """
+    mask = expert_mask.bool()
+    if bool((mask.sum(dim=-1) < top_k).any()):
+        raise ValueError(f"expert_mask leaves a token fewer than top_k={top_k} experts")
+    return mask
+
+
+class TopKRouter(nn.Module):
+    """Softmax of a linear gate; the k most probable experts."""
+
+    def __init__(self, hidden_size: int, config: MoEConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.gate = nn.Linear(hidden_size, config.num_experts, bias=False)
+
+    def forward(self, x: Tensor, expert_mask: Tensor | None = None) -> Routing:
+        """x [T, d] -> routing; see the module's text."""
+        logits = self.logits(F.dropout(x, self.config.router_dropout, self.training))
+        mask = None if expert_mask is None else usable(expert_mask, self.config.top_k)
+        if mask is not None:
+            logits = logits.masked_fill(~mask, -math.inf)
+        probs = logits.softmax(dim=-1)
+        ranking = self.ranking(probs.detach())
+        if mask is not None:
+            ranking = ranking.masked_fill(~mask, -math.inf)
+        # a stable sort, not topk: topk leaves the order of equals open
+        best = ranking.sort(dim=-1, descending=True, stable=True).indices
+        indices = best[:, : self.config.top_k].contiguous()
+        weights = probs.gather(1, indices)
+        if self.config.normalize_router_probs:
+            weights = weights / weights.sum(dim=-1, keepdim=True)
+        return {
+            "logits": logits,
+            "probs": probs,
+            "expert_indices": indices,
+            "expert_weights": weights,
+        }
+
+    def logits(self, x: Tensor) -> Tensor:
+        """[T, E] scores of x [T, d]."""
+        return F.linear(wide(x), wide(self.gate.weight))
+
+    def ranking(self, probs: Tensor) -> Tensor:
+        """[T, E] what experts are chosen by; the probabilities themselves here."""
+        return probs
+
+
+class SwitchRouter(TopKRouter):
+    """Top-1, weighted by its probability; training multiplies x by noise in 1 +- `jitter`."""
+
+    def __init__(self, hidden_size: int, config: MoEConfig, jitter: float = 0.01) -> None:
+        super().__init__(hidden_size, replace(config, top_k=1, normalize_router_probs=False))
+        self.jitter = jitter
+
+    def logits(self, x: Tensor) -> Tensor:
+        """[T, E] scores; noisy in training only."""
+        x = wide(x)
+        if self.training and self.jitter:
+            x = x * torch.empty_like(x).uniform_(1 - self.jitter, 1 + self.jitter)
+        return super().logits(x)
+
+
+class BalancingRouter(TopKRouter):
+    """Top-k by probability plus a bias per expert that evens the load out; weights are unbiased."""
+
+    selection_bias: Tensor
+
+    def __init__(self, hidden_size: int, config: MoEConfig, rate: float) -> None:
+        super().__init__(hidden_size, config)
+        self.rate = rate
+        self.register_buffer("selection_bias", torch.zeros(config.num_experts))
+
+    def ranking(self, probs: Tensor) -> Tensor:
+        """Probabilities plus bias."""
+        return probs + self.selection_bias.to(probs.dtype)
+
+    @torch.no_grad()
+    def adapt(self, counts: Tensor) -> None:
+        """Move each bias by `rate`: up for experts below the mean of counts [E], down above it."""
+        load = counts.to(self.selection_bias.dtype)
+        self.selection_bias += self.rate * torch.sign(load.mean() - load)
+
+
+class LearnedRouter(TopKRouter):
+    """A two-layer gate; adds `features` [T, router_hidden_size], its hidden layer."""
+
+    def __init__(self, hidden_size: int, config: MoEConfig, router_hidden_size: int = 128) -> None:
+        super().__init__(router_hidden_size, config)
+        self.features = nn.Linear(hidden_size, router_hidden_size)
+
+    def forward(self, x: Tensor, expert_mask: Tensor | None = None) -> Routing:
+        """x [T, d] -> routing and its features."""
+        x = wide(x)
+        features = F.relu(F.linear(x, wide(self.features.weight), wide(self.features.bias)))
+        return {**super().forward(features, expert_mask), "features": features}
+
+
+class DynamicCapacityRouter(TopKRouter):
+    """Top-k whose capacity follows the batch, for layers with `drop_tokens`.
+
+    Adds `complexity` [T], the entropy of a token's probabilities over ln E (0 sure, 1 undecided),
+    and `capacity_factor` (0-dim): 1 when all tokens are sure, the config's when none is.
+    """
+
+    def forward(self, x: Tensor, expert_mask: Tensor | None = None) -> Routing:
+        """x [T, d] -> routing, complexity and capacity factor."""
+        routing = super().forward(x, expert_mask)
+        probs = routing["probs"].detach()
+        entropy = -torch.xlogy(probs, probs).sum(dim=-1)
+        complexity = entropy / math.log(max(2, probs.shape[1]))
+        factor = 1 + (self.config.capacity_factor - 1) * complexity.mean()
+        return {**routing, "complexity": complexity, "capacity_factor": factor}
+
+
+class HashRouter(nn.Module):
+    """No parameters: k distinct experts from a hash of the token, equal weights.
+
+    The hash is of `token_ids` [T] where given, else of the token's float32 bits. `logits` are zero
+    and `probs` uniform: a hash has no opinion.
+    """
+
+    def __init__(self, hidden_size: int, config: MoEConfig, seed: int = 0) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.config = config
+        self.seed = seed
+
+    def forward(
+        self, x: Tensor, expert_mask: Tensor | None = None, token_ids: Tensor | None = None
+    ) -> Routing:
+        """x [T, d] -> routing; see the class."""
+        experts, top_k = self.config.num_experts, self.config.top_k
+        token = hash_rows(x) if token_ids is None else mix(token_ids.long())
+        salts = mix(torch.arange(experts, device=x.device) + 1 + self.seed * experts)
+        keys = mix(token[:, None] ^ salts)  # [T, E]: one lottery ticket per expert
+        if expert_mask is not None:
+            keys = keys.masked_fill(~usable(expert_mask, top_k), torch.iinfo(torch.int64).max)
+        indices = keys.sort(dim=-1, stable=True).indices[:, :top_k].contiguous()
+        logits = wide(x).new_zeros(x.shape[0], experts)
+        return {
+            "logits": logits,
+            "probs": torch.full_like(logits, 1 / experts),
+            "expert_indices": indices,
+            "expert_weights": logits.new_full((x.shape[0], top_k), 1 / top_k),
+        }

@@ -1,0 +1,212 @@
+"""Every number and word of a report as text, with its unit and its rounding.
+
+Rounding happens here and nowhere else: models hold unrounded values. What was not measured is
+written as a dash with its reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from typing import TypeVar
+
+from reports.model.values import Absent, CheckTally, Rate, Status
+
+T = TypeVar("T")
+
+STATUS_WORDS = {
+    "passed": "✅ PASS",
+    "failed": "❌ FAIL",
+    "timed_out": "⏱ TIMED OUT",
+    "errored": "⚠ ERRORED",
+    "cancelled": "⊘ CANCELLED",
+    "not_available": "∅ NOT AVAILABLE",
+    "not_run": "○ NOT RUN",
+    "running": "… RUNNING",
+    "queued": "… QUEUED",
+}
+"""By outcome or state: a glyph and a word, so that neither colour nor font is needed."""
+
+_SAID = {
+    "timed_out": ("timeout",),
+    "cancelled": ("cancelled",),
+    "running": ("running",),
+}
+"""Reasons that the word of the status says already."""
+
+_MIB = 1024 * 1024
+_SCIENTIFIC_FROM = 1e15
+
+
+def absent(value: Absent) -> str:
+    """``— (reason)``."""
+    return f"— ({value.reason})"
+
+
+def or_absent(write: Callable[[T], str]) -> Callable[[T | Absent], str]:
+    """Let a writer of values take what was not measured too."""
+
+    def either(value: T | Absent) -> str:
+        return absent(value) if isinstance(value, Absent) else write(value)
+
+    either.__doc__ = write.__doc__
+    return either
+
+
+@or_absent
+def text(value: str) -> str:
+    """Words as they are; a dash for none."""
+    return value or "—"
+
+
+@or_absent
+def count(value: int) -> str:
+    """``1,492``."""
+    return f"{value:,}"
+
+
+@or_absent
+def percent(value: float) -> str:
+    """``94.6%``; 100% and 0% only where that is exact."""
+    if value in (0, 100):
+        return f"{value:.0f}%"
+    if round(value, 1) in (0, 100):
+        return ">99.9%" if value > 50 else "<0.1%"
+    return f"{value:.1f}%"
+
+
+def rate(value: Rate) -> str:
+    """The percentage of a share."""
+    return percent(value.percent)
+
+
+def share(value: Rate) -> str:
+    """``48/48``."""
+    return f"{value.part:,}/{value.whole:,}"
+
+
+@or_absent
+def checks(value: CheckTally) -> str:
+    """``7/8 checks``, with those that were skipped beside it."""
+    skipped = f", {value.skipped:,} skipped" if value.skipped else ""
+    return f"{share(value.rate)} checks{skipped}"
+
+
+@or_absent
+def number(value: float) -> str:
+    """Four significant digits; whole from a thousand on."""
+    if not math.isfinite(value):
+        return "— (not a finite number)"
+    if 1000 <= abs(value) < _SCIENTIFIC_FROM:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+@or_absent
+def ratio(value: float) -> str:
+    """``1.79x``; three decimals below one."""
+    return f"{value:.2f}x" if abs(value) >= 1 else f"{value:.3f}x"
+
+
+@or_absent
+def duration(value: float) -> str:
+    """Seconds in the unit that a person would choose."""
+    if value < 0:
+        return f"-{duration(-value)}"
+    if value < 0.9995:
+        return "0 s" if value == 0 else "<1 ms" if value < 0.0005 else f"{value * 1000:.0f} ms"
+    if value < 59.95:
+        return f"{value:.1f} s"
+    minutes, seconds = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s"
+    hours, minutes = divmod(round(value / 60), 60)
+    return f"{hours:,} h {minutes:02d} min"
+
+
+@or_absent
+def seconds(value: float) -> str:
+    """``301.5 s``: the basis of a bill."""
+    return f"{value:,.1f} s"
+
+
+@or_absent
+def size(value: int) -> str:
+    """Bytes of a file: powers of ten."""
+    if value < 1000:
+        return f"{value} B"
+    scaled, units = value / 1000, ["kB", "MB", "GB", "TB"]
+    while scaled >= 999.95 and len(units) > 1:
+        scaled, units = scaled / 1000, units[1:]
+    return f"{scaled:,.1f} {units[0]}"
+
+
+@or_absent
+def memory(value: int) -> str:
+    """``23,028 MiB (24.15 GB)``: both units, since boards are sold in one and report the other."""
+    return f"{value / _MIB:,.0f} MiB ({value / 1e9:.2f} GB)"
+
+
+@or_absent
+def usd(value: Decimal) -> str:
+    """``$1.01``; four decimals below a dollar; never a rounded zero."""
+    if 0 < abs(value) < Decimal("0.00005"):
+        return "<$0.0001"
+    digits = 2 if abs(value) >= 1 or value == 0 else 4
+    sign = "-" if value < 0 else ""
+    return f"{sign}${abs(value):,.{digits}f}"
+
+
+@or_absent
+def price(value: Decimal) -> str:
+    """``$1.006``: as the provider says it, with two decimals or more."""
+    plain = format(value.normalize(), "f")
+    decimals = len(plain.partition(".")[2])
+    return f"${value:,.{max(2, decimals)}f}"
+
+
+@or_absent
+def moment(value: datetime) -> str:
+    """``2026-01-19 10:00:03 UTC``."""
+    return value.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def date(value: datetime) -> str:
+    """``2026-01-19``."""
+    return value.strftime("%Y-%m-%d")
+
+
+def status(value: Status) -> str:
+    """Glyph, word, the reason, and the mark of what ran degraded."""
+    reason = value.reason.replace("_", " ")
+    notes = [reason] if reason and reason not in _SAID.get(value.code, ()) else []
+    notes += ["degraded"] if value.degraded is not None else []
+    word = STATUS_WORDS[value.code]
+    return f"{word} ({', '.join(notes)})" if notes else word
+
+
+def outcome(value: str) -> str:
+    """Glyph and word of an outcome without its reason."""
+    return STATUS_WORDS[value]
+
+
+def test_outcome(value: str) -> str:
+    """``not run``."""
+    return value.replace("_", " ")
+
+
+def plural(value: int, word: str) -> str:
+    """``1 test``, ``2 tests``."""
+    return f"{count(value)} {word}" if value == 1 else f"{count(value)} {word}s"
+
+
+def pairs(value: tuple[tuple[str, str], ...]) -> str:
+    """``batch=32, seq=128``."""
+    return ", ".join(f"{name}={said}" for name, said in value) or "—"
+
+
+def version(value: str) -> str:
+    """``v0.4.40``, whether or not the v was said."""
+    return value if value[:1] in ("v", "V") else f"v{value}"

@@ -1,0 +1,93 @@
+"""The linter: recomputes every derived figure of a report before it may be published."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+
+from orchestrator.domain.cell import CellState
+from orchestrator.domain.facts import TestFact
+from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.domain.record import CellRecord, Evidence, JobRecord
+from reports.model.platform import PlatformReport
+from reports.model.summary import SummaryReport
+from reports.model.values import Finding, ReportModel
+from reports.rules.claims import claims_rule
+from reports.rules.models import platform_rules, summary_rules
+from reports.rules.parts import RULES, Said, differs
+
+
+def lint(report: ReportModel) -> tuple[Finding, ...]:
+    """Everything in a report that its own figures do not support."""
+    found = list(_parts(report, report.kind))
+    found += _named(claims_rule(report), "conclusion")
+    if isinstance(report, PlatformReport):
+        found += _named(platform_rules(report), report.cell)
+    if isinstance(report, SummaryReport):
+        found += _named(summary_rules(report), "run")
+    return tuple(found)
+
+
+def lint_evidence(report: ReportModel, evidence: Evidence) -> tuple[Finding, ...]:
+    """Whether the tests behind a report, counted one by one, are what the roll-ups say.
+
+    A cell that is still written to may be read between the two: then this is a warning.
+    """
+    found: list[Finding] = []
+    for cell in evidence.record.cells:
+        if not isinstance(report, PlatformReport) or cell.id == report.cell:
+            found += _recount(cell, evidence.tests.get(cell.id, ()))
+    if isinstance(report, SummaryReport):
+        names = {(t.job, t.nodeid) for tests in evidence.tests.values() for t in tests}
+        said = differs("distinct", "distinct tests", report.distinct_tests, len(names))
+        found += _named(said, "run")
+    return tuple(found)
+
+
+def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Those that keep a report from being published."""
+    return tuple(finding for finding in findings if finding.level == "error")
+
+
+def _named(said: Iterable[Said], where: str) -> Iterator[Finding]:
+    return (Finding(level, rule, where, message) for level, rule, message in said)
+
+
+def _parts(part: object, path: str) -> Iterator[Finding]:
+    rule = RULES.get(type(part))
+    if rule is not None:
+        yield from _named(rule(part), path)
+    if isinstance(part, tuple):
+        for index, item in enumerate(part):
+            yield from _parts(item, f"{path}[{index}]")
+    elif is_dataclass(part):
+        for field in fields(part):
+            yield from _parts(getattr(part, field.name), f"{path}.{field.name}")
+
+
+def _recount(cell: CellRecord, tests: Iterable[TestFact]) -> Iterator[Finding]:
+    tallies: dict[str, Counter[TestOutcome]] = {}
+    for test in tests:
+        known = test.final or test.outcome is TestOutcome.NOT_RUN
+        outcome = test.outcome if known else TestOutcome.MISSING
+        tallies.setdefault(test.job, Counter())[outcome] += 1
+    level = "error" if cell.state is CellState.DONE else "warning"
+    for job in cell.jobs:
+        counted = Counts.of(tallies.pop(job.id, Counter()))
+        if _without_end(counted) != _without_end(job.counts):
+            yield Finding(level, "recount", f"{cell.id}.{job.id}", _difference(counted, job))
+    for name in tallies:
+        yield Finding(level, "recount", cell.id, f"tests of a job that the cell has not: {name}")
+
+
+def _without_end(counts: Counts) -> dict[str, int]:
+    """Missing and not run as one: which of both it is, is settled when the job is over."""
+    figures = counts.as_dict()
+    return figures | {"missing": counts.missing + counts.not_run, "not_run": 0}
+
+
+def _difference(counted: Counts, job: JobRecord) -> str:
+    said, found = job.counts.as_dict(), counted.as_dict()
+    names = [name for name in said if said[name] != found[name]]
+    return "; ".join(f"{name} {said[name]}, counted {found[name]}" for name in names)

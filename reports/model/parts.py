@@ -1,0 +1,283 @@
+"""The tables and blocks that reports are made of. Derived values name their formula."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from reports.model.values import Absent, CheckTally, Rate, Status, Tally
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRow:
+    """One suite."""
+
+    id: str
+    title: str
+    status: Status
+    tally: Tally | Absent
+    """Absent where the suite was never started."""
+    duration_s: float | Absent
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteTable:
+    """Every suite of a cell."""
+
+    rows: tuple[SuiteRow, ...]
+    total: Tally | Absent
+    """Derived: the sum of the rows that have a tally."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestLine:
+    """One test that keeps its suite from passing."""
+
+    __test__ = False
+
+    nodeid: str
+    outcome: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteProblems:
+    """The tests of one suite that failed, erred, never reported or never ran."""
+
+    suite: str
+    title: str
+    bad: int
+    """Derived: ``failed + error + missing + not_run`` of the suite's row; while it runs, those of
+    them that are certain, ``failed + error``."""
+    shown: tuple[TestLine, ...]
+    hidden: int
+    """Derived: ``bad - len(shown)``."""
+    log: str | Absent
+    """The file that has the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkipGroup:
+    """Tests skipped for one reason."""
+
+    reason: str
+    tests: int
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteSkips:
+    """The skipped tests of one suite, by reason."""
+
+    suite: str
+    title: str
+    skipped: int
+    groups: tuple[SkipGroup, ...]
+    hidden: int
+    """Derived: tests of the groups that are not shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLine:
+    """One statement that a job made about itself."""
+
+    name: str
+    outcome: str
+    value: str
+    unit: str
+    tolerance: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRow:
+    """One demo, use case or benchmark."""
+
+    id: str
+    title: str
+    status: Status
+    checks: CheckTally | Absent
+    """Absent where the job made no statement."""
+    lines: tuple[CheckLine, ...]
+    hidden: int
+    """Derived: checks that are not among the lines."""
+    duration_s: float | Absent
+
+    @property
+    def notable(self) -> tuple[CheckLine, ...]:
+        """Lines that say more than that a check passed."""
+        return tuple(x for x in self.lines if x.outcome != "passed" or x.value or x.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandTable:
+    """Every job of one kind that is not a suite."""
+
+    kind: str
+    rows: tuple[CommandRow, ...]
+    checks: CheckTally | Absent
+    """Derived: the sum of the rows."""
+    jobs: Rate
+    """Derived: passed jobs of all jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """One metric with one set of parameters."""
+
+    params: tuple[tuple[str, str], ...]
+    """By name, sorted."""
+    samples: tuple[float, ...]
+    n: int
+    median: float | Absent
+    low: float | Absent
+    high: float | Absent
+    spread: str
+    """``iqr`` from five samples on, ``range`` below that, ``none`` of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricGroup:
+    """One metric of one job, over its parameters."""
+
+    job: str
+    title: str
+    name: str
+    unit: str
+    direction: str
+    baseline: str | Absent | None
+    """What a ratio is relative to; None where the metric is no ratio."""
+    columns: tuple[str, ...]
+    """Parameters that vary between the rows."""
+    fixed: tuple[tuple[str, str], ...]
+    """Parameters that all rows share."""
+    rows: tuple[MetricRow, ...]
+    hidden: int
+    """Rows that are not shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """An accelerator, as it was probed on the machine."""
+
+    name: str
+    uuid: str | Absent
+    memory_bytes: int | Absent
+    compute_capability: str | Absent
+    architecture: str | Absent
+    """Derived from the compute capability."""
+    driver: str | Absent
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The machine and its software, as measured."""
+
+    devices: tuple[Device, ...]
+    accelerator: str | Absent
+    """Derived: the devices in a few words."""
+    is_accelerator_evidence: bool
+    why: str
+    """Why it is, or is not."""
+    cpu: str | Absent
+    cpus: int | Absent
+    memory_bytes: int | Absent
+    disk_free_bytes: int | Absent
+    os: str | Absent
+    kernel: str | Absent
+    python: str | Absent
+    torch: str | Absent
+    runtime_name: str
+    """``CUDA``, ``ROCm`` or ``XLA``."""
+    runtime: str | Absent
+    separated_user: str | Absent
+    packages: tuple[tuple[str, str], ...]
+    """The important ones."""
+    package_count: int | Absent
+
+    @property
+    def stack(self) -> tuple[str, str, str]:
+        """What must be equal for a comparison not to be one of software."""
+        parts = (self.torch, self.runtime)
+        torch, runtime = ("unknown" if isinstance(p, Absent) else p for p in parts)
+        return torch, self.runtime_name, runtime
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineRow:
+    """One step of the cell's life."""
+
+    at: datetime
+    attempt: int
+    origin: str
+    target: str
+    reason: str
+    until: datetime | Absent
+    duration_s: float | Absent
+    """Derived: ``until - at``, the time spent in ``target``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One try at the cell."""
+
+    number: int
+    id: str
+    opened_at: datetime
+    closed_at: datetime | Absent
+    status: Status
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoneyRow:
+    """One machine and its price, or the provider's refusal."""
+
+    attempt: int
+    provider: str
+    place: str
+    state: str
+    machine_id: str
+    address: str
+    seconds: float | Absent
+    price_usd_per_hour: Decimal | Absent
+    machine_usd: Decimal | Absent
+    """Derived: ``seconds * price / 3600``, to the millionth."""
+    other_usd: Decimal | Absent
+    """Derived: ``cost - machine``: disks and addresses."""
+    cost_usd: Decimal | Absent
+    """By the ledger."""
+    refusal: str
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """What the cell's machines cost."""
+
+    rows: tuple[MoneyRow, ...]
+    seconds: float | Absent
+    """Derived: the sum of the rows."""
+    cost_usd: Decimal | Absent
+    """Derived: the sum of the rows that have a cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """A raw file beside the report."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeRow:
+    """Something the agent wanted a person to know."""
+
+    at: datetime | Absent
+    """By the machine's clock."""
+    job: str
+    level: str
+    message: str

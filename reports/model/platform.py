@@ -1,0 +1,51 @@
+"""The platform report: everything about one cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from reports.model.parts import (
+    AttemptRow,
+    CommandTable,
+    FileRow,
+    Hardware,
+    MetricGroup,
+    Money,
+    NoticeRow,
+    SuiteProblems,
+    SuiteSkips,
+    SuiteTable,
+    TimelineRow,
+)
+from reports.model.values import Absent, ReportModel, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformReport(ReportModel):
+    """One cell of one run."""
+
+    cell: str
+    platform: str
+    """Provider, in words."""
+    place: str | Absent
+    instance: str | Absent
+    environment: str
+    date: datetime
+    finished_at: datetime | Absent
+    status: Status
+    detail: str
+    attempts: tuple[AttemptRow, ...]
+    suites: SuiteTable
+    problems: tuple[SuiteProblems, ...]
+    skips: tuple[SuiteSkips, ...]
+    demos: CommandTable
+    use_cases: CommandTable
+    benchmarks: CommandTable
+    metrics: tuple[MetricGroup, ...]
+    hardware: Hardware
+    timeline: tuple[TimelineRow, ...]
+    money: Money
+    notices: tuple[NoticeRow, ...]
+    notices_hidden: int
+    files: tuple[FileRow, ...]

@@ -1,0 +1,115 @@
+"""The smallest parts of a report: what was not measured, tallies, rates, statuses, claims."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Stands where nothing was measured; never a zero, never an empty text."""
+
+    reason: str
+    """A few words for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A share of a whole. Derived: ``percent = 100 * part / whole``, not rounded."""
+
+    part: int
+    whole: int
+    percent: float | Absent
+    """Absent where the whole is nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many tests had which outcome."""
+
+    passed: int
+    failed: int
+    error: int
+    skipped: int
+    xfailed: int
+    xpassed: int
+    missing: int
+    not_run: int
+    collected: int
+    """Derived: the sum of the eight."""
+    rate: Rate
+    """Derived: ``passed / (passed + failed + error)``."""
+
+    @property
+    def bad(self) -> int:
+        """Tests that keep a suite from passing."""
+        return self.failed + self.error + self.missing + self.not_run
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTally:
+    """How many checks had which outcome; ``rate`` is ``passed / (passed + failed)``."""
+
+    passed: int
+    failed: int
+    skipped: int
+    rate: Rate
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How something went, and why; a state where it is not over."""
+
+    code: str
+    """An outcome's value, or ``running`` or ``queued``."""
+    reason: str = ""
+    degraded: str | None = None
+    """Why it ran, but not the way it should have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One sentence of a conclusion with the figures that it rests on."""
+
+    rule: str
+    """Which figures of the report these are; the linter looks them up."""
+    figures: tuple[int, ...]
+    """In the order in which the text names them."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that the linter found by recomputing."""
+
+    level: str
+    """``error`` keeps the report from being published, ``warning`` is printed in it."""
+    rule: str
+    where: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """Where a report comes from."""
+
+    run_id: str
+    evidence_sha256: str | Absent
+    template: str
+    """Kind and version of the template."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportModel:
+    """What every kind of report has."""
+
+    kind: str
+    title: str
+    subject: str
+    version: str
+    unfinished: str | None
+    """Why the figures are not the last ones; None when they are."""
+    conclusion: tuple[Claim, ...]
+    footer: Footer
+    remarks: tuple[Finding, ...] = ()
+    """What the linter warns of."""

@@ -1,0 +1,116 @@
+"""The kinds of reports, and the one way to render any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.domain.problems import nearest
+from orchestrator.domain.record import Evidence
+from reports.as_json import render_json
+from reports.html import render_html
+from reports.linter import errors, lint, lint_evidence
+from reports.markdown import plain, render_markdown
+from reports.model.values import Finding, ReportModel
+from reports.views.platform import platform_view
+from reports.views.summary import summary_view
+
+FORMATS = ("md", "html", "json")
+
+
+class ReportError(Exception):
+    """A report was not made; the message says why, for a person."""
+
+
+class UnknownReportError(ReportError):
+    """No such kind, cell or format."""
+
+
+class ReportRefusedError(ReportError):
+    """The linter found figures that contradict each other or the evidence."""
+
+    def __init__(self, kind: str, findings: tuple[Finding, ...]) -> None:
+        self.findings = findings
+        listed = "\n".join(f"  {f.where}: {f.rule}: {f.message}" for f in findings)
+        super().__init__(f"the {kind} report contradicts itself or its evidence:\n{listed}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportKind:
+    """One kind of report."""
+
+    name: str
+    view: Callable[[Evidence, str], ReportModel]
+    """Evidence, and a cell's id (empty where the report is of the whole run)."""
+    template: str
+    per_cell: bool
+
+
+KINDS: Mapping[str, ReportKind] = {
+    kind.name: kind
+    for kind in (
+        ReportKind("summary", summary_view, "summary.md.j2", per_cell=False),
+        ReportKind("platform", platform_view, "platform.md.j2", per_cell=True),
+    )
+}
+
+
+def render(
+    kind: str,
+    evidence: Evidence,
+    *,
+    cell: str | None = None,
+    format: str = "md",  # noqa: A002 - the word of the command line and of the route
+    templates: Path,
+) -> str:
+    """Render a report.
+
+    Args:
+        kind: A key of `KINDS`.
+        evidence: The run and its tests.
+        cell: A cell's id, where the kind is about one cell; the only one by default.
+        format: ``md``, ``html`` or ``json``.
+        templates: The folder of the report templates.
+
+    Raises:
+        UnknownReportError: The kind, the cell or the format does not exist.
+        ReportRefusedError: The linter found an error.
+    """
+    if format not in FORMATS:
+        raise UnknownReportError(f"there is no format {format!r}{nearest(format, FORMATS)}")
+    model = model_of(kind, evidence, cell=cell)
+    if format == "json":
+        return render_json(model)
+    text = render_markdown(model, KINDS[kind].template, templates=templates)
+    if format == "md":
+        return text
+    return render_html(text, title=plain(model.title), templates=templates)
+
+
+def model_of(kind: str, evidence: Evidence, *, cell: str | None = None) -> ReportModel:
+    """Return a linted model, with what the linter warns of; raises as `render` does."""
+    chosen = KINDS.get(kind)
+    if chosen is None:
+        raise UnknownReportError(f"there is no report {kind!r}{nearest(kind, KINDS)}")
+    about = _cell(chosen, evidence, cell)
+    model = chosen.view(evidence, about)
+    findings = (*lint(model), *lint_evidence(model, evidence))
+    if errors(findings):
+        raise ReportRefusedError(kind, errors(findings))
+    return replace(model, remarks=findings)
+
+
+def _cell(kind: ReportKind, evidence: Evidence, cell: str | None) -> str:
+    names = [c.id for c in evidence.record.cells]
+    if not kind.per_cell:
+        if cell is not None:
+            raise UnknownReportError(f"the {kind.name} report is of the whole run: name no cell")
+        return ""
+    if cell is None and len(names) == 1:
+        return names[0]
+    if cell is None:
+        raise UnknownReportError(f"name one of the run's cells: {', '.join(names)}")
+    if cell not in names:
+        raise UnknownReportError(f"the run has no cell {cell!r}{nearest(cell, names)}")
+    return cell

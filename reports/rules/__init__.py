@@ -1,0 +1,1 @@
+"""Rules that recompute a report's figures; they share no code with the views that made them."""

@@ -1,0 +1,159 @@
+"""Rules about a whole report: what its parts say of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+from reports.model.parts import CommandTable
+from reports.model.platform import PlatformReport
+from reports.model.summary import CellRow, ComparedRow, Comparison, SummaryReport, Total
+from reports.model.values import Absent, Tally
+from reports.rules.parts import Said, close, differs, total_is
+from reports.rules.throughput import throughput_rule
+
+SEVERITY = ("passed", "not_available", "cancelled", "errored", "timed_out", "failed")
+"""From the best to the worst."""
+
+
+def platform_rules(report: PlatformReport) -> Iterator[Said]:
+    """Lists match their rows, and the outcome is not better than any job's."""
+    yield from _lists(report)
+    yield from _outcome(report)
+    yield from _timeline(report)
+    yield from throughput_rule(report.metrics)
+    for table in (report.demos, report.use_cases, report.benchmarks):
+        yield from _degraded(table)
+    for notice in report.notices:
+        if "falling back" in notice.message.lower() or "fallback" in notice.message.lower():
+            yield "warning", "fallback", f"the agent saw a fallback in {notice.job or 'no job'}"
+
+
+def _lists(report: PlatformReport) -> Iterator[Said]:
+    listed = {problem.suite: problem.bad for problem in report.problems}
+    skipped = {skips.suite: skips.skipped for skips in report.skips}
+    for row in report.suites.rows:
+        if isinstance(row.tally, Absent):
+            continue
+        runs = row.status.code in ("running", "queued")
+        bad = row.tally.failed + row.tally.error if runs else row.tally.bad
+        yield from differs("listed", f"{row.id}: listed", listed.get(row.id, 0), bad)
+        said = skipped.get(row.id, 0)
+        yield from differs("skips", f"{row.id}: skipped", said, row.tally.skipped)
+
+
+def _outcome(report: PlatformReport) -> Iterator[Said]:
+    tables = (report.demos, report.use_cases, report.benchmarks)
+    commands = [(row.id, row.status.code) for table in tables for row in table.rows]
+    jobs = [(row.id, row.status.code) for row in report.suites.rows] + commands
+    code = report.status.code
+    if code not in SEVERITY:
+        return
+    for job, said in jobs:
+        if said in SEVERITY and SEVERITY.index(said) > SEVERITY.index(code):
+            yield "error", "outcome", f"the cell is {code}, and its job {job} is {said}"
+        elif said not in SEVERITY and code == "passed":
+            yield "error", "outcome", f"the cell passed, and its job {job} is {said}"
+
+
+def _timeline(report: PlatformReport) -> Iterator[Said]:
+    for before, after in zip(report.timeline, report.timeline[1:], strict=False):
+        yield from differs("timeline", "a step comes from", after.origin, before.target)
+        yield from differs("timeline", "a step lasts until", before.until, after.at)
+
+
+def _degraded(table: CommandTable) -> Iterator[Said]:
+    for row in table.rows:
+        if row.status.degraded is not None and row.status.code == "passed":
+            yield "warning", "degraded", f"{row.title} passed without running as it should have"
+
+
+def summary_rules(report: SummaryReport) -> Iterator[Said]:
+    """Totals are of the cells that they name, and a run is as good as its worst cell."""
+    for total in (report.total, report.accelerators):
+        yield from _total(total, report.rows)
+    for row in report.rows:
+        inside = row.cell in report.accelerators.cells
+        if inside and not row.hardware.is_accelerator_evidence:
+            yield "error", "denominator", f"{row.cell} is counted, and no accelerator evidence"
+    passed = len([row for row in report.rows if row.status.code == "passed"])
+    yield from differs("total", "passed cells", report.passed_cells.part, passed)
+    yield from differs("total", "cells", report.passed_cells.whole, len(report.rows))
+    yield from _run_outcome(report)
+    yield from _distinct(report)
+    yield from _cost(report)
+    for comparison in report.comparisons:
+        yield from _comparison(comparison, {row.cell: row for row in report.rows})
+
+
+def _total(total: Total, rows: tuple[CellRow, ...]) -> Iterator[Said]:
+    named = sorted([*total.cells, *(cell for cell, _ in total.outside)])
+    cells = sorted(row.cell for row in rows)
+    yield from differs("denominator", f"{total.name}: cells named", named, cells)
+    inside: list[Tally | Absent] = [row.tally for row in rows if row.cell in total.cells]
+    yield from total_is(total.tally, inside)
+
+
+def _run_outcome(report: SummaryReport) -> Iterator[Said]:
+    code = report.status.code
+    if code not in SEVERITY:
+        return
+    absent = [r for r in report.rows if r.optional and r.status.code == "not_available"]
+    counted = [row for row in report.rows if row not in absent] or list(report.rows)
+    codes = [row.status.code for row in counted]
+    if any(said not in SEVERITY for said in codes):
+        yield "error", "outcome", f"the run is {code}, and a cell is not over"
+    elif codes:
+        found = max(codes, key=SEVERITY.index)
+        yield from differs("outcome", "the run's outcome", code, found)
+
+
+def _distinct(report: SummaryReport) -> Iterator[Said]:
+    sizes = [row.tally.collected for row in report.rows if not isinstance(row.tally, Absent)]
+    if not max(sizes, default=0) <= report.distinct_tests <= sum(sizes):
+        yield "error", "distinct", f"{report.distinct_tests} distinct tests of {sum(sizes)} results"
+
+
+def _cost(report: SummaryReport) -> Iterator[Said]:
+    known = [row.cost_usd for row in report.rows if not isinstance(row.cost_usd, Absent)]
+    if isinstance(report.cost_usd, Absent):
+        yield from differs("total", "cells behind an absent cost", 0, len(known))
+    else:
+        yield from differs("total", "cost", report.cost_usd, sum(known, Decimal(0)))
+
+
+def _comparison(comparison: Comparison, cells: dict[str, CellRow]) -> Iterator[Said]:
+    first = next(row for row in comparison.rows if row.cell == comparison.reference)
+    for row in comparison.rows:
+        yield from _relative(comparison, row, first)
+        overlaps = max(row.low, first.low) <= min(row.high, first.high)
+        yield from differs("comparison", f"{row.cell}: overlap", row.overlaps, overlaps)
+        same = cells[row.cell].hardware.stack == cells[first.cell].hardware.stack
+        yield from differs("comparison", f"{row.cell}: same stack", row.same_stack, same)
+        yield from _is_measured(comparison, row, cells[row.cell])
+
+
+def _relative(comparison: Comparison, row: ComparedRow, first: ComparedRow) -> Iterator[Said]:
+    if isinstance(row.relative, Absent):
+        return
+    a, b = row.median, first.median
+    found = a / b if comparison.direction == "higher" else b / a
+    if not close(row.relative, found):
+        message = f"{row.cell}: {comparison.metric} is {row.relative}x, recomputed {found}x"
+        yield "error", "comparison", message
+
+
+def _is_measured(comparison: Comparison, row: ComparedRow, cell: CellRow) -> Iterator[Said]:
+    key = (comparison.job, comparison.metric, comparison.unit)
+    measured = [
+        (metric.median, metric.low, metric.high, metric.n)
+        for group in cell.metrics
+        if (group.job, group.name, group.unit) == key
+        for metric in group.rows
+        if metric.params == comparison.params
+    ]
+    hidden = any(group.hidden for group in cell.metrics if group.name == comparison.metric)
+    said = (row.median, row.low, row.high, row.n)
+    if said not in measured and not hidden:
+        message = f"{row.cell}: {comparison.metric} is {said}, which was not measured"
+        yield "error", "comparison", message

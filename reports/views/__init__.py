@@ -1,0 +1,1 @@
+"""From evidence to models: pure functions, one module per part of a report."""

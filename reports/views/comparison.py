@@ -1,0 +1,102 @@
+"""The same metric on several cells: relative figures, with what else differs said beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.domain.facts import MetricFact
+from reports.model.parts import MetricRow
+from reports.model.summary import CellRow, ComparedRow, Comparison
+from reports.model.values import Absent
+from reports.views.benchmarks import baseline_of, is_ratio, metric_row
+
+COMPARISONS_SHOWN = 60
+"""Metrics that are compared in one report."""
+
+Key = tuple[str, str, str, str, str, tuple[tuple[str, str], ...]]
+
+
+def compare(
+    cells: Sequence[tuple[CellRow, Sequence[MetricFact]]],
+) -> tuple[tuple[Comparison, ...], int]:
+    """Return what is comparable, in the order in which it was first reported, and how many more."""
+    found: dict[Key, list[tuple[CellRow, MetricRow]]] = {}
+    for cell, facts in cells:
+        for key, row in _last_rows(facts).items():
+            found.setdefault(key, []).append((cell, row))
+    made = [_comparison(key, rows) for key, rows in found.items() if len(rows) > 1]
+    return tuple(made[:COMPARISONS_SHOWN]), max(0, len(made) - COMPARISONS_SHOWN)
+
+
+def _last_rows(facts: Sequence[MetricFact]) -> dict[Key, MetricRow]:
+    """A metric that was reported again, by a later attempt, stands as it was reported last.
+
+    A ratio that does not name its baseline cannot be compared with anything.
+    """
+    rows = {}
+    for fact in facts:
+        row, baseline = metric_row(fact), baseline_of(fact)
+        if isinstance(row.median, Absent) or (is_ratio(fact.unit) and baseline is None):
+            continue
+        rows[(fact.job, fact.name, fact.unit, fact.direction, baseline or "", row.params)] = row
+    return rows
+
+
+def _comparison(key: Key, rows: Sequence[tuple[CellRow, MetricRow]]) -> Comparison:
+    job, name, unit, direction, baseline, params = key
+    accelerators = [pair for pair in rows if pair[0].hardware.is_accelerator_evidence]
+    first_cell, first = (accelerators or rows)[0]
+    return Comparison(
+        job=job,
+        metric=name,
+        unit=unit,
+        direction=direction,
+        baseline=baseline,
+        reference=first_cell.cell,
+        params=params,
+        rows=tuple(_row(cell, row, first_cell, first, direction) for cell, row in rows),
+    )
+
+
+def _row(
+    cell: CellRow, row: MetricRow, first_cell: CellRow, first: MetricRow, direction: str
+) -> ComparedRow:
+    median, low, high = _figures(row)
+    middle, first_low, first_high = _figures(first)
+    return ComparedRow(
+        cell=cell.cell,
+        accelerator=cell.accelerator,
+        stack=stack_words(cell),
+        median=median,
+        low=low,
+        high=high,
+        n=row.n,
+        relative=relative(median, middle, direction),
+        overlaps=low <= first_high and first_low <= high,
+        same_stack=cell.hardware.stack == first_cell.hardware.stack,
+    )
+
+
+def relative(value: float, reference: float, direction: str) -> float | Absent:
+    """Above 1 is better: `value / reference`, or its inverse where lower is better."""
+    if direction not in ("higher", "lower"):
+        return Absent("the direction is not known")
+    over, under = (value, reference) if direction == "higher" else (reference, value)
+    return over / under if under else Absent("division by zero")
+
+
+def _figures(row: MetricRow) -> tuple[float, float, float]:
+    if (
+        isinstance(row.median, Absent)
+        or isinstance(row.low, Absent)
+        or isinstance(row.high, Absent)
+    ):
+        raise TypeError("only measured rows are compared")
+    return row.median, row.low, row.high
+
+
+def stack_words(cell: CellRow) -> str:
+    """``torch 2.7.0+cu128, CUDA 12.8``."""
+    torch, name, runtime = cell.hardware.stack
+    has_runtime = not isinstance(cell.hardware.runtime, Absent)
+    return f"torch {torch}, {name} {runtime}" if has_runtime else f"torch {torch}"

@@ -1,0 +1,144 @@
+"""Suites: the table, the tests that keep one from passing, and why tests were skipped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from orchestrator.domain.facts import TestFact
+from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
+from orchestrator.domain.record import CellRecord, JobRecord
+from reports.model.parts import (
+    SkipGroup,
+    SuiteProblems,
+    SuiteRow,
+    SuiteSkips,
+    SuiteTable,
+    TestLine,
+)
+from reports.model.values import Absent, Rate, Tally
+from reports.views.place import job_status
+
+TESTS_SHOWN = 40
+"""Tests that are listed of one suite; the rest are in its log."""
+
+SKIPS_SHOWN = 20
+"""Reasons that are listed of one suite."""
+
+_WORST_FIRST = (TestOutcome.FAILED, TestOutcome.ERROR, TestOutcome.MISSING, TestOutcome.NOT_RUN)
+
+
+def rate(part: int, whole: int, *, nothing: str) -> Rate:
+    """A share; `nothing` says why there is no percentage of an empty whole."""
+    return Rate(part, whole, 100 * part / whole if whole else Absent(nothing))
+
+
+def tally_of(counts: Counts) -> Tally:
+    """Counts as a report holds them."""
+    judged = counts.passed + counts.failed + counts.error
+    share = rate(counts.passed, judged, nothing="no test was judged")
+    return Tally(**counts.as_dict(), collected=counts.collected, rate=share)
+
+
+def sum_tallies(tallies: Iterable[Tally | Absent], *, nothing: str) -> Tally | Absent:
+    """The sum of those that were measured."""
+    known = [t for t in tallies if not isinstance(t, Absent)]
+    if not known:
+        return Absent(nothing)
+    names = Counts().as_dict()
+    return tally_of(Counts(**{n: sum(getattr(t, n) for t in known) for n in names}))
+
+
+def suites_of(cell: CellRecord) -> SuiteTable:
+    """Every suite with its tally and the total."""
+    rows = tuple(_row(job, cell) for job in cell.jobs if job.kind == "suite")
+    nothing = "no suite was started" if rows else "the cell has no suite"
+    return SuiteTable(rows, sum_tallies((row.tally for row in rows), nothing=nothing))
+
+
+def _row(job: JobRecord, cell: CellRecord) -> SuiteRow:
+    return SuiteRow(
+        id=job.id,
+        title=job.title or job.id,
+        status=job_status(job, cell),
+        tally=_tally(job, cell),
+        duration_s=duration_of(job),
+    )
+
+
+def _tally(job: JobRecord, cell: CellRecord) -> Tally | Absent:
+    never = job.outcome is Outcome.NOT_RUN or job.started_at is None
+    if job.counts.collected or not never:
+        return tally_of(job.counts)
+    reason = (job.reason or cell.reason).replace("_", " ")
+    return Absent(f"never started: {reason}" if reason else "not started")
+
+
+def duration_of(job: JobRecord) -> float | Absent:
+    """How long it took; why that is not known."""
+    if job.duration_s is not None:
+        return job.duration_s
+    return Absent("its end was never reported" if job.started_at else "not started")
+
+
+def settled(test: TestFact) -> TestOutcome:
+    """A test whose end was never reported counts as missing, whatever its phases said."""
+    if test.final or test.outcome is TestOutcome.NOT_RUN:
+        return test.outcome
+    return TestOutcome.MISSING
+
+
+def problems_of(cell: CellRecord, tests: Sequence[TestFact]) -> tuple[SuiteProblems, ...]:
+    """By suite the tests that keep it from passing, the worst first."""
+    return tuple(
+        _problems(job, cell, [t for t in tests if t.job == job.id])
+        for job in cell.jobs
+        if job.kind == "suite" and _bad(job, cell)
+    )
+
+
+def _bad(job: JobRecord, cell: CellRecord) -> int:
+    """While a suite runs, `missing` are the tests that have yet to run."""
+    runs = job_status(job, cell).code in ("running", "queued")
+    return job.counts.failed + job.counts.error if runs else job.counts.bad
+
+
+def _problems(job: JobRecord, cell: CellRecord, tests: Sequence[TestFact]) -> SuiteProblems:
+    bad = _bad(job, cell)
+    ranked = sorted(
+        (t for t in tests if settled(t) in _WORST_FIRST),
+        key=lambda t: _WORST_FIRST.index(settled(t)),
+    )
+    shown = tuple(_line(test) for test in ranked[: min(bad, TESTS_SHOWN)])
+    log = f"{job.id}.txt"
+    brought = any(artifact.name == log for artifact in cell.artifacts)
+    return SuiteProblems(
+        suite=job.id,
+        title=job.title or job.id,
+        bad=bad,
+        shown=shown,
+        hidden=bad - len(shown),
+        log=log if brought else Absent("its log was not brought home"),
+    )
+
+
+def _line(test: TestFact) -> TestLine:
+    return TestLine(test.nodeid, settled(test).word, test.reason, test.message)
+
+
+def skips_of(cell: CellRecord, tests: Sequence[TestFact]) -> tuple[SuiteSkips, ...]:
+    """By suite why its tests were skipped, the most frequent reason first."""
+    made = []
+    for job in cell.jobs:
+        if job.kind != "suite" or not job.counts.skipped:
+            continue
+        reasons = Counter(
+            t.reason or t.message or "no reason given"
+            for t in tests
+            if t.job == job.id and settled(t) is TestOutcome.SKIPPED
+        )
+        ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+        groups = tuple(SkipGroup(reason, n) for reason, n in ranked[:SKIPS_SHOWN])
+        hidden = job.counts.skipped - sum(group.tests for group in groups)
+        made.append(SuiteSkips(job.id, job.title or job.id, job.counts.skipped, groups, hidden))
+    return tuple(made)

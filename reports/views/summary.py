@@ -1,0 +1,151 @@
+"""The summary report: every cell of a run, and what may be added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from orchestrator.domain.cell import RunState
+from orchestrator.domain.record import CellRecord, Evidence, RunRecord
+from reports.format import moment, status, version
+from reports.model.summary import CellRow, SummaryReport, Total
+from reports.model.values import Absent, Claim, Footer, Rate, Status
+from reports.views.benchmarks import metrics_of
+from reports.views.commands import commands_of
+from reports.views.comparison import compare
+from reports.views.conclusion import degraded_claim, judged_claim, run_claim
+from reports.views.life import money_of
+from reports.views.place import (
+    accelerator_of,
+    cell_status,
+    heading_of,
+    instance_of,
+    job_status,
+    place_of,
+    short_name,
+)
+from reports.views.probe import hardware_of
+from reports.views.suites import rate, suites_of, sum_tallies
+
+TEMPLATE = "summary 1"
+
+
+def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
+    """Tell a whole run."""
+    record = evidence.record
+    run, subject = record.run, record.run.subject_name
+    rows = tuple(_cell(cell, subject) for cell in record.cells)
+    everything = total_of("all platforms", rows, [])
+    accelerators = total_of("accelerators only", rows, _not_accelerators(rows))
+    passed = rate(
+        sum(row.status.code == "passed" for row in rows), len(rows), nothing="the run has no cell"
+    )
+    comparisons, hidden = compare(
+        [
+            (row, [metric for job in cell.jobs for metric in job.metrics])
+            for row, cell in zip(rows, record.cells, strict=True)
+        ]
+    )
+    return SummaryReport(
+        kind="summary",
+        title=f"{subject} {version(run.subject_version)} Validation Summary",
+        subject=subject,
+        version=run.subject_version,
+        unfinished=unfinished_run(record),
+        conclusion=_conclusion(record, rows, (everything, accelerators), passed),
+        footer=Footer(run.id, Absent("see each platform's report"), TEMPLATE),
+        matrix=run.matrix_name,
+        date=run.created_at,
+        finished_at=run.finished_at or Absent("the run is not finished"),
+        status=run_status(record),
+        rows=rows,
+        total=everything,
+        accelerators=accelerators,
+        distinct_tests=len({(t.job, t.nodeid) for tests in evidence.tests.values() for t in tests}),
+        passed_cells=passed,
+        comparisons=comparisons,
+        comparisons_hidden=hidden,
+        cost_usd=_cost(rows),
+    )
+
+
+def _cell(cell: CellRecord, subject: str) -> CellRow:
+    hardware = hardware_of(cell, subject=subject)
+    jobs = [(job.title or job.id, job, job_status(job, cell)) for job in cell.jobs]
+    return CellRow(
+        cell=cell.id,
+        heading=heading_of(cell, hardware),
+        platform=short_name(cell),
+        place=place_of(cell),
+        instance=instance_of(cell, hardware),
+        accelerator=accelerator_of(cell, hardware),
+        hardware=hardware,
+        status=cell_status(cell),
+        detail=cell.detail,
+        optional=cell.platform.optional,
+        tally=suites_of(cell).total,
+        demos=commands_of(cell, "demo").checks,
+        use_cases=commands_of(cell, "use-case").checks,
+        degraded=tuple((title, job.degraded) for title, job, _ in jobs if job.degraded is not None),
+        not_passed=tuple((title, said) for title, _, said in jobs if said.code != "passed"),
+        metrics=metrics_of(cell),
+        cost_usd=money_of(cell).cost_usd,
+        files=tuple(sorted(artifact.name for artifact in cell.artifacts)),
+    )
+
+
+def _not_accelerators(rows: Sequence[CellRow]) -> list[tuple[str, str]]:
+    return [
+        (row.cell, row.hardware.why) for row in rows if not row.hardware.is_accelerator_evidence
+    ]
+
+
+def total_of(name: str, rows: Sequence[CellRow], outside: Sequence[tuple[str, str]]) -> Total:
+    """Add up every cell with a tally that is not outside; name those that are."""
+    excluded = dict(outside)
+    for row in rows:
+        if isinstance(row.tally, Absent) and row.cell not in excluded:
+            excluded[row.cell] = f"{status(row.status)}; {row.tally.reason}"
+    inside = [row for row in rows if row.cell not in excluded]
+    tally = sum_tallies((row.tally for row in inside), nothing="no cell has such results")
+    return Total(
+        name=name,
+        cells=tuple(row.cell for row in inside),
+        outside=tuple((row.cell, excluded[row.cell]) for row in rows if row.cell in excluded),
+        tally=tally,
+    )
+
+
+def run_status(record: RunRecord) -> Status:
+    """The run's outcome; while it is not finished, that."""
+    run = record.run
+    if run.state is RunState.FINISHED and run.outcome is not None:
+        return Status(run.outcome.value)
+    return Status("running")
+
+
+def unfinished_run(record: RunRecord) -> str | None:
+    """Why the figures may still change."""
+    if record.run.state is RunState.FINISHED:
+        return None
+    done = sum(cell.state.value == "done" for cell in record.cells)
+    cells = len(record.cells)
+    return f"as of {moment(record.as_of)} {done} of {cells} cells are done; figures may change"
+
+
+def _conclusion(
+    record: RunRecord, rows: Sequence[CellRow], totals: tuple[Total, Total], passed: Rate
+) -> tuple[Claim, ...]:
+    everything, accelerators = totals
+    degraded = [pair for row in rows for pair in row.degraded]
+    return (
+        judged_claim("total", everything.tally, over=" on the platforms together"),
+        judged_claim("accelerators", accelerators.tally, over=" on accelerators"),
+        *degraded_claim(degraded),
+        run_claim(run_status(record), passed),
+    )
+
+
+def _cost(rows: Sequence[CellRow]) -> Decimal | Absent:
+    known = [row.cost_usd for row in rows if not isinstance(row.cost_usd, Absent)]
+    return sum(known, Decimal(0)) if known else Absent("no machine has a price")

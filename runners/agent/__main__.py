@@ -1,0 +1,127 @@
+"""The agent's command line: ``python3 -E -s -m seatrial_agent <verb> ...``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import List, Optional
+
+from . import pack, probe, pull, start, stop
+from .layout import Attempt
+
+OK = 0
+USAGE = 2
+NO_SUCH_ATTEMPT = 3
+REFUSED = 4
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run one verb.
+
+    Returns:
+        0 done, 2 usage, 3 no such attempt, 4 refused (stderr says what to do).
+    """
+    options = _parser().parse_args(argv)
+    try:
+        return _VERBS[options.verb](options)
+    except (start.BadInputError, stop.StillThereError, OSError) as error:
+        print(f"{options.verb}: {error}", file=sys.stderr)
+        return REFUSED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="seatrial_agent", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("probe").add_argument("--candidate", action="append", default=[])
+    for name in ("start", "pull", "stop", "close", "bundle"):
+        verbs.add_parser(name).add_argument("--attempt", type=_folder, required=True)
+    for name in ("events", "log", "limit"):
+        verbs.choices["pull"].add_argument(f"--{name}", type=_count, required=True)
+    verbs.choices["stop"].add_argument("--reason", required=True)
+    verbs.choices["stop"].add_argument("--kill", action="store_true")
+    return parser
+
+
+def _folder(text: str) -> Path:
+    return Path(os.path.realpath(text))
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("must not be negative")
+    return value
+
+
+def _attempt(options: argparse.Namespace) -> Optional[Attempt]:
+    folder: Path = options.attempt
+    if folder.is_dir():
+        return Attempt(folder)
+    print(f"{options.verb}: there is no attempt at {folder}", file=sys.stderr)
+    return None
+
+
+def _probe(options: argparse.Namespace) -> int:
+    print(json.dumps(probe.everything(options.candidate)))
+    return OK
+
+
+def _start(options: argparse.Namespace) -> int:
+    attempt = _attempt(options)
+    if attempt is None:
+        return NO_SUCH_ATTEMPT
+    start.start(attempt, start.read_secrets(sys.stdin.buffer))
+    return OK
+
+
+def _pull(options: argparse.Namespace) -> int:
+    attempt = _attempt(options)
+    if attempt is None:
+        return NO_SUCH_ATTEMPT
+    pull.pull(
+        attempt,
+        sys.stdout.buffer,
+        events_from=options.events,
+        log_from=options.log,
+        limit_bytes=options.limit,
+    )
+    return OK
+
+
+def _stop(options: argparse.Namespace) -> int:
+    attempt = _attempt(options)
+    if attempt is None:
+        return NO_SUCH_ATTEMPT
+    stop.ask(attempt, options.reason)
+    if options.kill:
+        stop.kill(attempt)
+    return OK
+
+
+def _close(options: argparse.Namespace) -> int:
+    stop.close(Attempt(options.attempt))
+    return OK
+
+
+def _bundle(options: argparse.Namespace) -> int:
+    attempt = _attempt(options)
+    if attempt is None:
+        return NO_SUCH_ATTEMPT
+    pack.bundle(attempt.artifacts, sys.stdout.buffer)
+    return OK
+
+
+_VERBS = {
+    "probe": _probe,
+    "start": _start,
+    "pull": _pull,
+    "stop": _stop,
+    "close": _close,
+    "bundle": _bundle,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""Passes what a job says in ``$SEATRIAL_EVENTS`` on to the event stream."""
+
+from __future__ import annotations
+
+from typing import List
+
+from .events import EventWriter
+from .said import BadLineError, understand
+from .tail import Line, Tail
+
+_LINES = 50_000
+_WARNINGS = 20
+
+
+class Checks:
+    """Follows one job's own lines."""
+
+    def __init__(self, tail: Tail, events: EventWriter, job: str) -> None:
+        self._tail = tail
+        self._events = events
+        self._job = job
+        self._taken = 0
+        self._bad = 0
+
+    def poll(self) -> bool:
+        """Take what was said since the last look; say whether there was any."""
+        return self._take(self._tail.poll())
+
+    def drain(self) -> None:
+        """Take the rest; the job is over."""
+        self._take(self._tail.drain())
+        self._tail.close()
+        if self._bad > _WARNINGS:
+            text = f"{self._bad} lines in $SEATRIAL_EVENTS were bad; {_WARNINGS} are named above"
+            self._events.log("warning", text, self._job)
+        if self._taken > _LINES:
+            text = f"$SEATRIAL_EVENTS held {self._taken} lines; those after {_LINES} were left out"
+            self._events.log("warning", text, self._job)
+
+    def _take(self, lines: List[Line]) -> bool:
+        for number, line, wrong in lines:
+            self._taken += 1
+            if self._taken > _LINES:
+                continue
+            try:
+                if line is None:
+                    raise BadLineError(wrong)
+                kind, data = understand(line)
+            except BadLineError as error:
+                self._complain(number, error)
+            else:
+                self._events.emit(kind, self._job, data)
+        return bool(lines)
+
+    def _complain(self, number: int, error: BadLineError) -> None:
+        self._bad += 1
+        if self._bad <= _WARNINGS:
+            text = f"line {number} of $SEATRIAL_EVENTS is left out: {error}"
+            self._events.log("warning", text, self._job)

@@ -1,0 +1,229 @@
+"""Which accelerators the machine has, asked from the vendors' own tools. No tool, no guess."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from . import bounded
+from .masking import JsonValue
+
+Device = Dict[str, JsonValue]
+
+_TIMEOUT_S = 30.0
+_MIB = 1024 * 1024
+_NVIDIA_FIELDS = (
+    "index,name,uuid,memory.total,driver_version,clocks.max.sm,clocks.max.memory,compute_cap"
+)
+_GOOGLE_PCI = "0x1ae0"
+_TPU_NAMES = {
+    "0x0027": "TPU v3", "0x0056": "TPU v4", "0x005e": "TPU v4", "0x0062": "TPU v5p",
+    "0x0063": "TPU v5e", "0x006f": "TPU v6e",
+}  # fmt: skip
+
+
+def find() -> List[Device]:
+    """Return every accelerator, each vendor's numbered from 0."""
+    return [*_nvidia(), *_amd(), *_intel(), *_google()]
+
+
+def gpu_count(devices: Sequence[Mapping[str, JsonValue]]) -> int:
+    """Count the GPUs among the devices (a TPU chip is none)."""
+    return sum(device.get("vendor") != "google" for device in devices)
+
+
+def nvidia_details() -> Optional[bytes]:
+    """Return what ``nvidia-smi -q`` says, or None without it."""
+    answer = _ask("nvidia-smi", "-q")
+    return answer.output if answer is not None and answer.ok else None
+
+
+def parse_nvidia(text: str) -> List[Device]:
+    """Read nvidia-smi's CSV (no header, no units), fields as in the query made here."""
+    rows = csv.reader(text.splitlines(), skipinitialspace=True)
+    return [_nvidia_device(row) for row in rows if len(row) in (7, 8) and row[0].isdigit()]
+
+
+def parse_amd_smi(text: str) -> List[Device]:
+    """Read ``amd-smi static --json``."""
+    raw = _json(text)
+    cards = raw.get("gpu_data", raw) if isinstance(raw, dict) else raw
+    if not isinstance(cards, list):
+        return []
+    return [_amd_card(n, card) for n, card in enumerate(cards) if isinstance(card, dict)]
+
+
+def parse_rocm_smi(text: str) -> List[Device]:
+    """Read ``rocm-smi --showproductname --showuniqueid --showmeminfo vram --json``."""
+    raw = _json(text)
+    if not isinstance(raw, dict):
+        return []
+    driver = _in(raw, "system", "Driver version")
+    cards = [raw[key] for key in sorted(raw, key=_natural) if re.fullmatch(r"card\d+", str(key))]
+    return [_rocm_card(n, card, driver) for n, card in enumerate(cards) if isinstance(card, dict)]
+
+
+def parse_xpu_smi(text: str) -> List[Device]:
+    """Read ``xpu-smi discovery -j``."""
+    cards = _in(_json(text), "device_list")
+    if not isinstance(cards, list):
+        return []
+    return [
+        _device(
+            n,
+            "intel",
+            name=_in(card, "device_name"),
+            uuid=_in(card, "uuid"),
+            memory_bytes=_whole(_in(card, "memory_physical_size_byte")),
+            driver=_in(card, "driver_version"),
+        )
+        for n, card in enumerate(cards)
+    ]
+
+
+def _nvidia() -> List[Device]:
+    for fields in (_NVIDIA_FIELDS, _NVIDIA_FIELDS.rpartition(",")[0]):
+        answer = _ask("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
+        if answer is None:
+            return []
+        if answer.ok:
+            return parse_nvidia(answer.text)
+    return []
+
+
+def _nvidia_device(row: Sequence[str]) -> Device:
+    index, name, uuid, memory, driver, sm, mem, *more = row
+    device = _device(
+        int(index), "nvidia", name=name, uuid=uuid, driver=_known(driver),
+        memory_bytes=_whole(memory, _MIB), compute_capability=_known(more[0]) if more else None,
+    )  # fmt: skip
+    device["clocks_mhz"] = {"sm": _whole(sm), "mem": _whole(mem)}
+    return device
+
+
+def _amd() -> List[Device]:
+    answer = _ask("amd-smi", "static", "--json")
+    found = parse_amd_smi(answer.text) if answer is not None and answer.ok else []
+    if found:
+        return found
+    options = ("--showproductname", "--showuniqueid", "--showmeminfo", "vram")
+    answer = _ask("rocm-smi", *options, "--showdriverversion", "--json")
+    return parse_rocm_smi(answer.text) if answer is not None and answer.ok else []
+
+
+def _amd_card(index: int, card: Mapping[str, object]) -> Device:
+    size = _in(card, "vram", "size")
+    value = _in(size, "value") if isinstance(size, dict) else size
+    return _device(
+        index,
+        "amd",
+        name=_in(card, "asic", "market_name"),
+        uuid=_in(card, "asic", "asic_serial") or _in(card, "uuid"),
+        memory_bytes=_whole(value, _MIB),
+        compute_capability=_in(card, "asic", "target_graphics_version"),
+        driver=_in(card, "driver", "version") or _in(card, "driver", "driver_version"),
+    )
+
+
+def _rocm_card(index: int, card: Mapping[str, object], driver: object) -> Device:
+    return _device(
+        index,
+        "amd",
+        name=_in(card, "Card Series") or _in(card, "Card series"),
+        uuid=_in(card, "Unique ID"),
+        memory_bytes=_whole(_in(card, "VRAM Total Memory (B)")),
+        compute_capability=_in(card, "GFX Version"),
+        driver=driver,
+    )
+
+
+def _intel() -> List[Device]:
+    answer = _ask("xpu-smi", "discovery", "-j")
+    return parse_xpu_smi(answer.text) if answer is not None and answer.ok else []
+
+
+def _google(root: Path = Path("/")) -> List[Device]:
+    """Name TPU chips by their PCI ids, where the kernel shows them as accelerators."""
+    nodes = [*root.glob("dev/accel[0-9]*"), *root.glob("dev/accel/accel[0-9]*")]
+    nodes += root.glob("dev/vfio/[0-9]*")
+    if not nodes:
+        return []
+    chips: List[str] = []
+    for folder in sorted(root.glob("sys/bus/pci/devices/*")):
+        vendor, device = _line(folder / "vendor"), _line(folder / "device")
+        if vendor == _GOOGLE_PCI and device in _TPU_NAMES:
+            chips.append(_TPU_NAMES[device])
+    return [_device(n, "google", name=name) for n, name in enumerate(chips)]
+
+
+def _device(
+    index: int,
+    vendor: str,
+    *,
+    name: object = None,
+    uuid: object = None,
+    memory_bytes: Optional[int] = None,
+    compute_capability: object = None,
+    driver: object = None,
+) -> Device:
+    return {
+        "index": index,
+        "vendor": vendor,
+        "name": _words(name),
+        "uuid": _words(uuid),
+        "memory_bytes": memory_bytes,
+        "compute_capability": _words(compute_capability),
+        "clocks_mhz": {},
+        "driver": _words(driver),
+    }
+
+
+def _ask(tool: str, *arguments: str) -> Optional[bounded.Answer]:
+    path = shutil.which(tool)
+    return bounded.run((path, *arguments), timeout_s=_TIMEOUT_S) if path else None
+
+
+def _json(text: str) -> object:
+    """Read JSON that may have warnings printed before it."""
+    starts = [at for at in (text.find("{"), text.find("[")) if at >= 0]
+    try:
+        return json.loads(text[min(starts) :]) if starts else None
+    except ValueError:
+        return None
+
+
+def _in(raw: object, *path: str) -> object:
+    for key in path:
+        raw = raw.get(key) if isinstance(raw, dict) else None
+    return raw
+
+
+def _known(text: str) -> Optional[str]:
+    """Return None for what nvidia-smi prints where it has no answer, such as ``[N/A]``."""
+    return None if not text or text.startswith("[") or text == "N/A" else text
+
+
+def _words(value: object) -> Optional[str]:
+    return str(value) if isinstance(value, (str, int)) and str(value) not in ("", "N/A") else None
+
+
+def _whole(value: object, factor: int = 1) -> Optional[int]:
+    try:
+        return int(float(str(value))) * factor
+    except (ValueError, OverflowError):
+        return None
+
+
+def _natural(text: object) -> Tuple[int, ...]:
+    return tuple(int(digits) for digits in re.findall(r"\d+", str(text)))
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

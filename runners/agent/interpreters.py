@@ -1,0 +1,127 @@
+"""Asking a Python interpreter what it is and what it holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Dict, Mapping, Optional
+
+from . import bounded
+from .masking import JsonValue
+
+_TIMEOUT_S = 60.0
+_ANSWER = "SEATRIAL-ANSWER:"
+
+PACKAGES = """
+def packages():
+    # Name and version of every distribution; the first on the path is the one that counts.
+    from importlib import metadata
+    found = {}
+    for each in metadata.distributions():
+        try:
+            name, version = each.metadata["Name"], each.version
+        except Exception:
+            continue
+        if name and version:
+            found.setdefault(name.lower().replace("_", "-").replace(".", "-"), version)
+    return dict(sorted(found.items()))
+"""
+
+_SELF = (
+    PACKAGES
+    + f"""
+import importlib.util, json, os, platform, sys
+have = packages()
+names = ("site-packages", "dist-packages")
+print('{_ANSWER}' + json.dumps({{
+    "path": os.path.abspath(sys.executable),
+    "version": platform.python_version(),
+    "implementation": sys.implementation.name,
+    "prefix": sys.prefix,
+    "site_paths": [p for p in sys.path if os.path.basename(p) in names and os.path.isdir(p)],
+    "packages": have,
+    "pip": have.get("pip"),
+    "has_venv": importlib.util.find_spec("venv") is not None,
+    "error": None,
+}}))
+"""
+)
+
+
+_BUNDLED = """
+import glob, os, sysconfig
+try:
+    import ensurepip
+    places = [os.path.join(os.path.dirname(ensurepip.__file__), "_bundled")]
+except ImportError:
+    places = []
+places.append(sysconfig.get_config_var("WHEEL_PKG_DIR") or "")
+wheels = [glob.glob(os.path.join(place, "pip-*.whl")) for place in places if place]
+found = sorted(sum(wheels, []))
+"""
+
+
+def bundled_pip(path: str) -> Optional[str]:
+    """Return the pip wheel that came with an interpreter, if one did."""
+    script = answering(_BUNDLED, '{"found": found}')
+    answer = bounded.run(
+        (path, "-E", "-s", "-c", script), timeout_s=_TIMEOUT_S, env=quiet_environment()
+    )
+    found = extract(answer.text) if answer.ok else None
+    wheels = found["found"] if found is not None else None
+    return str(wheels[0]) if isinstance(wheels, list) and wheels else None
+
+
+def ask(candidate: str) -> Dict[str, JsonValue]:
+    """Describe one interpreter; what is wrong with it stands under ``error``."""
+    path = shutil.which(str(Path(candidate).expanduser()))
+    if path is None:
+        return _unusable(candidate, None, "not found, or not executable")
+    answer = bounded.run(
+        (path, "-E", "-s", "-c", _SELF), timeout_s=_TIMEOUT_S, env=quiet_environment()
+    )
+    found = extract(answer.text) if answer.ok else None
+    if found is None:
+        why = "it did not answer in time" if answer.timed_out else answer.text.strip()[-500:]
+        return _unusable(candidate, path, why or f"exit code {answer.exit_code}")
+    return {"candidate": candidate, **found}
+
+
+def extract(text: str) -> Optional[Mapping[str, JsonValue]]:
+    """Find the answer among whatever else a program printed."""
+    for line in reversed(text.splitlines()):
+        if line.startswith(_ANSWER):
+            try:
+                value = json.loads(line[len(_ANSWER) :])
+            except ValueError:
+                return None
+            return value if isinstance(value, dict) else None
+    return None
+
+
+def answering(script: str, expression: str) -> str:
+    """Return a script that ends by printing an expression as its answer."""
+    return f"{script}\nimport json\nprint('{_ANSWER}' + json.dumps({expression}))\n"
+
+
+def quiet_environment() -> Dict[str, str]:
+    """Return the agent's environment without what would change how Python starts."""
+    drop = ("PYTHON", "PYTEST_", "VIRTUAL_ENV", "PIP_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(drop)}
+
+
+def _unusable(candidate: str, path: Optional[str], error: str) -> Dict[str, JsonValue]:
+    return {
+        "candidate": candidate,
+        "path": path,
+        "version": None,
+        "implementation": None,
+        "prefix": None,
+        "site_paths": [],
+        "packages": {},
+        "pip": None,
+        "has_venv": False,
+        "error": error,
+    }

@@ -1,0 +1,73 @@
+"""The environment variables of jobs: a small inherited set, then what the plan says."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Dict, Mapping, Optional
+
+from . import processes
+from .layout import Attempt, on_path
+from .plan import Environment, Job
+from .separation import User
+
+_INHERITED = re.compile(
+    r"PATH|LANG|LC_\w+|TZ|LD_LIBRARY_PATH|CUDA_\w+|NVIDIA_\w+|ROCR\w*|ROCM\w*|HIP\w*"
+)
+_USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def common(attempt: Attempt, *, name: str, environment: Environment, user: User) -> Dict[str, str]:
+    """Return what every process of the attempt gets.
+
+    Args:
+        attempt: Its folders.
+        name: The attempt's id.
+        environment: Its variables win over inherited ones.
+        user: Who the process runs as.
+    """
+    inherited = {key: value for key, value in os.environ.items() if _INHERITED.fullmatch(key)}
+    path = f"{attempt.venv / 'bin'}:{inherited.get('PATH') or _USUAL_PATH}"
+    inherited.update(PATH=path, HOME=user.home, USER=user.name, LOGNAME=user.name)
+    return {
+        **inherited,
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
+        **environment.variables,
+        processes.MARK: str(attempt.folder),
+        "SEATRIAL_ATTEMPT": name,
+    }
+
+
+def for_job(
+    shared: Mapping[str, str],
+    *,
+    job: Job,
+    attempt: Attempt,
+    secrets: Mapping[str, str],
+    tmp: Optional[str] = None,
+) -> Dict[str, str]:
+    """Return the environment of one job: its own words win, the agent's few come last."""
+    folder = attempt.job(job.id)
+    given = {
+        key: _resolved(value, attempt.payload) if key in job.path_variables else value
+        for key, value in {**shared, **job.env}.items()
+    }
+    given.update({name: secrets[name] for name in job.secrets if name in secrets})
+    before = given.get("PYTHONPATH")
+    given.update(
+        PYTHONPATH=f"{before}:{on_path()}" if before else str(on_path()),
+        TMPDIR=tmp or str(folder.tmp),
+        SEATRIAL_JOB=job.id,
+        SEATRIAL_EVENTS=str(folder.events),
+        SEATRIAL_ARTIFACTS=str(folder.artifacts),
+    )
+    return given
+
+
+def _resolved(value: str, root: Path) -> str:
+    """Make each entry of a path list absolute; relative ones mean the payload's folder."""
+    return os.pathsep.join(
+        os.path.normpath(root / entry) if entry else str(root) for entry in value.split(os.pathsep)
+    )

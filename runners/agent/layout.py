@@ -1,0 +1,164 @@
+"""Where things lie on the machine."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+PACKAGE = __package__ or "seatrial_agent"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The folder of one attempt and the names inside it."""
+
+    folder: Path
+
+    @property
+    def plan(self) -> Path:
+        """What to do: written by the controller before ``start``."""
+        return self.folder / "plan.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by flock for as long as the agent lives."""
+        return self.folder / "lock"
+
+    @property
+    def pid(self) -> Path:
+        """The agent's process id; only meaningful while the lock is held."""
+        return self.folder / "agent.pid"
+
+    @property
+    def complaints(self) -> Path:
+        """The agent's own stderr."""
+        return self.folder / "agent.err"
+
+    @property
+    def events(self) -> Path:
+        """The numbered event stream."""
+        return self.folder / "events.jsonl"
+
+    @property
+    def reserve(self) -> Path:
+        """Disk space kept so that a full disk can still be said."""
+        return self.folder / "reserve"
+
+    @property
+    def log(self) -> Path:
+        """Output of all jobs, one after the other."""
+        return self.folder / "log"
+
+    @property
+    def stop(self) -> Path:
+        """Its existence asks the agent to stop; its content is the reason."""
+        return self.folder / "stop"
+
+    @property
+    def payload(self) -> Path:
+        """This attempt's own copy of the payload."""
+        return self.folder / "payload"
+
+    @property
+    def venv(self) -> Path:
+        """The overlay environment."""
+        return self.folder / "venv"
+
+    @property
+    def python(self) -> Path:
+        """The overlay's interpreter."""
+        return self.venv / "bin" / "python"
+
+    @property
+    def home(self) -> Path:
+        """HOME of the jobs when they run as a user of their own."""
+        return self.folder / "home"
+
+    @property
+    def jobs(self) -> Path:
+        """A folder per job."""
+        return self.folder / "jobs"
+
+    @property
+    def given(self) -> Path:
+        """What the agent gives to jobs, in files that they cannot change."""
+        return self.folder / "given"
+
+    @property
+    def artifacts(self) -> Path:
+        """What is brought home, flat."""
+        return self.folder / "artifacts"
+
+    @property
+    def base(self) -> Path:
+        """The folder that all attempts, payloads and wheelhouses of this machine share."""
+        return self.folder.parent.parent
+
+    def pristine(self, digest: str) -> Path:
+        """The unpacked payload archive with this digest."""
+        return self.base / "payloads" / digest
+
+    def wheelhouse(self, digest: str) -> Path:
+        """The wheels shipped under this digest."""
+        return self.base / "wheels" / digest
+
+    def job(self, job: str) -> JobFolder:
+        """The folder of one job."""
+        return JobFolder(self.jobs / job, self.given / job, f"{self.short_prefix}{_short(job, 4)}")
+
+    @property
+    def short_prefix(self) -> str:
+        """How the short names of this attempt's temporary folders begin."""
+        return f"{tempfile.gettempdir()}/st-{_short(str(self.folder), 8)}-"
+
+
+@dataclass(frozen=True)
+class JobFolder:
+    """The folders of one job; what is in ``folder`` belongs to the jobs' user."""
+
+    folder: Path
+    given: Path
+    short_tmp: str
+
+    @property
+    def records(self) -> Path:
+        """What the pytest plugin writes."""
+        return self.folder / "records.jsonl"
+
+    @property
+    def events(self) -> Path:
+        """``$SEATRIAL_EVENTS``."""
+        return self.folder / "events.jsonl"
+
+    @property
+    def artifacts(self) -> Path:
+        """``$SEATRIAL_ARTIFACTS``."""
+        return self.folder / "artifacts"
+
+    @property
+    def tmp(self) -> Path:
+        """``$TMPDIR``, or what it points to."""
+        return self.folder / "tmp"
+
+    @property
+    def skip(self) -> Path:
+        """Node ids that are not to be run again, one JSON list."""
+        return self.given / "skip.json"
+
+    @property
+    def empty_config(self) -> Path:
+        """Configuration for pytest where the payload has none."""
+        return self.given / "pytest.ini"
+
+
+def on_path() -> Path:
+    """Return the folder with the modules that payloads may import."""
+    shipped = _HERE.parent / "on_path"
+    return shipped if (shipped / "seatrial_pytest.py").is_file() else _HERE / "on_path"
+
+
+def _short(text: str, digits: int) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:digits]

@@ -1,0 +1,91 @@
+"""Keeps secrets out of everything that leaves the machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Iterable, Mapping, Sequence, Union
+from urllib.parse import quote
+
+JsonValue = Union[None, bool, int, float, str, Sequence["JsonValue"], Mapping[str, "JsonValue"]]
+
+STARS = "***"
+SHORTEST = 4
+"""Shorter values would turn ordinary text into stars; they are named in a warning instead."""
+
+
+class Masker:
+    """Replaces every known form of every secret by ``***``."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        forms = sorted(_forms(values), key=len, reverse=True)
+        self._text = re.compile("|".join(map(re.escape, forms))) if forms else None
+        raw = [form.encode("utf-8", "surrogateescape") for form in forms]
+        self._raw = re.compile(b"|".join(map(re.escape, raw))) if raw else None
+        self._starts = raw
+
+    def text(self, text: str) -> str:
+        """Mask a whole text."""
+        return self._text.sub(STARS, text) if self._text else text
+
+    def data(self, value: JsonValue) -> JsonValue:
+        """Mask every string, keys too, in a JSON value."""
+        if self._text is None:
+            return value
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.text(str(key)): self.data(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.data(item) for item in value]
+        return value
+
+    def stream(self) -> MaskedStream:
+        """Start masking a byte stream that arrives in pieces."""
+        return MaskedStream(self)
+
+    def split(self, data: bytes) -> tuple[bytes, bytes]:
+        """Return the masked bytes that are safe to pass on, and the end that may begin a secret."""
+        if self._raw is None:
+            return data, b""
+        masked = self._raw.sub(STARS.encode(), data)
+        held = max((_overlap(masked, form) for form in self._starts), default=0)
+        return masked[: len(masked) - held], masked[len(masked) - held :]
+
+
+class MaskedStream:
+    """Masks a stream, secrets that lie across two pieces included."""
+
+    def __init__(self, masker: Masker) -> None:
+        self._masker = masker
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take a piece; return what can be shown now."""
+        ready, self._held = self._masker.split(self._held + data if self._held else data)
+        return ready
+
+    def finish(self) -> bytes:
+        """Return what was held back; the stream has ended, so it is no secret."""
+        rest, self._held = self._held, b""
+        return rest
+
+
+def _forms(values: Iterable[str]) -> set[str]:
+    forms: set[str] = set()
+    for value in values:
+        if len(value) < SHORTEST:
+            continue
+        lines = [line for line in value.splitlines() if len(line) >= 2 * SHORTEST]
+        for part in (value, value.strip(), *lines):
+            quoted = json.dumps(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1]
+            forms.update((part, *quoted, repr(part)[1:-1], quote(part, safe="")))
+    return {form for form in forms if len(form) >= SHORTEST}
+
+
+def _overlap(data: bytes, form: bytes) -> int:
+    """Return how many bytes at the end of data are a beginning of form (never all of it)."""
+    for size in range(min(len(form) - 1, len(data)), 0, -1):
+        if data.endswith(form[:size]):
+            return size
+    return 0

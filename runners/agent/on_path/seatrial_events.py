@@ -1,0 +1,91 @@
+"""Lets a job say more than an exit code. Optional: the same lines can be written by hand.
+
+Outside a Seatrial job (``SEATRIAL_EVENTS`` unset) every function does nothing and returns False, so
+a demo or benchmark runs the same at a desk.
+"""
+# ruff: noqa: INP001 - not a package: this folder stands on the jobs' path
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Mapping, Optional, Sequence, Union
+
+Scalar = Union[None, bool, int, float, str]
+
+
+def check(
+    name: str,
+    outcome: str,
+    *,
+    value: Scalar = None,
+    unit: Optional[str] = None,
+    tolerance: Scalar = None,
+    reason: Optional[str] = None,
+) -> bool:
+    """Say how one check went.
+
+    Args:
+        name: Its stable name within the job.
+        outcome: ``passed``, ``failed`` or ``skipped`` (then say the reason).
+        value: What was measured.
+        unit: Unit of the value.
+        tolerance: What the value was held against.
+        reason: Why, for a person.
+
+    Returns:
+        Whether somebody listens.
+    """
+    if outcome not in ("passed", "failed", "skipped"):
+        raise ValueError(f"outcome must be passed, failed or skipped, not {outcome!r}")
+    more = {"value": value, "unit": unit, "tolerance": tolerance, "reason": reason}
+    return _say({"check": name, "outcome": outcome, **_given(more)})
+
+
+def metric(
+    name: str,
+    samples: Sequence[float],
+    *,
+    unit: str,
+    direction: str,
+    params: Optional[Mapping[str, Scalar]] = None,
+) -> bool:
+    """Say what was measured: every sample, not a summary of them.
+
+    Args:
+        name: Its stable name within the job.
+        samples: The measurements, in the order they were taken.
+        unit: Their unit.
+        direction: ``higher`` or ``lower``: which is better.
+        params: What it was measured at.
+
+    Returns:
+        Whether somebody listens.
+    """
+    if direction not in ("higher", "lower"):
+        raise ValueError(f"direction must be higher or lower, not {direction!r}")
+    line = {"metric": name, "samples": [float(sample) for sample in samples], "unit": unit}
+    return _say({**line, "direction": direction, "params": dict(params or {})})
+
+
+def degraded(reason: str) -> bool:
+    """Say that the job ran, but not on what it claims to run on (a fallback was taken)."""
+    return _say({"degraded": reason})
+
+
+def _given(fields: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _say(line: Mapping[str, object]) -> bool:
+    path = os.environ.get("SEATRIAL_EVENTS")
+    if not path:
+        return False
+    raw = (json.dumps(line) + "\n").encode("ascii")
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        while raw:
+            raw = raw[os.write(fd, raw) :]
+    finally:
+        os.close(fd)
+    return True

@@ -1,0 +1,271 @@
+"""A pytest plugin that writes down what happens, as it happens, so that it survives a SIGKILL.
+
+One JSON line per fact, appended unbuffered to ``$SEATRIAL_RECORDS``: the manifest of collected
+tests first, then ``start``, ``report`` and ``collect_error``. Without the variable it is idle.
+"""
+# ruff: noqa: INP001 - not a package: this folder stands on the jobs' path
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, FrozenSet, Generator, List, Optional, Union
+
+import pytest
+
+Scalar = Union[None, bool, int, float, str]
+LongRepr = Union[None, str, List[Scalar]]
+
+DISK_FULL = 74
+POISONED = 75
+
+_MARK = "\n[... {} bytes left out ...]\n"
+_SECTIONS = 50
+_PROPERTIES = 200
+_NAME_CHARS = 4_000
+_STRICT = "[XPASS(strict)]"
+_POISON = re.compile(
+    r"(?:CUDA|HIP) error: (?:device-side assert|an illegal memory access|unspecified launch failure"
+    r"|misaligned address|an illegal instruction|the launch timed out|uncorrectable ECC)"
+    r"|(?:cuda|hip)Error(?:IllegalAddress|Assert|LaunchFailure|MisalignedAddress)"
+    r"|Triton Error \[(?:CUDA|HIP)\]: (?:an illegal memory access|device-side assert)"
+    r"|(?:Accelerator device|Core) halted"
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start recording, where somebody asked for it."""
+    path = os.environ.get("SEATRIAL_RECORDS")
+    if not path:
+        return
+    worker = getattr(config, "workerinput", None)
+    records = Records(path)
+    first = worker is None or worker.get("workerid") == "gw0"
+    config.pluginmanager.register(Collector(records, writes=first), "seatrial-collector")
+    if worker is None:
+        config.pluginmanager.register(Recorder(records, config), "seatrial-recorder")
+
+
+class Records:
+    """The file, as one descriptor: a line is one write."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._pid = os.getpid()
+        self.text_bytes = int(os.environ.get("SEATRIAL_TEXT_BYTES", "65536"))
+        # Ends the line that a killed process may have left torn.
+        self._append(b"\n")
+
+    def write(self, line: Dict[str, Any]) -> None:
+        """Append one record; a forked child's copy of pytest is not heard."""
+        if os.getpid() == self._pid:
+            self._append(json.dumps(line, default=_shown).encode("ascii") + b"\n")
+
+    def cap(self, text: str) -> str:
+        """Keep head and tail of a text that is too long."""
+        limit = self.text_bytes
+        if len(text) <= limit // 4:
+            return text
+        if len(text) > 4 * limit:
+            left_out = len(text) - 2 * limit
+            text = text[:limit] + _MARK.format(left_out) + text[-limit:]
+        raw = text.encode("utf-8", "replace")
+        if len(raw) <= limit:
+            return text
+        half = max(limit - 64, 0) // 2
+        head, tail = raw[:half].decode("utf-8", "ignore"), raw[-half:].decode("utf-8", "ignore")
+        return head + _MARK.format(len(raw) - 2 * half) + tail
+
+    def _append(self, raw: bytes) -> None:
+        for tries_left in range(20, -1, -1):
+            try:
+                while raw:
+                    raw = raw[os.write(self._fd, raw) :]
+                return
+            except OSError as error:  # noqa: PERF203 - the retry is what it is for
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not tries_left:
+                    self._give_up(error)
+                time.sleep(0.1)
+
+    def _give_up(self, error: OSError) -> None:
+        """End the process: results that nobody could see must not look like a pass."""
+        message = f"\nseatrial: a test result cannot be written ({error}): giving up\n"
+        try:
+            os.write(2, message.encode())
+        finally:
+            os._exit(DISK_FULL)
+
+
+class Collector:
+    """Writes the manifest, then leaves out what already has a result."""
+
+    def __init__(self, records: Records, *, writes: bool) -> None:
+        self._records = records
+        self._writes = writes
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: List[pytest.Item]
+    ) -> Generator[None, Any, None]:
+        """Act after everybody else has chosen, deselected and ordered."""
+        outcome = yield
+        outcome.get_result()
+        if self._writes:
+            tests = [name(item.nodeid) for item in items]
+            self._records.write({"record": "manifest", "tests": tests})
+        done = _done()
+        if done:
+            left_out = [item for item in items if name(item.nodeid) in done]
+            items[:] = [item for item in items if name(item.nodeid) not in done]
+            config.hook.pytest_deselected(items=left_out)
+
+
+class Recorder:
+    """Writes down starts, reports and the end of the session."""
+
+    def __init__(self, records: Records, config: pytest.Config) -> None:
+        self._records = records
+        self._config = config
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A test begins: if nothing follows, it is the one that killed the process."""
+        self._records.write({"record": "start", "nodeid": name(nodeid)})
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A phase of a test is over."""
+        line = _report(report, self._records)
+        poisoned = report.outcome == "failed" and is_poison(line)
+        if poisoned:
+            line["cause"] = "crashed"
+        self._records.write(line)
+        if poisoned:
+            self._leave()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file or class could not be collected, or was skipped as a whole."""
+        if report.passed:
+            return
+        kind = "collect_error" if report.failed else "collect_skip"
+        text = _longrepr(report.longrepr)
+        why = self._records.cap(str((text[-1] if isinstance(text, list) else text) or ""))
+        line = {"record": kind, "nodeid": name(report.nodeid), "longrepr": why}
+        self._records.write(line)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """The session came to its end: whatever is missing now was not lost in a crash."""
+        self._records.write({"record": "session_finish", "exitstatus": int(exitstatus)})
+
+    def _leave(self) -> None:
+        """The device is unusable in this process: the rest must run in a fresh one."""
+        self._config.get_terminal_writer().flush()
+        sys.stderr.flush()
+        text = "\nseatrial: the device was left unusable, the other tests run in a fresh process\n"
+        os.write(2, text.encode())
+        os._exit(POISONED)
+
+
+def name(nodeid: str) -> str:
+    """Return a node id as it stands in evidence and skip lists: storable, and not too long."""
+    text = nodeid.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    if len(text) <= _NAME_CHARS:
+        return text
+    mark = hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
+    return f"{text[: _NAME_CHARS - 20]}...{mark}"
+
+
+def is_poison(line: Dict[str, Any]) -> bool:
+    """Say whether a failure means that every later use of the device in this process fails too."""
+    message = str((line.get("crash") or {}).get("message") or "")
+    return not message.startswith("AssertionError") and bool(_POISON.search(message[:4000]))
+
+
+def _done() -> FrozenSet[str]:
+    path = os.environ.get("SEATRIAL_SKIP")
+    if not path:
+        return frozenset()
+    return frozenset(json.loads(Path(path).read_text(encoding="utf-8")))
+
+
+def _report(report: pytest.TestReport, records: Records) -> Dict[str, Any]:
+    text = _longrepr(report.longrepr)
+    strict = report.outcome == "failed" and isinstance(text, str) and text.startswith(_STRICT)
+    line: Dict[str, Any] = {
+        "record": "report",
+        "nodeid": name(report.nodeid),
+        "when": report.when,
+        "outcome": report.outcome,
+        "duration": report.duration,
+        "start": getattr(report, "start", None),
+        "stop": getattr(report, "stop", None),
+        "longrepr": _capped(text, records),
+        "sections": [
+            [str(title), records.cap(body)]
+            for title, body in report.sections[:_SECTIONS]
+            if not _told(str(title), report.when)
+        ],
+        "user_properties": [
+            [str(name), _property(value, records)]
+            for name, value in report.user_properties[:_PROPERTIES]
+        ],
+        "strict_xpass": strict,
+    }
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:
+        message = records.cap(str(crash.message))
+        line["crash"] = {"path": str(crash.path), "lineno": crash.lineno, "message": message}
+    if hasattr(report, "wasxfail"):
+        line["wasxfail"] = str(report.wasxfail)
+    if getattr(report, "context", None) is not None:
+        line["subtest"] = records.cap(str(report.context))
+    return line
+
+
+def _longrepr(longrepr: object) -> LongRepr:
+    """Return a skip's path, line and reason as a list, everything else as text."""
+    if longrepr is None or isinstance(longrepr, str):
+        return longrepr
+    if isinstance(longrepr, tuple) and len(longrepr) == 3:
+        line = longrepr[1] if isinstance(longrepr[1], int) else None
+        return [str(longrepr[0]), line, str(longrepr[2])]
+    return _shown(longrepr)
+
+
+def _told(title: str, when: Optional[str]) -> bool:
+    """Say whether the report of an earlier phase has had this section (pytest repeats them)."""
+    earlier = {"call": ("setup",), "teardown": ("setup", "call")}.get(when or "", ())
+    return title.startswith("Captured ") and title.rpartition(" ")[2] in earlier
+
+
+def _capped(text: LongRepr, records: Records) -> LongRepr:
+    if isinstance(text, list):
+        return [*text[:2], records.cap(str(text[2]))]
+    return records.cap(text) if text else text
+
+
+def _property(value: object, records: Records) -> Scalar:
+    """Return a plain JSON value: what JSON cannot hold (NaN, objects) becomes text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    if isinstance(value, int) and abs(value) < 2**63:
+        return int(value)
+    return records.cap(_shown(value))
+
+
+def _shown(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001 - a payload's own __str__ may do anything
+        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"

@@ -1,0 +1,73 @@
+"""What this machine is: one JSON object, gathered without importing anything heavy."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from pathlib import Path
+from typing import Dict, Sequence
+
+from . import devices, interpreters
+from .masking import JsonValue
+
+
+def machine(folder: Path) -> Dict[str, JsonValue]:
+    """Describe the machine; the disk is the one that holds ``folder``."""
+    return {
+        "v": 1,
+        "os": _os_name(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "libc": list(_libc()),
+        "hostname": platform.node(),
+        "cpus": _cpus(),
+        "cpu_model": _cpu_model(),
+        "memory_bytes": _memory_bytes(),
+        "disk_free_bytes": shutil.disk_usage(folder).free,
+        "devices": [dict(device) for device in devices.find()],
+    }
+
+
+def everything(candidates: Sequence[str]) -> Dict[str, JsonValue]:
+    """Describe the machine and the interpreters it could run jobs with."""
+    asked = [dict(interpreters.ask(candidate)) for candidate in candidates]
+    return {**machine(Path.cwd()), "interpreters": asked}
+
+
+def _os_name() -> str:
+    for path in ("/etc/os-release", "/usr/lib/os-release"):
+        try:
+            lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        fields = dict(line.split("=", 1) for line in lines if "=" in line)
+        return fields.get("PRETTY_NAME", platform.system()).strip("\"'")
+    return f"{platform.system()} {platform.release()}"
+
+
+def _libc() -> Sequence[str]:
+    name, version = platform.libc_ver()
+    return (name, version)
+
+
+def _cpus() -> int:
+    """Count the CPUs that this process may use (a container may be given fewer)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cpu_model() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return platform.processor()
+    for line in text.splitlines():
+        if line.startswith(("model name", "Model", "Hardware")):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,166 @@
+"""Finding and ending processes: whole groups, and those that left their group."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Callable, Dict, FrozenSet, NamedTuple, Set
+
+MARK = "SEATRIAL_ATTEMPT_DIR"
+"""Environment variable that every process of an attempt carries."""
+
+_PROC = Path("/proc")
+_SUBREAPER = 36
+_LOOK_S = 0.05
+_CERTAIN_S = 10.0
+
+Find = Callable[[], Set[int]]
+
+
+class Stat(NamedTuple):
+    """What matters of ``/proc/<pid>/stat``."""
+
+    state: str
+    parent: int
+    group: int
+    session: int
+
+
+def adopt_orphans() -> bool:
+    """Become the parent of every orphan below this process, so that none can be lost sight of."""
+    try:
+        return bool(ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+def table() -> Dict[int, Stat]:
+    """Return all living processes (zombies are not living)."""
+    found: Dict[int, Stat] = {}
+    for entry in _numbers():
+        try:
+            text = (_PROC / str(entry) / "stat").read_text(errors="replace")
+            fields = text[text.rindex(")") + 2 :].split()
+            stat = Stat(fields[0], int(fields[1]), int(fields[2]), int(fields[3]))
+        except (OSError, ValueError, IndexError):
+            continue
+        if stat.state not in "ZX":
+            found[entry] = stat
+    return found
+
+
+def marked(folder: Path) -> Set[int]:
+    """Return the processes that carry the mark of the attempt in this folder."""
+    wanted = os.fsencode(f"{MARK}={folder}")
+    return {pid for pid in table() if pid != os.getpid() and wanted in _environ(pid)}
+
+
+def below(ancestor: int, *, seen: Dict[int, Stat]) -> Set[int]:
+    """Return every process that descends from one."""
+    found: Set[int] = set()
+    fresh = {ancestor}
+    while fresh:
+        fresh = {pid for pid, stat in seen.items() if stat.parent in fresh} - found - {ancestor}
+        found |= fresh
+    return found
+
+
+def of_job(leader: int, folder: Path, *, spare: FrozenSet[int] = frozenset()) -> Set[int]:
+    """Return all processes of the job that was started as session leader ``leader``."""
+    seen = table()
+    own = {pid for pid, stat in seen.items() if leader in (pid, stat.group, stat.session)}
+    return (own | below(os.getpid(), seen=seen) | marked(folder)) - spare - {os.getpid()}
+
+
+def end_all(find: Find, *, grace_s: float) -> Set[int]:
+    """Ask what ``find`` finds to end, and after the grace make it end.
+
+    Returns:
+        The processes that are still there after all (stuck in the kernel).
+    """
+    if grace_s > 0:
+        send(find(), signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        while find() and time.monotonic() < deadline:
+            reap()
+            time.sleep(_LOOK_S)
+    return kill_all(find)
+
+
+def kill_all(find: Find) -> Set[int]:
+    """Kill what ``find`` finds until it finds nothing, for ten seconds at most."""
+    deadline = time.monotonic() + _CERTAIN_S
+    left = find()
+    while left and time.monotonic() < deadline:
+        send(left, signal.SIGKILL)
+        time.sleep(_LOOK_S / 5)
+        reap()
+        left = find()
+    return left
+
+
+def send(pids: Set[int], number: signal.Signals) -> None:
+    """Send a signal to each; those already gone are no error."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):  # noqa: PERF203 - each may be gone
+            continue
+
+
+_waited_elsewhere: Set[int] = set()
+
+
+def keep_for_caller(pid: int) -> None:
+    """Name a child whose exit status its starter collects."""
+    _waited_elsewhere.add(pid)
+
+
+def release(pid: int) -> None:
+    """The child's exit status has been collected."""
+    _waited_elsewhere.discard(pid)
+
+
+def reap() -> None:
+    """Bury the orphans that were adopted, never a child whose status somebody waits for."""
+    for pid in _children() - _waited_elsewhere:
+        try:
+            os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:  # noqa: PERF203 - each may be gone
+            continue
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process with this id exists (a zombie does)."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _children() -> Set[int]:
+    try:
+        text = (_PROC / "self" / "task" / str(os.getpid()) / "children").read_text()
+    except OSError:
+        return set()
+    return {int(word) for word in text.split()}
+
+
+def _numbers() -> Set[int]:
+    try:
+        return {int(path.name) for path in _PROC.iterdir() if path.name.isdigit()}
+    except OSError:
+        return set()
+
+
+def _environ(pid: int) -> FrozenSet[bytes]:
+    try:
+        return frozenset((_PROC / str(pid) / "environ").read_bytes().split(b"\0"))
+    except OSError:
+        return frozenset()

@@ -1,0 +1,59 @@
+"""Handing over what is new in the event stream and in the log."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import BinaryIO, Tuple
+
+from . import lock
+from .layout import Attempt
+
+
+def pull(
+    attempt: Attempt, out: BinaryIO, *, events_from: int, log_from: int, limit_bytes: int
+) -> None:
+    """Write a header line, then the new bytes of both files.
+
+    Whether the agent is alive is looked at before the files are read: once it is not, a reader
+    that got all bytes has got all that will ever come. While it lives the events end at a line's
+    end.
+    """
+    alive = lock.held(attempt.lock)
+    events, events_size = _read(attempt.events, events_from, limit_bytes)
+    if alive or len(events) == limit_bytes:
+        events = _whole_lines(events)
+    log, log_size = _read(attempt.log, log_from, limit_bytes)
+    header = {
+        "v": 1,
+        "alive": alive,
+        "events_bytes": len(events),
+        "log_bytes": len(log),
+        "events_size": events_size,
+        "log_size": log_size,
+        "now": time.time(),
+    }
+    out.write(json.dumps(header).encode("ascii") + b"\n")
+    out.write(events)
+    out.write(log)
+    out.flush()
+
+
+def _read(path: Path, offset: int, limit_bytes: int) -> Tuple[bytes, int]:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return b"", 0
+    try:
+        size = os.fstat(fd).st_size
+        return os.pread(fd, max(min(limit_bytes, size - offset), 0), offset), size
+    finally:
+        os.close(fd)
+
+
+def _whole_lines(data: bytes) -> bytes:
+    """Leave a torn last line for the next time; a line longer than the limit comes in pieces."""
+    end = data.rfind(b"\n")
+    return data[: end + 1] if end >= 0 else data

@@ -1,0 +1,92 @@
+"""The agent's sense of time: heartbeats, the deadline, and whether somebody asked it to stop."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Optional
+
+from .events import EventWriter
+from .failures import DiskFull, Stopped
+from .layout import Attempt
+
+
+class Pulse:
+    """Looked at several times a second from wherever the agent waits."""
+
+    def __init__(
+        self, attempt: Attempt, events: EventWriter, *, heartbeat_s: float, left_s: float
+    ) -> None:
+        self._attempt = attempt
+        self._events = events
+        self._heartbeat_s = heartbeat_s
+        self._deadline = time.monotonic() + left_s
+        self._next_beat = time.monotonic()
+        self._signalled: Optional[int] = None
+
+    def heed_signals(self) -> None:
+        """Take SIGTERM for a request to stop, and do not mind a terminal that goes away.
+
+        Handlers, not SIG_IGN: what is ignored stays ignored in every job.
+        """
+        signal.signal(signal.SIGTERM, self._note)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, lambda *_: None)
+
+    def beat(self, job: Optional[str] = None, test: Optional[str] = None) -> None:
+        """Sync the events when that is due, and say that the agent lives when that is."""
+        self._events.sync()
+        now = time.monotonic()
+        if now < self._next_beat:
+            return
+        self._next_beat = now + self._heartbeat_s
+        free = free_bytes(self._attempt.folder)
+        load = round(os.getloadavg()[0], 2)
+        data = {"job": job, "test": test, "disk_free_bytes": free, "load": load}
+        self._events.emit("heartbeat", None, data)
+
+    def ending(self) -> Optional[Stopped]:
+        """Return why the agent is to stop, if it is to."""
+        if self._attempt.stop.exists():
+            return _asked(self._attempt.stop)
+        if self._signalled is not None:
+            name = signal.Signals(self._signalled).name
+            return Stopped("cancelled", f"the agent got {name} (is the machine going down?)")
+        if time.monotonic() >= self._deadline:
+            return Stopped("deadline", "the plan's deadline has come")
+        return None
+
+    def check(self) -> None:
+        """Beat, and end the attempt where that is due.
+
+        Raises:
+            Stopped: somebody asked for it, or the deadline has come.
+            DiskFull: nothing more can be written.
+        """
+        self.beat()
+        ending = self.ending()
+        if ending is not None:
+            raise ending
+        if self._events.disk_full:
+            raise DiskFull("the disk is full")
+
+    def _note(self, number: int, _frame: Optional[FrameType]) -> None:
+        self._signalled = number
+
+
+def free_bytes(folder: Path) -> int:
+    """Return how much can still be written to the folder's disk."""
+    return shutil.disk_usage(folder).free
+
+
+def _asked(path: Path) -> Stopped:
+    try:
+        reason = path.read_text(encoding="utf-8", errors="replace").strip()[:500]
+    except OSError:
+        reason = ""
+    kind = "deadline" if "deadline" in reason.lower() else "cancelled"
+    return Stopped(kind, f"stopped by request: {reason or 'no reason given'}")

@@ -1,0 +1,228 @@
+"""What the pytest plugin wrote, checked, as events; and which test is running."""
+
+from __future__ import annotations
+
+import math
+from typing import Callable, Dict, List, Mapping, Optional, Set, Tuple
+
+from .events import EventWriter
+from .history import is_final
+from .masking import JsonValue
+from .tail import Tail
+
+Fields = Mapping[str, object]
+Checked = Optional[Dict[str, JsonValue]]
+
+_OUTCOMES = ("passed", "failed", "skipped")
+_WHEN = ("setup", "call", "teardown")
+_WARNINGS = 20
+
+
+class Records:
+    """The record file of one suite, over all the processes that it takes."""
+
+    def __init__(self, tail: Tail, events: EventWriter, job: str) -> None:
+        self._tail = tail
+        self._events = events
+        self._job = job
+        self._bad = 0
+        self._started: Dict[str, None] = {}
+        self.process = 0
+        self.manifest: Optional[List[str]] = None
+        self.done: Set[str] = set()
+        self.session_finished = False
+        self.poisoned = False
+
+    def begin_process(self) -> None:
+        """A fresh process is about to write."""
+        self.process += 1
+        self.manifest = None
+        self.session_finished = False
+        self.poisoned = False
+        self._started.clear()
+
+    def poll(self) -> bool:
+        """Take what was written since the last look; say whether there was any."""
+        return self._take(self._tail.poll())
+
+    def drain(self) -> None:
+        """Take all that is left of a process that is gone."""
+        self._take(self._tail.drain())
+
+    def running(self) -> Optional[str]:
+        """Name the test that has begun and not ended (the one that began first, under xdist)."""
+        return next(iter(self._started), None)
+
+    def left(self, skipped: Set[str]) -> List[str]:
+        """Return the collected tests without a final result."""
+        return [test for test in self.manifest or () if test not in self.done | skipped]
+
+    def lost(self, nodeid: str, *, cause: str, number: Optional[int], text: str) -> None:
+        """Say in a test's place that it took its process with it."""
+        data: Dict[str, JsonValue] = {
+            "record": "report",
+            "nodeid": nodeid,
+            "when": "call",
+            "outcome": "failed",
+            "cause": cause,
+            "signal": number,
+            "longrepr": text,
+        }
+        self._events.emit("test", self._job, data)
+        self._settle(nodeid)
+
+    def _take(self, lines: List[Tuple[int, Optional[Fields], str]]) -> bool:
+        for number, line, wrong in lines:
+            try:
+                if line is None:
+                    raise ValueError(wrong)
+                self._one(line)
+            except ValueError as error:  # noqa: PERF203 - one bad line must not spoil the others
+                self._complain(number, error)
+        return bool(lines)
+
+    def _complain(self, number: int, error: ValueError) -> None:
+        self._bad += 1
+        if self._bad > _WARNINGS:
+            return
+        text = f"line {number} of the test records cannot be used: {error}"
+        self._events.log("warning", text, self._job)
+
+    def _one(self, line: Fields) -> None:
+        takers: Dict[str, Callable[[Fields], None]] = {
+            "manifest": self._take_manifest,
+            "start": self._take_start,
+            "report": self._take_report,
+            "collect_error": self._take_collect_error,
+            "collect_skip": self._take_collect_skip,
+            "session_finish": self._take_session_finish,
+        }
+        taker = takers.get(str(line.get("record")))
+        if taker is None:
+            raise ValueError(f"unknown record {line.get('record')!r:.80}")
+        taker(line)
+
+    def _take_manifest(self, line: Fields) -> None:
+        tests = line.get("tests")
+        if not isinstance(tests, list) or not all(isinstance(test, str) for test in tests):
+            raise ValueError("a manifest must be a list of texts")
+        self.manifest = list(tests)
+        self._events.emit("manifest", self._job, {"tests": tests, "process": self.process})
+
+    def _take_start(self, line: Fields) -> None:
+        nodeid = _text(line, "nodeid")
+        self._started[nodeid] = None
+        self._events.emit("test", self._job, {"record": "start", "nodeid": nodeid})
+
+    def _take_report(self, line: Fields) -> None:
+        if line.get("outcome") == "rerun":
+            # A plugin of the payload's runs the test again: only its last try is the result.
+            text = f"{_text(line, 'nodeid')} is run again by a plugin of the payload's"
+            self._events.log("info", text, self._job)
+            return
+        data = report(line)
+        nodeid = str(data["nodeid"])
+        self.poisoned = self.poisoned or "cause" in data
+        self._events.emit("test", self._job, data)
+        if is_final(data):
+            self._settle(nodeid)
+        elif data["when"] == "setup":
+            self.done.discard(nodeid)
+            self._started.setdefault(nodeid)
+
+    def _take_collect_error(self, line: Fields) -> None:
+        data = {"record": "collect_error", "nodeid": _text(line, "nodeid", empty=True)}
+        data["longrepr"] = _text(line, "longrepr", empty=True)
+        self._events.emit("test", self._job, data)
+
+    def _take_collect_skip(self, line: Fields) -> None:
+        what, why = _text(line, "nodeid", empty=True), _text(line, "longrepr", empty=True)
+        text = f"{what or 'everything'} was skipped at collection: {why}"
+        self._events.log("info", text, self._job)
+
+    def _take_session_finish(self, _line: Fields) -> None:
+        self.session_finished = True
+
+    def _settle(self, nodeid: str) -> None:
+        self.done.add(nodeid)
+        self._started.pop(nodeid, None)
+
+
+def report(line: Fields) -> Dict[str, JsonValue]:
+    """Check a test's report.
+
+    Raises:
+        ValueError: a field is missing or of another type than it must be.
+    """
+    data: Dict[str, JsonValue] = {
+        "record": "report",
+        "nodeid": _text(line, "nodeid"),
+        "when": _one_of(line, "when", _WHEN),
+        "outcome": _one_of(line, "outcome", _OUTCOMES),
+    }
+    for key in ("duration", "start", "stop"):
+        data[key] = _number(line, key)
+    data["longrepr"] = _longrepr(line.get("longrepr"))
+    data["sections"] = _pairs(line.get("sections"))
+    data["user_properties"] = _pairs(line.get("user_properties"))
+    data["strict_xpass"] = line.get("strict_xpass") is True
+    for key in ("wasxfail", "subtest"):
+        if key in line:
+            data[key] = _text(line, key, empty=True)
+    if line.get("cause") == "crashed":
+        data.update(cause="crashed", signal=None)
+    _add_crash(line.get("crash"), data)
+    return data
+
+
+def _add_crash(raw: object, data: Dict[str, JsonValue]) -> None:
+    if isinstance(raw, dict):
+        lineno = raw.get("lineno")
+        data["crash"] = {
+            "path": str(raw.get("path")),
+            "lineno": lineno if isinstance(lineno, int) else None,
+            "message": str(raw.get("message")),
+        }
+
+
+def _longrepr(raw: object) -> JsonValue:
+    if raw is None or isinstance(raw, str):
+        return raw
+    if isinstance(raw, list) and len(raw) == 3:
+        line = raw[1] if isinstance(raw[1], int) else None
+        return [str(raw[0]), line, str(raw[2])]
+    raise ValueError(f"longrepr cannot be {raw!r:.80}")
+
+
+def _pairs(raw: object) -> JsonValue:
+    found: List[JsonValue] = []
+    for pair in raw if isinstance(raw, list) else []:
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise ValueError(f"a pair is needed, not {pair!r:.80}")
+        value = pair[1]
+        plain = value if isinstance(value, (str, bool, int, float)) or value is None else str(value)
+        found.append([str(pair[0]), plain])
+    return found
+
+
+def _text(line: Fields, key: str, *, empty: bool = False) -> str:
+    value = line.get(key)
+    if not isinstance(value, str) or not (value or empty):
+        raise ValueError(f"{key} must be a text, not {value!r:.80}")
+    return value
+
+
+def _one_of(line: Fields, key: str, allowed: Tuple[str, ...]) -> str:
+    value = line.get(key)
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{key} must be one of {', '.join(allowed)}, not {value!r:.80}")
+    return value
+
+
+def _number(line: Fields, key: str) -> Optional[float]:
+    value = line.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"{key} must be a number, not {value!r:.80}")
+    return value

@@ -1,0 +1,152 @@
+"""Running jobs as a user of their own, so that they cannot touch the evidence."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, List, Mapping, Optional, Tuple
+
+from . import bounded
+from .layout import Attempt
+
+USER = "seatrial-payload"
+
+_TIMEOUT_S = 60.0
+_DEVICE_GROUPS = ("video", "render")
+_DEVICE_NODES = ("nvidia*", "kfd", "dri/render*", "accel*", "vfio/*")
+_OPEN = os.R_OK | os.W_OK
+_TRY = """
+import os, sys
+payload, own, *nodes = sys.argv[1:]
+for folder, _, names in os.walk(payload, onerror=lambda error: sys.exit(str(error))):
+    for name in names:
+        path = os.path.join(folder, name)
+        if os.path.exists(path) and not os.access(path, os.R_OK):
+            sys.exit(f"{path} cannot be read")
+open(os.path.join(own, ".try"), "w").close()
+os.unlink(os.path.join(own, ".try"))
+for node in nodes:
+    if not os.access(node, os.R_OK | os.W_OK):
+        sys.exit(f"{node} cannot be opened")
+"""
+
+
+@dataclass(frozen=True)
+class User:
+    """Who the jobs run as."""
+
+    name: str
+    home: str
+    account: bounded.Account
+    reason: str
+
+    @property
+    def separated(self) -> bool:
+        """The jobs' user is another than the agent's."""
+        return self.account is not None
+
+
+def own_user(reason: str) -> User:
+    """Return the agent's own user, and why it is that one."""
+    try:
+        entry = pwd.getpwuid(os.geteuid())
+        return User(entry.pw_name, os.environ.get("HOME") or entry.pw_dir, None, reason)
+    except KeyError:
+        return User(str(os.geteuid()), os.environ.get("HOME", "/"), None, reason)
+
+
+def choose(attempt: Attempt, *, wanted: bool, tick: Callable[[], None]) -> User:
+    """Choose the jobs' user and hand the jobs' folders to it.
+
+    Another user is taken only if it was seen to work: it must run the overlay's Python, read the
+    payload, and open every device that the agent can open.
+    """
+    if not wanted:
+        return own_user("the plan asks for the agent's own user")
+    if os.geteuid() != 0:
+        return own_user("agent is not root")
+    entry = _entry(tick)
+    if entry is None:
+        return own_user(f"user {USER} does not exist and cannot be made")
+    account = (entry.pw_uid, entry.pw_gid, _groups())
+    _hand_over(attempt, account)
+    problem = _problem(attempt, account, tick)
+    if problem is not None:
+        _take_back(attempt)
+        return own_user(f"user {USER} cannot do the work: {problem}")
+    return User(USER, str(attempt.home), account, f"jobs run as {USER}")
+
+
+def _entry(tick: Callable[[], None]) -> Optional[pwd.struct_passwd]:
+    found = _lookup()
+    useradd = shutil.which("useradd", path="/usr/sbin:/sbin:/usr/bin:/bin")
+    if found is not None or useradd is None:
+        return found
+    argv = (useradd, "-r", "-M", "-d", "/nonexistent", "-s", "/usr/sbin/nologin", USER)
+    bounded.run(argv, timeout_s=_TIMEOUT_S, tick=tick)
+    return _lookup()
+
+
+def _lookup() -> Optional[pwd.struct_passwd]:
+    try:
+        return pwd.getpwnam(USER)
+    except KeyError:
+        return None
+
+
+def _groups() -> Tuple[int, ...]:
+    found: List[int] = []
+    for name in _DEVICE_GROUPS:
+        try:
+            found.append(grp.getgrnam(name).gr_gid)
+        except KeyError:  # noqa: PERF203 - few machines have both groups
+            continue
+    return tuple(found)
+
+
+def _hand_over(attempt: Attempt, account: Tuple[int, int, Tuple[int, ...]]) -> None:
+    uid, gid, _ = account
+    attempt.home.mkdir(mode=0o700, exist_ok=True)
+    for folder in (attempt.payload, attempt.home):
+        give(folder, uid, gid)
+    # The jobs' folder stays the agent's: each job gets only its own, fresh one in it.
+    # Others may pass through to the folders handed over; the evidence beside them is mode 0600.
+    attempt.folder.chmod(0o711)
+    attempt.artifacts.chmod(0o700)
+
+
+def _take_back(attempt: Attempt) -> None:
+    for folder in (attempt.payload, attempt.home):
+        give(folder, os.geteuid(), os.getegid())
+    attempt.folder.chmod(0o700)
+
+
+def give(folder: Path, uid: int, gid: int) -> None:
+    """Make a user the owner of a folder and of all in it; links are not followed."""
+    os.chown(folder, uid, gid, follow_symlinks=False)
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.chown(Path(parent) / name, uid, gid, follow_symlinks=False)
+
+
+def _problem(
+    attempt: Attempt, account: Tuple[int, int, Tuple[int, ...]], tick: Callable[[], None]
+) -> Optional[str]:
+    """Return what the user cannot do, after letting it try."""
+    found = [node for pattern in _DEVICE_NODES for node in Path("/dev").glob(pattern)]
+    nodes = [str(node) for node in found if not node.is_dir() and os.access(node, _OPEN)]
+    environment: Mapping[str, str] = {"PATH": os.defpath, "HOME": str(attempt.home)}
+    answer = bounded.run(
+        (str(attempt.python), "-c", _TRY, str(attempt.payload), str(attempt.home), *nodes),
+        timeout_s=_TIMEOUT_S,
+        env=environment,
+        account=account,
+        tick=tick,
+    )
+    if answer.ok:
+        return None
+    return answer.text.strip()[-500:] or f"its Python ended with exit code {answer.exit_code}"

@@ -1,0 +1,152 @@
+"""A pytest suite over as many processes as it takes: one crash is one failure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set
+
+from .desk import Desk
+from .output import JobOutput
+from .plan import Job
+from .records import Records
+from .supervise import Ended, signal_name
+
+PLUGIN_DISK_FULL = 74
+"""Exit code of a pytest whose results could not be written."""
+
+_PLUGIN = "seatrial_pytest"
+_LAST_WORDS_BYTES = 16_384
+
+Process = Callable[[Sequence[str], Mapping[str, str]], Ended]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a job ended: facts only, nobody's judgement."""
+
+    exit_code: Optional[int]
+    signal: Optional[int]
+    cause: Optional[str]
+    detail: str
+    restarts: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """How one process of a suite ended, and whether a test is to blame for it."""
+
+    verdict: Verdict
+    again: bool = False
+
+
+class Suite:
+    """Runs pytest, and again for what is left whenever a test took the process with it."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        job: Job,
+        *,
+        records: Records,
+        output: JobOutput,
+        config: Path,
+        skip_file: Path,
+        skipped: Set[str],
+    ) -> None:
+        """Prepare a suite.
+
+        Args:
+            desk: The attempt's shared things.
+            job: A job with pytest arguments.
+            records: Follows what the plugin writes.
+            output: The job's output.
+            config: pytest's configuration file.
+            skip_file: Where the tests that are not to be run again are listed.
+            skipped: Tests with a final result from an earlier attempt or agent.
+        """
+        self._desk = desk
+        self._job = job
+        self._records = records
+        self._output = output
+        self._config = config
+        self._skip_file = skip_file
+        self._skipped = skipped
+
+    def run(self, process: Process) -> Verdict:
+        """Run the suite to its end."""
+        restarts = 0
+        while True:
+            step = self._once(process)
+            verdict = replace(step.verdict, restarts=restarts)
+            if not step.again:
+                return verdict
+            left = self._records.left(self._skipped)
+            if not left:
+                # Every test has its result, which says all: nothing about the job is left to say.
+                return replace(verdict, cause=None)
+            if restarts >= self._desk.plan.limits.restarts:
+                detail = f"{verdict.detail}; given up after {restarts} restarts"
+                return replace(verdict, detail=f"{detail}, {len(left)} tests were not run")
+            restarts += 1
+            text = f"{verdict.detail}; a fresh process runs what is left ({len(left)} of the tests)"
+            self._output.banner(text)
+            self._desk.events.log("warning", text, self._job.id)
+
+    def _once(self, process: Process) -> Step:
+        self._records.begin_process()
+        self._skip_file.write_text(json.dumps(sorted(self._skipped | self._records.done)))
+        self._skip_file.chmod(0o644)
+        ended = process(self._argv(), self._variables())
+        self._records.drain()
+        return self._judged(ended)
+
+    def _judged(self, ended: Ended) -> Step:
+        verdict = Verdict(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
+        test = self._records.running()
+        if ended.cause == "hung":
+            return self._hung(verdict, test)
+        if ended.cause is not None or ended.exit_code == PLUGIN_DISK_FULL:
+            return Step(verdict)
+        if self._records.poisoned:
+            poisoned = "a test left the device unusable"
+            return Step(replace(verdict, cause="crashed", detail=poisoned), again=True)
+        if test is None or self._records.session_finished:
+            return Step(verdict)
+        return self._crashed(verdict, test)
+
+    def _hung(self, verdict: Verdict, test: Optional[str]) -> Step:
+        if test is None:
+            return Step(replace(verdict, detail=f"{verdict.detail}, outside any test"))
+        text = f"{verdict.detail}; it was ended\n\n{self._last_words()}"
+        self._records.lost(test, cause="hung", number=verdict.signal, text=text)
+        return Step(verdict, again=True)
+
+    def _crashed(self, verdict: Verdict, test: str) -> Step:
+        how = f"by {signal_name(verdict.signal)}" if verdict.signal else ""
+        how = how or f"with exit code {verdict.exit_code}"
+        text = f"the interpreter was ended {how} while this test ran\n\n{self._last_words()}"
+        self._records.lost(test, cause="crashed", number=verdict.signal, text=text)
+        detail = f"{test} ended the interpreter {how}"
+        return Step(replace(verdict, cause="crashed", detail=detail), again=True)
+
+    def _last_words(self) -> str:
+        said = self._output.last(_LAST_WORDS_BYTES)
+        return f"last output:\n{said}" if said.strip() else "it had printed nothing"
+
+    def _argv(self) -> List[str]:
+        root = self._desk.attempt.payload
+        return [
+            str(self._desk.attempt.python), "-m", "pytest", "-p", _PLUGIN,
+            f"--rootdir={root}", f"--confcutdir={root}", "-c", str(self._config),
+            *(self._job.pytest or ()),
+        ]  # fmt: skip
+
+    def _variables(self) -> Dict[str, str]:
+        folder = self._desk.attempt.job(self._job.id)
+        return {
+            "SEATRIAL_RECORDS": str(folder.records),
+            "SEATRIAL_SKIP": str(self._skip_file),
+            "SEATRIAL_TEXT_BYTES": str(self._desk.plan.limits.text_bytes),
+        }

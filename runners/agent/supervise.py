@@ -1,0 +1,228 @@
+"""Watching one process of a job from its start until nothing of it is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Mapping, Optional, Sequence, Set
+
+from . import bounded, processes
+from .desk import Desk
+from .output import JobOutput
+from .plan import Job
+
+_LOOK_S = 0.2
+_SOURCES_S = 0.1
+_DUMP_S = 3.0
+_DRAIN_S = 5.0
+_AFTERGLOW_S = 0.5
+_OOM_SCORE = "500"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended: by itself (``cause`` None) or because the agent ended it."""
+
+    exit_code: Optional[int]
+    signal: Optional[int]
+    cause: Optional[str]
+    detail: str
+
+
+class Watch:
+    """Starts a process and watches its output, its records, its clock and the disk."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        job: Job,
+        output: JobOutput,
+        *,
+        deadline: float,
+        poll: Callable[[], bool],
+        running: Callable[[], Optional[str]],
+    ) -> None:
+        """Prepare to watch.
+
+        Args:
+            desk: The attempt's shared things.
+            job: Whose process it is.
+            output: Where its output goes.
+            deadline: When the job's time is up, on the monotonic clock.
+            poll: Takes what the job wrote beside its output; says whether there was any.
+            running: Names the test that is running, if one is.
+        """
+        self._desk = desk
+        self._job = job
+        self._output = output
+        self._deadline = deadline
+        self._poll = poll
+        self._running = running
+        self._heard_at = 0.0
+        self._polled_at = 0.0
+        self._cleared: Set[int] = set()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        account: bounded.Account,
+        started: Callable[[int], None],
+    ) -> Ended:
+        """Run a process to its end, whatever that takes.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        write_end = self._output.open_pipe()
+        try:
+            child = bounded.spawn(
+                argv, stdout=write_end, env=env, cwd=self._desk.attempt.payload, account=account
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            self._output.close_pipe()
+            raise OSError(f"{argv[0]} cannot be started: {error}") from error
+        finally:
+            os.close(write_end)
+        _prefer_as_victim(child.pid)
+        self._desk.events.on_full = lambda: self._kill_now(child.pid)
+        try:
+            started(child.pid)
+            return self._until_gone(child)
+        finally:
+            self._clear_away(child)
+            self._desk.events.on_full = None
+
+    def _until_gone(self, child: subprocess.Popen[bytes]) -> Ended:
+        self._heard_at = time.monotonic()
+        while True:
+            if self._listen():
+                self._heard_at = time.monotonic()
+            if child.poll() is not None:
+                return self._natural(child.returncode)
+            reason = self._why_end()
+            if reason is not None:
+                return self._end(child, *reason)
+            self._desk.pulse.beat(self._job.id, self._running())
+
+    def _listen(self) -> bool:
+        heard = self._output.pump(_LOOK_S)
+        now = time.monotonic()
+        if heard and now - self._polled_at < _SOURCES_S:
+            return True
+        self._polled_at = now
+        return self._poll() or heard
+
+    def _why_end(self) -> Optional[Sequence[str]]:
+        now = time.monotonic()
+        if self._desk.events.disk_full:
+            return "disk_full", "the disk is full"
+        ending = self._desk.pulse.ending()
+        if ending is not None:
+            return "stopped", ending.detail
+        if now >= self._deadline:
+            return "timeout", f"not done after {self._job.timeout_s:g} s{self._during()}"
+        if now - self._heard_at >= self._job.silence_s:
+            return "hung", f"nothing heard for {self._job.silence_s:g} s{self._during()}"
+        return None
+
+    def _during(self) -> str:
+        test = self._running()
+        return f", in {test}" if test else ""
+
+    def _natural(self, code: int) -> Ended:
+        if code >= 0:
+            return Ended(code, None, None, f"exit code {code}")
+        return Ended(None, -code, None, f"killed by {signal_name(-code)}")
+
+    def _end(self, child: subprocess.Popen[bytes], cause: str, detail: str) -> Ended:
+        """End it for a cause: let it say where it stands, ask it to go, make it go."""
+        if cause == "hung":
+            self._ask_where(child)
+        grace_s = 0.0 if cause in ("hung", "disk_full") else self._desk.plan.limits.kill_grace_s
+        if grace_s > 0:
+            self._ask_to_go(child, grace_s)
+        self._clear_away(child)
+        code = child.returncode
+        return Ended(
+            code if code is not None and code >= 0 else None,
+            -code if code is not None and code < 0 else None,
+            cause,
+            detail,
+        )
+
+    def _ask_where(self, child: subprocess.Popen[bytes]) -> None:
+        """SIGABRT: faulthandler writes every thread's stack before the process dies."""
+        processes.send({child.pid}, signal.SIGABRT)
+        self._wait(child, _DUMP_S)
+
+    def _ask_to_go(self, child: subprocess.Popen[bytes], grace_s: float) -> None:
+        processes.send(self._all_of(child.pid), signal.SIGTERM)
+        self._wait(child, grace_s)
+
+    def _wait(self, child: subprocess.Popen[bytes], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while child.poll() is None and time.monotonic() < deadline:
+            self._output.pump(0.05)
+
+    def _all_of(self, leader: int) -> Set[int]:
+        return processes.of_job(leader, self._desk.attempt.folder)
+
+    def _kill_now(self, leader: int) -> None:
+        processes.send(self._all_of(leader), signal.SIGKILL)
+
+    def _clear_away(self, child: subprocess.Popen[bytes]) -> None:
+        """Leave no process behind, and take the last of the output and the records."""
+        if child.pid in self._cleared:
+            return
+        self._cleared.add(child.pid)
+        left = self._left_behind(child) if child.poll() is not None else set()
+        if left:
+            text = f"{self._job.id} left {len(left)} processes behind; they were ended"
+            self._desk.events.log("warning", text, self._job.id)
+        stuck = self._kill(child)
+        if stuck:
+            text = f"processes {sorted(stuck)} do not end (stuck in the kernel?)"
+            self._desk.events.log("error", text, self._job.id)
+        self._output.drain(_DRAIN_S)
+
+    def _left_behind(self, child: subprocess.Popen[bytes]) -> Set[int]:
+        """Name what outlives the process, after a moment for what is just about to end."""
+        deadline = time.monotonic() + _AFTERGLOW_S
+        while self._all_of(child.pid) and time.monotonic() < deadline:
+            self._output.pump(0.05)
+            processes.reap()
+        return self._all_of(child.pid)
+
+    def _kill(self, child: subprocess.Popen[bytes]) -> Set[int]:
+        def left() -> Set[int]:
+            child.poll()
+            return self._all_of(child.pid)
+
+        stuck = processes.kill_all(left)
+        try:
+            child.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            return stuck | {child.pid}
+        processes.release(child.pid)
+        return stuck
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name, such as SIGKILL."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _prefer_as_victim(pid: int) -> None:
+    """When memory runs out the job is to go, not the agent that could tell about it."""
+    with contextlib.suppress(OSError):  # not Linux, or the process is already gone
+        Path(f"/proc/{pid}/oom_score_adj").write_text(_OOM_SCORE)

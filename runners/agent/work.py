@@ -1,0 +1,230 @@
+"""The attempt from its first event to its last."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import traceback
+from typing import Callable, Dict, List, Mapping, Optional
+
+from . import devices, facts, history, job_env, plan, processes, separation, subject
+from .desk import Crew, Desk
+from .events import Data, EventWriter
+from .failures import DiskFull, Ending, EnvironmentFailed, Stopped
+from .jobs import JobRun
+from .layout import Attempt
+from .masking import SHORTEST, JsonValue, Masker
+from .output import Sink
+from .overlay import Overlay
+from .pack import Packer
+from .plan import Job, PlanError
+from .pulse import Pulse
+from .separation import User
+
+_TRACEBACK_CHARS = 8_000
+
+
+def run(attempt: Attempt, secrets: Mapping[str, str]) -> None:
+    """Do all that the plan says; whatever happens, the last event says how it ended."""
+    past = history.read(attempt.events)
+    masker = Masker(secrets.values())
+    problem: Optional[PlanError] = None
+    try:
+        todo = plan.load(attempt.plan)
+    except PlanError as error:
+        todo, problem = plan.NOTHING, error
+    events = EventWriter(
+        attempt.events,
+        reserve=attempt.reserve,
+        masker=masker,
+        text_bytes=todo.limits.text_bytes,
+        after_seq=past.last_seq,
+    )
+    spent_s = max(time.time() - past.began_at, 0.0) if past.began_at is not None else 0.0
+    pulse = Pulse(
+        attempt,
+        events,
+        heartbeat_s=todo.limits.heartbeat_s,
+        left_s=max(todo.limits.deadline_s - spent_s, 0.0),
+    )
+    pulse.heed_signals()
+    log = Sink(attempt.log, events)
+    desk = Desk(attempt, todo, events, log, masker, pulse)
+    _end(desk, lambda: _Work(desk, secrets, past).do(problem))
+
+
+def _end(desk: Desk, work: Callable[[], None]) -> None:
+    """Do the work, and say how it ended."""
+    data: Data = {"outcome": "completed", "reason": None, "detail": ""}
+    try:
+        work()
+    except Ending as ending:
+        data = {"outcome": ending.outcome, "reason": ending.reason, "detail": ending.detail}
+    except Exception as error:  # noqa: BLE001 - the agent's own fault is evidence too
+        text = traceback.format_exc()[-_TRACEBACK_CHARS:]
+        reason = "disk_full" if desk.events.disk_full else "agent"
+        detail = f"the agent itself failed: {type(error).__name__}: {error}\n{text}"
+        data = {"outcome": "errored", "reason": reason, "detail": detail}
+    desk.events.emit("end", None, data)
+    desk.events.close()
+    desk.log.close()
+
+
+class _Work:
+    """The phases, in order."""
+
+    def __init__(self, desk: Desk, secrets: Mapping[str, str], past: history.History) -> None:
+        self._desk = desk
+        self._secrets = secrets
+        self._past = past
+
+    def do(self, problem: Optional[PlanError]) -> None:
+        """Prepare, run, pack.
+
+        Raises:
+            Ending: whatever ends the attempt before its jobs are done.
+        """
+        if problem is not None:
+            raise Ending(f"the plan cannot be followed: {problem}")
+        if self._past.last_seq:
+            self._take_over()
+        self._phase("preparing")
+        self._warn_of_short_secrets()
+        crew, environment = self._prepare()
+        self._phase("running")
+        ending = self._run_jobs(crew)
+        self._phase("packing")
+        self._pack(environment)
+        if ending is not None:
+            raise ending
+
+    def _phase(self, name: str) -> None:
+        self._desk.events.emit("phase", None, {"name": name})
+
+    def _take_over(self) -> None:
+        """Go on where an agent that died left off; nothing it started may still run."""
+        attempt = self._desk.attempt
+        processes.kill_all(lambda: processes.marked(attempt.folder))
+        text = "an earlier agent of this attempt died; this one goes on with what is left"
+        self._desk.events.log("warning", text)
+
+    def _warn_of_short_secrets(self) -> None:
+        for name, value in self._secrets.items():
+            if len(value) < SHORTEST:
+                text = f"secret {name} is shorter than {SHORTEST} characters and is not masked"
+                self._desk.events.log("warning", text)
+
+    def _prepare(self) -> "tuple[Crew, JsonValue]":
+        desk = self._desk
+        self._copy_payload()
+        self._build_overlay()
+        user = separation.choose(desk.attempt, wanted=desk.plan.payload_user, tick=desk.pulse.check)
+        crew = self._crew(user)
+        asker = facts.Asker(desk.attempt, crew.variables, user.account, desk.pulse.check)
+        environment = facts.gather(asker, lambda text: desk.events.log("warning", text))
+        environment["separated_user"] = user.separated
+        environment["separated_user_reason"] = user.reason
+        desk.events.emit("environment", None, environment)
+        self._prove_subject(crew)
+        return crew, environment
+
+    def _copy_payload(self) -> None:
+        attempt = self._desk.attempt
+        attempt.plan.chmod(0o600)
+        source = attempt.pristine(self._desk.plan.payload)
+        if not source.is_dir():
+            raise Ending(f"payload {self._desk.plan.payload} has not been unpacked on this machine")
+        shutil.rmtree(attempt.payload, ignore_errors=True)
+        try:
+            shutil.copytree(source, attempt.payload, symlinks=True)
+            for folder in (attempt.jobs, attempt.artifacts, attempt.given):
+                folder.mkdir(exist_ok=True)
+        except (OSError, shutil.Error) as error:
+            self._raise_if_full()
+            raise Ending(f"the payload cannot be copied: {error}") from error
+
+    def _build_overlay(self) -> None:
+        desk = self._desk
+        stream = desk.masker.stream()
+        overlay = Overlay(
+            desk.attempt,
+            desk.plan,
+            tick=desk.pulse.check,
+            sink=lambda data: desk.log.write(stream.feed(data)),
+        )
+        try:
+            overlay.build()
+        except (EnvironmentFailed, OSError) as error:
+            self._raise_if_full()
+            if isinstance(error, EnvironmentFailed):
+                raise
+            raise EnvironmentFailed(f"the environment cannot be made: {error}") from error
+        finally:
+            desk.log.write(stream.finish())
+
+    def _raise_if_full(self) -> None:
+        if shutil.disk_usage(self._desk.attempt.folder).free < 1024 * 1024:
+            raise DiskFull("the disk is full: nothing could be prepared")
+
+    def _crew(self, user: User) -> Crew:
+        plan_ = self._desk.plan
+        shared = job_env.common(
+            self._desk.attempt, name=plan_.attempt, environment=plan_.environment, user=user
+        )
+        gpus = devices.gpu_count(devices.find()) if any(job.gpus for job in plan_.jobs) else 0
+        return Crew(user, shared, self._secrets, gpus)
+
+    def _prove_subject(self, crew: Crew) -> None:
+        """Prove it once for every way in which jobs' imports may differ."""
+        desk = self._desk
+        if desk.plan.subject is None:
+            return
+        ways: Dict[Optional[str], Mapping[str, str]] = {}
+        for job in desk.plan.jobs:
+            env = job_env.for_job(crew.variables, job=job, attempt=desk.attempt, secrets={})
+            ways.setdefault(env.get("PYTHONPATH"), env)
+        for env in ways.values() if ways else (crew.variables,):
+            asker = facts.Asker(desk.attempt, env, crew.user.account, desk.pulse.check)
+            subject.prove(desk.plan.subject, asker)
+
+    def _run_jobs(self, crew: Crew) -> Optional[Ending]:
+        """Run the jobs that no earlier agent has finished; say why not all, if not all."""
+        for job in self._desk.plan.jobs:
+            if job.id in self._past.finished:
+                continue
+            try:
+                self._desk.pulse.check()
+                cause = self._run_job(crew, job)
+            except (Stopped, DiskFull) as ending:
+                return ending
+            if cause == "stopped":
+                return self._desk.pulse.ending() or Stopped("cancelled", "stopped")
+            if cause == "disk_full":
+                return self._say_full()
+        return None
+
+    def _run_job(self, crew: Crew, job: Job) -> Optional[str]:
+        done = sorted(self._past.done.get(job.id, ()))
+        return JobRun(self._desk, crew, job).run(done=done).cause
+
+    def _say_full(self) -> DiskFull:
+        self._desk.events.full()
+        lost = f"; {self._desk.events.lost} events were lost" if self._desk.events.lost else ""
+        text = f"the disk is full: no more jobs are run, what was written until now is kept{lost}"
+        self._desk.events.log("error", text)
+        return DiskFull(text)
+
+    def _pack(self, environment: JsonValue) -> None:
+        if self._desk.events.disk_full:
+            return  # the space that is left is for the last events
+        packer = Packer(self._desk)
+        jobs: List[str] = [job.id for job in self._desk.plan.jobs]
+        try:
+            packer.outputs(jobs)
+            packer.facts(environment)
+            for job in jobs:
+                packer.left_by(job)
+        except OSError as error:
+            self._raise_if_full()
+            raise Ending(f"artifacts cannot be packed: {error}") from error
+        packer.announce(jobs)

@@ -1,0 +1,24 @@
+"""The provider ``fake``: a cloud in memory, whose faults are scripted.
+
+It answers the same contract tests as the real ones, and lets a flow be proved against every way
+in which a cloud or a machine goes wrong, without a cloud, a machine or a clock.
+"""
+
+from __future__ import annotations
+
+from runners.fake.book import MemoryBook
+from runners.fake.cloud import FakeCloud, Fault
+from runners.fake.computer import FakeComputer, passing
+from runners.fake.provider import TRAITS, FakeProvider
+from runners.fake.workspace import FakeWorkspace
+
+__all__ = [
+    "TRAITS",
+    "FakeCloud",
+    "FakeComputer",
+    "FakeProvider",
+    "FakeWorkspace",
+    "Fault",
+    "MemoryBook",
+    "passing",
+]

@@ -1,0 +1,188 @@
+"""The cloud in memory: its machines, its script of faults, and what was asked of it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from enum import StrEnum
+
+from orchestrator.domain.machine import (
+    CapacityError,
+    ConfigError,
+    CredentialsError,
+    FakeReach,
+    LaunchRequest,
+    Machine,
+    MachineState,
+    NotOfferedError,
+    ProviderError,
+    ProviderUnavailableError,
+    QuotaError,
+)
+from runners.fake.computer import FakeComputer
+
+PRICE_USD_PER_HOUR = Decimal("0.50")
+
+
+class Fault(StrEnum):
+    """What a launch can meet."""
+
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    NOT_OFFERED = "not offered"
+    UNAVAILABLE = "unavailable"
+    CREDENTIALS = "credentials"
+    CONFIG = "config"
+    LOST_ANSWER = "lost answer"
+    """The machine is made, and the call fails nevertheless."""
+
+
+ERRORS: dict[Fault, type[ProviderError]] = {
+    Fault.CAPACITY: CapacityError,
+    Fault.QUOTA: QuotaError,
+    Fault.NOT_OFFERED: NotOfferedError,
+    Fault.UNAVAILABLE: ProviderUnavailableError,
+    Fault.CREDENTIALS: CredentialsError,
+    Fault.CONFIG: ConfigError,
+    Fault.LOST_ANSWER: ProviderUnavailableError,
+}
+
+
+@dataclass(slots=True)
+class _Rented:
+    machine: Machine
+    computer: FakeComputer
+    looks_left: int
+
+
+@dataclass(slots=True)
+class FakeCloud:
+    """A cloud that several providers, as after a restart, may share. Any thread may use it."""
+
+    boot_looks: int = 0
+    """So many inspects say BOOTING before a machine is READY."""
+    stop_looks: int = 0
+    """So many inspects say STOPPING before a machine is GONE."""
+    prices: dict[str, Decimal | None] = field(default_factory=dict)
+    """Dollars per hour by place, where they are not `PRICE_USD_PER_HOUR`."""
+    requests: list[LaunchRequest] = field(default_factory=list)
+    """Every launch call, refused ones too."""
+    made: int = 0
+    """Machines that ever existed."""
+    terminates: int = 0
+    """Terminate calls."""
+    _faults: dict[str, deque[Fault]] = field(default_factory=dict)
+    _standing: dict[str, Fault] = field(default_factory=dict)
+    _verb_faults: dict[str, int] = field(default_factory=dict)
+    _rented: dict[str, _Rented] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def fail(self, place: str, fault: Fault, *, times: int | None = None) -> None:
+        """Let the next `times` launches in the place meet the fault; all of them for None."""
+        if times is None:
+            self._standing[place] = fault
+        else:
+            self._faults.setdefault(place, deque()).extend([fault] * times)
+
+    def fail_verb(self, verb: str, *, times: int) -> None:
+        """Let the next `times` calls of inspect, terminate or inventory be unavailable."""
+        self._verb_faults[verb] = times
+
+    def mend(self, place: str) -> None:
+        """Forget the place's faults."""
+        self._faults.pop(place, None)
+        self._standing.pop(place, None)
+
+    def preempt(self, machine_id: str) -> None:
+        """Take the machine away from its owner, at once, with all that runs on it."""
+        with self._lock:
+            self._remove(machine_id, "preempted")
+
+    def live(self) -> tuple[Machine, ...]:
+        """Every machine that still costs money."""
+        gone = MachineState.GONE
+        return tuple(one.machine for one in self._rented.values() if one.machine.state is not gone)
+
+    def computer(self, machine_id: str) -> FakeComputer:
+        """What stands behind a machine's `FakeReach`. Raises KeyError for an unknown one."""
+        return self._rented[machine_id].computer
+
+    def launch(self, request: LaunchRequest) -> Machine:
+        """Make a machine, or answer with the token's; the script decides first."""
+        with self._lock:
+            self.requests.append(request)
+            machine_id = f"fake-{request.token}"
+            fault = None if machine_id in self._rented else self._next_fault(request.place.name)
+            if fault not in {None, Fault.LOST_ANSWER}:
+                raise _error(fault, request.place.name)
+            if machine_id not in self._rented:
+                self._make(machine_id, request.token)
+            if fault is Fault.LOST_ANSWER:
+                raise _error(fault, request.place.name)
+            return self._rented[machine_id].machine
+
+    def inspect(self, machine_id: str) -> Machine:
+        """One look; each brings a booting or stopping machine nearer to its next state."""
+        with self._lock:
+            self._verb("inspect")
+            rented = self._rented.get(machine_id)
+            if rented is None:
+                return Machine(id=machine_id, token="", state=MachineState.GONE)
+            if rented.looks_left > 0:
+                rented.looks_left -= 1
+            elif rented.machine.state is MachineState.BOOTING:
+                reach = FakeReach(machine_id)
+                rented.machine = replace(rented.machine, state=MachineState.READY, reach=reach)
+            elif rented.machine.state is MachineState.STOPPING:
+                self._remove(machine_id, rented.machine.detail)
+            return rented.machine
+
+    def terminate(self, machine_id: str) -> None:
+        """Begin to give a machine back."""
+        with self._lock:
+            self._verb("terminate")
+            self.terminates += 1
+            rented = self._rented.get(machine_id)
+            over = {MachineState.STOPPING, MachineState.GONE}
+            if rented is None or rented.machine.state in over:
+                return
+            rented.computer.kill()
+            rented.machine = replace(rented.machine, state=MachineState.STOPPING)
+            rented.looks_left = self.stop_looks
+
+    def inventory(self) -> tuple[Machine, ...]:
+        """As `live`, by the provider's own call."""
+        with self._lock:
+            self._verb("inventory")
+            return self.live()
+
+    def _make(self, machine_id: str, token: str) -> None:
+        self.made += 1
+        state = MachineState.BOOTING
+        self._rented[machine_id] = _Rented(
+            Machine(id=machine_id, token=token, state=state), FakeComputer(), self.boot_looks
+        )
+
+    def _remove(self, machine_id: str, detail: str) -> None:
+        rented = self._rented[machine_id]
+        rented.computer.kill()
+        rented.looks_left = 0
+        rented.machine = replace(rented.machine, state=MachineState.GONE, detail=detail)
+
+    def _next_fault(self, place: str) -> Fault | None:
+        queue = self._faults.get(place)
+        return queue.popleft() if queue else self._standing.get(place)
+
+    def _verb(self, verb: str) -> None:
+        left = self._verb_faults.get(verb, 0)
+        if left > 0:
+            self._verb_faults[verb] = left - 1
+            raise ProviderUnavailableError(f"the fake cloud's {verb} is scripted to fail")
+
+
+def _error(fault: Fault | None, place: str) -> ProviderError:
+    if fault is None:
+        raise ValueError("no fault")
+    return ERRORS[fault](f"the fake cloud is scripted to answer {place} with: {fault}")

@@ -1,0 +1,174 @@
+"""A machine in memory: shelves, attempts, and an agent that writes a script line by line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+Plan = Mapping[str, object]
+Event = Mapping[str, object]
+Script = Callable[[Plan], Iterator[Event]]
+EPOCH_S = 1_767_225_600.0
+"""When every script begins; its events are one second apart."""
+
+
+def passing(plan: Plan) -> Iterator[Event]:
+    """The usual script: every job collects one test, which passes unless the plan skips it."""
+    for job in _jobs(plan):
+        name, skipped = str(job["id"]), job.get("skip", ())
+        nodeid = f"{name}.py::test_{name}"
+        yield _event("phase", name, {"name": "started", "kind": job.get("kind"), "pid": 1})
+        yield _event("manifest", name, {"tests": [nodeid], "process": 1})
+        if not isinstance(skipped, list | tuple) or nodeid not in skipped:
+            yield _event("test", name, {"record": "start", "nodeid": nodeid})
+            for when in ("setup", "call", "teardown"):
+                yield _event("test", name, _report(nodeid, when))
+        yield _event("phase", name, _finished())
+    yield ended("completed")
+
+
+def ended(outcome: str, reason: str | None = None) -> Event:
+    """An agent's last event."""
+    return _event("end", None, {"outcome": outcome, "reason": reason, "detail": ""})
+
+
+@dataclass(slots=True)
+class FakeAttempt:
+    """What one attempt has left on the machine, and what its agent would still write."""
+
+    plan: Plan
+    script: Iterator[Event]
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    events: bytearray = field(default_factory=bytearray)
+    log: bytearray = field(default_factory=bytearray)
+    artifacts: dict[str, bytes] = field(default_factory=dict)
+    alive: bool = True
+    starts: int = 1
+    seq: int = 0
+
+    def advance(self, lines: int) -> None:
+        """Let the agent write so many more events."""
+        for _ in range(lines):
+            event = next(self.script, None) if self.alive else None
+            if event is None:
+                self.alive = False
+                return
+            self.write(event)
+
+    def write(self, event: Event) -> None:
+        """Append one event, numbered and dated; an `end` ends the agent."""
+        self.seq += 1
+        line = {"v": 1, "seq": self.seq, "ts": EPOCH_S + self.seq, **event}
+        self.events += json.dumps(line).encode() + b"\n"
+        self.log += f"{event['kind']} {event['job']}\n".encode()
+        if event["kind"] == "end":
+            self.alive = False
+
+    def kill(self) -> None:
+        """The agent and its jobs end where they are."""
+        self.alive = False
+
+
+INTERPRETER: Mapping[str, object] = {
+    "candidate": "python3",
+    "path": "/usr/bin/python3",
+    "version": "3.11.2",
+    "implementation": "cpython",
+    "prefix": "/usr",
+    "site_paths": ["/usr/lib/python3/dist-packages"],
+    "packages": {"pytest": "9.2.0", "torch": "2.13.0"},
+    "pip": "25.0",
+    "has_venv": True,
+    "error": None,
+}
+PROBE: Mapping[str, object] = {
+    "v": 1,
+    "os": "Fake OS 1",
+    "kernel": "1.0",
+    "machine": "x86_64",
+    "libc": ["glibc", "2.36"],
+    "hostname": "fake",
+    "cpus": 2,
+    "cpu_model": "Fake CPU",
+    "memory_bytes": 8 * 1024**3,
+    "disk_free_bytes": 64 * 1024**3,
+    "interpreters": [INTERPRETER],
+    "devices": [],
+}
+
+
+@dataclass(slots=True)
+class FakeComputer:
+    """One machine."""
+
+    script: Script = passing
+    """What an agent started here writes."""
+    lines_per_look: int = 2
+    """How far every look, one that fails too, finds the agents advanced."""
+    disk_is_full: bool = False
+    probe: dict[str, object] = field(default_factory=lambda: dict(PROBE))
+    shelves: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    attempts: dict[str, FakeAttempt] = field(default_factory=dict)
+    looks: int = 0
+    reachable: bool = True
+    dead: bool = False
+
+    def cut(self) -> None:
+        """Nobody reaches the machine; what runs on it goes on."""
+        self.reachable = False
+
+    def heal(self) -> None:
+        """It can be reached again, unless it died."""
+        self.reachable = not self.dead
+
+    def kill(self) -> None:
+        """The machine dies with everything on it."""
+        self.dead, self.reachable = True, False
+        for attempt in self.attempts.values():
+            attempt.kill()
+
+    def look(self) -> None:
+        """Time passes on the machine."""
+        self.looks += 1
+        for attempt in self.attempts.values():
+            attempt.advance(self.lines_per_look)
+
+
+def _jobs(plan: Plan) -> list[dict[str, object]]:
+    jobs = plan.get("jobs", ())
+    if not isinstance(jobs, list | tuple):
+        raise ValueError("the plan's jobs are no list")
+    return [dict(job) for job in jobs]
+
+
+def _event(kind: str, job: str | None, data: Mapping[str, object]) -> Event:
+    return {"kind": kind, "job": job, "data": data}
+
+
+def _report(nodeid: str, when: str) -> dict[str, object]:
+    return {
+        "record": "report",
+        "nodeid": nodeid,
+        "when": when,
+        "outcome": "passed",
+        "duration": 0.001,
+        "start": EPOCH_S,
+        "stop": EPOCH_S + 0.001,
+        "longrepr": None,
+        "sections": [],
+        "user_properties": [],
+        "strict_xpass": False,
+    }
+
+
+def _finished() -> dict[str, object]:
+    return {
+        "name": "finished",
+        "exit_code": 0,
+        "signal": None,
+        "cause": None,
+        "detail": "",
+        "duration_s": 0.1,
+        "restarts": 0,
+    }

@@ -1,0 +1,49 @@
+"""The four verbs over a cloud in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from orchestrator.domain.machine import ConfigError, LaunchRequest, Machine, Place, ProviderTraits
+from runners import ProviderContext
+from runners.fake.cloud import PRICE_USD_PER_HOUR, FakeCloud
+
+TRAITS = ProviderTraits(name="fake", keys=frozenset({"locations"}), rented=True)
+DEFAULT_LOCATIONS = ("nowhere",)
+
+
+class FakeProvider:
+    """Rents machines of a `FakeCloud`."""
+
+    def __init__(self, context: ProviderContext, cloud: FakeCloud | None = None) -> None:
+        self.context = context
+        self.cloud = cloud or FakeCloud()
+
+    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+        """The platform's locations in their order. Raises ConfigError."""
+        listed = platform.get("locations", DEFAULT_LOCATIONS)
+        if not isinstance(listed, list | tuple) or not listed:
+            raise ConfigError("locations: list at least one name")
+        return tuple(
+            Place(
+                name=str(name),
+                price_usd_per_hour=self.cloud.prices.get(str(name), PRICE_USD_PER_HOUR),
+            )
+            for name in listed
+        )
+
+    def launch(self, request: LaunchRequest) -> Machine:
+        """Make a machine; the same token answers with the same one."""
+        return self.cloud.launch(request)
+
+    def inspect(self, machine_id: str) -> Machine:
+        """How the machine is now."""
+        return self.cloud.inspect(machine_id)
+
+    def terminate(self, machine_id: str) -> None:
+        """Begin to give the machine back."""
+        self.cloud.terminate(machine_id)
+
+    def inventory(self) -> Iterable[Machine]:
+        """Every machine that is not gone."""
+        return self.cloud.inventory()

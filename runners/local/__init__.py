@@ -1,0 +1,59 @@
+"""The provider ``local``: the computer that the controller runs on."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+
+from orchestrator.domain.machine import (
+    LaunchRequest,
+    LocalReach,
+    Machine,
+    MachineState,
+    Place,
+    ProviderTraits,
+)
+from runners import ProviderContext
+
+TRAITS = ProviderTraits(name="local", keys=frozenset(), rented=False)
+PLACE = Place(name="local", price_usd_per_hour=Decimal(0))
+
+
+class LocalProvider:
+    """Hands out this computer: at once, at no price, to as many cells as ask."""
+
+    def __init__(self, context: ProviderContext) -> None:
+        self._book = context.book
+
+    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:  # noqa: ARG002
+        """The one place there is."""
+        return (PLACE,)
+
+    def launch(self, request: LaunchRequest) -> Machine:
+        """Note the machine down; the same token answers with the same one."""
+        machine_id = f"local-{request.token}"
+        known = self._book.read(TRAITS.name, machine_id)
+        if known is not None:
+            return known
+        machine = Machine(
+            id=machine_id,
+            token=request.token,
+            state=MachineState.READY,
+            reach=LocalReach(hostname=socket.gethostname()),
+        )
+        self._book.write(TRAITS.name, machine)
+        return machine
+
+    def inspect(self, machine_id: str) -> Machine:
+        """The machine as it was noted down; GONE if it is not."""
+        known = self._book.read(TRAITS.name, machine_id)
+        return known or Machine(id=machine_id, token="", state=MachineState.GONE)
+
+    def terminate(self, machine_id: str) -> None:
+        """Cross the machine out."""
+        self._book.erase(TRAITS.name, machine_id)
+
+    def inventory(self) -> Iterable[Machine]:
+        """Every machine that was handed out and not given back."""
+        return self._book.pages(TRAITS.name)

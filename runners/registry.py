@@ -1,0 +1,75 @@
+"""Which providers there are, without importing any of them.
+
+Other distributions add providers through entry points of the group ``seatrial.providers``:
+``name = "package.module:Class"``, with a `ProviderTraits` called ``TRAITS`` beside the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import cast
+
+from orchestrator.domain.machine import ConfigError, Provider, ProviderTraits
+from runners import ProviderContext
+
+GROUP = "seatrial.providers"
+BUILT_IN: Mapping[str, str] = {
+    "fake": "runners.fake:FakeProvider",
+    "local": "runners.local:LocalProvider",
+    "static": "runners.static:StaticProvider",
+}
+
+
+def names() -> tuple[str, ...]:
+    """Every provider's name, sorted."""
+    return tuple(sorted(_known()))
+
+
+def traits(name: str) -> ProviderTraits:
+    """What must be known of a provider before it is loaded. Raises ConfigError."""
+    module, _ = _locate(name)
+    found = getattr(module, "TRAITS", None)
+    if not isinstance(found, ProviderTraits) or found.name != name:
+        raise ConfigError(f"provider {name}: {module.__name__} has no TRAITS of that name")
+    return found
+
+
+def load(name: str, context: ProviderContext) -> Provider:
+    """Make a provider. Raises ConfigError for an unknown or broken one."""
+    module, attribute = _locate(name)
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        raise ConfigError(f"provider {name}: {module.__name__} has no {attribute}")
+    return cast("Provider", factory(context))
+
+
+@cache
+def _known() -> Mapping[str, str]:
+    added = {entry.name: entry.value for entry in entry_points(group=GROUP)}
+    taken = sorted(added.keys() & BUILT_IN.keys())
+    if taken:
+        raise ConfigError(
+            f"an installed distribution registers a provider {taken[0]!r} in {GROUP}, a name that "
+            f"is built in ({added[taken[0]]}); remove it or rename its entry point"
+        )
+    return {**BUILT_IN, **added}
+
+
+def _locate(name: str) -> tuple[ModuleType, str]:
+    target = _known().get(name)
+    if target is None:
+        nearest = get_close_matches(name, names(), n=1, cutoff=0.0)
+        raise ConfigError(
+            f"there is no provider {name!r}; did you mean {nearest[0]!r}? "
+            f"There are {', '.join(names())}"
+        )
+    module, _, attribute = target.partition(":")
+    try:
+        return import_module(module), attribute
+    except ImportError as error:
+        raise ConfigError(f"provider {name} cannot be loaded from {module}: {error}") from error

@@ -1,0 +1,50 @@
+"""How commands and bytes reach a machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.domain.machine import (
+    AuthenticationError,
+    LocalReach,
+    Reach,
+    Shell,
+    ShellError,
+    SshReach,
+)
+from runners.shell.local import LocalShell
+
+__all__ = ["open_shell"]
+
+
+def open_shell(reach: Reach, *, keys_dir: Path, connect_timeout_s: float = 15.0) -> Shell:
+    """A shell for a machine. Nothing is connected before the first command.
+
+    Args:
+        reach: How the machine is reached.
+        keys_dir: The only folder that private keys are taken from.
+        connect_timeout_s: For connecting, verifying and signing in together.
+
+    Raises:
+        AuthenticationError: The reach's key file is not a bare file name.
+        ShellError: The machine exists in memory only.
+    """
+    match reach:
+        case LocalReach():
+            return LocalShell()
+        case SshReach():
+            from runners.shell.ssh import SshShell  # noqa: PLC0415 - slow to import, not always needed
+
+            key_path = _key_path(reach, keys_dir)
+            return SshShell(reach, key_path=key_path, connect_timeout_s=connect_timeout_s)
+    raise ShellError(f"machine {reach.machine_id} exists in memory only and has no shell")
+
+
+def _key_path(reach: SshReach, keys_dir: Path) -> Path:
+    name = reach.key_file
+    if not name or name in {".", ".."} or Path(name).name != name:
+        raise AuthenticationError(
+            f"key_file {name!r} of {reach.address} is not a file name; put the key into "
+            f"{keys_dir} and give its name alone"
+        )
+    return keys_dir / name

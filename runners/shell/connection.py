@@ -1,0 +1,190 @@
+"""Opens SSH connections: only to the machine that was meant, and only with the given key."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+
+import paramiko
+from paramiko.pkey import UnknownKeyType
+from paramiko.ssh_exception import (
+    AuthenticationException,
+    BadAuthenticationType,
+    IncompatiblePeer,
+    PasswordRequiredException,
+    SSHException,
+)
+
+from orchestrator.domain.machine import (
+    AuthenticationError,
+    HostKeyError,
+    SshReach,
+    UnreachableError,
+)
+from runners.shell.host_key import ALGORITHMS, HostKey, mismatch
+from runners.shell.limits import Deadline
+
+CIPHERS = (
+    "aes128-gcm@openssh.com",
+    "aes256-gcm@openssh.com",
+    "aes128-ctr",
+    "aes192-ctr",
+    "aes256-ctr",
+)
+WINDOW_BYTES = 16 * 1024 * 1024
+KEEPALIVE_S = 15
+UNACKNOWLEDGED_MS = 30_000
+
+# Every error that matters reaches the caller as an exception; without a handler of their own the
+# library's tracebacks would be printed over the progress view.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+def where(reach: SshReach) -> str:
+    """``user@address:port``, for messages."""
+    return f"{reach.user}@{reach.address}:{reach.port}"
+
+
+def connect(reach: SshReach, *, key_path: Path, timeout_s: float) -> paramiko.Transport:
+    """Open, verify and authenticate a connection.
+
+    Raises:
+        UnreachableError: Nobody answered, or not as an SSH server, within `timeout_s`.
+        HostKeyError: The pinned key is not what the machine proved; nothing was sent.
+        AuthenticationError: The key file cannot be used, or the machine does not accept it.
+    """
+    pinned = HostKey.parse(reach.host_key, where=where(reach))
+    user_key = _user_key(key_path)
+    deadline = Deadline(timeout_s)
+    transport = _verified(reach, pinned, deadline)
+    try:
+        _authenticate(transport, reach, user_key, key_path=key_path, deadline=deadline)
+    except BaseException:
+        transport.close()
+        raise
+    transport.set_keepalive(KEEPALIVE_S)
+    return transport
+
+
+def _verified(reach: SshReach, pinned: HostKey, deadline: Deadline) -> paramiko.Transport:
+    """A transport to a machine that proved the pinned key."""
+    try:
+        transport, presented = _negotiate(reach, pinned.algorithms, deadline)
+    except IncompatiblePeer as error:
+        raise _no_common_ground(reach, pinned, deadline, error) from error
+    if presented != pinned:
+        transport.close()
+        raise mismatch(where(reach), expected=pinned, presented=presented)
+    return transport
+
+
+def _no_common_ground(
+    reach: SshReach, pinned: HostKey, deadline: Deadline, error: IncompatiblePeer
+) -> HostKeyError | UnreachableError:
+    """Tell a machine without a key of the pinned type from one that speaks too old an SSH."""
+    every = tuple(name for names in ALGORITHMS.values() for name in names)
+    try:
+        transport, presented = _negotiate(reach, every, deadline)
+    except IncompatiblePeer:
+        return UnreachableError(
+            f"{where(reach)}: no algorithm in common with its SSH server ({error}); update it"
+        )
+    transport.close()
+    return mismatch(where(reach), expected=pinned, presented=presented)
+
+
+def _negotiate(
+    reach: SshReach, algorithms: tuple[str, ...], deadline: Deadline
+) -> tuple[paramiko.Transport, HostKey]:
+    """Agree on keys; answers with what the machine proved. Raises IncompatiblePeer."""
+    stream = _tcp(reach, deadline)
+    transport = paramiko.Transport(stream, default_window_size=WINDOW_BYTES)
+    options = transport.get_security_options()
+    options.key_types = algorithms
+    options.ciphers = CIPHERS
+    transport.banner_timeout = max(0.1, deadline.left_s())
+    try:
+        transport.start_client(timeout=deadline.left_s())
+        key = transport.get_remote_server_key()
+    except IncompatiblePeer:
+        transport.close()
+        raise
+    except (SSHException, EOFError, OSError) as error:
+        transport.close()
+        raise UnreachableError(
+            f"{where(reach)}: something accepts connections there but does not answer as an SSH "
+            f"server within {deadline.timeout_s:g} s ({_words(error)}); it may still be booting"
+        ) from error
+    return transport, HostKey(key.get_name(), key.asbytes())
+
+
+def _tcp(reach: SshReach, deadline: Deadline) -> socket.socket:
+    try:
+        stream = socket.create_connection((reach.address, reach.port), timeout=deadline.left_s())
+    except (OSError, UnicodeError) as error:
+        raise UnreachableError(
+            f"{where(reach)}: no connection ({_words(error)}); check that the machine is up, its "
+            "address and port, and that port's firewall"
+        ) from error
+    # Without it every short command waits for the peer's delayed acknowledgement.
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # Keepalive messages alone never notice a peer that vanished; the kernel does.
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
+    return stream
+
+
+def _user_key(path: Path) -> paramiko.PKey:
+    try:
+        return paramiko.PKey.from_path(path)
+    except FileNotFoundError:
+        reason = "does not exist; put the private key there, or correct the name in the matrix"
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror}); give its owner read permission"
+    except (PasswordRequiredException, TypeError):
+        reason = "is protected by a passphrase; make a key without one for this use (ssh-keygen)"
+    except (SSHException, UnknownKeyType, ValueError) as error:
+        reason = f"holds no private key that can be used ({_words(error)})"
+    raise AuthenticationError(f"the key file {path} {reason}")
+
+
+def _authenticate(
+    transport: paramiko.Transport,
+    reach: SshReach,
+    user_key: paramiko.PKey,
+    *,
+    key_path: Path,
+    deadline: Deadline,
+) -> None:
+    transport.auth_timeout = max(0.1, deadline.left_s())
+    try:
+        more = transport.auth_publickey(reach.user, user_key)
+    except BadAuthenticationType as error:
+        detail = f"it takes only {', '.join(error.allowed_types)}"
+        raise _refused(reach, key_path, detail) from error
+    except AuthenticationException as error:
+        if not transport.is_active() or deadline.passed():
+            raise _gone(reach, error) from error
+        raise _refused(reach, key_path, "") from error
+    except (SSHException, EOFError, OSError) as error:
+        raise _gone(reach, error) from error
+    if more:
+        raise _refused(reach, key_path, f"beside the key it wants {', '.join(more)}")
+
+
+def _refused(reach: SshReach, key_path: Path, detail: str) -> AuthenticationError:
+    return AuthenticationError(
+        f"{where(reach)}: the machine does not accept the key {key_path.name} for user "
+        f"{reach.user}{': ' + detail if detail else ''}; add its public half to that user's "
+        "authorized_keys, or name another user or key_file"
+    )
+
+
+def _gone(reach: SshReach, error: Exception) -> UnreachableError:
+    return UnreachableError(f"{where(reach)}: the connection ended while signing in: {error}")
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__

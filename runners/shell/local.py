@@ -1,0 +1,134 @@
+"""Commands on the computer that the controller runs on."""
+
+from __future__ import annotations
+
+import os
+import select
+import selectors
+import signal
+import socket
+import subprocess
+from collections.abc import Iterable
+from typing import IO
+
+from orchestrator.domain.machine import Completed, ConnectionLostError, UnreachableError
+from runners.shell.feeder import Feeder
+from runners.shell.limits import Deadline, Output
+
+CHUNK_BYTES = 256 * 1024
+POLL_S = 0.5
+
+
+class LocalShell:
+    """Runs commands with ``/bin/sh`` here. Has no state, so that any thread may use it."""
+
+    def __init__(self) -> None:
+        self._where = socket.gethostname()
+
+    def run(
+        self,
+        command: str,
+        *,
+        stdin: Iterable[bytes] = (),
+        timeout_s: float = 60.0,
+        output_limit_bytes: int = 64 * 1024 * 1024,
+    ) -> Completed:
+        """Run a POSIX shell command; see the protocol `Shell`.
+
+        Raises:
+            CommandTimeoutError: It did not end in time; its process group was killed.
+            ConnectionLostError: It was ended by a signal, so that there is no exit status.
+            OutputLimitError: It wrote more than `output_limit_bytes`; its group was killed.
+            UnreachableError: The process could not be started at all.
+        """
+        deadline = Deadline(timeout_s)
+        process = self._start(command)
+        feeder = _feeder(process, stdin)
+        output = Output(limit_bytes=output_limit_bytes, where=self._where)
+        try:
+            feeder.start()
+            self._drain(process, output, deadline)
+            status = self._wait(process, deadline)
+        finally:
+            _kill_group(process)
+            _close_streams(process, fed=feeder.stop())
+        feeder.raise_error()
+        if status < 0:
+            raise ConnectionLostError(
+                f"{self._where}: the command was ended by signal {-status} and left no exit status"
+            )
+        return output.completed(status)
+
+    def close(self) -> None:
+        """Nothing is held between commands."""
+
+    def _start(self, command: str) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                ["/bin/sh", "-c", command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UnreachableError(f"{self._where}: cannot start a process: {error}") from error
+
+    def _drain(self, process: subprocess.Popen[bytes], output: Output, deadline: Deadline) -> None:
+        with selectors.DefaultSelector() as streams:
+            streams.register(_stream(process.stdout), selectors.EVENT_READ, output.add_stdout)
+            streams.register(_stream(process.stderr), selectors.EVENT_READ, output.add_stderr)
+            while streams.get_map():
+                for key, _ in streams.select(deadline.left_s()):
+                    data = os.read(key.fd, CHUNK_BYTES)
+                    key.data(data)
+                    if not data:
+                        streams.unregister(key.fileobj)
+                if deadline.passed():
+                    raise deadline.error(self._where)
+
+    def _wait(self, process: subprocess.Popen[bytes], deadline: Deadline) -> int:
+        try:
+            return process.wait(timeout=deadline.left_s())
+        except subprocess.TimeoutExpired:
+            raise deadline.error(self._where) from None
+
+
+def _stream(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise ValueError("the process was started without its three streams")
+    return stream
+
+
+def _feeder(process: subprocess.Popen[bytes], chunks: Iterable[bytes]) -> Feeder:
+    stream = _stream(process.stdin)
+    descriptor = stream.fileno()
+    os.set_blocking(descriptor, False)
+
+    def write(data: memoryview) -> int:
+        # A blocking write could outlive the command when a process that it left behind holds the
+        # other end, so that only writes that cannot block are made.
+        while process.poll() is None:
+            if select.select([], [descriptor], [], POLL_S)[1]:
+                return os.write(descriptor, data[:CHUNK_BYTES])
+        return 0
+
+    def abandon() -> None:
+        _kill_group(process)
+
+    return Feeder(chunks, write=write, finish=stream.close, abandon=abandon)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _close_streams(process: subprocess.Popen[bytes], *, fed: bool) -> None:
+    _stream(process.stdout).close()
+    _stream(process.stderr).close()
+    if fed:  # else the feeding thread still knows the descriptor's number, which would be reused
+        _stream(process.stdin).close()

@@ -1,0 +1,308 @@
+"""Commands on another machine, over SSH."""
+
+from __future__ import annotations
+
+import select
+import shlex
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import paramiko
+from paramiko.ssh_exception import ChannelException, SSHException
+
+from orchestrator.domain.machine import (
+    Completed,
+    ConnectionLostError,
+    ShellError,
+    SshReach,
+    UnreachableError,
+)
+from runners.shell.connection import connect, where
+from runners.shell.feeder import STREAM_ERRORS, Feeder
+from runners.shell.limits import Deadline, Output
+
+CHUNK_BYTES = 256 * 1024
+PACKET_BYTES = 32 * 1024 - 64
+"""What fits into one packet of OpenSSH; a larger piece would be copied again for each packet."""
+CHANNELS = 6
+"""Commands at one time on one connection; OpenSSH's MaxSessions is 10 by default."""
+BUSY_S = 0.05
+PROBE_SHARE = 1 / 3
+"""How long, of the silence that is borne, the machine has to answer when it is asked."""
+GRACE_S = 2.0
+
+
+class _GoneError(Exception):
+    """The connection was gone before anything was asked of the machine."""
+
+
+class SshShell:
+    """Runs commands over one connection, which is made, and made again, when it is needed.
+
+    Any thread may use it: every command has a channel of its own, at most `CHANNELS` at one time;
+    a lock guards only the making of the connection.
+    """
+
+    def __init__(
+        self,
+        reach: SshReach,
+        *,
+        key_path: Path,
+        connect_timeout_s: float = 15.0,
+        silence_s: float = 30.0,
+    ) -> None:
+        """Keep how to connect; no connection is made yet.
+
+        Args:
+            reach: The machine and its pinned host key.
+            key_path: The only private key that is offered.
+            connect_timeout_s: For connecting, verifying and signing in together.
+            silence_s: After so long without a sign of life during a command, the machine is
+                asked for one; without an answer the connection is given up.
+        """
+        self._reach = reach
+        self._key_path = key_path
+        self._connect_timeout_s = connect_timeout_s
+        self._silence_s = silence_s
+        self._where = where(reach)
+        self._lock = threading.Lock()
+        self._channels = threading.BoundedSemaphore(CHANNELS)
+        self._transport: paramiko.Transport | None = None
+
+    def run(
+        self,
+        command: str,
+        *,
+        stdin: Iterable[bytes] = (),
+        timeout_s: float = 60.0,
+        output_limit_bytes: int = 64 * 1024 * 1024,
+    ) -> Completed:
+        """Run a POSIX shell command; see the protocol `Shell`.
+
+        A connection that turns out to be gone before the command was sent is made again once;
+        afterwards nothing is repeated, as the command may have run.
+
+        Raises:
+            UnreachableError, HostKeyError, AuthenticationError: No connection; nothing ran.
+            ConnectionLostError: Cut, silent, or ended without an exit status.
+            CommandTimeoutError: Not over within `timeout_s`, connecting included.
+            OutputLimitError: It wrote more than `output_limit_bytes`.
+        """
+        deadline = Deadline(timeout_s)
+        if not self._channels.acquire(timeout=timeout_s):
+            raise deadline.error(self._where)
+        try:
+            channel = self._open(deadline)
+            output = Output(limit_bytes=output_limit_bytes, where=self._where)
+            call = _Call(channel, output, deadline, where=self._where, silence_s=self._silence_s)
+            return call.run(command, stdin)
+        finally:
+            self._channels.release()
+
+    def close(self) -> None:
+        """Drop the connection; a later `run` makes a new one."""
+        with self._lock:
+            transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close()
+
+    def _open(self, deadline: Deadline) -> paramiko.Channel:
+        """A channel, on a new connection if the old one turns out to be gone."""
+        try:
+            return self._session(self._connected(deadline), deadline)
+        except _GoneError:
+            pass
+        try:
+            return self._session(self._connected(deadline), deadline)
+        except _GoneError as error:
+            raise UnreachableError(
+                f"{self._where}: connected, but no session opens ({error})"
+            ) from error
+
+    def _session(self, transport: paramiko.Transport, deadline: Deadline) -> paramiko.Channel:
+        patience = Deadline(self._patience_s(deadline))
+        while True:
+            try:
+                return transport.open_session(timeout=max(0.1, patience.left_s()))
+            except ChannelException as error:
+                # The server counts a session until it has collected its process, a little longer
+                # than the command lasts for us.
+                if patience.passed():
+                    raise UnreachableError(
+                        f"{self._where}: the machine refuses another session ({error.text}); "
+                        "raise MaxSessions in its sshd_config"
+                    ) from error
+                threading.Event().wait(BUSY_S)
+            except STREAM_ERRORS as error:
+                self._drop(transport)
+                raise _GoneError(str(error)) from error
+
+    def _connected(self, deadline: Deadline) -> paramiko.Transport:
+        if not self._lock.acquire(timeout=deadline.left_s()):
+            raise deadline.error(self._where)
+        try:
+            if self._transport is None or not self._transport.is_active():
+                self._transport = None
+                timeout_s = self._patience_s(deadline)
+                self._transport = connect(self._reach, key_path=self._key_path, timeout_s=timeout_s)
+            return self._transport
+        finally:
+            self._lock.release()
+
+    def _patience_s(self, deadline: Deadline) -> float:
+        return max(0.1, min(self._connect_timeout_s, deadline.left_s()))
+
+    def _drop(self, transport: paramiko.Transport) -> None:
+        with self._lock:
+            if self._transport is transport:
+                self._transport = None
+        transport.close()
+
+
+class _Call:
+    """One command on one channel."""
+
+    def __init__(
+        self,
+        channel: paramiko.Channel,
+        output: Output,
+        deadline: Deadline,
+        *,
+        where: str,
+        silence_s: float,
+    ) -> None:
+        self._channel = channel
+        self._transport = channel.get_transport()
+        self._output = output
+        self._deadline = deadline
+        self._where = where
+        self._silence_s = silence_s
+
+    def run(self, command: str, stdin: Iterable[bytes]) -> Completed:
+        """Run it to its end, within the deadline whatever the peer does."""
+        # The library waits without a bound for some replies and for room in the socket; closing
+        # the connection is the one thing that ends every such wait.
+        watchdog = threading.Timer(self._deadline.left_s() + GRACE_S, self._transport.close)
+        watchdog.daemon = True
+        watchdog.start()
+        feeder = self._feeder(stdin)
+        try:
+            # The account's own shell may be none of POSIX's.
+            self._channel.exec_command(f"exec /bin/sh -c {shlex.quote(command)}")
+            feeder.start()
+            self._drain(feeder)
+        except STREAM_ERRORS as error:
+            raise self._broken(error) from error
+        finally:
+            self._close()
+            feeder.stop()
+            watchdog.cancel()
+        feeder.raise_error()
+        return self._completed()
+
+    def _feeder(self, stdin: Iterable[bytes]) -> Feeder:
+        def write(data: memoryview) -> int:
+            return self._channel.send(bytes(data[:PACKET_BYTES]))
+
+        return Feeder(
+            stdin,
+            write=write,
+            finish=self._channel.shutdown_write,
+            abandon=self._channel.close,
+        )
+
+    def _drain(self, feeder: Feeder) -> None:
+        """Take output until it has ended and the status, which may come later, is there."""
+        poller = select.poll()
+        poller.register(self._channel.fileno(), select.POLLIN)
+        alive_at = time.monotonic()
+        seen = -1
+        while True:
+            over = self._over()
+            if not self._take() and over:
+                return
+            if self._deadline.passed():
+                raise self._deadline.error(self._where)
+            moved = self._output.size_bytes + feeder.sent_bytes
+            if moved != seen:
+                seen, alive_at = moved, time.monotonic()
+            elif time.monotonic() - alive_at >= self._silence_s:
+                self._demand_answer()
+                alive_at = time.monotonic()
+            if not over:
+                self._wait(poller)
+
+    def _over(self) -> bool:
+        heard = self._channel.eof_received and self._channel.status_event.is_set()
+        return heard or self._channel.closed
+
+    def _wait(self, poller: select.poll) -> None:
+        wait_s = min(self._deadline.left_s(), self._silence_s)
+        if self._channel.eof_received:
+            self._channel.status_event.wait(wait_s)
+        else:
+            poller.poll(1000 * wait_s)
+
+    def _take(self) -> bool:
+        taken = self._output.size_bytes
+        while self._channel.recv_ready():
+            self._output.add_stdout(self._channel.recv(CHUNK_BYTES))
+        while self._channel.recv_stderr_ready():
+            self._output.add_stderr(self._channel.recv_stderr(CHUNK_BYTES))
+        return self._output.size_bytes > taken
+
+    def _demand_answer(self) -> None:
+        """Ask the machine for any answer. Raises ConnectionLostError if there is none."""
+        answered = threading.Event()
+        patience_s = max(1.0, self._silence_s * PROBE_SHARE)
+
+        def ask() -> None:
+            try:
+                self._transport.open_session(timeout=patience_s).close()
+            except ChannelException:
+                pass  # a refusal is an answer too
+            except STREAM_ERRORS:
+                return
+            answered.set()
+
+        # In a thread, as asking blocks without a bound when the socket takes no more.
+        threading.Thread(target=ask, name="ssh-alive", daemon=True).start()
+        if answered.wait(min(patience_s, self._deadline.left_s() + GRACE_S)):
+            return
+        self._transport.close()
+        if self._deadline.passed():
+            raise self._deadline.error(self._where)
+        raise ConnectionLostError(
+            f"{self._where}: the machine fell silent during a command; whether that ended is "
+            "unknown, so attach again"
+        )
+
+    def _close(self) -> None:
+        if not self._transport.is_active():
+            return
+        try:
+            self._channel.close()
+        except STREAM_ERRORS:
+            return  # the connection went first
+
+    def _broken(self, error: Exception) -> ShellError:
+        if self._deadline.passed():
+            return self._deadline.error(self._where)
+        return ConnectionLostError(
+            f"{self._where}: the connection broke in the middle of a command "
+            f"({error or type(error).__name__}); whether it ended is unknown, so attach again"
+        )
+
+    def _completed(self) -> Completed:
+        # The library's -1 means "never heard of it", never a status. Without the end of its
+        # output a status could stand beside half an answer.
+        status = self._channel.exit_status
+        if status >= 0 and self._channel.eof_received:
+            return self._output.completed(status)
+        if self._transport.is_active():
+            raise ConnectionLostError(
+                f"{self._where}: the command was ended by a signal and left no exit status"
+            )
+        raise self._broken(SSHException("the machine closed it"))

@@ -1,0 +1,96 @@
+"""The provider ``static``: a pool of hosts that somebody keeps running, reached over SSH."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+
+from orchestrator.domain.machine import (
+    CapacityError,
+    ConfigError,
+    LaunchRequest,
+    Machine,
+    MachineState,
+    Place,
+    ProviderTraits,
+)
+from runners import ProviderContext
+from runners.static.hosts import Host, parse_hosts
+
+TRAITS = ProviderTraits(
+    name="static", keys=frozenset({"hosts"}), required=frozenset({"hosts"}), rented=False
+)
+
+
+class StaticProvider:
+    """Hands out the hosts that a platform lists, each to one cell at a time."""
+
+    def __init__(self, context: ProviderContext) -> None:
+        self._book = context.book
+
+    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+        """One exclusive place per host, in the order of the list. Raises ConfigError."""
+        return tuple(
+            Place(
+                name=host.name,
+                exclusive=True,
+                price_usd_per_hour=Decimal(0),
+                options=host.options(),
+            )
+            for host in parse_hosts(platform)
+        )
+
+    def launch(self, request: LaunchRequest) -> Machine:
+        """Hand out the host that the place names; the same token answers with the same machine.
+
+        Raises:
+            ConfigError: The platform lists no such host.
+            CapacityError: The host is still handed out under another token.
+        """
+        for held in self._book.pages(TRAITS.name):
+            if held.token == request.token:
+                return held
+        host = _find(request)
+        machine = Machine(
+            id=f"{host.name}~{request.token}",
+            token=request.token,
+            state=MachineState.READY,
+            reach=host.reach(),
+        )
+        self._refuse_if_held(host, machine)
+        self._book.write(TRAITS.name, machine)
+        return machine
+
+    def inspect(self, machine_id: str) -> Machine:
+        """The machine as it was handed out; GONE if it was not, or was given back."""
+        known = self._book.read(TRAITS.name, machine_id)
+        return known or Machine(id=machine_id, token="", state=MachineState.GONE)
+
+    def terminate(self, machine_id: str) -> None:
+        """Give the host back to the pool; the host itself goes on running."""
+        self._book.erase(TRAITS.name, machine_id)
+
+    def inventory(self) -> Iterable[Machine]:
+        """Every host that is handed out."""
+        return self._book.pages(TRAITS.name)
+
+    def _refuse_if_held(self, host: Host, wanted: Machine) -> None:
+        # The lease already keeps others away from an exclusive place; this notices a host that
+        # two platforms, or two matrices, list.
+        for held in self._book.pages(TRAITS.name):
+            if held.id.rpartition("~")[0] == host.name and held.id != wanted.id:
+                raise CapacityError(
+                    f"host {host.name} is in use as machine {held.id}; it is free again when that "
+                    "is released (see `seatrial machines`)"
+                )
+
+
+def _find(request: LaunchRequest) -> Host:
+    hosts = parse_hosts(request.platform)
+    for host in hosts:
+        if host.name == request.place.name:
+            return host
+    raise ConfigError(
+        f"host {request.place.name} is not in the platform's hosts: "
+        f"{', '.join(host.name for host in hosts)}"
+    )

@@ -1,0 +1,336 @@
+"""The work folder on a machine: what is shipped to it, and the agent that works there.
+
+Every verb may be repeated: each finds what an earlier call, cut in the middle, has left behind.
+The folders and the agent's verbs are described in ``docs/architecture.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.domain.evidence import Pulled
+from orchestrator.domain.machine import Completed, MachineError, Shell
+from runners.packing import AGENT_PACKAGE, Archive, agent_archive
+
+Kind = Literal["agents", "payloads", "wheels"]
+
+RECEIVER = Path(__file__).with_name("receiver.py")
+OLDEST_PYTHON = (3, 9)
+DEFAULT_PYTHON = "python3"
+HEADER_BYTES = 64 * 1024
+NO_SUCH_ATTEMPT = 3
+AGENT_GONE = 75
+"""Our own exit code, beside the agent's."""
+CHUNK_BYTES = 256 * 1024
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class WorkspaceError(MachineError):
+    """The machine answered that it cannot do what was asked; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What is known of the machine after one look."""
+
+    base: str
+    python: str
+
+
+class Workspace:
+    """Ships archives to one machine and speaks to the agent there. Any thread may use it."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        *,
+        base: str | None = None,
+        candidates: Sequence[str] = (),
+        agent: Archive | None = None,
+    ) -> None:
+        """Keep how to work; nothing is asked of the machine yet.
+
+        Args:
+            shell: Reaches the machine.
+            base: Absolute path of the work folder; by default ``.seatrial`` in the home folder.
+            candidates: Interpreters, the preferred first, which may run the agent; the
+                machine's ``python3`` is the last resort.
+            agent: What to run instead of the agent that comes with this program.
+        """
+        self._shell = shell
+        self._base = base
+        self._candidates = (*candidates, DEFAULT_PYTHON)
+        self._agent_archive = agent or agent_archive()
+        self._lock = threading.Lock()
+        self._known: _Ground | None = None
+        self._agent_is_there = False
+
+    def agent_digest(self) -> str:
+        """The digest that names the agent's folder."""
+        return self._agent_archive.digest
+
+    def base(self) -> str:
+        """Absolute path of the work folder on the machine."""
+        return self._ground().base
+
+    def python(self) -> str:
+        """The interpreter that runs the agent: the first candidate of Python 3.9 or newer."""
+        return self._ground().python
+
+    def put_archive(
+        self,
+        kind: Kind,
+        digest: str,
+        chunks: Callable[[], Iterable[bytes]],
+        *,
+        timeout_s: float = 3600.0,
+    ) -> bool:
+        """Unpack an archive (tar or tar.gz) into its folder, unless that is there already.
+
+        Args:
+            kind: Which shelf it belongs to.
+            digest: sha256 of the archive's bytes; names its folder.
+            chunks: Opens the archive anew and yields its bytes; called only when it is needed.
+            timeout_s: For the whole upload.
+
+        Returns:
+            Whether it was sent.
+
+        Raises:
+            WorkspaceError: It cannot be unpacked there, or its bytes are not those of `digest`.
+                Nothing is left behind.
+            ShellError: The machine could not be spoken to; calling again is safe.
+        """
+        shelf = f"{self.base()}/{kind}"
+        if self._shell.run(f"test -d {shlex.quote(f'{shelf}/{_digest(digest)}')}").status == 0:
+            return False
+        program = RECEIVER.read_text(encoding="utf-8")
+        command = _words("exec", self.python(), "-E", "-s", "-S", "-c", program, shelf, digest)
+        done = self._shell.run(command, stdin=chunks(), timeout_s=timeout_s)
+        if done.status != 0:
+            raise WorkspaceError(
+                f"the archive {digest} was not stored under {shelf}: {_reason(done)}"
+            )
+        return True
+
+    def put_agent(self) -> str:
+        """Ship the agent unless it is there; answers with its digest. Raises as `put_archive`."""
+        data = memoryview(self._agent_archive.data)
+
+        def chunks() -> Iterable[bytes]:
+            for start in range(0, len(data), CHUNK_BYTES):
+                yield bytes(data[start : start + CHUNK_BYTES])
+
+        self.put_archive("agents", self.agent_digest(), chunks)
+        self._agent_is_there = True
+        return self.agent_digest()
+
+    def probe(self, candidates: Sequence[str] = ()) -> dict[str, object]:
+        """Ask what the machine is: interpreters, devices, memory. Raises WorkspaceError."""
+        wanted = candidates or self._candidates
+        words = [word for name in wanted for word in ("--candidate", name)]
+        done = self._agent("probe", *words, timeout_s=120.0)
+        found = _json_object(done.stdout, "probe")
+        if found.get("v") != 1:
+            raise WorkspaceError("the agent's probe is of an unknown version")
+        return found
+
+    def start(
+        self, attempt: str, plan: Mapping[str, object], secrets: Mapping[str, str] | None = None
+    ) -> None:
+        """Store the plan and start the agent, detached, unless it runs or has ended already.
+
+        The first plan that an attempt was given stays. Secrets travel on the standard input
+        only and are never stored.
+        """
+        folder = self._attempt(attempt)
+        text = json.dumps(plan, separators=(",", ":")).encode()
+        # A rename makes the plan appear whole; a second start finds the first one's.
+        script = (
+            "umask 022 && mkdir -p {0} && cd {0} && if test -e plan.json; then cat >/dev/null; "
+            'else cat > "plan.$$" && mv "plan.$$" plan.json; fi'
+        ).format(shlex.quote(folder))
+        stored = self._shell.run(script, stdin=[text])
+        if stored.status != 0:
+            raise WorkspaceError(f"the plan was not stored in {folder}: {_reason(stored)}")
+        handed = json.dumps({"secrets": dict(secrets or {})}).encode()
+        self._agent("start", "--attempt", folder, stdin=[handed])
+
+    def pull(
+        self, attempt: str, *, events_offset: int, log_offset: int, limit_bytes: int
+    ) -> Pulled | None:
+        """Read what the attempt has written from the given offsets on.
+
+        Args:
+            attempt: Whose evidence.
+            events_offset: First byte of the events to send, likewise `log_offset`.
+            log_offset: See `events_offset`.
+            limit_bytes: At most so many of each.
+
+        Returns:
+            None if the machine has no such attempt.
+        """
+        done = self._agent(
+            "pull",
+            *("--attempt", self._attempt(attempt), "--events", str(events_offset)),
+            *("--log", str(log_offset), "--limit", str(limit_bytes)),
+            output_limit_bytes=2 * limit_bytes + HEADER_BYTES,
+            may_miss=True,
+        )
+        return None if done.status == NO_SUCH_ATTEMPT else _pulled(done.stdout, limit_bytes)
+
+    def stop(self, attempt: str, reason: str, kill: bool = False) -> None:
+        """Ask the attempt's agent to end; with `kill`, end it and all its processes now."""
+        words = ("--attempt", self._attempt(attempt), "--reason", reason)
+        self._agent("stop", *words, *(("--kill",) if kill else ()), may_miss=True)
+
+    def bundle(self, attempt: str, *, limit_bytes: int = 256 * 1024 * 1024) -> bytes | None:
+        """The attempt's artifacts as a tar; None if the machine has no such attempt.
+
+        Raises:
+            OutputLimitError: They are larger than `limit_bytes`.
+        """
+        words = ("--attempt", self._attempt(attempt))
+        done = self._agent(
+            "bundle", *words, output_limit_bytes=limit_bytes, timeout_s=600.0, may_miss=True
+        )
+        return None if done.status == NO_SUCH_ATTEMPT else done.stdout
+
+    def close(self, attempt: str) -> None:
+        """End the attempt's processes and remove its folder; gone already is no error."""
+        self._agent("close", "--attempt", self._attempt(attempt), timeout_s=120.0, may_miss=True)
+
+    def disconnect(self) -> None:
+        """Drop the connection; what was started detached goes on, the next call connects again."""
+        self._shell.close()
+
+    def _attempt(self, attempt: str) -> str:
+        if not _ATTEMPT.fullmatch(attempt):
+            raise WorkspaceError(f"{attempt!r} cannot name an attempt's folder")
+        return f"{self.base()}/attempts/{attempt}"
+
+    def _agent(
+        self,
+        verb: str,
+        *words: str,
+        stdin: Iterable[bytes] = (),
+        timeout_s: float = 60.0,
+        output_limit_bytes: int = 16 * 1024 * 1024,
+        may_miss: bool = False,
+    ) -> Completed:
+        """Run one verb of the agent. Exit 3 is an answer where `may_miss` says so."""
+        done = self._agent_once(verb, words, stdin, timeout_s, output_limit_bytes)
+        if done.status == AGENT_GONE:  # the work folder was removed behind our back
+            self._agent_is_there = False
+            done = self._agent_once(verb, words, stdin, timeout_s, output_limit_bytes)
+        if done.status == 0 or (may_miss and done.status == NO_SUCH_ATTEMPT):
+            return done
+        raise WorkspaceError(
+            f"the agent's {verb} ended with exit code {done.status}: {_reason(done)}"
+        )
+
+    def _agent_once(
+        self,
+        verb: str,
+        words: Sequence[str],
+        stdin: Iterable[bytes],
+        timeout_s: float,
+        output_limit_bytes: int,
+    ) -> Completed:
+        if not self._agent_is_there:
+            self.put_agent()
+        folder = shlex.quote(f"{self.base()}/agents/{self.agent_digest()}")
+        run = _words("exec", self.python(), "-E", "-s", "-m", AGENT_PACKAGE, verb, *words)
+        return self._shell.run(
+            f"cd {folder} 2>/dev/null || exit {AGENT_GONE}; {run}",
+            stdin=stdin,
+            timeout_s=timeout_s,
+            output_limit_bytes=output_limit_bytes,
+        )
+
+    def _ground(self) -> _Ground:
+        with self._lock:
+            if self._known is None:
+                self._known = self._look()
+            return self._known
+
+    def _look(self) -> _Ground:
+        """Find the work folder and a Python for the agent, in one command."""
+        test = f"import sys; raise SystemExit(sys.version_info < {OLDEST_PYTHON})"
+        script = (
+            f"for name in {_words(*self._candidates)}; do "
+            'python=$(command -v "$name") || continue; '
+            f'"$python" -E -s -S -c {shlex.quote(test)} </dev/null >/dev/null 2>&1 || continue; '
+            'printf "%s\\n%s" "$HOME" "$python"; exit 0; done; exit 4'
+        )
+        done = self._shell.run(script)
+        if done.status != 0:
+            raise WorkspaceError(
+                "the machine has no Python 3.9 or newer for the agent (tried "
+                f"{', '.join(self._candidates)}); install one, or name it in the payload's "
+                "python.candidates"
+            )
+        home, _, python = done.stdout.decode(errors="surrogateescape").partition("\n")
+        return _Ground(base=self._base or f"{home}/.seatrial", python=python)
+
+
+def _words(*words: str) -> str:
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def _digest(digest: str) -> str:
+    if not _DIGEST.fullmatch(digest):
+        raise WorkspaceError(f"{digest!r} is no sha256 in lower-case hexadecimal")
+    return digest
+
+
+def _reason(done: Completed) -> str:
+    text = done.stderr.decode(errors="replace").strip()
+    return text[-2000:] or f"exit code {done.status} without a word"
+
+
+def _json_object(data: bytes, what: str) -> dict[str, object]:
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise WorkspaceError(f"the agent's {what} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise WorkspaceError(f"the agent's {what} is no JSON object")
+    return found
+
+
+def _pulled(data: bytes, limit_bytes: int) -> Pulled:
+    """Read a pull's header and check that exactly the promised bytes follow it."""
+    line, _, rest = data.partition(b"\n")
+    header = _json_object(line, "pull")
+    events_bytes = _size(header, "events_bytes")
+    log_bytes = _size(header, "log_bytes")
+    if len(rest) != events_bytes + log_bytes or max(events_bytes, log_bytes) > limit_bytes:
+        raise WorkspaceError(
+            f"the agent's pull promised {events_bytes} + {log_bytes} bytes of at most "
+            f"{limit_bytes} each and sent {len(rest)}"
+        )
+    now = header.get("now")
+    return Pulled(
+        events=rest[:events_bytes],
+        log=rest[events_bytes:],
+        alive=header.get("alive") is True,
+        events_size_bytes=_size(header, "events_size"),
+        log_size_bytes=_size(header, "log_size"),
+        now_s=float(now) if isinstance(now, int | float) else 0.0,
+    )
+
+
+def _size(header: Mapping[str, object], name: str) -> int:
+    value = header.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise WorkspaceError(f"the agent's pull has no usable {name}")
+    return value

@@ -1,0 +1,52 @@
+"""Machines for the contract suites: this computer, and OpenSSH hosts of the tests' own making."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.machine import LocalReach, Shell, SshReach
+from runners.shell import open_shell
+from tests.ssh_hosts import SshHost, sshd_missing
+
+
+@pytest.fixture(scope="session")
+def ssh_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHost]:
+    """One host that stays as it is; tests that stop or freeze a host make their own."""
+    missing = sshd_missing()
+    if missing:
+        pytest.skip(missing)
+    with SshHost(tmp_path_factory.mktemp("ssh"), name="shared") as host:
+        yield host
+
+
+@pytest.fixture
+def new_host(tmp_path: Path) -> Iterator[Callable[..., SshHost]]:
+    """Makes and starts hosts that end with the test."""
+    missing = sshd_missing()
+    if missing:
+        pytest.skip(missing)
+    made: list[SshHost] = []
+
+    def make(name: str = "own", **options: tuple[str, ...]) -> SshHost:
+        made.append(SshHost(tmp_path, name=name, **options))
+        return made[-1].start()
+
+    yield make
+    for host in made:
+        host.stop()
+
+
+@pytest.fixture(params=["local", "ssh"])
+def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
+    """Each kind of shell, to a machine that works."""
+    reach: LocalReach | SshReach = LocalReach("here")
+    keys_dir = tmp_path
+    if request.param == "ssh":
+        host: SshHost = request.getfixturevalue("ssh_host")
+        reach, keys_dir = host.reach(), host.keys_dir
+    opened = open_shell(reach, keys_dir=keys_dir)
+    yield opened
+    opened.close()

@@ -1,0 +1,360 @@
+"""What only a connection can get wrong: another machine, a refused key, a cut, a silence."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.machine import (
+    AuthenticationError,
+    CommandTimeoutError,
+    ConnectionLostError,
+    HostKeyError,
+    SshReach,
+    UnreachableError,
+)
+from runners.shell import open_shell
+from runners.shell.ssh import SshShell
+from tests.ssh_hosts import LOOPBACK, Relay, SshHost, another_key, fingerprint, free_port, make_key
+
+NewHost = Callable[..., SshHost]
+SIGNED_IN = "Accepted publickey"
+ATTEMPT = "userauth-request"
+"""What a server at DEBUG1 logs for every attempt to sign in."""
+
+
+@pytest.fixture
+def host(new_host: NewHost) -> SshHost:
+    return new_host()
+
+
+@pytest.fixture
+def relay(host: SshHost) -> Iterator[Relay]:
+    with Relay(host.port) as made:
+        yield made
+
+
+def shell_to(host: SshHost, reach: SshReach | None = None, **options: float) -> SshShell:
+    reach = reach or host.reach()
+    return SshShell(reach, key_path=host.keys_dir / reach.key_file, **options)
+
+
+def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.02)
+
+
+# the host key
+
+
+def test_another_host_key_is_refused_before_anything_is_sent(
+    new_host: NewHost, tmp_path: Path
+) -> None:
+    host = new_host(options=("LogLevel DEBUG1",))
+    expected = " ".join(make_key(tmp_path / "other").with_suffix(".pub").read_text().split()[:2])
+    shell = shell_to(host, host.reach(host_key=expected))
+    with pytest.raises(HostKeyError) as caught:
+        shell.run("true")
+    words = str(caught.value)
+    assert fingerprint(expected) in words
+    assert fingerprint(host.host_key()) in words
+    assert f"{host.user}@{LOOPBACK}:{host.port}" in words
+    assert "pin" in words
+    until(lambda: "Connection closed by" in host.log or "Connection reset by" in host.log)
+    assert ATTEMPT not in host.log
+
+
+def test_the_same_server_with_the_right_key_is_asked(new_host: NewHost) -> None:
+    """The proof above reads the log; this shows that the log would have told."""
+    host = new_host(options=("LogLevel DEBUG1",))
+    assert shell_to(host).run("echo hi").stdout == b"hi\n"
+    until(lambda: ATTEMPT in host.log and SIGNED_IN in host.log)
+
+
+def test_a_key_that_differs_in_one_bit_is_another_key(host: SshHost) -> None:
+    with pytest.raises(HostKeyError):
+        shell_to(host, host.reach(host_key=another_key(host.host_key()))).run("true")
+    assert SIGNED_IN not in host.log
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
+def test_any_one_of_several_host_keys_can_be_pinned(new_host: NewHost, kind: str) -> None:
+    host = new_host(host_key_kinds=("rsa", "ecdsa", "ed25519"))
+    shell = shell_to(host, host.reach(host_key=host.host_key(kind)))
+    assert shell.run("echo hi").stdout == b"hi\n"
+
+
+def test_a_machine_without_a_key_of_the_pinned_type_is_another_machine(
+    new_host: NewHost, host: SshHost
+) -> None:
+    other = new_host("other", host_key_kinds=("rsa",))
+    with pytest.raises(HostKeyError) as caught:
+        shell_to(other, other.reach(host_key=host.host_key())).run("true")
+    assert fingerprint(host.host_key()) in str(caught.value)
+    assert fingerprint(other.host_key()) in str(caught.value)
+    assert SIGNED_IN not in other.log
+
+
+@pytest.mark.parametrize("text", ["", "ssh-ed25519", "ssh-ed25519 ***", "ssh-dss AAAAB3NzaC1kc3M="])
+def test_a_pinned_key_that_cannot_be_read_is_refused(host: SshHost, text: str) -> None:
+    reach = replace(host.reach(), host_key=text)
+    with pytest.raises(HostKeyError):
+        shell_to(host, reach).run("true")
+
+
+# signing in
+
+
+def test_a_key_that_the_machine_does_not_know_is_refused(host: SshHost) -> None:
+    make_key(host.keys_dir / "stranger")
+    shell = shell_to(host, replace(host.reach(), key_file="stranger"))
+    with pytest.raises(AuthenticationError, match=r"does not accept the key stranger.*authorized"):
+        shell.run("true")
+
+
+def test_only_the_given_key_is_offered(new_host: NewHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = new_host(options=("LogLevel DEBUG1",))
+    ssh_folder = make_key(host.folder / ".ssh" / "id_ed25519").parent
+    monkeypatch.setenv("HOME", str(ssh_folder.parent))
+    make_key(host.keys_dir / "stranger")
+    with pytest.raises(AuthenticationError):
+        shell_to(host, replace(host.reach(), key_file="stranger")).run("true")
+    until(lambda: "Connection closed by" in host.log or "Connection reset by" in host.log)
+    assert host.log.count("Failed publickey") == 1
+
+
+def test_a_missing_key_file_is_named(host: SshHost) -> None:
+    with pytest.raises(AuthenticationError, match=r"keys/nowhere does not exist"):
+        shell_to(host, replace(host.reach(), key_file="nowhere")).run("true")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("not a key", "holds no private key"), ("", "holds no private key")],
+)
+def test_a_damaged_key_file_is_named(host: SshHost, content: str, words: str) -> None:
+    (host.keys_dir / "broken").write_text(content)
+    with pytest.raises(AuthenticationError, match=f"broken {words}"):
+        shell_to(host, replace(host.reach(), key_file="broken")).run("true")
+
+
+def test_a_key_with_a_passphrase_is_named(host: SshHost) -> None:
+    make_key(host.keys_dir / "locked", passphrase="secret words")
+    with pytest.raises(AuthenticationError, match="locked is protected by a passphrase"):
+        shell_to(host, replace(host.reach(), key_file="locked")).run("true")
+
+
+@pytest.mark.parametrize("name", ["../keys/own_key", "/etc/passwd", "..", ""])
+def test_keys_come_from_the_keys_folder_only(host: SshHost, name: str) -> None:
+    with pytest.raises(AuthenticationError, match="not a file name"):
+        open_shell(replace(host.reach(), key_file=name), keys_dir=host.keys_dir)
+
+
+# reaching
+
+
+def test_a_closed_port_is_unreachable(host: SshHost) -> None:
+    reach = replace(host.reach(), port=free_port())
+    with pytest.raises(UnreachableError, match=r"no connection.*check that the machine is up"):
+        shell_to(host, reach).run("true")
+
+
+def test_a_port_without_ssh_behind_it_is_unreachable_in_time(host: SshHost, relay: Relay) -> None:
+    relay.stall()
+    began = time.monotonic()
+    shell = shell_to(host, host.reach(port=relay.port), connect_timeout_s=1.0)
+    with pytest.raises(UnreachableError, match="within 1 s"):
+        shell.run("true")
+    assert time.monotonic() - began < 4
+
+
+def test_a_frozen_machine_is_unreachable_in_time_and_reachable_again(host: SshHost) -> None:
+    shell = shell_to(host, connect_timeout_s=1.0)
+    host.freeze()
+    began = time.monotonic()
+    with pytest.raises(UnreachableError):
+        shell.run("true")
+    assert time.monotonic() - began < 4
+    host.thaw()
+    assert shell.run("echo up").stdout == b"up\n"
+
+
+# losing it
+
+
+def test_a_server_killed_in_the_middle_is_a_lost_connection(host: SshHost) -> None:
+    shell = shell_to(host)
+    assert shell.run("true").status == 0
+    threading.Timer(0.5, host.kill).start()
+    began = time.monotonic()
+    with pytest.raises(ConnectionLostError, match="attach again"):
+        shell.run("sleep 20", timeout_s=30)
+    assert time.monotonic() - began < 5
+    with pytest.raises(UnreachableError):
+        shell.run("true")
+
+
+def test_a_killed_session_is_a_lost_connection_and_the_next_command_reconnects(
+    host: SshHost,
+) -> None:
+    shell = shell_to(host)
+    threading.Timer(0.5, host.kill_sessions).start()
+    with pytest.raises(ConnectionLostError):
+        shell.run("sleep 20", timeout_s=30)
+    assert shell.run("echo back").stdout == b"back\n"
+
+
+def test_an_idle_connection_that_was_lost_is_made_again_unnoticed(host: SshHost) -> None:
+    shell = shell_to(host)
+    assert shell.run("true").status == 0
+    host.kill_sessions()
+    until(lambda: len(host.processes()) <= 2)
+    assert shell.run("echo back").stdout == b"back\n"
+    assert host.log.count(SIGNED_IN) == 2
+
+
+def test_a_cut_link_is_lost_then_unreachable_then_healed(host: SshHost, relay: Relay) -> None:
+    shell = shell_to(host, host.reach(port=relay.port), connect_timeout_s=2.0)
+    threading.Timer(0.5, relay.cut).start()
+    with pytest.raises(ConnectionLostError):
+        shell.run("sleep 20", timeout_s=30)
+    for _ in range(3):
+        with pytest.raises(UnreachableError):
+            shell.run("true")
+        time.sleep(0.3)
+    relay.heal()
+    assert shell.run("echo back").stdout == b"back\n"
+
+
+def test_a_cut_during_an_upload_is_lost(host: SshHost, relay: Relay) -> None:
+    shell = shell_to(host, host.reach(port=relay.port))
+
+    def feed() -> Iterator[bytes]:
+        for number in range(200):
+            if number == 50:
+                relay.cut()
+            yield bytes(1024 * 1024)
+
+    with pytest.raises(ConnectionLostError):
+        shell.run("cat >/dev/null", stdin=feed(), timeout_s=60)
+
+
+def test_a_silence_shorter_than_the_bound_loses_nothing(host: SshHost, relay: Relay) -> None:
+    shell = shell_to(host, host.reach(port=relay.port), silence_s=10.0)
+    threading.Timer(0.3, relay.stall).start()
+    threading.Timer(2.0, relay.heal).start()
+    done = shell.run("for n in 1 2 3 4 5 6; do echo $n; sleep 0.2; done", timeout_s=30)
+    assert done.stdout == b"1\n2\n3\n4\n5\n6\n"
+
+
+def test_a_silent_peer_is_noticed_long_before_the_commands_own_bound(
+    host: SshHost, relay: Relay
+) -> None:
+    shell = shell_to(host, host.reach(port=relay.port), silence_s=1.0)
+    threading.Timer(0.5, relay.stall).start()
+    began = time.monotonic()
+    with pytest.raises(ConnectionLostError, match="fell silent"):
+        shell.run("sleep 600", timeout_s=600)
+    assert time.monotonic() - began < 15
+
+
+def test_a_quiet_command_on_a_living_machine_is_not_a_silence(host: SshHost) -> None:
+    shell = shell_to(host, silence_s=0.3)
+    assert shell.run("sleep 2; echo done", timeout_s=30).stdout == b"done\n"
+
+
+def test_a_silent_peer_during_an_upload_is_noticed(host: SshHost, relay: Relay) -> None:
+    shell = shell_to(host, host.reach(port=relay.port), silence_s=1.0)
+    threading.Timer(0.5, relay.stall).start()
+    began = time.monotonic()
+    with pytest.raises(ConnectionLostError):
+        shell.run("cat >/dev/null", stdin=iter(lambda: bytes(65536), b""), timeout_s=600)
+    assert time.monotonic() - began < 20
+
+
+def test_a_silent_peer_never_outlasts_the_commands_bound(host: SshHost, relay: Relay) -> None:
+    shell = shell_to(host, host.reach(port=relay.port))
+    assert shell.run("true").status == 0
+    relay.stall()
+    began = time.monotonic()
+    with pytest.raises((CommandTimeoutError, UnreachableError)):
+        shell.run("echo never", timeout_s=2)
+    assert time.monotonic() - began < 6
+    relay.heal()
+    assert shell.run("echo back", timeout_s=30).stdout == b"back\n"
+
+
+def test_a_frozen_server_during_an_upload_ends_in_time(host: SshHost) -> None:
+    shell = shell_to(host)
+    threading.Timer(0.5, host.freeze).start()
+    began = time.monotonic()
+    with pytest.raises(CommandTimeoutError):
+        shell.run("cat >/dev/null", stdin=iter(lambda: bytes(65536), b""), timeout_s=3)
+    assert time.monotonic() - began < 9
+    host.thaw()
+    assert shell.run("echo back", timeout_s=30).stdout == b"back\n"
+
+
+# many
+
+
+def test_more_commands_than_channels_wait_for_their_turn(host: SshHost) -> None:
+    shell = shell_to(host)
+    answers: list[bytes] = []
+
+    def ask() -> None:
+        answers.append(shell.run("sleep 0.1; echo x", timeout_s=60).stdout)
+
+    threads = [threading.Thread(target=ask) for _ in range(30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [b"x\n"] * 30
+    assert host.log.count(SIGNED_IN) == 1
+
+
+def test_a_server_of_few_sessions_is_waited_for_and_then_named(new_host: NewHost) -> None:
+    host = new_host(options=("MaxSessions 1",))
+    shell = shell_to(host, connect_timeout_s=2.0)
+    answers: list[bytes] = []
+    long = threading.Thread(target=lambda: answers.append(shell.run("sleep 1; echo x").stdout))
+    long.start()
+    until(lambda: "Starting session" in host.log)
+    assert shell.run("echo y").stdout == b"y\n"
+    long.join()
+    assert answers == [b"x\n"]
+    long = threading.Thread(target=lambda: answers.append(shell.run("sleep 5; echo x").stdout))
+    long.start()
+    until(lambda: host.log.count("Starting session") == 3)
+    with pytest.raises(UnreachableError, match="MaxSessions"):
+        shell.run("echo z")
+    long.join()
+    assert len(answers) == 2
+
+
+def test_two_hosts_are_two_machines(new_host: NewHost) -> None:
+    one, two = new_host("one"), new_host("two")
+    homes = [shell_to(host).run('printf %s "$HOME"').stdout.decode() for host in (one, two)]
+    assert homes == [str(one.home), str(two.home)]
+    with pytest.raises(HostKeyError):
+        shell_to(one, replace(one.reach(), port=two.port)).run("true")
+
+
+def test_no_descriptor_is_left_behind(host: SshHost) -> None:
+    shell = shell_to(host)
+    shell.run("true")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        shell.run("echo x", stdin=[b"y"])
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+    shell.close()
+    until(lambda: len(os.listdir("/proc/self/fd")) < before)

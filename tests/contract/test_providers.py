@@ -1,0 +1,350 @@
+"""One set of questions to every provider, and what each has of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+
+import pytest
+
+from orchestrator.domain.machine import (
+    CapacityError,
+    ConfigError,
+    CredentialsError,
+    LaunchRequest,
+    LocalReach,
+    Machine,
+    MachineState,
+    NotOfferedError,
+    Offers,
+    Place,
+    Provider,
+    ProviderError,
+    ProviderUnavailableError,
+    QuotaError,
+    SshReach,
+)
+from runners import ProviderContext, registry
+from runners.fake import FakeCloud, FakeProvider, Fault, MemoryBook
+from runners.static import StaticProvider
+
+HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEZha2VGYWtlRmFrZUZha2VGYWtlRmFrZUZha2VGYWtl"
+HOST: Mapping[str, object] = {
+    "address": "10.0.0.5",
+    "user": "ubuntu",
+    "key_file": "id_ed25519",
+    "host_key": HOST_KEY,
+}
+PLATFORMS: Mapping[str, Mapping[str, object]] = {
+    "local": {"provider": "local"},
+    "static": {"provider": "static", "hosts": [HOST, {**HOST, "address": "10.0.0.6"}]},
+    "fake": {"provider": "fake", "locations": ["east", "west"]},
+}
+
+
+@pytest.fixture(params=sorted(PLATFORMS))
+def name(request: pytest.FixtureRequest) -> str:
+    value: str = request.param
+    return value
+
+
+@pytest.fixture
+def provider(name: str) -> Provider:
+    return registry.load(name, ProviderContext(book=MemoryBook()))
+
+
+def ask(provider: Provider, name: str, *, token: str = "t-1", place: int = 0) -> LaunchRequest:
+    platform = PLATFORMS[name]
+    assert isinstance(provider, Offers)
+    places = provider.places(platform)
+    return LaunchRequest(token=token, place=places[place % len(places)], platform=platform, tags={})
+
+
+def test_places_are_known_before_anything_is_launched(provider: Provider, name: str) -> None:
+    assert isinstance(provider, Offers)
+    places = provider.places(PLATFORMS[name])
+    assert places
+    assert len({place.name for place in places}) == len(places)
+    assert all(isinstance(place.price_usd_per_hour, Decimal) for place in places)
+    assert list(provider.inventory()) == []
+
+
+def test_the_same_token_never_makes_a_second_machine(provider: Provider, name: str) -> None:
+    first = provider.launch(ask(provider, name))
+    second = provider.launch(ask(provider, name))
+    assert (first.id, first.token) == (second.id, "t-1")
+    assert [machine.id for machine in provider.inventory()] == [first.id]
+
+
+def test_the_token_decides_even_when_another_place_is_asked(provider: Provider, name: str) -> None:
+    first = provider.launch(ask(provider, name))
+    assert provider.launch(ask(provider, name, place=1)).id == first.id
+
+
+def test_two_tokens_make_two_machines(provider: Provider, name: str) -> None:
+    made = {
+        provider.launch(ask(provider, name)).id,
+        provider.launch(ask(provider, name, token="t-2", place=1)).id,
+    }
+    assert len(made) == 2
+    assert {machine.id for machine in provider.inventory()} == made
+
+
+def test_a_machine_becomes_ready_and_says_how_to_reach_it(provider: Provider, name: str) -> None:
+    launched = provider.launch(ask(provider, name))
+    machine = looked_at(provider, launched, until=MachineState.READY)
+    assert machine.reach is not None
+    assert (machine.id, machine.token) == (launched.id, "t-1")
+
+
+def test_an_unknown_machine_is_gone(provider: Provider) -> None:
+    assert provider.inspect("nobody-knows-it").state is MachineState.GONE
+
+
+def test_terminate_is_repeatable_and_ends_in_gone(provider: Provider, name: str) -> None:
+    machine = provider.launch(ask(provider, name))
+    provider.terminate(machine.id)
+    provider.terminate(machine.id)
+    looked_at(provider, machine, until=MachineState.GONE)
+    provider.terminate(machine.id)
+    assert provider.inspect(machine.id).state is MachineState.GONE
+    assert list(provider.inventory()) == []
+
+
+def test_terminating_the_unknown_is_no_error(provider: Provider) -> None:
+    provider.terminate("nobody-knows-it")
+
+
+def test_a_machine_that_was_given_back_can_be_had_again(provider: Provider, name: str) -> None:
+    first = provider.launch(ask(provider, name))
+    provider.terminate(first.id)
+    looked_at(provider, first, until=MachineState.GONE)
+    again = provider.launch(ask(provider, name, token="t-2"))
+    assert again.id != first.id
+    assert [machine.id for machine in provider.inventory()] == [again.id]
+
+
+def test_traits_name_the_provider_and_its_keys(name: str) -> None:
+    traits = registry.traits(name)
+    assert traits.name == name
+    assert traits.required <= traits.keys
+    assert set(PLATFORMS[name]) <= traits.keys | {"provider"}
+
+
+def looked_at(provider: Provider, machine: Machine, *, until: MachineState) -> Machine:
+    for _ in range(10):
+        machine = provider.inspect(machine.id)
+        if machine.state is until:
+            return machine
+    raise AssertionError(f"never {until}, but {machine.state}")
+
+
+# what survives the controller
+
+
+@pytest.mark.parametrize("name", ["local", "static"])
+def test_machines_are_remembered_by_the_book_alone(name: str) -> None:
+    book = MemoryBook()
+    before = registry.load(name, ProviderContext(book=book))
+    machine = before.launch(ask(before, name))
+    after = registry.load(name, ProviderContext(book=book))
+    assert after.inspect(machine.id) == machine
+    assert after.launch(ask(after, name)) == machine
+    after.terminate(machine.id)
+    assert before.inspect(machine.id).state is MachineState.GONE
+
+
+# local
+
+
+def test_local_is_free_shared_and_ready_at_once() -> None:
+    provider = registry.load("local", ProviderContext(book=MemoryBook()))
+    request = ask(provider, "local")
+    assert (request.place.name, request.place.exclusive) == ("local", False)
+    assert request.place.price_usd_per_hour == 0
+    machine = provider.launch(request)
+    assert machine.state is MachineState.READY
+    assert isinstance(machine.reach, LocalReach)
+    assert not registry.traits("local").rented
+
+
+# static
+
+
+def test_a_pool_offers_every_host_to_one_cell_at_a_time() -> None:
+    provider = StaticProvider(ProviderContext(book=MemoryBook()))
+    places = provider.places(PLATFORMS["static"])
+    assert [place.name for place in places] == ["10.0.0.5:22", "10.0.0.6:22"]
+    assert all(place.exclusive and place.price_usd_per_hour == 0 for place in places)
+    machine = provider.launch(ask(provider, "static", place=1))
+    assert machine.reach == SshReach("10.0.0.6", "ubuntu", HOST_KEY, "id_ed25519", 22)
+
+
+def test_a_host_that_is_handed_out_is_refused_to_another_token() -> None:
+    provider = StaticProvider(ProviderContext(book=MemoryBook()))
+    held = provider.launch(ask(provider, "static"))
+    with pytest.raises(CapacityError, match=r"10\.0\.0\.5:22 is in use"):
+        provider.launch(ask(provider, "static", token="t-2"))
+    provider.terminate(held.id)
+    assert provider.launch(ask(provider, "static", token="t-2")).state is MachineState.READY
+
+
+def test_a_host_by_ipv6_has_an_unambiguous_name() -> None:
+    provider = StaticProvider(ProviderContext(book=MemoryBook()))
+    platform = {"hosts": [{**HOST, "address": "fd00::5", "port": 2222}]}
+    (place,) = provider.places(platform)
+    assert place.name == "[fd00::5]:2222"
+    machine = provider.launch(LaunchRequest("t", place, platform, {}))
+    assert isinstance(machine.reach, SshReach)
+    assert (machine.reach.address, machine.reach.port) == ("fd00::5", 2222)
+
+
+def without(key: str) -> dict[str, object]:
+    return {name: value for name, value in HOST.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [
+        (None, "hosts: list at least one"),
+        ([], "hosts: list at least one"),
+        ("10.0.0.5", "hosts: list at least one"),
+        (["10.0.0.5"], r"hosts\[0\]: not a mapping"),
+        ([HOST, HOST], r"hosts\[1\]: 10\.0\.0\.5:22 is listed twice"),
+        ([without("address")], r"hosts\[0\]\.address: missing"),
+        ([without("user")], r"hosts\[0\]\.user: missing"),
+        ([without("key_file")], r"hosts\[0\]\.key_file: missing"),
+        ([without("host_key")], r"hosts\[0\]\.host_key: missing"),
+        ([{**HOST, "key_file": "../id_ed25519"}], "not a bare file name"),
+        ([{**HOST, "key_file": "/root/.ssh/id_ed25519"}], "not a bare file name"),
+        ([{**HOST, "key_file": ".."}], "not a bare file name"),
+        ([{**HOST, "host_key": "AAAA"}], "not a public host key"),
+        ([{**HOST, "host_key": "ssh-ed25519 !!!"}], "not a public host key"),
+        ([{**HOST, "host_key": "ssh-rsa " + HOST_KEY.split()[1]}], "not a public host key"),
+        ([{**HOST, "port": "22"}], "no port number"),
+        ([{**HOST, "port": 0}], "no port number"),
+        ([{**HOST, "port": True}], "no port number"),
+        ([{**HOST, "usr": "x"}], r"hosts\[0\]\.usr: unknown"),
+        ([{**HOST, "user": "a\nb"}], "cannot be printed"),
+    ],
+)
+def test_an_impossible_pool_is_refused(hosts: object, words: str) -> None:
+    provider = StaticProvider(ProviderContext(book=MemoryBook()))
+    with pytest.raises(ConfigError, match=words):
+        provider.places({"hosts": hosts})
+
+
+def test_a_host_that_the_platform_does_not_list_is_refused() -> None:
+    provider = StaticProvider(ProviderContext(book=MemoryBook()))
+    request = LaunchRequest("t", Place(name="10.9.9.9:22"), PLATFORMS["static"], {})
+    with pytest.raises(ConfigError, match=r"10\.9\.9\.9:22 is not in the platform's hosts"):
+        provider.launch(request)
+    assert list(provider.inventory()) == []
+
+
+# fake
+
+
+@pytest.fixture
+def cloud() -> FakeCloud:
+    return FakeCloud()
+
+
+@pytest.fixture
+def rent(cloud: FakeCloud) -> Callable[..., Machine]:
+    provider = FakeProvider(ProviderContext(book=MemoryBook()), cloud)
+
+    def launch(token: str = "t-1", place: int = 0) -> Machine:
+        return provider.launch(ask(provider, "fake", token=token, place=place))
+
+    return launch
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (Fault.CAPACITY, CapacityError),
+        (Fault.QUOTA, QuotaError),
+        (Fault.NOT_OFFERED, NotOfferedError),
+        (Fault.UNAVAILABLE, ProviderUnavailableError),
+        (Fault.CREDENTIALS, CredentialsError),
+        (Fault.CONFIG, ConfigError),
+    ],
+)
+def test_a_scripted_refusal_makes_no_machine(
+    cloud: FakeCloud, rent: Callable[..., Machine], fault: Fault, error: type[ProviderError]
+) -> None:
+    cloud.fail("east", fault)
+    for _ in range(2):
+        with pytest.raises(error, match="east"):
+            rent()
+    assert (cloud.made, len(cloud.requests)) == (0, 2)
+    assert rent(place=1).state is MachineState.BOOTING
+
+
+def test_faults_run_out(cloud: FakeCloud, rent: Callable[..., Machine]) -> None:
+    cloud.fail("east", Fault.UNAVAILABLE, times=2)
+    for _ in range(2):
+        with pytest.raises(ProviderUnavailableError):
+            rent()
+    assert rent().token == "t-1"
+
+
+def test_a_lost_answer_leaves_one_machine_that_the_token_finds(
+    cloud: FakeCloud, rent: Callable[..., Machine]
+) -> None:
+    cloud.fail("east", Fault.LOST_ANSWER, times=1)
+    with pytest.raises(ProviderUnavailableError):
+        rent()
+    assert cloud.made == 1
+    assert [rent().id] == [machine.id for machine in cloud.live()]
+    assert cloud.made == 1
+
+
+def test_booting_and_stopping_take_the_scripted_number_of_looks(
+    cloud: FakeCloud, rent: Callable[..., Machine]
+) -> None:
+    cloud.boot_looks, cloud.stop_looks = 2, 1
+    machine = rent()
+    states = [cloud.inspect(machine.id).state for _ in range(3)]
+    assert states == [MachineState.BOOTING, MachineState.BOOTING, MachineState.READY]
+    cloud.terminate(machine.id)
+    assert len(cloud.live()) == 1
+    states = [cloud.inspect(machine.id).state for _ in range(2)]
+    assert states == [MachineState.STOPPING, MachineState.GONE]
+    assert cloud.live() == ()
+
+
+def test_a_preempted_machine_is_gone_with_its_computer(
+    cloud: FakeCloud, rent: Callable[..., Machine]
+) -> None:
+    machine = rent()
+    cloud.preempt(machine.id)
+    seen = cloud.inspect(machine.id)
+    assert (seen.state, seen.detail) == (MachineState.GONE, "preempted")
+    assert cloud.computer(machine.id).dead
+
+
+def test_other_verbs_can_fail_too(cloud: FakeCloud, rent: Callable[..., Machine]) -> None:
+    machine = rent()
+    cloud.fail_verb("terminate", times=1)
+    with pytest.raises(ProviderUnavailableError):
+        cloud.terminate(machine.id)
+    assert len(cloud.live()) == 1
+    cloud.terminate(machine.id)
+    assert cloud.terminates == 1
+
+
+# registry
+
+
+def test_an_unknown_provider_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(ConfigError, match=r"'loacl'.*did you mean 'local'"):
+        registry.load("loacl", ProviderContext(book=MemoryBook()))
+    with pytest.raises(ConfigError, match="did you mean 'static'"):
+        registry.traits("statics")
+
+
+def test_the_registry_lists_what_it_can_load() -> None:
+    assert {"fake", "local", "static"} <= set(registry.names())
+    assert [registry.traits(name).name for name in registry.names()] == list(registry.names())

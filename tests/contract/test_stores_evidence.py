@@ -1,0 +1,510 @@
+"""Evidence and results: the same questions to SQLite and to Postgres."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import partial
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from orchestrator.adapters.db.errors import CorruptEvidenceError, UnknownIdError
+from orchestrator.adapters.db.tables import CellRollupRow, EvidenceChunkRow, JobRollupRow, TestCaseRow
+from orchestrator.application.ports.stores import Artifact, Position
+from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.facts import Facts, MetricFact, TestFact
+from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
+from tests.databases import (
+    NOW,
+    Agent,
+    advance,
+    after,
+    attempt,
+    create,
+    deliver,
+    lease,
+    outcomes,
+    read,
+    together,
+)
+
+PASSED = Cause(Outcome.PASSED, "")
+
+
+@pytest.fixture
+def cell_id(stores):
+    """A cell of a run."""
+    return create(stores)[0]
+
+
+@pytest.fixture
+def agent(stores, cell_id):
+    """Of the cell's first attempt."""
+    return Agent(stores, attempt(stores, cell_id))
+
+
+def next_attempt(stores, cell_id):
+    """Give the present attempt up; the agent of another one."""
+    last = stores.cells.attempts(cell_id)[-1]
+    stores.cells.reach(cell_id, CellState.RELEASING, at=NOW)
+    stores.cells.requeue(last.id, Cause(Outcome.ERRORED, "lost"), at=NOW)
+    return Agent(stores, attempt(stores, cell_id, last.number + 1))
+
+
+def test_nothing_is_stored_at_first(stores, agent, cell_id):
+    assert stores.evidence.position(agent.attempt_id) == Position()
+    assert list(stores.evidence.raw_events(agent.attempt_id)) == []
+    assert stores.results.tests(cell_id) == []
+    assert stores.results.tally(cell_id) == {}
+    assert stores.results.environment(cell_id) is None
+    with pytest.raises(UnknownIdError):
+        stores.evidence.position("x")
+    with pytest.raises(UnknownIdError):
+        stores.evidence.append("x", offset=0, chunk=b"x\n", facts=Facts(), at=NOW)
+    with pytest.raises(UnknownIdError):
+        stores.results.tally("x")
+
+
+def test_a_chunk_is_stored_with_what_it_states(stores, agent, cell_id):
+    chunk = agent.manifest("a", "b") + agent.test("a", "failed", longrepr="trace\nE boom")
+    assert stores.evidence.append(
+        agent.attempt_id, offset=0, chunk=chunk, facts=read(chunk), at=after(3)
+    )
+    have = stores.evidence.position(agent.attempt_id)
+    assert have == Position(4, len(chunk), 0, after(3), False)
+    assert list(stores.evidence.raw_events(agent.attempt_id)) == [chunk]
+    assert stores.results.tests(cell_id) == [
+        TestFact(
+            "unit", "a", TestOutcome.FAILED, True, 0.75, message="trace", text="trace\nE boom"
+        ),
+        TestFact("unit", "b"),
+    ]
+    assert stores.results.tally(cell_id) == {"unit": {TestOutcome.FAILED: 1, TestOutcome.MISSING: 1}}
+    assert stores.results.final_tests(cell_id) == {"unit": ["a"]}
+    item = stores.feed.after("run-1", 1)
+    assert [(i.kind, i.cell, i.data) for i in item] == [
+        ("evidence", "p0", {"attempt": agent.attempt_id, "seq": 4})
+    ]
+
+
+@pytest.mark.parametrize("offset", [0, 1, 10**9])
+def test_a_chunk_at_another_offset_changes_nothing(stores, agent, cell_id, offset):
+    agent.send(agent.test("a"))
+    before = (stores.results.tests(cell_id), stores.feed.after("run-1", 0))
+    position = stores.evidence.position(agent.attempt_id)
+    chunk = agent.test("b")
+    facts = read(chunk, after_seq=3)
+    assert not stores.evidence.append(
+        agent.attempt_id, offset=offset, chunk=chunk, facts=facts, at=after(99)
+    )
+    assert (stores.results.tests(cell_id), stores.feed.after("run-1", 0)) == before
+    assert stores.evidence.position(agent.attempt_id) == position
+
+
+def test_the_same_chunk_from_many_is_stored_once(stores, agent, cell_id):
+    chunk = agent.test("a") + agent.line("check", "unit", check="c", outcome="passed")
+    facts = read(chunk)
+    append = partial(
+        stores.evidence.append, agent.attempt_id, offset=0, chunk=chunk, facts=facts, at=NOW
+    )
+    assert together([append] * 6).count(True) == 1
+    assert stores.results.tests(cell_id)[0].duration_s == 0.75
+    assert len(stores.feed.after("run-1", 0)) == 2
+
+
+def test_cells_that_meet_the_same_tests_at_once_share_them(database):
+    stores = database.stores
+    agents = [Agent(stores, attempt(stores, cell)) for cell in create(stores, platforms=6)]
+    names = [f"t.py::test_{number}" for number in range(60)]
+
+    def send(number, agent):
+        turned = names[number * 9 :] + names[: number * 9]
+        text = "the same trace"
+        return agent.send(*(agent.test(name, "failed", longrepr=text) for name in turned))
+
+    assert together([partial(send, n, a) for n, a in enumerate(agents)]) == [True] * 6
+    for cell in stores.cells.of_run("run-1"):
+        assert stores.results.tally(cell.id) == {"unit": {TestOutcome.FAILED: 60}}
+    with database.sessions.read() as session:
+        assert len(session.scalars(select(TestCaseRow.id)).all()) == 60
+
+
+def test_an_empty_chunk_is_nothing_new(stores, agent):
+    before = stores.feed.after("run-1", 0)
+    empty = partial(stores.evidence.append, agent.attempt_id, chunk=b"", facts=Facts(), at=NOW)
+    assert empty(offset=0) is True
+    assert empty(offset=5) is False
+    assert stores.evidence.append_log(agent.attempt_id, offset=0, chunk=b"") is True
+    assert stores.feed.after("run-1", 0) == before
+    with pytest.raises(ValueError, match="without the bytes"):
+        stores.evidence.append(
+            agent.attempt_id, offset=0, chunk=b"", facts=read(agent.test("a")), at=NOW
+        )
+
+
+def test_a_heartbeat_moves_the_position_and_tells_no_one(stores, agent):
+    before = stores.feed.after("run-1", 0)
+    agent.send(agent.line("heartbeat", job=None, test=None))
+    assert stores.evidence.position(agent.attempt_id).seq == 1
+    assert stores.feed.after("run-1", 0) == before
+
+
+def test_the_end_is_remembered(stores, agent):
+    agent.send(agent.line("end", outcome="completed", reason=None, detail=""))
+    agent.send(agent.line("heartbeat"))
+    assert stores.evidence.position(agent.attempt_id).ended
+
+
+def test_a_damaged_chunk_is_an_error_and_not_other_bytes(database, agent):
+    agent.send(agent.test("a"))
+    agent.send(agent.test("b"))
+    with database.sessions.write() as session:
+        session.scalars(select(EvidenceChunkRow)).first().body = b"x"
+    with pytest.raises(CorruptEvidenceError):
+        list(database.stores.evidence.raw_events(agent.attempt_id))
+    with database.sessions.write() as session:
+        session.delete(session.scalars(select(EvidenceChunkRow)).first())
+    with pytest.raises(CorruptEvidenceError, match="are gone"):
+        list(database.stores.evidence.raw_events(agent.attempt_id))
+
+
+def test_more_chunks_than_are_read_at_once_come_in_order(stores, agent):
+    for number in range(40):
+        agent.send(agent.test(f"t{number}"))
+    raw = list(stores.evidence.raw_events(agent.attempt_id))
+    assert len(raw) == 40
+    assert b"".join(raw) == agent.sent
+
+
+# Merging
+
+
+def test_the_worst_phase_stands_with_its_words_across_chunks(stores, agent, cell_id):
+    report = partial(agent.line, "test", "unit", record="report", nodeid="a", duration=1.0)
+    agent.send(report(when="setup", outcome="passed"))
+    agent.send(report(when="call", outcome="failed", longrepr="in the call"))
+    agent.send(report(when="teardown", outcome="failed", longrepr="in the teardown"))
+    (fact,) = stores.results.tests(cell_id)
+    assert (fact.outcome, fact.final, fact.duration_s) == (TestOutcome.FAILED, True, 3.0)
+    assert (fact.reason, fact.text) == ("", "in the call")
+
+
+def test_a_test_that_was_not_final_is_replaced_by_the_next_attempt(stores, agent, cell_id):
+    agent.send(
+        agent.manifest("a", "b"),
+        agent.test("a", "failed", longrepr="first"),
+        agent.line("test", "unit", record="report", nodeid="b", when="call", outcome="failed",
+                   longrepr="never torn down", duration=9.0),
+    )  # fmt: skip
+    again = next_attempt(stores, cell_id)
+    again.send(again.manifest("a", "b"), again.test("b"))
+    facts = {fact.nodeid: fact for fact in stores.results.tests(cell_id)}
+    assert facts["a"].outcome is TestOutcome.FAILED
+    assert facts["a"].text == "first"
+    assert facts["b"] == TestFact("unit", "b", TestOutcome.PASSED, True, 0.75)
+    assert list(facts) == ["a", "b"]
+
+
+def test_late_words_of_an_older_attempt_change_nothing(stores, agent, cell_id):
+    agent.send(agent.manifest("a"))
+    again = next_attempt(stores, cell_id)
+    again.send(again.line("phase", "unit", name="started"), again.manifest("a"))
+    agent.send(agent.test("a", "failed"), agent.line("phase", "unit", name="finished", exit_code=1))
+    assert outcomes(stores, cell_id) == {"a": "missing"}
+    assert stores.results.jobs(cell_id)["unit"].finished_ts is None
+
+
+def test_a_job_of_a_new_attempt_begins_anew(stores, agent, cell_id):
+    agent.send(
+        agent.line("phase", "unit", name="started"),
+        agent.line("check", "unit", degraded="slow"),
+        agent.line("phase", "unit", name="finished", exit_code=None, cause="disk_full"),
+        agent.line("phase", "demo", name="started"),
+    )
+    again = next_attempt(stores, cell_id)
+    again.send(again.line("phase", "unit", name="started"))
+    jobs = stores.results.jobs(cell_id)
+    assert list(jobs) == ["demo", "unit"]
+    assert (jobs["unit"].started_ts, jobs["unit"].finished_ts) == (2.0, None)
+    assert (jobs["unit"].cause, jobs["unit"].degraded) == (None, None)
+    assert jobs["demo"].started_ts == 5.0
+
+
+def test_what_a_job_says_adds_up(stores, agent, cell_id):
+    agent.send(agent.line("phase", "unit", name="started"))
+    agent.send(agent.line("test", "unit", record="start", nodeid="a"))
+    assert stores.results.jobs(cell_id)["unit"].current == "a"
+    agent.send(agent.line("phase", "unit", name="finished", exit_code=1, duration_s=2.5))
+    fact = stores.results.jobs(cell_id)["unit"]
+    assert (fact.started_ts, fact.finished_ts, fact.current) == (2.0, 4.0, "")
+    assert (fact.exit_code, fact.duration_s, fact.restarts) == (1, 2.5, 0)
+
+
+def test_only_the_present_attempts_checks_and_metrics_of_a_job_count(stores, agent, cell_id):
+    def said(one, value):
+        return (
+            one.line("check", "demo", check="z", outcome="failed", value=value),
+            one.line("check", "demo", check="a", outcome="passed", value=value, unit="ms"),
+            one.line("metric", "demo", metric="m", samples=[value, 2], unit="ms",
+                     direction="lower", params={"batch": 8}),
+        )  # fmt: skip
+
+    agent.send(agent.line("phase", "demo", name="started"), *said(agent, 1))
+    agent.send(agent.line("phase", "unit", name="started"), agent.line("check", "unit", check="u"))
+    again = next_attempt(stores, cell_id)
+    again.send(again.line("phase", "demo", name="started"), *said(again, 3))
+    checks = [(c.job, c.name, c.value) for c in stores.results.checks(cell_id)]
+    assert checks == [("unit", "u", ""), ("demo", "z", "3"), ("demo", "a", "3")]
+    assert stores.results.metrics(cell_id) == [
+        MetricFact(4, "demo", "m", (3.0, 2.0), "ms", "lower", {"batch": 8})
+    ]
+
+
+def test_a_check_that_is_said_again_stands_as_it_was_said_last(stores, agent, cell_id):
+    for outcome in ("failed", "passed"):
+        agent.send(agent.line("check", "demo", check="a", outcome=outcome))
+    assert [c.outcome for c in stores.results.checks(cell_id)] == ["passed"]
+
+
+def test_notices_of_every_attempt_are_kept(stores, agent, cell_id):
+    agent.send(agent.line("log", level="warning", message="one"))
+    again = next_attempt(stores, cell_id)
+    again.send(again.line("log", "unit", level="error", message="two"))
+    said = [(n.seq, n.job, n.level, n.message) for n in stores.results.notices(cell_id)]
+    assert said == [(1, "", "warning", "one"), (1, "unit", "error", "two")]
+
+
+def test_the_last_reported_environment_is_shown(stores, agent, cell_id):
+    agent.send(agent.line("environment", torch="2.12"))
+    again = next_attempt(stores, cell_id)
+    assert stores.results.environment(cell_id) == {"torch": "2.12"}
+    again.send(again.line("environment", torch="2.13"))
+    assert stores.results.environment(cell_id) == {"torch": "2.13"}
+
+
+def test_settling_makes_tests_missing_or_not_run(stores, agent, cell_id):
+    agent.send(
+        agent.manifest("a", "b"),
+        agent.test("a"),
+        agent.line("test", "unit", record="report", nodeid="b", when="setup", outcome="passed"),
+        agent.manifest("c", "d", job="other"),
+        agent.test("c", job="other"),
+    )
+    for _ in range(2):
+        stores.evidence.settle(cell_id, ["other"])
+    assert outcomes(stores, cell_id) == {
+        "a": "passed", "b": "missing", "c": "passed", "d": "not_run",
+    }  # fmt: skip
+    assert stores.results.tally(cell_id) == {
+        "unit": {TestOutcome.PASSED: 1, TestOutcome.MISSING: 1},
+        "other": {TestOutcome.PASSED: 1, TestOutcome.NOT_RUN: 1},
+    }
+    assert stores.results.final_tests(cell_id) == {"unit": ["a"], "other": ["c"]}
+    again = next_attempt(stores, cell_id)
+    again.send(again.test("d", job="other"))
+    assert outcomes(stores, cell_id)["d"] == "passed"
+
+
+def test_settling_a_cell_that_never_began_is_nothing(stores, cell_id):
+    stores.evidence.settle(cell_id, [])
+    assert stores.results.tally(cell_id) == {}
+
+
+def test_tests_keep_the_order_in_which_they_were_collected(stores, agent, cell_id):
+    agent.send(agent.manifest("z", "a", job="first"))
+    agent.send(agent.test("a", job="first"), agent.test("late", job="first"))
+    agent.send(agent.manifest("m", "b"))
+    again = next_attempt(stores, cell_id)
+    again.send(again.manifest("b", "m", "n"), again.test("z", job="first"))
+    names = [fact.nodeid for fact in stores.results.tests(cell_id)]
+    assert names == ["z", "a", "late", "m", "b", "n"]
+    assert [fact.nodeid for fact in stores.results.tests(cell_id, job="unit")] == ["m", "b", "n"]
+
+
+def test_a_concluded_cell_has_its_roll_up(database, agent, cell_id):
+    stores = database.stores
+    agent.send(agent.manifest("a", "b", "c"), agent.test("a"), agent.test("b", "failed"))
+    agent.send(agent.test("d", job="other"))
+    one = lease("l1", agent.attempt_id)
+    stores.leases.reserve(one, run_id="run-1", exclusive=False, max_usd=None)
+    stores.leases.gone("l1", at=NOW, cost_usd=Decimal("0.125"))
+    advance(stores, cell_id, CellState.RELEASING)
+    stores.cells.conclude(cell_id, PASSED, at=after(1))
+    with database.sessions.read() as session:
+        total = session.scalars(select(CellRollupRow)).one()
+        jobs = {row.job: row for row in session.scalars(select(JobRollupRow))}
+        counts = Counts(passed=2, failed=1, missing=1)
+        assert {n: getattr(total, n) for n in counts.as_dict()} == counts.as_dict()
+        assert (total.cost_usd, total.concluded_at) == (Decimal("0.125"), after(1))
+        assert (jobs["unit"].passed, jobs["unit"].failed, jobs["unit"].missing) == (1, 1, 1)
+        assert jobs["other"].passed == 1
+
+
+# The log
+
+
+def test_the_logs_of_the_attempts_follow_one_another(stores, agent, cell_id):
+    for offset, chunk in ((0, b"hello "), (6, b"\x00w\xff"), (9, b"orld")):
+        assert stores.evidence.append_log(agent.attempt_id, offset=offset, chunk=chunk)
+    assert not stores.evidence.append_log(agent.attempt_id, offset=6, chunk=b"twice")
+    again = next_attempt(stores, cell_id)
+    stores.evidence.append_log(again.attempt_id, offset=0, chunk=b"!again")
+    whole = b"hello \x00w\xfforld!again"
+    assert stores.evidence.log(cell_id, after=0, limit=1000) == (whole, 19)
+    for after_ in range(20):
+        for limit in (0, 1, 4, 19):
+            part, next_ = stores.evidence.log(cell_id, after=after_, limit=limit)
+            assert part == whole[after_ : after_ + limit]
+            assert next_ == min(after_ + limit, 19)
+    assert stores.evidence.log(cell_id, after=99, limit=5) == (b"", 19)
+    assert stores.evidence.position(agent.attempt_id).log_bytes == 13
+    told = [i.data for i in stores.feed.after("run-1", 0) if i.kind == "log"]
+    assert [item["size"] for item in told] == [6, 9, 13, 6]
+
+
+def test_a_cell_without_a_log_has_an_empty_one(stores, cell_id):
+    assert stores.evidence.log(cell_id, after=0, limit=10) == (b"", 0)
+
+
+# Artifacts
+
+
+def test_artifacts_are_replaced_by_name(stores, cell_id):
+    stores.results.put_artifacts(cell_id, [Artifact("b.txt", "1" * 64, 5), Artifact("a", "2" * 64, 0)])
+    stores.results.put_artifacts(cell_id, [Artifact("b.txt", "3" * 64, 2**40)])
+    stores.results.put_artifacts(cell_id, [])
+    assert stores.results.artifacts(cell_id) == [
+        Artifact("a", "2" * 64, 0),
+        Artifact("b.txt", "3" * 64, 2**40),
+    ]
+
+
+# Whatever the machine sends
+
+
+HOSTILE = "a\x00b\ud800c\\u0000\u2028\U0001f600"
+
+
+def test_text_that_postgres_cannot_keep_is_kept_without_that(stores, agent, cell_id):
+    agent.send(
+        agent.line("environment", **{HOSTILE: HOSTILE, "nan": float("nan"), "big": 10**30}),
+        agent.manifest(HOSTILE, "a\x00b\udfffc\\u0000\u2028\U0001f600"),
+        agent.test(HOSTILE, "failed", longrepr=HOSTILE, wasxfail=None),
+        agent.test("skip", "skipped", longrepr=["f.py", 1, "Skipped: " + HOSTILE]),
+        agent.line("phase", HOSTILE, name="started"),
+        agent.line("phase", HOSTILE, name="finished", exit_code=2**80, signal=True, detail=HOSTILE),
+        agent.line("check", HOSTILE, check=HOSTILE, outcome=HOSTILE, value=HOSTILE),
+        agent.line("metric", HOSTILE, metric=HOSTILE, samples=[1], params={HOSTILE: [HOSTILE]}),
+        agent.line("log", HOSTILE, level=HOSTILE, message=HOSTILE),
+    )
+    stores.results.put_artifacts(cell_id, [Artifact(HOSTILE, "1" * 64, 1)])
+    clean = "a\ufffdb\ufffdc\\u0000\u2028\U0001f600"
+    assert stores.results.environment(cell_id) == {clean: clean, "nan": None, "big": 10**30}
+    facts = {fact.nodeid: fact for fact in stores.results.tests(cell_id)}
+    assert list(facts) == [clean, "skip"]
+    assert facts[clean].text == clean
+    assert facts[clean].outcome is TestOutcome.FAILED
+    assert facts["skip"].reason == clean
+    job = stores.results.jobs(cell_id)[clean]
+    assert (job.exit_code, job.signal, job.detail) == (2**31 - 1, 1, clean)
+    assert stores.results.checks(cell_id)[0].name == clean
+    assert stores.results.metrics(cell_id)[0].params == {clean: [clean]}
+    assert stores.results.notices(cell_id)[0].message == clean
+    assert stores.results.artifacts(cell_id)[0].name == clean
+
+
+def test_names_that_are_too_long_for_an_index_are_kept_apart(stores, agent, cell_id):
+    long = "\U0001f600" * 60_000
+    agent.send(
+        agent.test(long + "1", job=long),
+        agent.test(long + "2", "failed", job=long),
+        agent.line("phase", long, name="started"),
+        agent.line("check", long, check=long + "1", outcome="passed"),
+        agent.line("check", long, check=long + "2", outcome="failed"),
+    )
+    stores.results.put_artifacts(cell_id, [Artifact(long, "1" * 64, 1)])
+    assert outcomes(stores, cell_id) == {long + "1": "passed", long + "2": "failed"}
+    assert [c.outcome for c in stores.results.checks(cell_id)] == ["passed", "failed"]
+    (job,) = stores.results.jobs(cell_id)
+    assert len(job) == 300
+    assert len(stores.results.tests(cell_id, job=long)) == 2
+
+
+def test_a_duration_beyond_reason_is_cut(stores, agent, cell_id):
+    chunk = agent.manifest("a", "b")
+    facts = read(chunk)
+    facts.tests["unit", "a"] = TestFact("unit", "a", duration_s=1e300)
+    facts.tests["unit", "b"] = TestFact("unit", "b", duration_s=-5.0)
+    stores.evidence.append(agent.attempt_id, offset=0, chunk=chunk, facts=facts, at=NOW)
+    assert [fact.duration_s for fact in stores.results.tests(cell_id)] == [315_360_000.0, 0.0]
+
+
+# In any batching
+
+
+def known(stores, cell_id):
+    tests = [
+        (t.nodeid, t.outcome, t.final, round(t.duration_s, 4), t.reason, t.message, t.text)
+        for t in stores.results.tests(cell_id)
+    ]
+    return (
+        tests,
+        stores.results.jobs(cell_id),
+        stores.results.checks(cell_id),
+        stores.results.metrics(cell_id),
+        stores.results.notices(cell_id),
+        stores.results.tally(cell_id),
+    )
+
+
+names = st.sampled_from(["a", "b", "c::d[e]"])
+reports = st.fixed_dictionaries(
+    {
+        "record": st.just("report"),
+        "nodeid": names,
+        "when": st.sampled_from(["setup", "call", "teardown"]),
+        "outcome": st.sampled_from(["passed", "failed", "skipped"]),
+        "duration": st.sampled_from([0.0, 0.5, 1.25]),
+        "longrepr": st.sampled_from(["", "one", "two\nlines"]),
+    }
+)
+events = st.lists(
+    st.one_of(
+        st.tuples(st.just("test"), reports),
+        st.tuples(st.just("test"), st.builds(lambda n: {"record": "start", "nodeid": n}, names)),
+        st.tuples(st.just("manifest"), st.builds(lambda n: {"tests": n}, st.lists(names))),
+        st.tuples(
+            st.just("check"),
+            st.builds(lambda n, o: {"check": n, "outcome": o}, names, st.sampled_from("pf")),
+        ),
+        st.tuples(st.just("metric"), st.builds(lambda n: {"metric": n, "samples": [1.5]}, names)),
+        st.tuples(st.just("phase"), st.sampled_from([{"name": "started"}, {"name": "finished"}])),
+        st.tuples(st.just("log"), st.just({"level": "info", "message": "said"})),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(script=events, cuts=st.lists(st.integers(1, 11)), doubled=st.booleans())
+def test_the_batching_of_events_makes_no_difference(stores, script, cuts, doubled):
+    run_id = f"run-{len(stores.runs.unfinished())}"
+    whole, parts = create(stores, run_id)
+    at_once = Agent(stores, attempt(stores, whole))
+    at_once.send(*(at_once.line(kind, "unit", **data) for kind, data in script))
+    piecemeal = Agent(stores, attempt(stores, parts))
+    lines = [piecemeal.line(kind, "unit", **data) for kind, data in script]
+    borders = [0, *sorted({cut for cut in cuts if cut < len(lines)}), len(lines)]
+    for begin, end in zip(borders, borders[1:], strict=False):
+        offset, chunk = len(piecemeal.sent), b"".join(lines[begin:end])
+        assert piecemeal.send(chunk)
+        if doubled:
+            assert not deliver(stores, piecemeal.attempt_id, chunk, offset=offset)
+    assert known(stores, parts) == known(stores, whole)
+    assert piecemeal.sent == at_once.sent
+    assert b"".join(stores.evidence.raw_events(piecemeal.attempt_id)) == at_once.sent

@@ -1,0 +1,568 @@
+"""One set of questions to every workspace, and what shipping to a real folder has to bear."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import shlex
+import shutil
+import sys
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.machine import ConnectionLostError, Shell, UnreachableError
+from runners.fake import FakeComputer, FakeWorkspace
+from runners.packing import Archive, agent_archive, pack
+from runners.shell import open_shell
+from runners.shell.ssh import SshShell
+from runners.workspace import Pulled, Workspace, WorkspaceError
+from tests.ssh_hosts import Relay, SshHost
+
+STUB = Path(__file__).with_name("stub_agent.py")
+PLAN = {"v": 1, "attempt": "a-1", "jobs": [{"id": "moe", "kind": "suite"}]}
+MIB = 1024 * 1024
+AnyWorkspace = Workspace | FakeWorkspace
+
+
+@pytest.fixture(scope="session")
+def stub() -> Archive:
+    """The agent of these tests, packed as the real one is."""
+    return pack(
+        [("seatrial_agent/__init__.py", b""), ("seatrial_agent/__main__.py", STUB.read_bytes())]
+    )
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tmp_path / "work folder's"
+
+
+@pytest.fixture
+def real(shell: Shell, base: Path, stub: Archive) -> Workspace:
+    """A workspace over each kind of shell."""
+    return Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
+
+
+@pytest.fixture(params=["local", "ssh", "fake"])
+def workspace(
+    request: pytest.FixtureRequest, tmp_path: Path, base: Path, stub: Archive
+) -> Iterator[AnyWorkspace]:
+    """Each kind of workspace, the one in memory too."""
+    if request.param == "fake":
+        yield FakeWorkspace(FakeComputer())
+        return
+    if request.param == "local":
+        from orchestrator.domain.machine import LocalReach
+
+        shell = open_shell(LocalReach("here"), keys_dir=tmp_path)
+    else:
+        host: SshHost = request.getfixturevalue("ssh_host")
+        shell = open_shell(host.reach(), keys_dir=host.keys_dir)
+    yield Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
+    shell.close()
+
+
+def sent(data: bytes, size: int = 65536) -> Callable[[], Iterator[bytes]]:
+    return lambda: (data[at : at + size] for at in range(0, len(data), size))
+
+
+def never() -> Iterator[bytes]:
+    raise AssertionError("it was there already and must not be opened")
+
+
+def pull(workspace: AnyWorkspace, attempt: str = "a-1", events: int = 0, log: int = 0) -> Pulled:
+    found = workspace.pull(attempt, events_offset=events, log_offset=log, limit_bytes=MIB)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def started(workspace: AnyWorkspace) -> Iterator[AnyWorkspace]:
+    workspace.start("a-1", PLAN, {"HF_TOKEN": "hidden words"})
+    yield workspace
+    if isinstance(workspace, Workspace) or workspace.computer.reachable:
+        workspace.close("a-1")
+
+
+# every workspace
+
+
+def test_an_archive_is_sent_once(workspace: AnyWorkspace) -> None:
+    archive = pack([("a.txt", b"a")])
+    assert workspace.put_archive("payloads", archive.digest, sent(archive.data)) is True
+    assert workspace.put_archive("payloads", archive.digest, never) is False
+    assert workspace.put_archive("wheels", archive.digest, sent(archive.data)) is True
+
+
+def test_an_archive_with_another_digest_is_refused_and_not_kept(workspace: AnyWorkspace) -> None:
+    archive, other = pack([("a.txt", b"a")]), pack([("a.txt", b"b")])
+    with pytest.raises(WorkspaceError, match=archive.digest):
+        workspace.put_archive("payloads", archive.digest, sent(other.data))
+    assert workspace.put_archive("payloads", archive.digest, sent(archive.data)) is True
+
+
+@pytest.mark.parametrize("digest", ["", "abc", "../" + "a" * 61, "A" * 64])
+def test_what_is_no_digest_is_refused(workspace: AnyWorkspace, digest: str) -> None:
+    with pytest.raises(WorkspaceError, match="no sha256"):
+        workspace.put_archive("payloads", digest, never)
+
+
+def test_putting_the_agent_is_repeatable(workspace: AnyWorkspace) -> None:
+    digest = workspace.put_agent()
+    assert digest == workspace.put_agent() == workspace.agent_digest()
+
+
+def test_a_probe_is_an_object_of_version_1(workspace: AnyWorkspace) -> None:
+    found = workspace.probe(["python3"])
+    assert found["v"] == 1
+    assert isinstance(found["interpreters"], list)
+
+
+def test_a_missing_attempt_is_a_value(workspace: AnyWorkspace) -> None:
+    assert workspace.pull("a-9", events_offset=0, log_offset=0, limit_bytes=1) is None
+    assert workspace.bundle("a-9") is None
+    workspace.stop("a-9", "cancelled")
+    workspace.close("a-9")
+
+
+def test_a_started_attempt_writes_events_and_a_log(started: AnyWorkspace) -> None:
+    found = pull(started)
+    assert found.events.count(b"\n") >= 1
+    assert found.log
+    assert (found.events_size_bytes, found.log_size_bytes) == (len(found.events), len(found.log))
+    assert found.now_s > 1_700_000_000
+    assert b"hidden words" not in found.events + found.log
+
+
+def test_pulling_in_small_pieces_gives_the_same_bytes(started: AnyWorkspace) -> None:
+    events = log = b""
+    for _ in range(200):
+        found = started.pull("a-1", events_offset=len(events), log_offset=len(log), limit_bytes=97)
+        assert found is not None
+        assert max(len(found.events), len(found.log)) <= 97
+        events, log = events + found.events, log + found.log
+        if found.events_size_bytes == len(events) and found.log_size_bytes == len(log):
+            break
+    whole = pull(started)
+    assert whole.events.startswith(events)
+    assert whole.log.startswith(log)
+    assert len(events) > 97
+
+
+def test_pulling_from_the_end_gives_nothing(started: AnyWorkspace) -> None:
+    while (found := pull(started)).alive and isinstance(started, FakeWorkspace):
+        pass
+    end = pull(started, events=found.events_size_bytes, log=found.log_size_bytes)
+    assert (end.events, end.log) == (b"", b"")
+
+
+def test_starting_again_changes_nothing(started: AnyWorkspace) -> None:
+    before = pull(started)
+    started.start("a-1", {**PLAN, "jobs": []}, {})
+    after = pull(started, events=0)
+    assert after.events.startswith(before.events)
+    assert after.events.count(b'"HF_TOKEN"') == before.events.count(b'"HF_TOKEN"')
+
+
+def test_a_killed_attempt_is_not_alive_and_keeps_what_it_wrote(started: AnyWorkspace) -> None:
+    before = pull(started)
+    started.stop("a-1", "cancelled", kill=True)
+    started.stop("a-1", "cancelled", kill=True)
+    after = pull(started)
+    assert not after.alive
+    assert after.events.startswith(before.events)
+
+
+def test_a_bundle_is_a_tar(started: AnyWorkspace) -> None:
+    data = started.bundle("a-1")
+    assert data is not None
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        assert all(name.startswith("artifacts") for name in archive.getnames())
+
+
+def test_closing_removes_the_attempt_and_is_repeatable(started: AnyWorkspace) -> None:
+    started.close("a-1")
+    started.close("a-1")
+    assert started.pull("a-1", events_offset=0, log_offset=0, limit_bytes=1) is None
+
+
+def test_attempts_do_not_see_one_another(started: AnyWorkspace) -> None:
+    started.start("a-2", {**PLAN, "attempt": "a-2"})
+    started.close("a-2")
+    assert pull(started).events
+
+
+# the one in memory
+
+
+def test_a_cut_machine_goes_on_and_a_killed_one_does_not() -> None:
+    computer = FakeComputer(lines_per_look=1)
+    workspace = FakeWorkspace(computer)
+    workspace.start("a-1", PLAN)
+    assert pull(workspace).events.count(b"\n") == 1
+    computer.cut()
+    for _ in range(3):
+        with pytest.raises(UnreachableError):
+            pull(workspace)
+    computer.heal()
+    assert pull(workspace).events.count(b"\n") == 5
+    computer.kill()
+    computer.heal()
+    with pytest.raises(UnreachableError):
+        pull(workspace)
+
+
+def test_the_usual_script_runs_every_job_to_its_end() -> None:
+    workspace = FakeWorkspace(FakeComputer(lines_per_look=100))
+    workspace.start("a-1", PLAN)
+    events = [json.loads(line) for line in pull(workspace).events.splitlines()]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert events[-1]["data"]["outcome"] == "completed"
+    assert sum(event["data"].get("when") == "call" for event in events) == 1
+
+
+def test_a_stopped_script_says_why() -> None:
+    workspace = FakeWorkspace(FakeComputer(lines_per_look=1))
+    workspace.start("a-1", PLAN)
+    pull(workspace)
+    workspace.stop("a-1", "cancelled")
+    last = json.loads(pull(workspace).events.splitlines()[-1])
+    assert (last["kind"], last["data"]["reason"]) == ("end", "cancelled")
+
+
+# real folders
+
+
+def shelf(base: Path, kind: str = "payloads") -> list[str]:
+    folder = base / kind
+    return sorted(os.listdir(folder)) if folder.exists() else []
+
+
+def test_what_arrives_is_what_was_packed(real: Workspace, base: Path) -> None:
+    files = {
+        "plain.txt": b"text\r\n",
+        "deep/er/still/file.bin": bytes(range(256)) * 3,
+        "empty": b"",
+        "a b'c\"d$e`f|g;h*\n\U0001f6a2é": b"unusual",
+        "long/" + "/".join(["n" * 60] * 5) + "/leaf.py": b"long",
+    }
+    archive = pack(files.items())
+    real.put_archive("payloads", archive.digest, sent(archive.data, 1000))
+    root = base / "payloads" / archive.digest
+    found = {
+        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
+    assert found == files
+    assert (root / "plain.txt").stat().st_mode & 0o777 == 0o644
+    assert shelf(base) == [archive.digest]
+
+
+def tar_of(fill: Callable[[tarfile.TarFile], None], mode: str = "w") -> Archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as archive:  # type: ignore[call-overload]
+        fill(archive)
+    data = buffer.getvalue()
+    return Archive(hashlib.sha256(data).hexdigest(), data)
+
+
+def entry(
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = "", mode: int = 0o644
+) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.mode = kind, link, mode
+    return info
+
+
+def test_a_zipped_archive_with_links_and_modes(real: Workspace, base: Path) -> None:
+    def fill(archive: tarfile.TarFile) -> None:
+        archive.addfile(entry(".", tarfile.DIRTYPE, mode=0o500))
+        archive.addfile(entry("./locked", tarfile.DIRTYPE, mode=0o500))
+        run = entry("./locked/run.sh", mode=0o4755)
+        run.size = 4
+        archive.addfile(run, io.BytesIO(b"run\n"))
+        archive.addfile(entry("link", tarfile.SYMTYPE, "locked/run.sh"))
+        archive.addfile(entry("hard", tarfile.LNKTYPE, "./locked/run.sh"))
+
+    archive = tar_of(fill, "w:gz")
+    real.put_archive("payloads", archive.digest, sent(archive.data))
+    root = base / "payloads" / archive.digest
+    assert (root / "locked/run.sh").stat().st_mode & 0o7777 == 0o755
+    assert os.readlink(root / "link") == "locked/run.sh"
+    assert (root / "hard").read_bytes() == b"run\n"
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        entry("../out"),
+        entry("/tmp/out"),
+        entry("a/../../out"),
+        entry("link", tarfile.SYMTYPE, "../../out"),
+        entry("link", tarfile.SYMTYPE, "/etc/passwd"),
+        entry("link", tarfile.LNKTYPE, "../other"),
+        entry("pipe", tarfile.FIFOTYPE),
+        entry("device", tarfile.CHRTYPE),
+    ],
+    ids=lambda info: f"{info.name}-{info.linkname}",
+)
+def test_what_leaves_its_folder_is_refused(
+    real: Workspace, base: Path, member: tarfile.TarInfo
+) -> None:
+    archive = tar_of(lambda stream: stream.addfile(member))
+    with pytest.raises(WorkspaceError, match=r"leads out of|neither a file"):
+        real.put_archive("payloads", archive.digest, sent(archive.data))
+    assert shelf(base) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"no archive at all", gzip.compress(b"x" * 999)[:-9]])
+def test_what_is_no_archive_leaves_nothing(real: Workspace, base: Path, data: bytes) -> None:
+    digest = hashlib.sha256(data).hexdigest()
+    with pytest.raises(WorkspaceError, match="unpacked"):
+        real.put_archive("payloads", digest, sent(data))
+    assert shelf(base) == []
+
+
+def test_a_cut_off_archive_leaves_nothing(real: Workspace, base: Path) -> None:
+    archive = pack([("a", os.urandom(300_000)), ("b", os.urandom(300_000))])
+    with pytest.raises(WorkspaceError, match="has the sha256"):
+        real.put_archive("payloads", archive.digest, sent(archive.data[:400_000]))
+    assert shelf(base) == []
+
+
+def test_an_error_of_the_store_reaches_the_caller_and_the_next_upload_sweeps(
+    real: Workspace, base: Path
+) -> None:
+    def broken() -> Iterator[bytes]:
+        yield pack([("a", bytes(300_000))]).data[:200_000]
+        raise LookupError("the blob is gone")
+
+    with pytest.raises(LookupError, match="blob is gone"):
+        real.put_archive("payloads", "a" * 64, broken)
+    assert "a" * 64 not in shelf(base)
+    whole = pack([("a", b"a")])
+    real.put_archive("payloads", whole.digest, sent(whole.data))
+    assert shelf(base) == [whole.digest]
+
+
+def test_two_uploads_at_once_are_harmless(real: Workspace, base: Path) -> None:
+    archive = pack((f"{n % 7}/{n}", os.urandom(20_000)) for n in range(200))
+    gate = threading.Barrier(3)
+    answers: list[bool] = []
+
+    def chunks() -> Iterator[bytes]:
+        half = len(archive.data) // 2
+        yield archive.data[:half]
+        gate.wait(timeout=30)
+        yield archive.data[half:]
+
+    def put() -> None:
+        answers.append(real.put_archive("payloads", archive.digest, chunks))
+
+    threads = [threading.Thread(target=put) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [True, True, True]
+    assert shelf(base) == [archive.digest]
+    assert len(list((base / "payloads" / archive.digest).rglob("*"))) == 207
+
+
+def test_what_a_killed_upload_left_is_swept_and_a_running_one_is_not(
+    real: Workspace, base: Path
+) -> None:
+    dead = base / "payloads" / ".incoming-dead"
+    (dead / "inside").mkdir(parents=True)
+    first, second = pack([("a", b"a")]), pack([("b", b"b")])
+
+    def during() -> Iterator[bytes]:
+        yield first.data[:100]
+        settled(lambda: len(shelf(base)) == 1 and not dead.exists())
+        assert real.put_archive("payloads", second.digest, sent(second.data)) is True
+        yield first.data[100:]
+
+    assert real.put_archive("payloads", first.digest, during) is True
+    assert shelf(base) == sorted([first.digest, second.digest])
+
+
+@pytest.mark.needs_root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_is_said_and_leaves_nothing(real: Workspace, shell: Shell, base: Path) -> None:
+    base.mkdir()
+    place = shlex.quote(str(base))
+    # By the shell itself, as a host has its own view of what is mounted.
+    if shell.run(f"mount -t tmpfs -o size=2m none {place}").status != 0:
+        pytest.skip("this system lets nobody mount a small file system")
+    try:
+        archive = pack([("big", bytes(40 * MIB))])
+        with pytest.raises(WorkspaceError, match="No space left"):
+            real.put_archive("payloads", archive.digest, sent(archive.data))
+        assert shell.run(f"ls -A {place}/payloads").stdout == b""
+    finally:
+        assert shell.run(f"umount {place}").status == 0
+
+
+def test_a_machine_without_python_is_named(shell: Shell, base: Path) -> None:
+    class Without:
+        """The same machine with nothing on its PATH."""
+
+        def run(self, command: str, **options: object) -> object:
+            return shell.run(f"PATH=/nowhere; {command}", **options)  # type: ignore[arg-type]
+
+        close = shell.close
+
+    with pytest.raises(WorkspaceError, match=r"no Python 3\.9 or newer.*/none/python, python3"):
+        Workspace(Without(), base=str(base), candidates=["/none/python"]).python()  # type: ignore[arg-type]
+
+
+def test_the_first_candidate_that_is_new_enough_runs_the_agent(
+    shell: Shell, base: Path, tmp_path: Path
+) -> None:
+    old = tmp_path / "old python"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    workspace = Workspace(shell, base=str(base), candidates=[str(old), sys.executable, "python3"])
+    assert workspace.python() == sys.executable
+
+
+def test_a_removed_work_folder_is_made_again(real: Workspace, base: Path) -> None:
+    real.start("a-1", PLAN)
+    real.close("a-1")
+    shutil.rmtree(base)
+    assert real.pull("a-1", events_offset=0, log_offset=0, limit_bytes=1) is None
+    assert shelf(base, "agents") == [real.agent_digest()]
+
+
+@pytest.mark.parametrize("attempt", ["", ".", "..", "a/b", "-x", "a b", "a\n", "x" * 200])
+def test_what_cannot_name_a_folder_is_refused(real: Workspace, attempt: str) -> None:
+    with pytest.raises(WorkspaceError, match="cannot name"):
+        real.close(attempt)
+
+
+def test_the_first_plan_stays_and_secrets_are_nowhere_on_disk(real: Workspace, base: Path) -> None:
+    real.start("a-1", PLAN, {"HF_TOKEN": "hidden words"})
+    real.start("a-1", {"v": 1, "other": True}, {"HF_TOKEN": "hidden words"})
+    folder = base / "attempts" / "a-1"
+    assert json.loads((folder / "plan.json").read_text()) == PLAN
+    held = [path for path in base.rglob("*") if path.is_file()]
+    assert held
+    assert not [path for path in held if b"hidden words" in path.read_bytes()]
+    assert not [
+        path
+        for path in folder.iterdir()
+        if path.name.startswith("plan.") and path.suffix != ".json"
+    ]
+    real.close("a-1")
+
+
+def test_a_reason_is_one_word_whatever_it_holds(real: Workspace, base: Path) -> None:
+    real.start("a-1", PLAN)
+    real.stop("a-1", 'it\'s $(touch x); "over"\n')
+    assert (base / "attempts/a-1/stop").read_text() == 'it\'s $(touch x); "over"\n'
+    real.close("a-1")
+
+
+def test_the_default_base_is_in_the_machines_home(ssh_host: SshHost, stub: Archive) -> None:
+    shell = open_shell(ssh_host.reach(), keys_dir=ssh_host.keys_dir)
+    workspace = Workspace(shell, candidates=[sys.executable], agent=stub)
+    assert workspace.base() == f"{ssh_host.home}/.seatrial"
+    workspace.start("a-7", PLAN)
+    assert (ssh_host.home / ".seatrial/attempts/a-7/plan.json").exists()
+    workspace.close("a-7")
+    shell.close()
+
+
+def test_an_attempt_outlives_a_cut_and_is_found_again(
+    ssh_host: SshHost, base: Path, stub: Archive
+) -> None:
+    with Relay(ssh_host.port) as relay:
+        key_path = ssh_host.keys_dir / ssh_host.reach().key_file
+        shell = SshShell(ssh_host.reach(port=relay.port), key_path=key_path, connect_timeout_s=2.0)
+        workspace = Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
+        workspace.start("a-1", PLAN)
+        before = pull(workspace)
+        relay.cut()
+        with pytest.raises((UnreachableError, ConnectionLostError)):
+            pull(workspace)
+        relay.heal()
+        after = pull(workspace)
+        assert (after.alive, after.events) == (True, before.events)
+        workspace.close("a-1")
+        shell.close()
+
+
+class Answering:
+    """A shell whose every command answers with the same bytes."""
+
+    def __init__(self, stdout: bytes) -> None:
+        self.stdout = stdout
+
+    def run(self, command: str, **options: object) -> object:
+        from orchestrator.domain.machine import Completed
+
+        return Completed(0, self.stdout, b"")
+
+    def close(self) -> None:
+        pass
+
+
+def header(**changes: object) -> bytes:
+    fields = {"v": 1, "alive": True, "events_bytes": 2, "log_bytes": 1, "now": 1.0}
+    fields.update({"events_size": 9, "log_size": 9, **changes})
+    return json.dumps(fields).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"not json\nabc",
+        b"[]\nabc",
+        header() + b"ab",
+        header() + b"abcd",
+        header(events_bytes=-1, log_bytes=4) + b"abc",
+        header(events_bytes="2") + b"abc",
+        header(events_bytes=True) + b"ab",
+        header(events_size=None) + b"abc",
+        header(events_bytes=20, log_bytes=0) + b"x" * 20,
+    ],
+)
+def test_a_pull_that_contradicts_itself_is_refused(answer: bytes, stub: Archive) -> None:
+    workspace = Workspace(Answering(answer), base="/x", agent=stub)  # type: ignore[arg-type]
+    with pytest.raises(WorkspaceError):
+        workspace.pull("a-1", events_offset=0, log_offset=0, limit_bytes=10)
+
+
+# the archive itself
+
+
+def test_the_same_files_make_the_same_archive() -> None:
+    one = pack([("b", b"2"), ("a", b"1")])
+    assert one == pack([("a", b"1"), ("b", b"2")])
+    assert one.digest == hashlib.sha256(one.data).hexdigest()
+    assert one != pack([("a", b"1"), ("b", b"3")])
+
+
+def test_the_real_agent_is_packed_as_a_package() -> None:
+    archive = agent_archive()
+    with tarfile.open(fileobj=io.BytesIO(archive.data)) as stream:
+        names = stream.getnames()
+    assert "seatrial_agent/__init__.py" in names
+    assert {name.split("/")[0] for name in names} == {"seatrial_agent", "on_path"}
+    assert not [name for name in names if "__pycache__" in name]
+
+
+def settled(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+    import time
+
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.02)

@@ -1,0 +1,79 @@
+"""Payloads made for a test: they write down what they did, so that it can be counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+SUITE = '''
+import pathlib, time
+import pytest
+
+LEDGER = pathlib.Path({ledger!r})
+
+
+@pytest.mark.parametrize("n", range({tests}))
+def test_step(n):
+    with LEDGER.open("a") as file:
+        file.write(f"begun {{n}}\\n")
+    time.sleep({seconds})
+    if n % 10 == 7:
+        pytest.skip("every tenth is skipped")
+    assert n % 10 != 3, f"every tenth fails: {{n}}"
+    with LEDGER.open("a") as file:
+        file.write(f"ended {{n}}\\n")
+'''
+
+MANIFEST = """
+schema = 1
+name = "steps"
+version = "1"
+[python]
+candidates = ["python3"]
+[setup]
+pip = ["pytest>=8"]
+[[job]]
+id = "steps"
+kind = "suite"
+pytest = ["test_steps.py"]
+[[job]]
+id = "hello"
+kind = "demo"
+command = ["{python}", "-c", "print('hello')"]
+"""
+
+
+class Steps:
+    """A suite of slow steps; of ten, one fails and one is skipped."""
+
+    def __init__(self, folder: Path, *, tests: int = 20, seconds: float = 0.2) -> None:
+        self.folder = folder
+        self.tests = tests
+        self.ledger = folder.parent / f"{folder.name}-ledger.txt"
+        folder.mkdir(parents=True)
+        self.ledger.touch()
+        self.ledger.chmod(0o666)
+        suite = SUITE.format(ledger=str(self.ledger), tests=tests, seconds=seconds)
+        (folder / "test_steps.py").write_text(suite)
+        (folder / "payload.toml").write_text(MANIFEST)
+
+    def begun(self) -> Counter[str]:
+        """How often each step was begun."""
+        lines = self.ledger.read_text().splitlines()
+        return Counter(line.split()[1] for line in lines if line.startswith("begun"))
+
+
+def matrix(path: Path, payload: Path, platforms: str = "", limits: str = "{}") -> Path:
+    """Write a matrix file for a payload; by default on this computer."""
+    rows = platforms or "  - {id: here, provider: local}\n"
+    path.write_text(
+        "apiVersion: seatrial/v1\n"
+        "kind: Matrix\n"
+        "metadata: {name: steps}\n"
+        'subject: {name: steps, version: "1"}\n'
+        f"payload: {{path: {payload}}}\n"
+        f"limits: {limits}\n"
+        f"platforms:\n{rows}"
+        'jobs:\n  - {select: "*"}\n'
+    )
+    return path

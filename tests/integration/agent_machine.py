@@ -1,0 +1,298 @@
+"""A machine for the agent's tests: lays out the folders, ships the agent, drives its verbs.
+
+Everything goes through the command line, by subprocess, the way a controller does it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+AGENT = REPOSITORY / "runners" / "agent"
+PAYLOADS = REPOSITORY / "tests" / "payloads"
+LEAN = (
+    "pytest",
+    "_pytest",
+    "pluggy",
+    "iniconfig",
+    "packaging",
+    "pygments",
+    "xdist",
+    "execnet",
+    "py.py",
+)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What an attempt has said."""
+
+    events: list[dict[str, Any]]
+    log: bytes
+
+    def of(self, kind: str, job: str | None = None) -> list[dict[str, Any]]:
+        """The data of all events of a kind (and of a job)."""
+        return [
+            event["data"]
+            for event in self.events
+            if event["kind"] == kind and (job is None or event["job"] == job)
+        ]
+
+    @property
+    def end(self) -> dict[str, Any]:
+        """The data of the last event, which must be ``end``."""
+        assert self.events[-1]["kind"] == "end", self.events[-1]
+        return self.events[-1]["data"]
+
+    def finished(self, job: str = "suite") -> dict[str, Any]:
+        """The data of a job's one ``finished`` event."""
+        (data,) = [one for one in self.of("phase", job) if one["name"] == "finished"]
+        return data
+
+    def reports(self, job: str = "suite") -> list[dict[str, Any]]:
+        """All test reports of a job."""
+        return [one for one in self.of("test", job) if one["record"] == "report"]
+
+    def outcomes(self, job: str = "suite") -> dict[str, str]:
+        """One word per test, the worst of its phases."""
+        found: dict[str, str] = {}
+        for report in self.reports(job):
+            word = _word(report)
+            before = found.get(report["nodeid"], "passed")
+            found[report["nodeid"]] = max(before, word, key=_ORDER.index)
+        return found
+
+    def counts(self, job: str = "suite") -> dict[str, int]:
+        """How many tests there are of each outcome."""
+        return dict(Counter(self.outcomes(job).values()))
+
+    def messages(self, level: str | None = None) -> list[str]:
+        """What was said for a person."""
+        return [one["message"] for one in self.of("log") if level in (None, one["level"])]
+
+
+_ORDER = ("passed", "skipped", "xfailed", "xpassed", "failed", "error", "crashed", "hung")
+
+
+def _word(report: Mapping[str, Any]) -> str:
+    if "cause" in report:
+        return str(report["cause"])
+    if "wasxfail" in report:
+        return "xfailed" if report["outcome"] == "skipped" else "xpassed"
+    if report["outcome"] == "failed" and report["when"] != "call":
+        return "error"
+    return str(report["outcome"])
+
+
+@dataclass
+class Machine:
+    """A base folder with the agent in it."""
+
+    base: Path
+    agent_python: str = os.environ.get("SEATRIAL_TEST_AGENT_PYTHON", sys.executable)
+    attempts: list[Path] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.home = self.base / "agents" / "a1"
+        package = self.home / "seatrial_agent"
+        package.mkdir(parents=True)
+        for path in AGENT.glob("*.py"):
+            shutil.copy(path, package)
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(AGENT / "on_path", self.home / "on_path", ignore=ignore)
+
+    def unpack(self, folder: Path) -> str:
+        """Put a payload where an archive would have been unpacked; return its digest."""
+        digest = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+        target = self.base / "payloads" / digest
+        if not target.exists():
+            shutil.copytree(folder, target, symlinks=True)
+        return digest
+
+    def prepare(
+        self,
+        payload: str | Path,
+        *,
+        python: str,
+        jobs: Iterable[Mapping[str, Any]] = (),
+        name: str | None = None,
+        **more: Any,
+    ) -> Path:
+        """Make an attempt's folder with its plan in it."""
+        name = name or f"attempt{len(self.attempts)}"
+        folder = self.base / "attempts" / name
+        folder.mkdir(parents=True, mode=0o700)
+        self.attempts.append(folder)
+        plan = {
+            "v": 1,
+            "attempt": name,
+            "payload": self.unpack(PAYLOADS / payload if isinstance(payload, str) else payload),
+            "wheels": None,
+            "python": python,
+            "subject": None,
+            "payload_user": False,
+            **more,
+            "environment": {"name": "image", "index": False, **more.get("environment", {})},
+            "limits": {"deadline_s": 120, "kill_grace_s": 1, **more.get("limits", {})},
+            "jobs": [{**JOB, **job} for job in jobs or [{}]],
+        }
+        (folder / "plan.json").write_text(json.dumps(plan))
+        return folder
+
+    def run(
+        self, payload: str | Path, *, timeout_s: float = 60, secrets: Any = None, **more: Any
+    ) -> Evidence:
+        """Run an attempt to its end and return everything it has said."""
+        folder = self.prepare(payload, **more)
+        self.start(folder, secrets=secrets)
+        return self.wait(folder, timeout_s=timeout_s)
+
+    def verb(
+        self, *words: object, stdin: bytes = b"", code: int | None = 0, **more: Any
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run one verb of the agent's."""
+        done = subprocess.run(
+            [self.agent_python, "-E", "-s", "-m", "seatrial_agent", *map(str, words)],
+            cwd=self.home, input=stdin, capture_output=True, timeout=60, check=False, **more,
+        )  # fmt: skip
+        assert code is None or done.returncode == code, (done.returncode, done.stderr.decode())
+        return done
+
+    def start(self, folder: Path, *, secrets: Mapping[str, str] | None = None, **more: Any) -> None:
+        """Start the agent."""
+        stdin = json.dumps({"secrets": dict(secrets or {})}).encode()
+        self.verb("start", "--attempt", folder, stdin=stdin, **more)
+
+    def pull(
+        self, folder: Path, *, events: int = 0, log: int = 0, limit: int = 2**22
+    ) -> tuple[dict[str, Any], bytes, bytes]:
+        """Return the header, the events' bytes and the log's bytes."""
+        words = ("--events", events, "--log", log, "--limit", limit)
+        header, _, rest = self.verb("pull", "--attempt", folder, *words).stdout.partition(b"\n")
+        said = json.loads(header)
+        assert len(rest) == said["events_bytes"] + said["log_bytes"]
+        return said, rest[: said["events_bytes"]], rest[said["events_bytes"] :]
+
+    def follow(self, folder: Path, *, until: str | None = None, timeout_s: float = 60) -> Evidence:
+        """Pull until the agent is gone, or until some text stands in the events."""
+        events, log = bytearray(), bytearray()
+        deadline = time.monotonic() + timeout_s
+        while True:
+            said, more, output = self.pull(folder, events=len(events), log=len(log))
+            events += more
+            log += output
+            got_all = len(events) == said["events_size"] and len(log) == said["log_size"]
+            if (not said["alive"] and got_all) or (until and until.encode() in events):
+                return Evidence(parse(bytes(events)), bytes(log))
+            assert time.monotonic() < deadline, bytes(events[-3000:]).decode(errors="replace")
+            time.sleep(0.1)
+
+    def wait(self, folder: Path, *, timeout_s: float = 60) -> Evidence:
+        """Wait for the end, check what is true of every evidence, and return it."""
+        evidence = self.follow(folder, timeout_s=timeout_s)
+        assert [event["seq"] for event in evidence.events] == [
+            n + 1 for n in range(len(evidence.events))
+        ]
+        assert {event["v"] for event in evidence.events} == {1}
+        assert evidence.of("end") == [evidence.end]
+        assert processes_of(folder) == {}
+        return evidence
+
+    def bundle(self, folder: Path) -> dict[str, bytes]:
+        """Return the artifacts by name."""
+        raw = self.verb("bundle", "--attempt", folder).stdout
+        with tarfile.open(fileobj=io.BytesIO(raw)) as tar:
+            assert all(entry.isreg() for entry in tar)
+            return {entry.name: tar.extractfile(entry).read() for entry in tar}  # type: ignore[union-attr]
+
+    def close_all(self) -> None:
+        """Remove every attempt; nothing of them may be left."""
+        for folder in self.attempts:
+            self.verb("close", "--attempt", folder)
+            assert not folder.exists()
+            assert processes_of(folder) == {}
+
+
+JOB: dict[str, Any] = {
+    "id": "suite",
+    "kind": "suite",
+    "pytest": ["."],
+    "command": None,
+    "timeout_s": 60,
+    "silence_s": 30,
+    "env": {},
+    "path_variables": [],
+    "gpus": 0,
+    "secrets": [],
+    "skip": [],
+}
+
+
+def command(*words: str, **more: Any) -> dict[str, Any]:
+    """Return a job that runs a command."""
+    return {"id": "demo", "kind": "demo", "pytest": None, "command": list(words), **more}
+
+
+def parse(raw: bytes) -> list[dict[str, Any]]:
+    """Parse whole lines."""
+    return [json.loads(line) for line in raw.split(b"\n") if line.strip()]
+
+
+def processes_of(folder: Path) -> dict[int, str]:
+    """Return the living processes that carry an attempt's mark, or are its agent."""
+    wanted = f"SEATRIAL_ATTEMPT_DIR={folder}".encode()
+    found: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+    return found
+
+
+def lean_python(folder: Path) -> str:
+    """Make an interpreter that holds pytest and nothing heavy; return its path."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (site,) = folder.glob("lib/python3*/site-packages")
+    for path in lean_packages():
+        (site / path.name).symlink_to(path)
+    return str(folder / "bin" / "python")
+
+
+def lean_packages() -> list[Path]:
+    """Return the files and folders that make up pytest and what it needs."""
+    ours = Path(sysconfig.get_path("purelib"))
+    infos = [
+        info
+        for name in LEAN
+        for info in ours.glob(f"{name.replace('xdist', 'pytest_xdist')}-*.dist-info")
+    ]
+    return [*(ours / name for name in LEAN), *infos]
+
+
+@contextmanager
+def machine_at(base: Path) -> Iterator[Machine]:
+    """A machine whose attempts are all closed in the end, whatever the test did."""
+    machine = Machine(base)
+    try:
+        yield machine
+    finally:
+        machine.close_all()

@@ -1,0 +1,250 @@
+"""A controller's REST interface over a real SQLite database, with machines that do not exist."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import socket
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from orchestrator.adapters.db.database import Database, open_database
+from orchestrator.adapters.files.archive import FilePayloadArchives
+from orchestrator.adapters.files.blobs import FileBlobs
+from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.adapters.ids import new_id
+from orchestrator.api.app import create_app
+from orchestrator.api.guard import token_guard
+from orchestrator.application.context import Context
+from orchestrator.application.ports.reports import ReportRefusedError
+from orchestrator.application.ports.stores import Scope, StoredPayload
+from orchestrator.application.tokens import create_token
+from orchestrator.assets import asset_dir
+from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.record import Evidence
+from reports import registry as report_registry
+from runners import ProviderContext
+from runners import registry as provider_registry
+from tests.databases import Agent
+
+BEGIN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+MANIFEST = """\
+schema = 1
+name = "proof"
+version = "1.10"
+[[job]]
+id = "unit"
+kind = "suite"
+pytest = ["tests"]
+[[job]]
+id = "demo"
+kind = "demo"
+command = ["{python}", "demo.py"]
+"""
+MATRIX = """\
+apiVersion: seatrial/v1
+kind: Matrix
+metadata: {name: nightly}
+subject: {name: proof, version: "1.10"}
+limits: {max_usd: "9.00"}
+platforms:
+  - {id: here, provider: fake}
+  - {id: there, provider: fake, locations: [north, south]}
+jobs:
+  - {select: "*", on: all}
+"""
+
+
+@dataclass(slots=True)
+class HandClock:
+    """Stands still until it is moved."""
+
+    time: datetime = BEGIN
+
+    def now(self) -> datetime:
+        return self.time
+
+    def move(self, **by: float) -> None:
+        self.time += timedelta(**by)
+
+
+def archive(manifest: str = MANIFEST, **files: str) -> bytes:
+    """A payload's .tar.gz."""
+    out = io.BytesIO()
+    with (
+        gzip.GzipFile("", "wb", fileobj=out, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as tar,
+    ):
+        for name, text in {"payload.toml": manifest, **files}.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text.encode())
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    return out.getvalue()
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@dataclass
+class Desk:
+    """The interface, and everything behind it that a test looks at or turns."""
+
+    context: Context
+    database: Database
+    clock: HandClock
+    app: FastAPI
+    guarded: FastAPI
+    woken: list[str] = field(default_factory=list)
+
+    @property
+    def client(self) -> TestClient:
+        """Speaks to the socket's application, which needs no token."""
+        return TestClient(self.app, base_url="http://localhost", raise_server_exceptions=False)
+
+    def with_token(self, scope: str | None) -> TestClient:
+        """Speaks to a port's application, with a token of the scope, or with none."""
+        headers = {}
+        if scope is not None:
+            _, secret = create_token(self.context, f"a {scope}", Scope(scope), days=1)
+            headers = {"Authorization": f"Bearer {secret}"}
+        return TestClient(
+            self.guarded,
+            base_url="http://localhost",
+            headers=headers,
+            raise_server_exceptions=False,
+        )
+
+    def launch(self, key: str = "key-1", **body: object) -> dict[str, object]:
+        """A new run, as it is shown."""
+        answer = self.client.post(
+            "/api/v1/runs", json={"matrix": MATRIX, **body}, headers={"Idempotency-Key": key}
+        )
+        assert answer.status_code == 202, answer.text
+        shown: dict[str, object] = answer.json()
+        return shown
+
+    def begin(self, run_id: str, cell: str) -> Agent:
+        """Bring a cell to RUNNING."""
+        cells = self.database.stores.cells
+        cell_id = self.cell_id(run_id, cell)
+        attempt_id = f"{cell_id}-1"
+        assert cells.admit(cell_id, attempt_id, max_parallel=9, at=self.clock.now())
+        for state in (CellState.BOOTING, CellState.PREPARING, CellState.RUNNING):
+            cells.reach(cell_id, state, at=self.clock.now())
+        return Agent(self.database.stores, attempt_id)
+
+    def finish(self, run_id: str, *cells: str, outcome: Outcome = Outcome.PASSED) -> None:
+        """Bring running cells to DONE, and then the run to its end."""
+        stores, at = self.database.stores, self.clock.now()
+        for cell in cells:
+            cell_id = self.cell_id(run_id, cell)
+            for state in (CellState.COLLECTING, CellState.RELEASING):
+                stores.cells.reach(cell_id, state, at=at)
+            stores.evidence.settle(cell_id, [])
+            stores.cells.conclude(cell_id, Cause(outcome, ""), at=at)
+        assert stores.runs.finish(run_id, outcome, at=at)
+
+    def cell_id(self, run_id: str, cell: str) -> str:
+        found = self.database.stores.cells.of_run(run_id)
+        return next(one.id for one in found if one.name == cell)
+
+
+@contextlib.contextmanager
+def desk(home: Path, url: str) -> Iterator[Desk]:
+    """Open everything, and close it again."""
+    database = open_database(url)
+    woken: list[str] = []
+    context = make_context(home, database, HandClock(), woken.append)
+    clock = context.clock
+    assert isinstance(clock, HandClock)
+    app = create_app(context, guard=None, revision=lambda: database.check().current or "none")
+    guarded = create_app(context, guard=token_guard(context), allowed_hosts=("trials.example",))
+    try:
+        yield Desk(context, database, clock, app, guarded, woken)
+    finally:
+        database.close()
+
+
+def make_context(
+    home: Path, database: Database, clock: HandClock, wake: Callable[[str], None]
+) -> Context:
+    documents = FileDocuments()
+    archives = FilePayloadArchives(documents)
+    blobs = FileBlobs(home / "blobs")
+    names = provider_registry.names()
+    places = ProviderContext(book=database.stores.machines)
+    providers = {name: provider_registry.load(name, places) for name in names}
+
+    def builtin() -> str:
+        digest, size = blobs.put([archive()])
+        manifest = documents.read_manifest(MANIFEST, "payload.toml")
+        database.stores.payloads.put(StoredPayload(digest, size, manifest), at=clock.now())
+        return digest
+
+    return Context(
+        stores=database.stores,
+        blobs=blobs,
+        clock=clock,
+        new_id=new_id,
+        documents=documents,
+        traits={name: provider_registry.traits(name) for name in names},
+        provider=providers.__getitem__,
+        read_payload=archives.read_file,
+        render=_render,
+        report_kinds=tuple(report_registry.KINDS),
+        builtin_payload=builtin,
+        secret={"HF_TOKEN": "hunter2"}.get,
+        wake=wake,
+    )
+
+
+def _render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:
+    templates = asset_dir("templates") / "reports"
+    try:
+        return report_registry.render(
+            kind, evidence, cell=cell, format=form, templates=templates
+        )
+    except report_registry.ReportError as error:
+        raise ReportRefusedError(str(error)) from error
+
+
+@contextlib.contextmanager
+def served(app: FastAPI) -> Iterator[int]:
+    """A real server on a loopback port, in a thread."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(
+            app, log_level="critical", lifespan="off", timeout_graceful_shutdown=2
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        until(lambda: server.started)
+        try:
+            yield int(listening.getsockname()[1])
+        finally:
+            app.state.streams.close()
+            server.should_exit = True
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def until(met: Callable[[], bool], *, within_s: float = 10.0) -> None:
+    """Wait for a real server to do something."""
+    end = time.monotonic() + within_s
+    while not met():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)

@@ -1,0 +1,134 @@
+"""A controller's whole world over a cloud in memory: real stores, no waiting, no machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+
+from orchestrator.adapters.db.database import Database, open_database
+from orchestrator.adapters.engine.memory import MemoryEngine
+from orchestrator.adapters.files.blobs import FileBlobs
+from orchestrator.adapters.files.bundles import unpack_bundle
+from orchestrator.adapters.files.wheels import Wheelhouse
+from orchestrator.application.cell.flow import run_cell
+from orchestrator.application.cell.world import Identity, Timings, World
+from orchestrator.application.describe_run import describe_run
+from orchestrator.application.ports.stores import RunSpec, StoredPayload
+from orchestrator.domain.cell import Run
+from orchestrator.domain.machine import FakeReach
+from orchestrator.domain.manifest import Job, Manifest
+from orchestrator.domain.matrix import (
+    JobSelection,
+    Limits,
+    Matrix,
+    Metadata,
+    Platform,
+    Subject,
+    expand,
+)
+from orchestrator.domain.record import Evidence, RunRecord
+from runners import ProviderContext
+from runners.fake import FakeCloud, FakeComputer, FakeProvider, FakeWorkspace
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class SteppingClock:
+    """Stands still until it is told to go on."""
+
+    time: datetime = BEGIN
+
+    def now(self) -> datetime:
+        return self.time
+
+    def step(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+
+def manifest(*jobs: str) -> Manifest:
+    rows = tuple(Job(id=job, kind="suite", pytest=(f"test_{job}.py",)) for job in jobs)
+    return Manifest(name="steps", version="1", job=rows)
+
+
+@dataclass(slots=True)
+class FakeWorld:
+    """Everything a test of the flow needs to look at and to turn."""
+
+    folder: Path
+    clock: SteppingClock = field(default_factory=SteppingClock)
+    cloud: FakeCloud = field(default_factory=FakeCloud)
+    jobs: tuple[str, ...] = ("one", "two")
+    published: list[Evidence] = field(default_factory=list)
+    locations: tuple[str, ...] = ("north", "south")
+    limits: Limits = field(default_factory=lambda: Limits(max_usd=Decimal(10)))
+    database: Database = field(init=False)
+    world: World = field(init=False)
+    engine: MemoryEngine = field(init=False)
+    on_tick: list = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.database = open_database(f"sqlite:///{self.folder / 'app.db'}", migrate=True)
+        self.world = self._world()
+        self.engine = MemoryEngine(partial(run_cell, self.world), tick=self._tick)
+
+    def _tick(self, seconds: float) -> None:
+        self.clock.step(max(seconds, 1.0))
+        for act in list(self.on_tick):
+            act(self)
+
+    def _world(self) -> World:
+        provider = FakeProvider(ProviderContext(self.database.stores.machines), self.cloud)
+
+        def publish(evidence: Evidence) -> Path:
+            self.published.append(evidence)
+            return self.folder
+
+        return World(
+            stores=self.database.stores,
+            blobs=FileBlobs(self.folder / "blobs"),
+            clock=self.clock,
+            provider=lambda name: provider,
+            open_workspace=self._workspace,
+            wheels=Wheelhouse(self.folder / "wheels", clock=self.clock),
+            secret=lambda name: None,
+            unpack=unpack_bundle,
+            publish=publish,
+            identity=Identity("test", "controller"),
+            own_python="/usr/bin/python3",
+            timings=Timings(never_made_after_s=5),
+        )
+
+    def _workspace(self, reach: object) -> FakeWorkspace:
+        assert isinstance(reach, FakeReach)
+        return FakeWorkspace(self.cloud.computer(reach.machine_id))
+
+    def launch(self, run_id: str = "run") -> list[str]:
+        """Store a run of one cell; return the ids of its cells."""
+        stores = self.database.stores
+        digest, size = self.world.blobs.put([b"payload"])
+        payload = manifest(*self.jobs)
+        stores.payloads.put(StoredPayload(digest, size, payload), at=self.clock.now())
+        matrix = Matrix(
+            metadata=Metadata(name="steps"),
+            subject=Subject(name="steps", version="1"),
+            platforms=(Platform(id="cloudy", provider="fake", locations=self.locations),),
+            jobs=(JobSelection(select="*"),),
+            limits=self.limits,
+        )
+        cells = [(f"{run_id}-{n}", p) for n, p in enumerate(expand(matrix, payload))]
+        run = Run(run_id, "steps", "steps", "1", digest, self.clock.now())
+        stores.runs.create(run, RunSpec(matrix, payload), cells, key=None)
+        return [cell_id for cell_id, _ in cells]
+
+    def record(self, run_id: str = "run") -> RunRecord:
+        return describe_run(self.database.stores, run_id, at=self.clock.now())
+
+    def computers(self) -> list[FakeComputer]:
+        return [self.cloud.computer(machine.id) for machine in self.cloud.live()]
+
+    def close(self) -> None:
+        self.database.close()

@@ -1,0 +1,192 @@
+"""The overlay environment, the wheelhouse, the facts about both, and the proof of the subject."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.agent_machine import Machine, command, lean_python, machine_at
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    return lean_python(tmp_path_factory.mktemp("lean") / "venv")
+
+
+@pytest.fixture
+def machine(tmp_path):
+    with machine_at(tmp_path / "base") as machine:
+        yield machine
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    return folder
+
+
+def wheel(folder: Path, name: str, version: str, *, requires: str = "") -> Path:
+    """Make a wheel with one package and a RECORD."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    files = {
+        f"{name}/__init__.py": f"__version__ = {version!r}\n",
+        f"{name}/part.py": "answer = 42\n",
+        f"{info}/METADATA": metadata + (f"Requires-Dist: {requires}\n" if requires else ""),
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    lines = []
+    with zipfile.ZipFile(path, "w") as archive:
+        for where, text in files.items():
+            archive.writestr(where, text)
+            digest = hashlib.sha256(text.encode()).digest()
+            value = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+            lines.append(f"{where},sha256={value},{len(text)}")
+        archive.writestr(f"{info}/RECORD", "\n".join([*lines, f"{info}/RECORD,,"]) + "\n")
+    return path
+
+
+SHOW = command("{python}", "-c", "import tool; print('tool', tool.__version__, tool.__file__)")
+
+
+def test_overlay_sees_the_interpreter_and_adds_to_it(
+    machine: Machine, python: str, empty: Path
+) -> None:
+    wheel(machine.base / "wheels" / "w1", "tool", "1.5", requires="extra>=2")
+    wheel(machine.base / "wheels" / "w1", "extra", "2.0")
+    script = "import sys, pytest, tool, extra; print(sys.prefix, pytest.__file__, tool.__file__)"
+    folder = machine.prepare(
+        empty,
+        python=python,
+        wheels="w1",
+        environment={"requirements": ["tool>=1"], "constraints": ["extra==2.0"]},
+        jobs=[command("{python}", "-c", script)],
+    )
+    machine.start(folder)
+    evidence = machine.wait(folder)
+    assert evidence.finished("demo")["exit_code"] == 0, evidence.log.decode()
+    prefix, of_pytest, of_tool = evidence.log.split(b"=====\n")[-1].decode().split()
+    assert prefix == str(folder / "venv")
+    assert Path(of_pytest).is_relative_to(Path(python).parent.parent)
+    assert Path(of_tool).is_relative_to(folder / "venv")
+    (environment,) = evidence.of("environment")
+    assert environment["packages"]["tool"] == "1.5"
+    assert environment["packages"]["extra"] == "2.0"
+    assert environment["packages"]["pytest"]
+    assert environment["python_path"] == str(folder / "venv" / "bin" / "python")
+    assert environment["python"].count(".") == 2
+    assert (environment["torch"], environment["torch_devices"]) == (None, [])
+    assert environment["separated_user"] is False
+    assert environment["machine"]["cpus"] >= 1
+    assert environment["machine"]["memory_bytes"] > 2**28
+    assert "interpreters" not in environment["machine"]
+    assert json.loads(machine.bundle(folder)["environment.json"]) == environment
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"python": "/no/such/python"}, "/no/such/python is no usable Python: not found"),
+        ({"wheels": "w2"}, "No matching distribution found for not-shipped>=3"),
+        ({}, "nothing was shipped and the environment allows no index"),
+    ],
+)
+def test_environment_that_cannot_be_made(
+    machine: Machine, python: str, empty: Path, more: dict[str, Any], says: str
+) -> None:
+    (machine.base / "wheels" / "w2").mkdir(parents=True)
+    options = {"python": python, "environment": {"requirements": ["not-shipped>=3"]}, **more}
+    evidence = machine.run(empty, **options)
+    assert (evidence.end["outcome"], evidence.end["reason"]) == ("errored", "environment")
+    assert says in evidence.end["detail"]
+    assert evidence.of("phase", "suite") == []
+
+
+def subject(version: str = "1.5") -> dict[str, str]:
+    return {"distribution": "tool", "version": version, "requirement": f"tool=={version}"}
+
+
+def test_subject_is_installed_and_proven(machine: Machine, python: str, empty: Path) -> None:
+    wheel(machine.base / "wheels" / "w3", "tool", "1.5")
+    evidence = machine.run(empty, python=python, wheels="w3", subject=subject(), jobs=[SHOW])
+    assert evidence.end["outcome"] == "completed", evidence.end
+    assert b"tool 1.5 " in evidence.log
+    assert evidence.of("environment")[0]["packages"]["tool"] == "1.5"
+
+
+@pytest.mark.parametrize("where", [".", "src"])
+def test_a_source_tree_that_shadows_the_subject_is_found_out(
+    machine: Machine, python: str, empty: Path, where: str
+) -> None:
+    wheel(machine.base / "wheels" / "w3", "tool", "1.5")
+    (empty / where / "tool").mkdir(parents=True)
+    (empty / where / "tool" / "__init__.py").write_text("__version__ = 'from the tree'\n")
+    path = {"env": {"PYTHONPATH": where}, "path_variables": ["PYTHONPATH"]}
+    evidence = machine.run(
+        empty, python=python, wheels="w3", subject=subject(), jobs=[{**SHOW, **path}]
+    )
+    assert (evidence.end["outcome"], evidence.end["reason"]) == ("errored", "wrong_subject")
+    assert "tool is imported from" in evidence.end["detail"]
+    assert evidence.of("environment"), "the environment is evidence all the same"
+    assert evidence.of("phase", "demo") == []
+
+
+def test_an_image_that_holds_another_build_of_the_subject(
+    machine: Machine, python: str, empty: Path, tmp_path: Path
+) -> None:
+    """Same version, other bytes, already in the interpreter: the shipped one must win."""
+    image = lean_python(tmp_path / "image")
+    (site,) = (tmp_path / "image").glob("lib/python3*/site-packages")
+    with zipfile.ZipFile(wheel(tmp_path / "other", "tool", "1.5")) as archive:
+        archive.extractall(site)
+    (site / "tool" / "part.py").write_text("answer = 'wrong'\n")
+    wheel(machine.base / "wheels" / "w3", "tool", "1.5")
+    script = "import tool.part; print('answer', tool.part.answer)"
+    evidence = machine.run(
+        empty, python=image, wheels="w3", subject=subject(),
+        jobs=[command("{python}", "-c", script)],
+    )  # fmt: skip
+    assert evidence.end["outcome"] == "completed", evidence.end
+    assert b"answer 42\n" in evidence.log
+
+
+@pytest.mark.slow
+def test_torch_facts(machine: Machine, empty: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed beside the tests")
+    evidence = machine.run(empty, python=sys.executable, jobs=[command("true")], timeout_s=200)
+    (environment,) = evidence.of("environment")
+    torch = sys.modules["torch"]
+    assert environment["torch"] == str(torch.__version__)
+    assert environment["cuda"] == torch.version.cuda
+    assert len(environment["torch_devices"]) == torch.cuda.device_count()
+    assert evidence.messages() == []
+
+
+def test_probe(machine: Machine, python: str) -> None:
+    said = json.loads(
+        machine.verb("probe", "--candidate", python, "--candidate", "no-such-python").stdout
+    )
+    assert said["v"] == 1
+    assert set(said) == {
+        "v", "os", "kernel", "machine", "libc", "hostname", "cpus", "cpu_model", "memory_bytes",
+        "disk_free_bytes", "devices", "interpreters",
+    }  # fmt: skip
+    good, absent = said["interpreters"]
+    assert good["candidate"] == good["path"] == python
+    assert good["version"] == ".".join(map(str, sys.version_info[:3]))
+    assert (good["implementation"], good["error"], good["has_venv"]) == ("cpython", None, True)
+    assert good["packages"]["pytest"] == pytest.__version__
+    assert good["pip"] is None
+    assert good["site_paths"]
+    assert absent["path"] is None
+    assert absent["error"] == "not found, or not executable"

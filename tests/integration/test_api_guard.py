@@ -1,0 +1,167 @@
+"""Who may do what: every route of a TCP port, with every kind of token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.integration.api_context import MATRIX, Desk, desk
+
+API = "/api/v1"
+NONE = "0" * 64
+ROUTES = {
+    ("GET", f"{API}/runs"): "read",
+    ("GET", f"{API}/runs/nope"): "read",
+    ("GET", f"{API}/runs/nope/events"): "read",
+    ("GET", f"{API}/runs/nope/cells/c/log"): "read",
+    ("GET", f"{API}/runs/nope/cells/c/tests"): "read",
+    ("GET", f"{API}/runs/nope/cells/c/artifacts/a"): "read",
+    ("GET", f"{API}/runs/nope/reports/summary.md"): "read",
+    ("GET", f"{API}/payloads/{NONE}"): "read",
+    ("HEAD", f"{API}/payloads/{NONE}"): "read",
+    ("GET", f"{API}/platforms"): "read",
+    ("GET", f"{API}/schema/matrix"): "read",
+    ("GET", f"{API}/schema/payload"): "read",
+    ("GET", "/metrics"): "read",
+    ("POST", f"{API}/plan"): "run",
+    ("POST", f"{API}/runs"): "run",
+    ("POST", f"{API}/runs/nope/cancel"): "run",
+    ("POST", f"{API}/runs/nope/rerun"): "run",
+    ("PUT", f"{API}/payloads/{NONE}"): "run",
+    ("PUT", f"{API}/subjects/{NONE}"): "run",
+    ("GET", f"{API}/tokens"): "admin",
+    ("POST", f"{API}/tokens"): "admin",
+    ("DELETE", f"{API}/tokens/nope"): "admin",
+}
+"""Every route that is guarded, and the scope that is just enough."""
+OPEN = {"/healthz", "/readyz"}
+SCOPES = ["read", "run", "gate", "admin"]
+MISSING = [(method, path) for method, path in ROUTES if "nope" in path or NONE in path]
+
+
+@pytest.fixture
+def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
+    with desk(tmp_path, sqlite_url) as opened:
+        yield opened
+
+
+def refused(answer, status: int, *, head: bool = False) -> bool:
+    problem = answer.headers["content-type"] == "application/problem+json"
+    return answer.status_code == status and problem and (head or answer.json()["status"] == status)
+
+
+def test_the_table_knows_every_route(api: Desk) -> None:
+    listed = {
+        (method.upper(), path)
+        for path, methods in api.app.openapi()["paths"].items()
+        for method in methods
+        if path not in OPEN
+    }
+    assert len(listed) == len(ROUTES)
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_without_a_token_that_stands_nobody_comes_in(api: Desk, method: str, path: str) -> None:
+    client = api.with_token(None)
+    for header in ("", "Bearer nonsense", "Bearer \xff", "Basic YTpi", "Bearer " + "x" * 10_000):
+        headers = {"Authorization": header.encode("latin-1")} if header else {}
+        answer = client.request(method, path, content=b"{broken", headers=headers)
+        assert refused(answer, 401, head=method == "HEAD"), header
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_each_scope_opens_what_it_names_and_what_stands_below(
+    api: Desk, method: str, path: str
+) -> None:
+    needed = SCOPES.index(ROUTES[method, path])
+    for rank, scope in enumerate(SCOPES):
+        answer = api.with_token(scope).request(method, path)
+        if rank < needed:
+            assert refused(answer, 403), scope
+        else:
+            assert answer.status_code not in (401, 403, 500), scope
+
+
+@pytest.mark.parametrize(("method", "path"), MISSING)
+def test_what_is_not_there_is_not_found(api: Desk, method: str, path: str) -> None:
+    if method == "PUT":
+        pytest.skip("an upload makes what it names")
+    headers = {"Idempotency-Key": "k"}
+    answer = api.client.request(method, path, headers=headers)
+    assert refused(answer, 404, head=method == "HEAD")
+
+
+def test_an_expired_and_a_revoked_token_do_not_stand(api: Desk) -> None:
+    client = api.with_token("admin")
+    assert client.get(f"{API}/runs").status_code == 200
+    api.clock.move(days=1)
+    assert client.get(f"{API}/runs").status_code == 401
+    other = api.with_token("admin")
+    token = next(t for t in other.get(f"{API}/tokens").json()["items"] if t["last_used_at"])
+    assert token
+    for item in other.get(f"{API}/tokens").json()["items"]:
+        other.delete(f"{API}/tokens/{item['id']}")
+    assert other.get(f"{API}/runs").status_code == 401
+
+
+def test_health_and_documentation_need_no_token(api: Desk) -> None:
+    client = api.with_token(None)
+    for path in ("/healthz", "/readyz", "/docs", "/openapi.json", "/docs/static/docs.js"):
+        assert client.get(path).status_code == 200, path
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/docs", "/openapi.json", f"{API}/runs", "/nope"])
+def test_another_host_is_refused_on_a_port_and_ignored_on_the_socket(api: Desk, path: str) -> None:
+    answer = api.with_token("admin").get(path, headers={"Host": "evil.example"})
+    assert refused(answer, 400)
+    assert "evil.example" in answer.json()["detail"]
+    allowed = api.with_token("admin").get(path, headers={"Host": "trials.example:8470"})
+    assert allowed.status_code != 400
+    assert api.client.get(path, headers={"Host": "evil.example"}).status_code != 400
+
+
+def test_a_token_is_shown_once_and_kept_as_a_digest(api: Desk) -> None:
+    made = api.client.post(f"{API}/tokens", json={"name": "ci", "scope": "run", "days": 7})
+    assert made.status_code == 201
+    token = made.json()
+    assert token["secret"].startswith("seatrial_")
+    assert token["expires_at"] == "2026-03-08T12:00:00Z"
+    listed = api.client.get(f"{API}/tokens").json()["items"]
+    assert [item["id"] for item in listed] == [token["id"]]
+    assert token["secret"] not in api.client.get(f"{API}/tokens").text
+    headers = {"Authorization": f"Bearer {token['secret']}"}
+    guest = TestClient(api.guarded, base_url="http://localhost", headers=headers)
+    assert guest.post(f"{API}/plan", json={"matrix": MATRIX}).status_code == 200
+    assert api.client.delete(f"{API}/tokens/{token['id']}").status_code == 204
+    assert guest.post(f"{API}/plan", json={"matrix": MATRIX}).status_code == 401
+    assert api.client.delete(f"{API}/tokens/{token['id']}").status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"scope": "read"}, "/name"),
+        ({"name": "", "scope": "read"}, "/name"),
+        ({"name": "a\x00b", "scope": "read"}, "/name"),
+        ({"name": "n", "scope": "root"}, "/scope"),
+        ({"name": "n", "scope": "read", "days": 0}, "/days"),
+        ({"name": "n", "scope": "read", "days": 10**20}, "/days"),
+    ],
+)
+def test_a_bad_token_is_not_made(api: Desk, body: dict[str, object], pointer: str) -> None:
+    answer = api.client.post(f"{API}/tokens", json=body)
+    assert answer.status_code == 422
+    assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
+    assert api.client.get(f"{API}/tokens").json() == {"items": []}
+
+
+def test_a_body_that_is_too_large_is_not_read_by_strangers(api: Desk) -> None:
+    body = b'{"matrix": "' + b"x" * 2_000_000 + b'"}'
+    headers = {"Idempotency-Key": "k", "Content-Type": "application/json"}
+    for client, status in ((api.with_token(None), 401), (api.with_token("run"), 413)):
+        answer = client.post(f"{API}/runs", content=body, headers=headers)
+        assert refused(answer, status)

@@ -1,0 +1,248 @@
+"""The life of a cell, over a cloud in memory: every way in, every way out, every crash."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from orchestrator.adapters.engine.memory import SimulatedCrashError
+from orchestrator.domain.cell import CellState, LeaseState, RunState
+from orchestrator.domain.matrix import Limits
+from orchestrator.domain.outcome import Counts, Outcome
+from runners.fake import Fault
+from tests.integration.fake_world import FakeWorld
+
+
+@pytest.fixture
+def here(tmp_path):
+    world = FakeWorld(tmp_path)
+    yield world
+    world.close()
+
+
+def finish(here: FakeWorld) -> None:
+    """Run the one cell to its end and check what must always hold."""
+    [cell] = here.launch()
+    here.engine.run(cell)
+    check_invariants(here)
+
+
+def check_invariants(here: FakeWorld) -> None:
+    record = here.record()
+    assert record.run.state is RunState.FINISHED
+    assert [cell.state for cell in record.cells] == [CellState.DONE]
+    assert here.cloud.live() == ()
+    assert here.database.stores.leases.open() == []
+    for lease in record.cells[0].leases:
+        assert lease.state == LeaseState.GONE
+
+
+def test_a_passing_cell(here):
+    finish(here)
+    cell = here.record().cells[0]
+    assert (cell.outcome, cell.reason) == (Outcome.PASSED, "")
+    assert cell.counts == Counts(passed=2)
+    assert [str(t.target) for t in cell.transitions] == [
+        "placing",
+        "booting",
+        "preparing",
+        "running",
+        "collecting",
+        "releasing",
+        "done",
+    ]
+    assert here.cloud.made == 1
+    assert cell.cost_usd > 0
+    assert len(here.published) == 1
+    assert here.published[0].record.run.outcome is Outcome.PASSED
+    assert "events.jsonl" in [artifact.name for artifact in cell.artifacts]
+
+
+def steps_of_a_passing_cell(tmp_path) -> int:
+    world = FakeWorld(tmp_path)
+    [cell] = world.launch()
+    world.engine.run(cell)
+    count = len(world.engine.journals[cell].answers)
+    world.close()
+    return count
+
+
+STEPS = 12
+
+
+def test_the_number_of_steps_is_known(tmp_path):
+    assert steps_of_a_passing_cell(tmp_path) == STEPS - 2
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", range(STEPS - 2))
+def test_a_crash_at_any_step_changes_nothing(here, step, when):
+    [cell] = here.launch()
+    setattr(here.engine, f"crash_{when}", step)
+    with pytest.raises(SimulatedCrashError):
+        here.engine.run(cell)
+    here.engine.run(cell)
+    check_invariants(here)
+    record = here.record()
+    assert record.run.outcome is Outcome.PASSED
+    assert record.counts == Counts(passed=2)
+    assert here.cloud.made == 1
+    assert len(record.cells[0].attempts) == 1
+    numbers = [item.number for item in here.database.stores.feed.after("run", 0)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_a_refusal_leads_to_the_next_place(here):
+    here.cloud.fail("north", Fault.CAPACITY)
+    finish(here)
+    leases = here.record().cells[0].leases
+    assert [lease.place for lease in leases] == ["north", "south"]
+    assert leases[0].refusal.startswith("capacity: ")
+    assert here.record().run.outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome", "reason", "attempts"),
+    [
+        (Fault.CAPACITY, Outcome.ERRORED, "capacity", 3),
+        (Fault.QUOTA, Outcome.ERRORED, "quota", 1),
+        (Fault.NOT_OFFERED, Outcome.NOT_AVAILABLE, "not_offered", 1),
+        (Fault.CREDENTIALS, Outcome.ERRORED, "auth", 1),
+        (Fault.CONFIG, Outcome.ERRORED, "config", 1),
+    ],
+)
+def test_refused_everywhere(here, fault, outcome, reason, attempts):
+    for place in here.locations:
+        here.cloud.fail(place, fault)
+    finish(here)
+    cell = here.record().cells[0]
+    assert (cell.outcome, cell.reason, len(cell.attempts)) == (outcome, reason, attempts)
+    assert here.cloud.made == 0
+    assert cell.cost_usd == 0
+
+
+def test_a_lost_answer_never_makes_a_second_machine(here):
+    here.cloud.fail("north", Fault.LOST_ANSWER, times=2)
+    finish(here)
+    assert here.cloud.made == 1
+    assert here.record().run.outcome is Outcome.PASSED
+
+
+def test_cancelled_while_a_launch_has_no_answer(here):
+    """The machine exists, nobody knows its id, and it must go home all the same."""
+    here.cloud.fail("north", Fault.LOST_ANSWER)
+    here.on_tick.append(cancel)
+    finish(here)
+    cell = here.record().cells[0]
+    assert (cell.outcome, here.cloud.made) == (Outcome.CANCELLED, 1)
+
+
+def cancel(here: FakeWorld) -> None:
+    here.database.stores.runs.request_cancel("run", at=here.clock.now())
+
+
+def test_cancelled_while_queued(here):
+    [cell] = here.launch()
+    cancel(here)
+    here.engine.run(cell)
+    check_invariants(here)
+    assert here.record().run.outcome is Outcome.CANCELLED
+    assert here.cloud.requests == []
+
+
+def test_cancelled_while_running_keeps_finished_tests(here):
+    here.on_tick.append(lambda h: h.record().counts.passed and cancel(h))
+    finish(here)
+    cell = here.record().cells[0]
+    assert cell.outcome is Outcome.CANCELLED
+    assert cell.counts.passed >= 1
+    assert cell.jobs[-1].outcome in (Outcome.NOT_RUN, Outcome.CANCELLED)
+
+
+def preempt_once(here: FakeWorld) -> None:
+    if here.record().counts.passed and here.cloud.made == 1 and here.cloud.live():
+        here.cloud.preempt(here.cloud.live()[0].id)
+
+
+def test_a_preempted_machine_leads_to_another_that_runs_only_the_rest(here):
+    here.on_tick.append(preempt_once)
+    finish(here)
+    cell = here.record().cells[0]
+    assert (cell.outcome, here.cloud.made, len(cell.attempts)) == (Outcome.PASSED, 2, 2)
+    assert cell.attempts[0].cause is not None
+    assert cell.attempts[0].cause.reason == "preempted"
+    assert cell.counts == Counts(passed=2)
+
+
+def test_a_cut_line_that_heals_loses_nothing(here):
+    def cut_and_heal(world: FakeWorld) -> None:
+        for computer in world.computers():
+            computer.cut() if 4 < computer.looks < 60 else computer.heal()
+
+    here.on_tick.append(cut_and_heal)
+    finish(here)
+    assert here.record().run.outcome is Outcome.PASSED
+    assert len(here.record().cells[0].attempts) == 1
+
+
+def test_a_machine_that_is_never_heard_again_is_lost(here):
+    def die(world: FakeWorld) -> None:
+        for computer in world.computers():
+            if computer.looks > 4:
+                computer.cut()
+
+    here.limits = Limits(max_usd=Decimal(10), infra_retries=0)
+    here.on_tick.append(die)
+    finish(here)
+    cell = here.record().cells[0]
+    assert (cell.outcome, cell.reason) == (Outcome.ERRORED, "lost")
+    assert cell.counts.passed == 1
+    assert "no contact for" in cell.detail
+
+
+def test_the_deadline_keeps_finished_tests(here):
+    here.limits = Limits(max_usd=Decimal(10), max_minutes=0.25)
+    here.jobs = tuple(f"job{n}" for n in range(30))
+    finish(here)
+    cell = here.record().cells[0]
+    assert (cell.outcome, cell.reason) == (Outcome.TIMED_OUT, "deadline")
+    assert 0 < cell.counts.passed < 30
+
+
+def test_a_provider_that_is_down_while_releasing_is_asked_until_it_answers(here):
+    here.cloud.fail_verb("terminate", times=5)
+    here.cloud.stop_looks = 3
+    finish(here)
+    assert here.cloud.terminates >= 1
+
+
+def test_an_error_of_our_own_releases_the_machine(here):
+    def broken(plan: object):
+        raise RuntimeError("a bug")
+
+    def break_computers(world: FakeWorld) -> None:
+        for computer in world.computers():
+            computer.script = broken
+
+    here.cloud.boot_looks = 3
+    here.on_tick.append(break_computers)
+    finish(here)
+    cell = here.record().cells[0]
+    assert (cell.outcome, cell.reason) == (Outcome.ERRORED, "controller")
+    assert "a bug" in cell.detail
+
+
+def test_the_budget_is_reserved_before_a_launch(here):
+    here.limits = Limits(max_usd=Decimal("0.10"))
+    finish(here)
+    cell = here.record().cells[0]
+    assert (cell.outcome, cell.reason) == (Outcome.ERRORED, "budget")
+    assert here.cloud.requests == []
+
+
+def test_an_unknown_price_is_refused(here):
+    here.cloud.prices["north"] = None
+    finish(here)
+    cell = here.record().cells[0]
+    assert (cell.outcome, cell.reason) == (Outcome.ERRORED, "price")

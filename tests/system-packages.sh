@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Installs what the tests need beside Python (root on Debian), or says what is missing.
+set -euo pipefail
+missing=()
+[ -x /usr/sbin/sshd ] || missing+=(openssh-server)
+command -v rsync >/dev/null || missing+=(rsync)
+command -v ip >/dev/null || missing+=(iproute2)
+command -v git >/dev/null || missing+=(git)
+compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
+[ ${#missing[@]} -gt 0 ] || exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "not installed: ${missing[*]}; the tests that need them are skipped by name" >&2
+    exit 0
+fi
+# Nothing that is installed here may start a service of the system's own.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+    trap 'rm -f "$policy"' EXIT
+fi
+apt-get update -qq
+DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"

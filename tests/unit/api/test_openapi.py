@@ -1,0 +1,135 @@
+"""The description that others generate clients from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.api.app import create_app
+from orchestrator.api.bodies import LaunchBody, RerunBody, TokenBody
+from orchestrator.application.context import Context
+
+OPERATIONS = {
+    ("post", "/api/v1/plan"): "plan",
+    ("post", "/api/v1/runs"): "launch",
+    ("get", "/api/v1/runs"): "list_runs",
+    ("get", "/api/v1/runs/{run_id}"): "show_run",
+    ("post", "/api/v1/runs/{run_id}/cancel"): "cancel",
+    ("post", "/api/v1/runs/{run_id}/rerun"): "rerun",
+    ("get", "/api/v1/runs/{run_id}/events"): "stream_events",
+    ("get", "/api/v1/runs/{run_id}/cells/{cell}/log"): "read_log",
+    ("get", "/api/v1/runs/{run_id}/cells/{cell}/tests"): "list_tests",
+    ("get", "/api/v1/runs/{run_id}/cells/{cell}/artifacts/{name}"): "get_artifact",
+    ("get", "/api/v1/runs/{run_id}/reports/{kind}.{format}"): "get_report",
+    ("put", "/api/v1/payloads/{sha256}"): "put_payload_archive",
+    ("get", "/api/v1/payloads/{sha256}"): "get_payload",
+    ("head", "/api/v1/payloads/{sha256}"): "head_payload",
+    ("put", "/api/v1/subjects/{sha256}"): "put_subject_wheel",
+    ("get", "/api/v1/platforms"): "list_platforms",
+    ("get", "/api/v1/schema/matrix"): "get_matrix_schema",
+    ("get", "/api/v1/schema/payload"): "get_payload_schema",
+    ("get", "/api/v1/tokens"): "list_tokens",
+    ("post", "/api/v1/tokens"): "create_token",
+    ("delete", "/api/v1/tokens/{token_id}"): "revoke_token",
+    ("get", "/healthz"): "get_health",
+    ("get", "/readyz"): "get_readiness",
+    ("get", "/metrics"): "get_metrics",
+}
+"""What clients may rely on: a change here is a change of the interface."""
+OPEN = {"get_health", "get_readiness"}
+BODIES = {"LaunchBody": LaunchBody, "RerunBody": RerunBody, "TokenBody": TokenBody}
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return create_app(cast(Context, None), guard=None).openapi()
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method, path, operation
+
+
+def references(part: object) -> Iterator[str]:
+    if isinstance(part, dict):
+        if isinstance(part.get("$ref"), str):
+            yield part["$ref"]
+        for value in part.values():
+            yield from references(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from references(value)
+
+
+def test_operations_keep_their_names(document: dict[str, Any]) -> None:
+    found = {(m, p): operation["operationId"] for m, p, operation in operations(document)}
+    assert found == OPERATIONS
+    assert len(set(found.values())) == len(found)
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    led = {ref.removeprefix("#/components/schemas/") for ref in references(document)}
+    assert led
+    assert led <= set(schemas)
+    assert "HTTPValidationError" not in schemas
+
+
+def test_every_operation_answers_faults_with_a_problem_document(document: dict[str, Any]) -> None:
+    for _, path, operation in operations(document):
+        content = operation["responses"]["default"]["content"]
+        assert list(content) == ["application/problem+json"], path
+        assert "422" not in operation["responses"], path
+
+
+def test_all_but_health_ask_for_a_token(document: dict[str, Any]) -> None:
+    for _, _, operation in operations(document):
+        asked = operation.get("security")
+        name = operation["operationId"]
+        assert asked == (None if name in OPEN else [{"HTTPBearer": []}]), name
+
+
+def test_every_body_has_examples_that_its_schema_takes(document: dict[str, Any]) -> None:
+    checked = 0
+    for method, path, operation in operations(document):
+        for media, content in operation.get("requestBody", {}).get("content", {}).items():
+            assert content["examples"], (method, path)
+            for example in content["examples"].values():
+                assert example["summary"]
+                if media == "application/json":
+                    schema = next(references(content["schema"]))
+                    BODIES[schema.rpartition("/")[2]].model_validate(example["value"])
+                    checked += 1
+    assert checked >= 7
+
+
+def test_launching_needs_an_idempotency_key(document: dict[str, Any]) -> None:
+    for path in ("/api/v1/runs", "/api/v1/runs/{run_id}/rerun"):
+        parameters = document["paths"][path]["post"]["parameters"]
+        key = next(p for p in parameters if p["name"] == "Idempotency-Key")
+        assert key["in"] == "header"
+        assert key["required"] is True
+
+
+def test_parameters_are_described_once_and_typed(document: dict[str, Any]) -> None:
+    for _, path, operation in operations(document):
+        named = [(p["in"], p["name"]) for p in operation.get("parameters", [])]
+        assert len(named) == len(set(named)), path
+        assert {n for place, n in named if place == "path"} == {
+            part.strip("{}") for part in path.replace(".", "/").split("/") if part.startswith("{")
+        }
+        assert all("schema" in p for p in operation.get("parameters", []))
+
+
+def test_money_is_text_and_never_a_number(document: dict[str, Any]) -> None:
+    seen = 0
+    for schema in document["components"]["schemas"].values():
+        for name, found in schema.get("properties", {}).items():
+            if "usd" in name:
+                types = {found.get("type"), *(o.get("type") for o in found.get("anyOf", []))}
+                assert types <= {"string", "null", None}, name
+                seen += 1
+    assert seen >= 8

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.domain.manifest import Environment, Job, Manifest, Setup, check_manifest
+from tests.unit.domain.making import manifest
+
+
+def job(**changes: Any) -> Manifest:
+    return manifest(job=(Job(**{"id": "j", "kind": "demo", "command": ("x",), **changes}),))
+
+
+CASES = [
+    (manifest(job=()), ("job",), "at least one [[job]]"),
+    (manifest("a", "a"), ("job", 1, "id"), "'a' is the id of 2 jobs"),
+    (manifest("a/b"), ("job", 0, "id"), "must be letters, digits"),
+    (manifest("../x"), ("job", 0, "id"), "must be letters, digits"),
+    (manifest("x" * 65), ("job", 0, "id"), "at most 64"),
+    (manifest(root="/etc"), ("root",), "must be relative"),
+    (manifest(environments=("a b",)), ("env", "a b"), "must be letters, digits"),
+    (manifest(environments=("image",), setup=Setup()), ("setup",), "keep one of them"),
+    (job(command=()), ("job", 0), "needs either `pytest` or `command`"),
+    (job(pytest=("t",)), ("job", 0), "needs either `pytest` or `command`"),
+    (job(kind="suite"), ("job", 0, "kind"), "suite 'j' needs `pytest`"),
+    (job(command=(), pytest=("t",)), ("job", 0, "kind"), "demo 'j' needs `command`"),
+    (job(timeout_minutes=0), ("job", 0, "timeout_minutes"), "more than 0"),
+    (job(silence_minutes=-1), ("job", 0, "silence_minutes"), "more than 0"),
+    (job(gpus=-1), ("job", 0, "gpus"), "not be negative"),
+    (job(env={"A=B": "x"}), ("job", 0, "env", "A=B"), "cannot be the name of a variable"),
+    (
+        manifest(env={"e": Environment(variables={"": "x"})}),
+        ("env", "e", "variables", ""),
+        "cannot be the name of a variable",
+    ),
+]
+
+
+@pytest.mark.parametrize(("made", "path", "words"), CASES)
+def test_a_senseless_manifest_is_refused(made: Manifest, path: object, words: str) -> None:
+    problems = check_manifest(made)
+    assert [p for p in problems if p.path == path and words in p.message], problems
+
+
+def test_a_sensible_manifest_has_no_problems() -> None:
+    suite = Job(id="s", kind="suite", pytest=("suites",), env={"A": "b"})
+    assert check_manifest(manifest(job=(*manifest().job, suite), environments=("tpu",), root="..")) == ()
+
+
+def test_the_image_environment_always_exists_and_setup_is_its_short_form() -> None:
+    assert manifest().environment("image") == Environment()
+    assert manifest(setup=Setup(pip=("x",))).environment("image") == Environment(pip=("x",))
+    assert manifest().environment("tpu") is None
+    assert manifest(environments=("tpu", "image")).environment_names == ("image", "tpu")
+
+
+def test_a_job_without_a_title_is_called_by_its_id() -> None:
+    assert Job(id="j", kind="demo").name == "j"
+    assert Job(id="j", kind="demo", title="J!").name == "J!"

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from dataclasses import fields
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.domain.cell import run_outcome
+from orchestrator.domain.outcome import EXIT_CODES, Counts, Outcome, TestOutcome, worst
+
+NUMBERS = st.integers(0, 1000)
+COUNTS = st.builds(Counts, **{field.name: NUMBERS for field in fields(Counts)})
+ORDER = [
+    Outcome.PASSED,
+    Outcome.NOT_AVAILABLE,
+    Outcome.CANCELLED,
+    Outcome.ERRORED,
+    Outcome.TIMED_OUT,
+    Outcome.FAILED,
+]
+
+
+@given(COUNTS)
+def test_the_pass_rate_is_of_what_was_judged(counts: Counts) -> None:
+    judged = counts.passed + counts.failed + counts.error
+    assert counts.pass_rate == (Fraction(counts.passed, judged) if judged else None)
+
+
+def test_skips_and_missing_tests_do_not_change_the_pass_rate() -> None:
+    assert Counts(passed=3, failed=1).pass_rate == Fraction(3, 4)
+    assert Counts(passed=3, failed=1, skipped=9, missing=9, not_run=9, xpassed=9).pass_rate == (
+        Fraction(3, 4)
+    )
+    assert Counts(skipped=4).pass_rate is None
+
+
+@given(COUNTS, COUNTS)
+def test_counts_add_up(a: Counts, b: Counts) -> None:
+    assert (a + b).collected == a.collected + b.collected
+    assert (a + b).bad == a.bad + b.bad
+    assert Counts(**a.as_dict()) == a
+
+
+def test_every_test_outcome_is_counted_by_its_word() -> None:
+    counts = Counts.of({outcome: 1 for outcome in TestOutcome})
+    assert set(counts.as_dict().values()) == {1}
+
+
+@given(st.lists(st.sampled_from(ORDER), min_size=1))
+def test_the_worst_is_the_most_severe(outcomes: list[Outcome]) -> None:
+    assert worst(outcomes) is max(outcomes, key=ORDER.index)
+    assert worst([*outcomes, Outcome.NOT_RUN]) is worst(outcomes)
+    assert run_outcome([(outcome, False) for outcome in outcomes]) is worst(outcomes)
+
+
+def test_nothing_has_no_worst() -> None:
+    assert worst([]) is None
+    assert worst([Outcome.NOT_RUN]) is None
+
+
+def test_an_optional_platform_counts_only_where_it_was_available() -> None:
+    missing, passed = Outcome.NOT_AVAILABLE, Outcome.PASSED
+    assert run_outcome([(missing, True), (passed, False)]) is passed
+    assert run_outcome([(missing, False), (passed, False)]) is missing
+    assert run_outcome([(missing, True), (missing, True)]) is missing
+    assert run_outcome([(Outcome.FAILED, True), (passed, False)]) is Outcome.FAILED
+
+
+def test_every_outcome_of_a_run_has_its_exit_code() -> None:
+    assert set(EXIT_CODES) == set(Outcome) - {Outcome.NOT_RUN}
+    assert [outcome for outcome, code in EXIT_CODES.items() if code == 0] == [Outcome.PASSED]

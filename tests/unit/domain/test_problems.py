@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
+
+
+def test_a_problem_says_where_it_is() -> None:
+    assert str(Problem(("a", 0, "b"), "no", 3, 7)) == "line 3, column 7: a.0.b: no"
+    assert str(Problem((), "no")) == "document: no"
+
+
+def test_the_error_names_the_file_in_every_line() -> None:
+    error = InvalidDocumentError("m.yaml", [Problem(("a",), "x"), Problem(("b",), "y", 1, 2)])
+    assert str(error) == "m.yaml: a: x\nm.yaml: line 1, column 2: b: y"
+
+
+def test_the_nearest_name_is_offered_or_all_of_them() -> None:
+    assert nearest("moee", ["moe", "demo"]) == "; did you mean 'moe'?"
+    assert nearest("zzz", ["moe", "demo"]) == "; valid: demo, moe"
+    assert nearest("zzz", []) == ""

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.domain.cell import Cause
+from orchestrator.domain.facts import CheckFact, JobFact
+from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
+from orchestrator.domain.results import JobVerdict, judge_cell, judge_job, merge_tally, settle
+
+LOST = Cause(Outcome.ERRORED, "lost", "the machine is gone")
+CANCELLED = Cause(Outcome.CANCELLED, "cancelled", "asked to")
+DEADLINE = Cause(Outcome.TIMED_OUT, "deadline")
+
+
+def ended(**changes: Any) -> JobFact:
+    values = {"started_ts": 1.0, "finished_ts": 2.0, "exit_code": 0, "cause": "", "restarts": 0}
+    return JobFact("j", **{**values, **changes})
+
+
+RUNNING = JobFact("j", started_ts=1.0)
+OK = Counts(passed=2)
+ALL_SKIPPED = Counts(skipped=3)
+BAD = Counts(passed=1, failed=1)
+
+SUITES = [
+    # what happened, tests, what came from outside -> outcome, reason
+    (ended(), OK, None, Outcome.PASSED, ""),
+    (ended(), ALL_SKIPPED, None, Outcome.PASSED, ""),
+    (ended(), Counts(xfailed=1, xpassed=1), None, Outcome.PASSED, ""),
+    (ended(exit_code=1), BAD, None, Outcome.FAILED, "tests"),
+    (ended(exit_code=0), BAD, None, Outcome.FAILED, "tests"),
+    (ended(exit_code=1), Counts(passed=1, error=1), None, Outcome.FAILED, "tests"),
+    (ended(exit_code=5), Counts(), None, Outcome.FAILED, "no_tests"),
+    (ended(exit_code=0), Counts(), None, Outcome.FAILED, "no_tests"),
+    (ended(exit_code=5), OK, None, Outcome.PASSED, ""),
+    (ended(), Counts(passed=1, missing=1), None, Outcome.FAILED, "missing"),
+    (ended(), Counts(passed=1, not_run=1), None, Outcome.FAILED, "missing"),
+    (ended(exit_code=2), OK, None, Outcome.FAILED, "interrupted"),
+    (ended(exit_code=3), OK, None, Outcome.FAILED, "pytest_internal"),
+    (ended(exit_code=4), Counts(), None, Outcome.FAILED, "pytest_usage"),
+    (ended(exit_code=1), OK, None, Outcome.FAILED, "exit"),
+    (ended(exit_code=None, signal=9), OK, None, Outcome.FAILED, "crashed"),
+    (ended(cause="timeout"), OK, None, Outcome.TIMED_OUT, "timeout"),
+    (ended(cause="hung"), OK, None, Outcome.FAILED, "hung"),
+    (ended(cause="crashed"), OK, None, Outcome.FAILED, "crashed"),
+    (ended(cause="start_failed"), Counts(), None, Outcome.FAILED, "start_failed"),
+    (ended(cause="disk_full"), OK, None, Outcome.ERRORED, "disk_full"),
+    (ended(cause="stopped"), OK, CANCELLED, Outcome.CANCELLED, "cancelled"),
+    (ended(cause="stopped"), BAD, CANCELLED, Outcome.FAILED, "tests"),
+    (ended(cause="stopped"), OK, DEADLINE, Outcome.TIMED_OUT, "deadline"),
+    (RUNNING, OK, LOST, Outcome.ERRORED, "lost"),
+    (RUNNING, BAD, LOST, Outcome.FAILED, "tests"),
+    (RUNNING, OK, None, Outcome.ERRORED, "agent"),
+    (None, Counts(), CANCELLED, Outcome.NOT_RUN, "cancelled"),
+    (None, Counts(), None, Outcome.NOT_RUN, "agent"),
+    (JobFact("j", cause="start_failed"), Counts(), None, Outcome.NOT_RUN, "wrong_hardware"),
+    (ended(), OK, LOST, Outcome.PASSED, ""),
+]
+
+
+@pytest.mark.parametrize(("fact", "counts", "cause", "outcome", "reason"), SUITES)
+def test_judging_a_suite(
+    fact: JobFact | None, counts: Counts, cause: Cause | None, outcome: Outcome, reason: str
+) -> None:
+    verdict = judge_job("j", kind="suite", fact=fact, counts=counts, checks=[], cause=cause)
+    assert (verdict.outcome, verdict.reason) == (outcome, reason)
+
+
+FAILED_CHECK = CheckFact("j", "close", "failed")
+PASSED_CHECK = CheckFact("j", "fast", "passed")
+SKIPPED_CHECK = CheckFact("j", "fp8", "skipped")
+COMMANDS = [
+    (ended(), [], Outcome.PASSED, ""),
+    (ended(), [PASSED_CHECK, SKIPPED_CHECK], Outcome.PASSED, ""),
+    (ended(degraded="slow"), [], Outcome.PASSED, ""),
+    (ended(), [PASSED_CHECK, FAILED_CHECK], Outcome.FAILED, "checks"),
+    (ended(exit_code=3), [], Outcome.FAILED, "exit"),
+    (ended(exit_code=3), [FAILED_CHECK], Outcome.FAILED, "checks"),
+    (ended(exit_code=None), [], Outcome.FAILED, "exit"),
+    (ended(exit_code=None, signal=11), [], Outcome.FAILED, "crashed"),
+    (ended(cause="timeout"), [FAILED_CHECK], Outcome.TIMED_OUT, "timeout"),
+]
+
+
+@pytest.mark.parametrize("kind", ["demo", "benchmark", "use-case"])
+@pytest.mark.parametrize(("fact", "checks", "outcome", "reason"), COMMANDS)
+def test_judging_a_command(
+    kind: str, fact: JobFact, checks: list[CheckFact], outcome: Outcome, reason: str
+) -> None:
+    verdict = judge_job("j", kind=kind, fact=fact, counts=Counts(), checks=checks, cause=None)
+    assert (verdict.outcome, verdict.reason) == (outcome, reason)
+
+
+def said(outcome: Outcome, reason: str = "r") -> JobVerdict:
+    return JobVerdict("j", outcome, reason)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "cause", "outcome", "reason"),
+    [
+        ([said(Outcome.PASSED), said(Outcome.PASSED)], None, Outcome.PASSED, ""),
+        ([said(Outcome.PASSED), said(Outcome.FAILED, "tests")], None, Outcome.FAILED, "tests"),
+        ([said(Outcome.TIMED_OUT), said(Outcome.ERRORED)], None, Outcome.TIMED_OUT, "r"),
+        ([said(Outcome.NOT_RUN, "x")], None, Outcome.ERRORED, "x"),
+        ([said(Outcome.NOT_RUN), said(Outcome.PASSED)], CANCELLED, Outcome.CANCELLED, "cancelled"),
+        ([said(Outcome.NOT_RUN), said(Outcome.FAILED)], LOST, Outcome.FAILED, "r"),
+        ([said(Outcome.PASSED)], LOST, Outcome.ERRORED, "lost"),
+        ([], LOST, Outcome.ERRORED, "lost"),
+        ([], None, Outcome.ERRORED, "agent"),
+    ],
+)
+def test_a_cell_takes_the_worst(
+    verdicts: list[JobVerdict], cause: Cause | None, outcome: Outcome, reason: str
+) -> None:
+    judged = judge_cell(verdicts, cause)
+    assert (judged.outcome, judged.reason) == (outcome, reason)
+
+
+def test_a_test_without_a_final_result_never_counts_as_passed() -> None:
+    assert settle(TestOutcome.PASSED, final=False, given_up=False) is TestOutcome.MISSING
+    assert settle(TestOutcome.PASSED, final=False, given_up=True) is TestOutcome.NOT_RUN
+    assert settle(TestOutcome.PASSED, final=True, given_up=True) is TestOutcome.PASSED
+
+
+def test_tallies_add_up() -> None:
+    tallies = [{TestOutcome.PASSED: 2, TestOutcome.ERROR: 1}, {TestOutcome.PASSED: 1}, {}]
+    assert merge_tally(tallies) == Counts(passed=3, error=1)

@@ -1,0 +1,49 @@
+"""Whole reports, compared with files that a person has read.
+
+After a change that is meant: `pytest tests/unit/reports --update-golden`, and read the difference.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reports.registry import render
+from tests.unit.reports.stories import STORIES, release, story
+
+
+def compare(path: Path, text: str, update: bool) -> None:
+    if update:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    assert path.read_text("utf-8") == text
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_platform(name, templates, golden, update_golden):
+    text = render("platform", story(name), format="md", templates=templates)
+    compare(golden / f"platform-{name}.md", text, update_golden)
+
+
+@pytest.mark.parametrize("name", ["local", "running", "not-available"])
+def test_summary_of_one_cell(name, templates, golden, update_golden):
+    text = render("summary", story(name), format="md", templates=templates)
+    compare(golden / f"summary-{name}.md", text, update_golden)
+
+
+def test_summary_of_a_release(templates, golden, update_golden):
+    text = render("summary", release(), format="md", templates=templates)
+    compare(golden / "summary-release.md", text, update_golden)
+
+
+@pytest.mark.parametrize("form", ["json", "html"])
+def test_other_forms(form, templates, golden, update_golden):
+    text = render("platform", story("l4-degraded"), format=form, templates=templates)
+    compare(golden / f"platform-l4-degraded.{form}", text, update_golden)
+
+
+@pytest.mark.parametrize("form", ["md", "html", "json"])
+def test_the_same_evidence_gives_the_same_bytes(form, templates):
+    first = render("summary", release(), format=form, templates=templates)
+    assert first == render("summary", release(), format=form, templates=templates)

@@ -1,0 +1,195 @@
+"""What the views make of evidence that is thin, odd or hopeful."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from orchestrator.domain.cell import CellState
+from orchestrator.domain.facts import MetricFact, Notice
+from orchestrator.domain.outcome import Outcome
+from reports.model.values import Absent
+from reports.registry import model_of, render
+from tests.unit.reports.builders import A10G, L4, Jobs, T, evidence_of, probe, results_of
+from tests.unit.reports.stories import a10g, l4, local, lost_twice, release, story, twenty
+
+
+def one(cell, its_jobs, **changes):
+    made = replace(cell, **changes)
+    return evidence_of((made, its_jobs), outcome=made.outcome)
+
+
+def test_a_local_pass_never_counts_as_an_accelerators():
+    model = model_of("summary", release())
+    assert model.total.cells == ("local-cpu", "aws-a10g", "gcp-l4")
+    assert model.accelerators.cells == ("aws-a10g", "gcp-l4")
+    assert [cell for cell, _ in model.accelerators.outside] == ["local-cpu", "aws-mi300x"]
+    assert (model.total.tally.passed, model.accelerators.tally.passed) == (269, 223)
+
+
+def test_a_simulated_machine_is_no_accelerator_evidence():
+    model = model_of("platform", one(*a10g(), simulated=True))
+    assert not model.hardware.is_accelerator_evidence
+    assert "simulated" in model.hardware.why
+    assert model.platform == "AWS EC2, simulated"
+
+
+def test_a_device_that_torch_does_not_see_is_no_accelerator_evidence():
+    model = model_of("platform", story("every-outcome"))
+    assert model.hardware.devices[0].name == "NVIDIA A10G"
+    assert not model.hardware.is_accelerator_evidence
+
+
+def test_what_was_never_started_has_no_figures(templates):
+    model = model_of("platform", story("not-available"))
+    assert isinstance(model.suites.total, Absent)
+    assert isinstance(model.money.cost_usd, Absent)
+    text = render("platform", story("not-available"), templates=templates)
+    assert "| MoE Tests | — | — | — | — | — | — | — |" in text
+    assert "no instance type has an AMD MI300X" in text
+    assert "us-west-2" in text
+
+
+def test_an_errored_cell_shows_both_attempts_and_the_refusal(templates):
+    text = render("platform", story("lost-twice"), templates=templates)
+    assert text.count("⚠ ERRORED (lost)") >= 4
+    assert "capacity: none left" in text
+
+
+def test_an_unfinished_run_says_so_first(templates):
+    for kind in ("platform", "summary"):
+        lines = render(kind, story("running"), templates=templates).splitlines()
+        assert lines[2].startswith("> **Not finished**: as of 2026-01-19 10:11:40 UTC")
+
+
+def test_tests_that_have_yet_to_run_are_no_failures():
+    model = model_of("platform", story("running"))
+    assert model.problems == ()
+    assert model.suites.rows[0].tally.missing == 2
+
+
+@pytest.mark.parametrize(
+    "probed",
+    [
+        {"torch": 7, "machine": "none", "torch_devices": "x", "packages": [1], "cuda": {}},
+        {"machine": {"devices": [3, None, {"name": None}], "cpus": -1, "memory_bytes": True}},
+        {"torch_devices": [{"name": ["a"], "memory_bytes": "9", "compute_capability": 8.6}]},
+        {"separated_user": "yes", "python": None, "xla": "2.9", "torch": ""},
+    ],
+)
+def test_a_probe_may_be_anything(probed, templates):
+    cell, jobs = local()
+    evidence = one(cell, jobs, probed=probed)
+    for form in ("md", "html", "json"):
+        assert render("platform", evidence, format=form, templates=templates)
+        assert render("summary", evidence, format=form, templates=templates)
+
+
+def test_several_devices_are_counted_and_different_ones_named(templates):
+    cell, jobs = a10g()
+    model = model_of("platform", one(cell, jobs, probed=probe(A10G, A10G, L4)))
+    assert model.hardware.accelerator == "2 × NVIDIA A10G, NVIDIA L4"
+    assert [d.driver for d in model.hardware.devices] == ["580.65.06"] * 3
+
+
+def test_rocm_is_called_rocm():
+    cell, jobs = a10g()
+    probed = probe(A10G | {"compute_capability": None}) | {"cuda": None, "hip": "6.3"}
+    model = model_of("platform", one(cell, jobs, probed=probed))
+    assert (model.hardware.runtime_name, model.hardware.runtime) == ("ROCm", "6.3")
+    assert isinstance(model.hardware.devices[0].architecture, Absent)
+
+
+def compared(first, second):
+    cells = []
+    for (cell, jobs), samples in ((a10g(), first), (l4(), second)):
+        metric = MetricFact(1, "moe-benchmark", "t", samples, "ms", "lower", {"n": 1})
+        records = tuple(replace(j, metrics=(metric,)) if j.metrics else j for j in cell.jobs)
+        cells.append((replace(cell, jobs=records), jobs))
+    return model_of("summary", evidence_of(*cells, outcome=Outcome.FAILED)).comparisons
+
+
+def test_relative_figures_come_from_unrounded_medians():
+    (comparison,) = compared((0.2956,), (0.2785,))
+    assert comparison.reference == "aws-a10g"
+    assert comparison.rows[1].relative == pytest.approx(0.2956 / 0.2785, rel=1e-12)
+    assert not comparison.rows[1].same_stack
+    assert not comparison.rows[1].overlaps
+
+
+def test_samples_that_overlap_are_marked():
+    (comparison,) = compared((1.0, 1.2, 1.1), (1.15, 1.3, 1.25))
+    assert comparison.rows[1].overlaps
+
+
+def test_a_median_of_zero_has_no_relative_figure():
+    (comparison,) = compared((1.0,), (0.0,))
+    assert isinstance(comparison.rows[1].relative, Absent)
+
+
+def test_ratios_with_different_baselines_are_not_compared():
+    assert not [c for c in model_of("summary", release()).comparisons if c.unit == "x"]
+
+
+def test_metrics_without_samples_are_absent_not_zero(templates):
+    cell, jobs = a10g()
+    metric = MetricFact(1, "moe-benchmark", "t", (), "ms", "lower", {})
+    records = tuple(replace(j, metrics=(metric,)) if j.metrics else j for j in cell.jobs)
+    evidence = one(cell, jobs, jobs=records)
+    assert isinstance(model_of("platform", evidence).metrics[0].rows[0].median, Absent)
+    assert "— (no samples)" in render("platform", evidence, templates=templates)
+
+
+@pytest.mark.parametrize("sample", [1e308, float("inf"), float("nan"), -1e301])
+def test_samples_that_are_no_numbers_are_absent(sample, templates):
+    cell, its_jobs = a10g()
+    metric = MetricFact(1, "moe-benchmark", "t", (1.0, sample), "ms", "lower", {})
+    records = tuple(replace(j, metrics=(metric,)) if j.metrics else j for j in cell.jobs)
+    evidence = one(cell, its_jobs, jobs=records)
+    for form in ("md", "json"):
+        assert "no finite number" in render("platform", evidence, format=form, templates=templates)
+
+
+def test_a_machine_that_lies_about_time_and_size_breaks_nothing(templates):
+    cell, its_jobs = a10g()
+    notices = tuple(Notice(i, ts, "", "info", "x") for i, ts in enumerate((1e300, -1e300, 0.0)))
+    probed = probe(A10G | {"memory_bytes": 10**400})
+    text = render(
+        "platform", one(cell, its_jobs, notices=notices, probed=probed), templates=templates
+    )
+    assert text.count("the machine's clock is not to be believed") == 2
+    assert "1970-01-01 00:00:00 UTC" in text
+
+
+def test_failures_are_listed_while_the_suite_still_runs():
+    cell, its_jobs = local()
+    tests = [
+        *results_of("moe", [("t::bad", T.FAILED)], message="assert 0"),
+        *results_of("moe", [("t::later", T.MISSING)]),
+    ]
+    its_jobs = Jobs().suite("moe", "MoE", tests, None, duration_s=None)
+    records = tuple(its_jobs.records)
+    model = model_of(
+        "platform", one(cell, its_jobs, jobs=records, state=CellState.RUNNING, outcome=None)
+    )
+    assert [(line.nodeid, line.outcome) for line in model.problems[0].shown] == [
+        ("t::bad", "failed")
+    ]
+
+
+def test_twenty_cells_are_all_there(templates):
+    text = render("summary", twenty(), templates=templates)
+    assert all(f"/SUMMARY.md]({cell.id}" in text for cell in twenty().record.cells)
+
+
+def test_costs_are_added_up_over_the_priced_cells_only():
+    model = model_of("summary", evidence_of(local(), lost_twice(), a10g(), outcome=Outcome.FAILED))
+    assert model.cost_usd == Decimal("0.083") + Decimal("0.1823")
+
+
+def test_the_evidence_digest_is_that_of_the_raw_events():
+    cell, _ = a10g()
+    events = next(a for a in cell.artifacts if a.name == "events.jsonl")
+    assert model_of("platform", story("a10g")).footer.evidence_sha256 == events.digest
