@@ -24,7 +24,8 @@ from orchestrator.adapters.db.revisions import migrate
 
 _START_TIMEOUT_S = 30
 _TEMPLATE = "seatrial_template"
-_FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200")
+_ALWAYS = ("listen_addresses=", "max_connections=200")
+_FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off")
 _IN_MEMORY = "/dev/shm"
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -68,11 +69,18 @@ class PostgresServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def start_postgres() -> PostgresServer:
-    """Start a server with no databases. Raises PostgresMissingError."""
+def start_postgres(*, fast: bool = True) -> PostgresServer:
+    """Start a server with no databases.
+
+    Args:
+        fast: Keep it in memory and sync nothing, as tests want it.
+
+    Raises:
+        PostgresMissingError: This computer has none.
+    """
     programs = _programs()
     identity = _identity()
-    in_memory = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None
+    in_memory = _IN_MEMORY if fast and os.access(_IN_MEMORY, os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="pg", dir=in_memory))
     if identity:
         os.chown(folder, identity["user"], identity["group"])
@@ -83,7 +91,7 @@ def start_postgres() -> PostgresServer:
             + ["-E", "UTF8", "--locale=C.UTF-8", "--no-sync"],
             check=True, stdout=output, stderr=output, cwd=folder, **identity,
         )  # fmt: skip
-        settings = [f"-c{setting}" for setting in (*_FAST, "listen_addresses=", "autovacuum=off")]
+        settings = [f"-c{setting}" for setting in (*_ALWAYS, *(_FAST if fast else ()))]
         process = subprocess.Popen(
             [programs / "postgres", "-D", folder / "data", "-k", folder, *settings],
             stdout=output, stderr=output, cwd=folder, preexec_fn=_die_with_parent, **identity,

@@ -71,54 +71,59 @@ def shown_url(url: str) -> str:
 
 def build(settings: Settings, *, runs_cells: bool) -> Parts:
     """Open the stores and make everything that hangs on them; nothing runs yet."""
-    clock = SystemClock()
-    identity = _controller_id(settings.home)
     database = open_database(app_url(settings), migrate=True)
     blobs: Blobs = FileBlobs(settings.home / "blobs") if is_embedded(settings) else database.blobs
-    workspaces = WorkspacePool(keys=settings.home / "keys", local_base=settings.home / "work")
     provider = _providers(database, settings)
-    render = partial(_render, asset_dir("templates") / "reports")
-    world = World(
+    world = _world(settings, database, blobs, provider)
+    executor = "local" if is_embedded(settings) else new_id()
+    engine = _engine(settings, executor, world) if runs_cells else None
+    context = _context(world, wake=engine.start if engine else _leave_it)
+    return Parts(executor, database, context, world, engine)
+
+
+def _world(
+    settings: Settings, database: Database, blobs: Blobs, provider: Callable[[str], Provider]
+) -> World:
+    home = settings.home
+    return World(
         stores=database.stores,
         blobs=blobs,
-        clock=clock,
+        clock=SystemClock(),
         provider=provider,
-        open_workspace=workspaces.open,
-        wheels=Wheelhouse(settings.home / "wheels", clock=clock),
+        open_workspace=WorkspacePool(keys=home / "keys", local_base=home / "work").open,
+        wheels=Wheelhouse(home / "wheels", clock=SystemClock()),
         secret=secret,
         unpack=unpack_bundle,
         publish=partial(
-            publish_report,
-            render=render,
-            blobs=blobs,
-            write_tree=partial(write_report_tree, settings.home),
+            publish_report, render=_render, blobs=blobs, write_tree=partial(write_report_tree, home)
         ),
-        identity=Identity(settings.project, identity),
+        identity=Identity(settings.project, _controller_id(home)),
         own_python=sys.executable,
         timings=Timings(),
     )
-    executor = "local" if is_embedded(settings) else new_id()
-    engine = _engine(settings, executor, world) if runs_cells else None
+
+
+def _context(world: World, *, wake: Callable[[str], None]) -> Context:
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
-    context = Context(
-        stores=database.stores,
-        blobs=blobs,
-        clock=clock,
+    payloads = world.stores.payloads
+    return Context(
+        stores=world.stores,
+        blobs=world.blobs,
+        clock=world.clock,
         new_id=new_id,
         documents=documents,
         traits={n: provider_registry.traits(n) for n in provider_registry.names()},
-        provider=provider,
+        provider=world.provider,
         read_payload=lambda path: archives.read_manifest(file_chunks(path)),
-        render=render,
+        render=_render,
         report_kinds=tuple(report_registry.KINDS),
         builtin_payload=BuiltinPayload(
-            asset_dir("payload"), archives, database.stores.payloads, blobs, clock
+            asset_dir("payload"), archives, payloads, world.blobs, world.clock
         ),
-        secret=secret,
-        wake=engine.start if engine else _leave_it,
+        secret=world.secret,
+        wake=wake,
     )
-    return Parts(executor, database, context, world, engine)
 
 
 def _leave_it(cell_id: str) -> None:
@@ -138,7 +143,8 @@ def _providers(database: Database, settings: Settings) -> Callable[[str], Provid
 
 
 
-def _render(templates: Path, kind: str, evidence: Evidence, cell: str | None, form: str) -> str:
+def _render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:
+    templates = asset_dir("templates") / "reports"
     return report_registry.render(kind, evidence, cell=cell, format=form, templates=templates)
 
 

@@ -28,7 +28,7 @@ _TPU_NAMES = {
 
 def find() -> List[Device]:
     """Return every accelerator, each vendor's numbered from 0."""
-    return [*_nvidia(), *_amd(), *_intel(), *_google()]
+    return [*_nvidia(), *_amd(), *_intel(), *tpus()]
 
 
 def gpu_count(devices: Sequence[Mapping[str, JsonValue]]) -> int:
@@ -146,7 +146,7 @@ def _intel() -> List[Device]:
     return parse_xpu_smi(answer.text) if answer is not None and answer.ok else []
 
 
-def _google(root: Path = Path("/")) -> List[Device]:
+def tpus(root: Path = Path("/")) -> List[Device]:
     """Name TPU chips by their PCI ids, where the kernel shows them as accelerators."""
     nodes = [*root.glob("dev/accel[0-9]*"), *root.glob("dev/accel/accel[0-9]*")]
     nodes += root.glob("dev/vfio/[0-9]*")

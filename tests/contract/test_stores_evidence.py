@@ -14,7 +14,7 @@ from orchestrator.adapters.db.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.adapters.db.tables import CellRollupRow, EvidenceChunkRow, JobRollupRow, TestCaseRow
 from orchestrator.application.ports.stores import Artifact, Position
 from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.facts import Facts, MetricFact, TestFact
+from orchestrator.domain.facts import CheckFact, Facts, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from tests.databases import (
     NOW,
@@ -160,12 +160,13 @@ def test_the_end_is_remembered(stores, agent):
 def test_a_damaged_chunk_is_an_error_and_not_other_bytes(database, agent):
     agent.send(agent.test("a"))
     agent.send(agent.test("b"))
+    first = select(EvidenceChunkRow).order_by(EvidenceChunkRow.offset)
     with database.sessions.write() as session:
-        session.scalars(select(EvidenceChunkRow)).first().body = b"x"
+        session.scalars(first).first().body = b"x"
     with pytest.raises(CorruptEvidenceError):
         list(database.stores.evidence.raw_events(agent.attempt_id))
     with database.sessions.write() as session:
-        session.delete(session.scalars(select(EvidenceChunkRow)).first())
+        session.delete(session.scalars(first).first())
     with pytest.raises(CorruptEvidenceError, match="are gone"):
         list(database.stores.evidence.raw_events(agent.attempt_id))
 
@@ -387,32 +388,49 @@ def test_artifacts_are_replaced_by_name(stores, cell_id):
 HOSTILE = "a\x00b\ud800c\\u0000\u2028\U0001f600"
 
 
+def hostile_facts():
+    """What a parser that lets everything through would hand over."""
+    twin = "a\x00b\udfffc\\u0000\u2028\U0001f600"
+    bad = TestFact(HOSTILE, HOSTILE, TestOutcome.FAILED, True, 1.0, HOSTILE, HOSTILE, HOSTILE)
+    return Facts(
+        last_seq=1,
+        tests={(HOSTILE, HOSTILE): bad, (HOSTILE, twin): TestFact(HOSTILE, twin)},
+        jobs={HOSTILE: JobFact(HOSTILE, 1.0, exit_code=2**80, signal=True, detail=HOSTILE)},
+        checks={(HOSTILE, HOSTILE): CheckFact(HOSTILE, HOSTILE, HOSTILE, HOSTILE)},
+        metrics=[MetricFact(1, HOSTILE, HOSTILE, (1.0,), "", "", {HOSTILE: [HOSTILE]})],
+        notices=[Notice(1, 1.0, HOSTILE, HOSTILE, HOSTILE)],
+        environment={HOSTILE: HOSTILE, "nan": float("nan"), "inf": float("inf"), "big": 10**30},
+    )
+
+
 def test_text_that_postgres_cannot_keep_is_kept_without_that(stores, agent, cell_id):
-    agent.send(
-        agent.line("environment", **{HOSTILE: HOSTILE, "nan": float("nan"), "big": 10**30}),
-        agent.manifest(HOSTILE, "a\x00b\udfffc\\u0000\u2028\U0001f600"),
-        agent.test(HOSTILE, "failed", longrepr=HOSTILE, wasxfail=None),
-        agent.test("skip", "skipped", longrepr=["f.py", 1, "Skipped: " + HOSTILE]),
-        agent.line("phase", HOSTILE, name="started"),
-        agent.line("phase", HOSTILE, name="finished", exit_code=2**80, signal=True, detail=HOSTILE),
-        agent.line("check", HOSTILE, check=HOSTILE, outcome=HOSTILE, value=HOSTILE),
-        agent.line("metric", HOSTILE, metric=HOSTILE, samples=[1], params={HOSTILE: [HOSTILE]}),
-        agent.line("log", HOSTILE, level=HOSTILE, message=HOSTILE),
+    assert stores.evidence.append(
+        agent.attempt_id, offset=0, chunk=b"any\n", facts=hostile_facts(), at=NOW
     )
     stores.results.put_artifacts(cell_id, [Artifact(HOSTILE, "1" * 64, 1)])
     clean = "a\ufffdb\ufffdc\\u0000\u2028\U0001f600"
-    assert stores.results.environment(cell_id) == {clean: clean, "nan": None, "big": 10**30}
-    facts = {fact.nodeid: fact for fact in stores.results.tests(cell_id)}
-    assert list(facts) == [clean, "skip"]
-    assert facts[clean].text == clean
-    assert facts[clean].outcome is TestOutcome.FAILED
-    assert facts["skip"].reason == clean
+    environment = {clean: clean, "nan": None, "inf": None, "big": 10**30}
+    assert stores.results.environment(cell_id) == environment
+    assert stores.results.tests(cell_id) == [
+        TestFact(clean, clean, TestOutcome.FAILED, True, 1.0, clean, clean, clean)
+    ]
     job = stores.results.jobs(cell_id)[clean]
     assert (job.exit_code, job.signal, job.detail) == (2**31 - 1, 1, clean)
-    assert stores.results.checks(cell_id)[0].name == clean
+    assert stores.results.checks(cell_id) == [CheckFact(clean, clean, clean, clean)]
     assert stores.results.metrics(cell_id)[0].params == {clean: [clean]}
     assert stores.results.notices(cell_id)[0].message == clean
     assert stores.results.artifacts(cell_id)[0].name == clean
+
+
+def test_hostile_bytes_pass_through_the_whole_way(stores, agent, cell_id):
+    agent.send(
+        agent.line("environment", **{HOSTILE: HOSTILE, "huge": [1e999]}),
+        agent.test(HOSTILE, "failed", longrepr=HOSTILE),
+        agent.line("log", HOSTILE, level=HOSTILE, message=HOSTILE),
+    )
+    assert list(outcomes(stores, cell_id).values()) == ["failed"]
+    assert stores.results.environment(cell_id)["huge"] == [None]
+    assert len(stores.results.notices(cell_id)) == 1
 
 
 def test_names_that_are_too_long_for_an_index_are_kept_apart(stores, agent, cell_id):

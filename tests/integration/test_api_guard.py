@@ -39,7 +39,9 @@ ROUTES = {
 """Every route that is guarded, and the scope that is just enough."""
 OPEN = {"/healthz", "/readyz"}
 SCOPES = ["read", "run", "gate", "admin"]
-MISSING = [(method, path) for method, path in ROUTES if "nope" in path or NONE in path]
+MISSING = [
+    (method, path) for method, path in ROUTES if method != "PUT" and ("nope" in path or NONE in path)
+]
 
 
 @pytest.fixture
@@ -88,8 +90,6 @@ def test_each_scope_opens_what_it_names_and_what_stands_below(
 
 @pytest.mark.parametrize(("method", "path"), MISSING)
 def test_what_is_not_there_is_not_found(api: Desk, method: str, path: str) -> None:
-    if method == "PUT":
-        pytest.skip("an upload makes what it names")
     headers = {"Idempotency-Key": "k"}
     answer = api.client.request(method, path, headers=headers)
     assert refused(answer, 404, head=method == "HEAD")
@@ -101,10 +101,8 @@ def test_an_expired_and_a_revoked_token_do_not_stand(api: Desk) -> None:
     api.clock.move(days=1)
     assert client.get(f"{API}/runs").status_code == 401
     other = api.with_token("admin")
-    token = next(t for t in other.get(f"{API}/tokens").json()["items"] if t["last_used_at"])
-    assert token
-    for item in other.get(f"{API}/tokens").json()["items"]:
-        other.delete(f"{API}/tokens/{item['id']}")
+    *_, mine = other.get(f"{API}/tokens").json()["items"]
+    assert other.delete(f"{API}/tokens/{mine['id']}").status_code == 204
     assert other.get(f"{API}/runs").status_code == 401
 
 

@@ -70,6 +70,13 @@ class Form(Generic[T]):
             schema["required"] = [*header, *schema.get("required", ())]
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
+    def document(self, value: T) -> dict[str, object]:
+        """What reads as this value."""
+        header = {"apiVersion": API_VERSION, "kind": self._kind} if self._kind else {}
+        shape: TypeAdapter[Any] = TypeAdapter(self._shape)
+        body: dict[str, object] = shape.dump_python(value, mode="json", exclude_none=True)
+        return {**header, **body}
+
     def _without_header(self, root: Item, shaper: Shaper) -> Item:
         if self._kind is None or root.entries is None:
             return root
@@ -118,6 +125,10 @@ class FileDocuments:
         read = self._manifest.read(text, name, read_toml)
         read.refuse([*check_manifest(read.value), *manifest_faults(read.value)])
         return read.value
+
+    def matrix_document(self, matrix: Matrix) -> dict[str, object]:
+        """See the port."""
+        return self._matrix.document(matrix)
 
     def matrix_schema(self) -> dict[str, object]:
         """See the port."""

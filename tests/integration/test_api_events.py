@@ -1,0 +1,187 @@
+"""The event stream, over a real server: without a gap, resumable, and nobody is left behind."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from orchestrator.api import events
+from tests.integration.api_context import Desk, desk, served, until
+
+EVENTS = "/api/v1/runs/{run}/events"
+
+
+@pytest.fixture
+def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
+    with desk(tmp_path, sqlite_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def port(api: Desk) -> Iterator[int]:
+    with served(api.app) as opened:
+        yield opened
+
+
+def listen(port: int, run: str, *, after: int | None = None, last: int | None = None):
+    """The events as they come: (id, event, data)."""
+    headers = {} if last is None else {"Last-Event-ID": str(last)}
+    params = {} if after is None else {"after": after}
+    address = f"http://127.0.0.1:{port}{EVENTS.format(run=run)}"
+    with httpx.stream("GET", address, headers=headers, params=params, timeout=20) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["cache-control"] == "no-store"
+        found: dict[str, str] = {}
+        for line in answer.iter_lines():
+            if line.startswith(":"):
+                continue
+            if line:
+                name, _, value = line.partition(": ")
+                found[name] = value
+                continue
+            if "data" in found:
+                number = int(found["id"]) if "id" in found else None
+                yield number, found["event"], json.loads(found["data"])
+            found = {}
+
+
+def ended(api: Desk, run: str) -> None:
+    for cell in ("here", "there"):
+        api.begin(run, cell)
+    api.finish(run, "here", "there")
+
+
+def test_a_finished_run_is_told_whole_and_then_ends(api: Desk, port: int) -> None:
+    run = str(api.launch()["id"])
+    ended(api, run)
+    told = list(listen(port, "latest"))
+    *items, end = told
+    assert [number for number, _, _ in items] == list(range(1, len(items) + 1))
+    assert len(items) >= 10
+    for number, kind, data in items:
+        assert data["number"] == number
+        assert data["kind"] == kind
+    assert {data["cell"] for _, kind, data in items if kind == "cell"} == {"here", "there"}
+    assert end == (
+        None,
+        "end",
+        {"number": len(items), "kind": "end", "cell": "", "outcome": "passed"},
+    )
+
+
+def test_a_watcher_resumes_after_what_it_saw(api: Desk, port: int) -> None:
+    run = str(api.launch()["id"])
+    ended(api, run)
+    whole = list(listen(port, run))
+    last = len(whole) - 1
+    assert list(listen(port, run, after=4)) == whole[4:]
+    assert list(listen(port, run, last=4)) == whole[4:]
+    assert list(listen(port, run, after=2, last=6)) == whole[6:]
+    assert list(listen(port, run, last=last)) == whole[-1:]
+    assert [event for _, event, _ in listen(port, run, last=10**9)] == ["end"]
+
+
+def test_nothing_is_missed_or_doubled_while_items_are_added(api: Desk, port: int) -> None:
+    run = str(api.launch()["id"])
+    feed, many = api.database.stores.feed, 400
+
+    def write() -> None:
+        for n in range(many):
+            feed.add(run, "report", {"n": n})
+        ended(api, run)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen: list[int] = []
+    sittings, over = 0, False
+    while not over:
+        sittings += 1
+        for number, event, _ in listen(port, run, last=seen[-1] if seen else 0):
+            over = event == "end"
+            if number is not None:
+                seen.append(number)
+                if len(seen) % 40 == 0:
+                    break
+    writer.join()
+    assert sittings > 5
+    assert seen == list(range(1, len(feed.after(run, 0, limit=10_000)) + 1))
+    assert len(seen) > many
+
+
+def test_items_arrive_while_the_run_goes_on(api: Desk, port: int) -> None:
+    run = str(api.launch()["id"])
+    feed = api.database.stores.feed
+    already = len(feed.after(run, 0))
+    stream = listen(port, run, after=already)
+    arrived = []
+    for n in range(3):
+        feed.add(run, "report", {"n": n})
+        begun = time.monotonic()
+        arrived.append(next(stream)[2]["n"])
+        assert time.monotonic() - begun < 2
+    stream.close()
+    assert arrived == [0, 1, 2]
+
+
+def test_what_a_machine_said_cannot_forge_an_event(api: Desk, port: int) -> None:
+    run = str(api.launch()["id"])
+    nasty = "x\r\n\r\nevent: end\ndata: {}\n\n\u2028"
+    before = len(api.database.stores.feed.after(run, 0))
+    api.database.stores.feed.add(run, "report", {"said": nasty, "number": 99, "kind": "end"})
+    number, event, data = next(listen(port, run, after=before))
+    assert (number, event) == (before + 1, "report")
+    assert data == {"said": nasty, "number": before + 1, "kind": "report", "cell": ""}
+
+
+def test_watchers_that_leave_leave_nothing_behind(api: Desk, port: int) -> None:
+    run = str(api.launch()["id"])
+    streams = api.app.state.streams
+    path = EVENTS.format(run=run)
+    raws = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(20)]
+    for raw in raws:
+        raw.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    until(lambda: streams.open == 20)
+    figures = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    assert "seatrial_event_streams 20" in figures
+    for raw in raws:
+        raw.close()
+    until(lambda: streams.open == 0)
+
+
+def test_a_server_that_stops_does_not_wait_for_watchers(api: Desk) -> None:
+    run = str(api.launch()["id"])
+    with served(api.app) as port:
+        raw = socket.create_connection(("127.0.0.1", port), 10)
+        request = f"GET {EVENTS.format(run=run)} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        raw.sendall(request.encode())
+        until(lambda: api.app.state.streams.open == 1)
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 2
+    assert api.app.state.streams.open == 0
+    raw.close()
+
+
+def test_heartbeats_come_often_enough_for_proxies() -> None:
+    assert 0 < events.HEARTBEAT_S <= 15
+
+
+def test_a_run_that_is_not_there_is_a_problem_and_no_stream(api: Desk) -> None:
+    answer = api.client.get(EVENTS.format(run="nope"))
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("number", ["x", "-1", "1.5", str(2**63), "9" * 5000])
+def test_a_number_must_be_one(api: Desk, number: str) -> None:
+    run = str(api.launch()["id"])
+    path = EVENTS.format(run=run)
+    assert api.client.get(path, params={"after": number}).status_code == 422
+    assert api.client.get(path, headers={"Last-Event-ID": number}).status_code == 422

@@ -1,0 +1,69 @@
+"""What a job may say of itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners.agent.said import BadLineError, understand
+
+METRIC = {"metric": "m", "samples": [1, 2.5], "unit": "ms", "direction": "lower"}
+
+
+def test_the_three_forms() -> None:
+    assert understand({"check": "a", "outcome": "passed", "extra": 1}) == (
+        "check",
+        {"check": "a", "outcome": "passed"},
+    )
+    assert understand({**METRIC, "params": {"batch": 8}}) == (
+        "metric",
+        {**METRIC, "params": {"batch": 8}},
+    )
+    assert understand({"degraded": "no GPU"}) == ("check", {"degraded": "no GPU"})
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ({}, "neither check nor metric nor degraded"),
+        ({"check": "", "outcome": "passed"}, "check must be a text"),
+        ({"check": "a" * 501, "outcome": "passed"}, "longer than 500 characters"),
+        ({"check": "a", "outcome": True}, "outcome must be one of passed, failed, skipped"),
+        ({"check": "a", "outcome": "PASSED"}, "outcome must be one of"),
+        ({"check": "a", "outcome": "passed", "value": float("nan")}, "no finite number"),
+        ({"check": "a", "outcome": "passed", "value": 2**63}, "no finite number"),
+        ({"check": "a", "outcome": "passed", "value": [1]}, "value must hold a number"),
+        ({"check": "a", "outcome": "passed", "unit": 3}, "unit must be a text"),
+        ({**METRIC, "samples": []}, "samples must be a list"),
+        ({**METRIC, "samples": [1, True]}, "samples must hold a number"),
+        ({**METRIC, "samples": [float("inf")]}, "no finite number"),
+        ({**METRIC, "samples": [0] * 100_001}, "100000 are the most"),
+        ({**METRIC, "direction": "up"}, "direction must be one of higher, lower"),
+        ({**METRIC, "unit": None}, "unit must be a text"),
+        ({**METRIC, "params": [1]}, "params must be an object"),
+        ({"degraded": 1}, "degraded must be a text"),
+    ],
+)
+def test_bad_lines(line: dict[str, object], says: str) -> None:
+    with pytest.raises(BadLineError) as caught:
+        understand(line)
+    assert says in str(caught.value)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["check", "metric", "outcome", "samples", "unit", "direction", "params"]),
+        st.none() | st.booleans() | st.floats() | st.text() | st.lists(st.floats()),
+    )
+)
+def test_nothing_else_comes_out(line: dict[str, object]) -> None:
+    try:
+        kind, data = understand(line)
+    except BadLineError:
+        return
+    assert kind in ("check", "metric")
+    assert set(data) <= {
+        "check", "outcome", "value", "unit", "tolerance", "reason",
+        "metric", "samples", "direction", "params",
+    }  # fmt: skip

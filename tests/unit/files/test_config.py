@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from datetime import UTC
+from pathlib import Path
+
+import pytest
+
+from orchestrator import config
+from orchestrator.adapters.clock import SystemClock
+from orchestrator.adapters.ids import Ids, new_id
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "PROJECT", "DATABASE_URL", "URL", "TOKEN", "INGRESS_CIDR"):
+        monkeypatch.delenv(f"SEATRIAL_{name}", raising=False)
+    for name in ("SEATRIAL_ADMIN_TOKEN_FILE", "SEATRIAL_SIGNING_KEY_FILE", "CI"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = config.load()
+    assert settings.home == tmp_path / "var"
+    assert (settings.project, settings.url, settings.token, settings.ci) == (
+        "seatrial",
+        None,
+        None,
+        False,
+    )
+    assert settings.database_url is None
+
+
+def test_what_is_set_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {
+        "SEATRIAL_HOME": "elsewhere",
+        "SEATRIAL_PROJECT": "proj-1",
+        "SEATRIAL_DATABASE_URL": "postgresql://u:hidden@h/d",
+        "SEATRIAL_URL": "https://h:1/",
+        "SEATRIAL_TOKEN": "hidden",
+        "SEATRIAL_INGRESS_CIDR": "10.0.0.0/8",
+        "CI": "true",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    settings = config.load()
+    assert settings.home == tmp_path / "elsewhere"
+    assert (settings.url, settings.ingress_cidr, settings.ci) == ("https://h:1", "10.0.0.0/8", True)
+    assert settings.token is not None
+    assert settings.token.get_secret_value() == "hidden"
+    assert "hidden" not in repr(settings)
+
+
+def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SEATRIAL_URL", "SEATRIAL_PROJECT", "CI"):
+        monkeypatch.setenv(name, "")
+    settings = config.load()
+    assert (settings.url, settings.project, settings.ci) == (None, "seatrial", False)
+
+
+@pytest.mark.parametrize(("value", "ci"), [("1", True), ("yes", True), ("0", False), ("False", False)])
+def test_ci_is_set_by_any_word_but_no(monkeypatch: pytest.MonkeyPatch, value: str, ci: bool) -> None:
+    monkeypatch.setenv("CI", value)
+    assert config.load().ci is ci
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("SEATRIAL_PROJECT", "Big Name", "must be a lower-case letter"),
+        ("SEATRIAL_URL", "h:1", "must look like https://host:port"),
+        ("SEATRIAL_DATABASE_URL", "mysql://hidden@h/d", "must begin with postgresql://"),
+        ("SEATRIAL_INGRESS_CIDR", "10.0.0.1/8", "is unusable: 10.0.0.1/8 has host bits set"),
+        ("SEATRIAL_INGRESS_CIDR", "office", "is unusable"),
+    ],
+)
+def test_a_bad_value_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(config.ConfigError) as caught:
+        config.load()
+    assert str(caught.value).startswith(f"{name} {words}")
+    assert "\n" not in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+def test_secrets_of_a_matrix_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "t")
+    monkeypatch.delenv("NOBODY_SET_THIS", raising=False)
+    assert config.secret("HF_TOKEN") == "t"
+    assert config.secret("NOBODY_SET_THIS") is None
+
+
+def test_ids_grow_and_are_names() -> None:
+    made = [new_id() for _ in range(2000)]
+    assert made == sorted(set(made))
+    assert all(len(each) == 26 and each.isalnum() and each == each.lower() for each in made)
+
+
+def test_ids_of_another_process_sort_by_time() -> None:
+    first = Ids()()
+    SystemClock().sleep(0.005)
+    assert first < Ids()()
+
+
+def test_the_clock_is_aware() -> None:
+    assert SystemClock().now().tzinfo is UTC

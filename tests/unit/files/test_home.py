@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from orchestrator.adapters.clock import SystemClock
+from orchestrator.adapters.files.home import LOCK, PID, HomeHeldError, HomeLock, holder
+
+ROOT = Path(__file__).parents[3]
+HOLD = textwrap.dedent(
+    """
+    import sys
+    from pathlib import Path
+    from orchestrator.adapters.clock import SystemClock
+    from orchestrator.adapters.files.home import HomeLock
+    clock = SystemClock()
+    HomeLock(Path(sys.argv[1]), clock=clock, sleep=clock.sleep).acquire("other")
+    print("held", flush=True)
+    sys.stdin.read()
+    """
+)
+
+
+def lock(home: Path, naps: list[float] | None = None) -> HomeLock:
+    return HomeLock(home, clock=SystemClock(), sleep=(naps if naps is not None else []).append)
+
+
+@pytest.fixture
+def other(tmp_path: Path):  # type: ignore[no-untyped-def]
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "home")],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        yield process
+        process.kill()
+
+
+def test_the_home_says_who_holds_it(tmp_path: Path) -> None:
+    home = tmp_path / "a" / "home"
+    with lock(home).acquire("serve"):
+        assert stat.S_IMODE(home.stat().st_mode) == 0o700
+        assert (home / PID).read_text() == f"{os.getpid()}\n"
+        signed = json.loads((home / LOCK).read_text())
+        assert (signed["pid"], signed["role"]) == (os.getpid(), "serve")
+        found = holder(home)
+        assert found is not None
+        assert (found.pid, found.role) == (os.getpid(), "serve")
+    assert holder(home) is None
+    assert not (home / PID).exists()
+    assert sorted(path.name for path in home.iterdir()) == [LOCK]
+
+
+def test_nobody_holds_a_home_that_is_not_there(tmp_path: Path) -> None:
+    assert holder(tmp_path / "home") is None
+
+
+def test_only_one_holds_it(tmp_path: Path, other: subprocess.Popen[bytes]) -> None:
+    naps: list[float] = []
+    with pytest.raises(HomeHeldError) as caught:
+        lock(tmp_path / "home", naps).acquire("serve")
+    assert f"is held by process {other.pid} (other): stop it" in str(caught.value)
+    assert sum(naps) == pytest.approx(1.0)
+    assert caught.value.holder == holder(tmp_path / "home")
+
+
+def test_a_home_whose_holder_was_killed_is_free(tmp_path: Path, other: subprocess.Popen[bytes]) -> None:
+    other.send_signal(signal.SIGKILL)
+    other.wait()
+    assert holder(tmp_path / "home") is None
+    with lock(tmp_path / "home").acquire("serve"):
+        found = holder(tmp_path / "home")
+        assert found is not None
+        assert found.pid == os.getpid()
+
+
+def test_a_dead_holder_that_nobody_waited_for_holds_nothing(
+    tmp_path: Path, other: subprocess.Popen[bytes]
+) -> None:
+    os.kill(other.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+    assert holder(tmp_path / "home") is None
+
+
+def test_the_starter_wins_against_one_who_is_just_leaving(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    first = lock(home).acquire("serve")
+    second = HomeLock(home, clock=SystemClock(), sleep=lambda _: first.release())
+    second.acquire("starter").release()
+
+
+def test_a_later_process_of_the_same_number_is_not_the_holder(tmp_path: Path) -> None:
+    with lock(tmp_path / "home").acquire("serve"):
+        path = tmp_path / "home" / LOCK
+        path.write_text(json.dumps({**json.loads(path.read_text()), "start": "1"}))
+        assert holder(tmp_path / "home") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x", "role": "", "started_at": ""}'])
+def test_a_torn_lock_file_names_nobody(tmp_path: Path, text: str) -> None:
+    (tmp_path / LOCK).write_text(text)
+    assert holder(tmp_path) is None

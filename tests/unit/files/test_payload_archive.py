@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import socket
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
+from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.application.ports.archives import ArchiveError, Limits
+from orchestrator.domain.problems import InvalidDocumentError
+from tests.unit.files.tars import MANIFEST, entry, link, payload, pieces, tar
+
+ARCHIVES = FilePayloadArchives(FileDocuments())
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "p"
+    (made / "suites").mkdir(parents=True)
+    (made / "payload.toml").write_bytes(MANIFEST)
+    (made / "suites" / "test_a.py").write_text("x = 1\n")
+    (made / "run.sh").write_text("#!/bin/sh\n")
+    (made / "run.sh").chmod(0o750)
+    return made
+
+
+@pytest.fixture
+def into(tmp_path: Path) -> Path:
+    made = tmp_path / "out"
+    made.mkdir()
+    return made
+
+
+def names(path: Path) -> list[str]:
+    with tarfile.open(path) as archive:
+        return archive.getnames()
+
+
+def git(folder: Path, *words: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True)
+
+
+def test_a_folder_is_packed_and_read(folder: Path, into: Path) -> None:
+    packed = ARCHIVES.pack(folder, into=into)
+    assert packed.manifest.name == "p"
+    assert packed.path.parent == into
+    assert packed.size_bytes == packed.path.stat().st_size
+    assert names(packed.path) == ["payload.toml", "run.sh", "suites/test_a.py"]
+    assert ARCHIVES.read_file(packed.path) == packed.manifest
+    assert list(into.iterdir()) == [packed.path]
+
+
+def test_equal_folders_have_equal_archives(folder: Path, into: Path, tmp_path: Path) -> None:
+    first = ARCHIVES.pack(folder, into=into)
+    copy = tmp_path / "elsewhere"
+    copy.mkdir()
+    for name in ("suites", "run.sh", "payload.toml"):
+        source = folder / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, copy / name)  # type: ignore[operator]
+    os.utime(copy / "run.sh", (1, 1))
+    (copy / "payload.toml").chmod(0o600)
+    assert ARCHIVES.pack(copy, into=into).digest == first.digest
+    (copy / "run.sh").chmod(0o644)
+    assert ARCHIVES.pack(copy, into=into).digest != first.digest
+
+
+def test_members_have_fixed_owners_times_and_modes(folder: Path, into: Path) -> None:
+    with tarfile.open(ARCHIVES.pack(folder, into=into).path) as archive:
+        members = archive.getmembers()
+    assert {(m.mtime, m.uid, m.gid, m.uname, m.gname) for m in members} == {(0, 0, 0, "", "")}
+    assert {m.name: m.mode for m in members}["run.sh"] == 0o755
+    assert {m.name: m.mode for m in members}["payload.toml"] == 0o644
+
+
+def test_caches_and_virtual_environments_stay_here(folder: Path, into: Path) -> None:
+    before = ARCHIVES.pack(folder, into=into).digest
+    for name in ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git/x", "suites/v"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "f").write_text("x")
+    (folder / "suites" / "v" / "pyvenv.cfg").write_text("")
+    (folder / "suites" / "a.pyc").write_text("")
+    shutil.rmtree(folder / ".git")
+    assert ARCHIVES.pack(folder, into=into).digest == before
+
+
+@needs_git
+def test_a_work_tree_ships_what_git_would_keep(folder: Path, into: Path) -> None:
+    git(folder, "init", "-q")
+    (folder / ".gitignore").write_text("*.log\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "x")
+    (folder / "a.log").write_text("ignored")
+    (folder / "new.py").write_text("untracked")
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "x.py").write_text("untracked, and a cache")
+    (folder / "run.sh").unlink()
+    (folder / "\u00e9 \"q\".txt").write_text("a name that git would quote")
+    inner = folder / "inner"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    (inner / "deep.py").write_text("a repository inside")
+    assert names(ARCHIVES.pack(folder, into=into).path) == [
+        "payload.toml",
+        ".gitignore",
+        "inner/deep.py",
+        "new.py",
+        "suites/test_a.py",
+        "\u00e9 \"q\".txt",
+    ]
+
+
+@needs_git
+def test_a_folder_that_git_ignores_is_shipped_whole(folder: Path, into: Path) -> None:
+    (folder.parent / ".gitignore").write_text("p/\n")
+    git(folder.parent, "init", "-q")
+    assert "suites/test_a.py" in names(ARCHIVES.pack(folder, into=into).path)
+
+
+@needs_git
+def test_a_repository_that_git_cannot_read_is_an_error(folder: Path, into: Path) -> None:
+    (folder / ".git").write_text("gitdir: /nowhere\n")
+    with pytest.raises(ArchiveError, match="git cannot list it"):
+        ARCHIVES.pack(folder, into=into)
+
+
+def test_the_root_may_be_a_folder_above(folder: Path, into: Path, tmp_path: Path) -> None:
+    inner = folder / "proof"
+    inner.mkdir()
+    (folder / "payload.toml").unlink()
+    (inner / "payload.toml").write_bytes(b'root = ".."\n' + MANIFEST)
+    packed = ARCHIVES.pack(inner, into=into)
+    assert names(packed.path) == ["proof/payload.toml", "run.sh", "suites/test_a.py"]
+    assert ARCHIVES.read_manifest(file_chunks(packed.path)).root == ".."
+
+
+def test_a_root_below_is_refused(folder: Path, into: Path) -> None:
+    (folder / "payload.toml").write_bytes(b'root = "suites"\n' + MANIFEST)
+    with pytest.raises(ArchiveError, match="does not hold the file"):
+        ARCHIVES.pack(folder, into=into)
+
+
+def test_links_inside_stay_links(folder: Path, into: Path) -> None:
+    (folder / "l").symlink_to("suites/test_a.py")
+    (folder / "suites" / "up").symlink_to("../suites")
+    (folder / "d").symlink_to("suites")
+    with tarfile.open(ARCHIVES.pack(folder, into=into).path) as archive:
+        links = {m.name: m.linkname for m in archive.getmembers() if m.issym()}
+    assert links == {"l": "suites/test_a.py", "suites/up": "../suites", "d": "suites"}
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("l", "/etc/passwd"),
+        ("l", ".."),
+        ("suites/l", "../../x"),
+        ("l", "suites/../../x"),
+        ("l", "here/../x"),
+    ],
+)
+def test_a_link_that_leaves_the_payload_is_refused(
+    folder: Path, into: Path, name: str, target: str
+) -> None:
+    (folder / "here").symlink_to(".")
+    (folder / name).symlink_to(target)
+    with pytest.raises(ArchiveError) as caught:
+        ARCHIVES.pack(folder, into=into)
+    assert f"the link {name!r} -> {target!r} leaves the payload" in str(caught.value)
+
+
+def test_links_in_a_circle_are_refused(folder: Path, into: Path) -> None:
+    (folder / "a").symlink_to("b")
+    (folder / "b").symlink_to("a")
+    with pytest.raises(ArchiveError, match="leads in a circle"):
+        ARCHIVES.pack(folder, into=into)
+
+
+def test_sockets_and_pipes_are_refused(folder: Path, into: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(ArchiveError, match="'pipe' is a socket, pipe or device"):
+        ARCHIVES.pack(folder, into=into)
+    (folder / "pipe").unlink()
+    monkeypatch.chdir(folder)
+    with socket.socket(socket.AF_UNIX) as served:
+        served.bind("s")
+        with pytest.raises(ArchiveError, match="'s' is a socket"):
+            ARCHIVES.pack(folder, into=into)
+
+
+def test_a_folder_that_is_too_large_names_its_largest_file(folder: Path, into: Path) -> None:
+    (folder / "big.bin").write_bytes(b"x" * 5000)
+    small = FilePayloadArchives(FileDocuments(), Limits(total_bytes=4096))
+    with pytest.raises(ArchiveError, match=r"the largest is 'big.bin' of 5000 bytes"):
+        small.pack(folder, into=into)
+    assert not list(into.iterdir())
+
+
+def test_what_is_no_payload_is_refused(tmp_path: Path, into: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"has no payload.toml"):
+        ARCHIVES.pack(into, into=into)
+    with pytest.raises(ArchiveError, match=r"neither a folder nor a .tar.gz"):
+        ARCHIVES.pack(tmp_path / "missing", into=into)
+    with pytest.raises(ArchiveError, match="cannot be read: No such file"):
+        ARCHIVES.pack(tmp_path / "missing.tar.gz", into=into)
+
+
+def test_a_bad_manifest_is_an_invalid_document(folder: Path, into: Path) -> None:
+    (folder / "payload.toml").write_text("name = 5\n")
+    with pytest.raises(InvalidDocumentError, match=r"line 1, column 8: name: write it in quotes"):
+        ARCHIVES.pack(folder, into=into)
+    (folder / "payload.toml").write_bytes(b"name = '\xff'\n")
+    with pytest.raises(ArchiveError, match="is not UTF-8: byte 8 is wrong"):
+        ARCHIVES.pack(folder, into=into)
+
+
+def test_a_ready_archive_is_taken_as_it_is(folder: Path, into: Path, tmp_path: Path) -> None:
+    ready = tmp_path / "ready.tar.gz"
+    subprocess.run(["tar", "-C", str(folder), "-czf", str(ready), "."], check=True)
+    packed = ARCHIVES.pack(ready, into=into)
+    assert (packed.path, packed.manifest.name) == (ready, "p")
+    assert not list(into.iterdir())
+
+
+def test_an_archive_of_the_folder_itself_is_explained(folder: Path, into: Path, tmp_path: Path) -> None:
+    ready = tmp_path / "ready.tgz"
+    subprocess.run(["tar", "-C", str(tmp_path), "-czf", str(ready), "p"], check=True)
+    with pytest.raises(ArchiveError, match=r"pack what is in the folder, as in `tar -C FOLDER"):
+        ARCHIVES.pack(ready, into=into)
+
+
+TRICKS = {
+    "link out": (payload(link("l", "../x")), "leaves the payload"),
+    "absolute link": (payload(link("l", "/etc")), "leaves the payload"),
+    "link by link": (payload(link("d", "."), link("l", "d/../x")), "leaves the payload"),
+    "through a link": (payload(link("d", "sub"), entry("d/x")), "lies below 'd', which is no folder"),
+    "below a file": (payload(entry("f"), entry("f/x")), "lies below 'f', which is no folder"),
+    "twice": (payload(entry("a"), entry("a")), "'a' stands in the archive twice"),
+    "file, then link": (payload(entry("a"), link("a", "b")), "stands in the archive twice"),
+    "hard link out": (
+        payload(link("h", "/etc/passwd", tarfile.LNKTYPE)),
+        "which is not in the archive",
+    ),
+    "escape in a target": (payload(link("l", "a\x1b")), "unprintable target"),
+    "no manifest": (gzip.compress(tar(entry("a"))), "there is no payload.toml at the top"),
+    "manifest is a link": (
+        gzip.compress(tar(entry("a", MANIFEST), link("payload.toml", "a"))),
+        "there is no payload.toml",
+    ),
+    "another root": (
+        gzip.compress(tar(entry("payload.toml", b'root = ".."\n' + MANIFEST))),
+        "which is not the top of the archive",
+    ),
+    "huge manifest": (
+        gzip.compress(tar(entry("payload.toml", b"#" * 1024 * 1025))),
+        "larger than 1048576 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "words"), TRICKS.values(), ids=TRICKS.keys())
+def test_a_trick_is_refused(data: bytes, words: str, tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=words):
+        ARCHIVES.read_manifest(pieces(data))
+    path = tmp_path / "upload"
+    path.write_bytes(data)
+    with pytest.raises(InvalidDocumentError, match=words):
+        ARCHIVES.read_file(path)
+
+
+def test_hard_links_inside_are_taken() -> None:
+    data = payload(entry("a", b"x"), link("b", "a", tarfile.LNKTYPE))
+    assert ARCHIVES.read_manifest(pieces(data)).name == "p"
