@@ -1,7 +1,7 @@
 """Payload shipping against scp and rsync, as a ratio in one run, over SSH on this computer.
 
 Two payloads: one file of 200 MB of random bytes, and a tree of 2,000 files (about 43 MB). Every
-way starts from what it is used with (ours: the archive, as the controller stores it; scp and
+way starts from what it is used with (ours: the archive, as the controller packed it; scp and
 rsync: the folder), makes its own connection with the same key to the same server, and ends when
 the whole folder is in a place that was empty before. So each round counts one TCP connection, one
 key exchange and one sign-in for each of the three; ours also looks for a Python there, asks
@@ -18,14 +18,12 @@ Goal, printed only: the lower end of the ratio's 90 % bootstrap interval is at l
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import random
 import shutil
 import statistics
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +33,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
+from orchestrator.adapters.files.archive import FilePayloadArchives  # noqa: E402
+from orchestrator.adapters.files.documents import FileDocuments  # noqa: E402
 from runners.shell import open_shell  # noqa: E402
 from runners.workspace import Workspace  # noqa: E402
 from tests.ssh_hosts import SshHost, sshd_missing  # noqa: E402
@@ -46,6 +46,7 @@ TREE_FILES = 2000
 TREE_MEAN_BYTES = 21_350
 READ_BYTES = 1024 * 1024
 RESAMPLES = 4000
+MANIFEST = 'schema = 1\nname = "shipping"\nversion = "1"\n[[job]]\nid = "job"\ncommand = ["true"]\n'
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 2_000_000_000
 
@@ -120,12 +121,10 @@ def make_payloads(root: Path) -> tuple[Payload, ...]:
 
 
 def _payload(name: str, folder: Path) -> Payload:
-    archive = folder.with_suffix(".tar")
-    with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as stream:
-        stream.add(folder, arcname=".")
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    (folder / "payload.toml").write_text(MANIFEST)
+    packed = FilePayloadArchives(FileDocuments()).pack(folder, into=folder.parent)
     size_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return Payload(name, folder, archive, digest, size_bytes)
+    return Payload(name, folder, packed.path, packed.digest, size_bytes)
 
 
 def measure(host: SshHost, payload: Payload, rounds: int) -> dict[str, list[float]]:

@@ -1,4 +1,4 @@
-"""Brings the reference of keys in `matrix.md` and `payload.md` up to date: run it after a change."""
+"""Brings the reference of keys in the pages up to date: ``python -m docs.reference``."""
 
 from __future__ import annotations
 

@@ -44,6 +44,8 @@ class Settings(BaseSettings):
     """Holds the key that verdicts are signed with."""
     ingress_cidr: str | None = None
     """Who may reach port 22 of rented machines."""
+    lost_after_s: float = Field(default=180.0, gt=0)
+    """How long a running machine may not be heard before its attempt is given up."""
     ci: Annotated[bool, NoDecode] = Field(default=False, validation_alias="CI")
     """Nobody is watching: an interrupt cancels."""
 

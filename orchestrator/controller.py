@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -173,8 +173,7 @@ class Controller:
             server_header=False,
             timeout_graceful_shutdown=2,
         )
-        server = _QuietServer(config)
-        return server
+        return _QuietServer(config)
 
     def _counted(self, application: Application) -> Application:
         """Count the requests under way: a controller that is spoken to is not idle."""
@@ -194,7 +193,8 @@ class _QuietServer(uvicorn.Server):
     """Leaves the signals to the controller."""
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Any:
+    def capture_signals(self) -> Iterator[None]:
+        """Install nothing."""
         yield
 
 

@@ -29,6 +29,7 @@ CHUNK_BYTES = 256 * 1024
 PREFIX = ".incoming-"
 GZIP = b"\x1f\x8b"
 GZIP_WINDOW = 31
+PADDING = b"\0"
 REFUSED = 4
 CREATE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -42,6 +43,8 @@ class Source:
 
     def __init__(self) -> None:
         self.hash = hashlib.sha256()
+        self.last_read = b""
+        self._arriving = self._raw()
         self._pieces = self._unzipped()
         self._piece = memoryview(b"")
         self._position = 0
@@ -60,6 +63,7 @@ class Source:
         found = bytes(self._take(size)) if self._fill() else b""
         while len(found) < size and self._fill():
             found += self._take(size - len(found))
+        self.last_read = found
         return found
 
     def copy(self, size: int, descriptor: int) -> None:
@@ -74,7 +78,7 @@ class Source:
 
     def drain(self) -> None:
         """Read what follows the archive's end, which belongs to its digest."""
-        for _ in self._pieces:
+        for _ in self._arriving:
             pass
 
     def _fill(self) -> bool:
@@ -100,17 +104,26 @@ class Source:
             size = os.readv(0, [buffer])
 
     def _unzipped(self) -> Iterator[memoryview]:
-        pieces = self._raw()
-        first = next(pieces, memoryview(b""))
-        if bytes(first[:2]) != GZIP:
+        first = next(self._arriving, memoryview(b""))
+        if bytes(first[:2]) == GZIP:
+            yield from _unzip(first, self._arriving)
+        else:
             yield first
-            yield from pieces
-            return
-        unzip = zlib.decompressobj(GZIP_WINDOW)
-        yield memoryview(unzip.decompress(first))
-        for piece in pieces:
-            yield memoryview(unzip.decompress(piece))
-        yield memoryview(unzip.flush())
+            yield from self._arriving
+
+
+def _unzip(first: memoryview, rest: Iterator[memoryview]) -> Iterator[memoryview]:
+    """The content of a zip, which may be made of several, one after the other."""
+    unzip = zlib.decompressobj(GZIP_WINDOW)
+    piece: memoryview | None = first
+    while piece is not None:
+        yield memoryview(unzip.decompress(piece))
+        while unzip.eof and (left := unzip.unused_data.lstrip(PADDING)):
+            unzip = zlib.decompressobj(GZIP_WINDOW)
+            yield memoryview(unzip.decompress(left))
+        piece = next(rest, None)
+    if not unzip.eof:
+        raise RefusedError("its compressed data ends too early")
 
 
 class Unpacker:
@@ -127,6 +140,9 @@ class Unpacker:
             for member in archive:
                 self._make(member)
                 archive.members = []  # type: ignore[attr-defined]  # else it keeps them all
+        # The library takes a damaged header for the archive's end, unless it is the first one.
+        if self._source.last_read.strip(PADDING):
+            raise RefusedError("it is damaged in the middle")
 
     def _make(self, member: tarfile.TarInfo) -> None:
         path = self._inside(member.name)
@@ -217,11 +233,9 @@ def _receive(incoming: str, digest: str) -> None:
     fault = None
     try:
         Unpacker(incoming, source).unpack()
-        source.drain()
     except (RefusedError, tarfile.TarError, zlib.error, EOFError) as error:
         fault = f"it cannot be unpacked: {error}"
-        with contextlib.suppress(zlib.error):
-            source.drain()
+    source.drain()
     found = source.hash.hexdigest()
     if found != digest:
         raise RefusedError(f"what arrived has the sha256 {found}, not {digest}")

@@ -298,10 +298,6 @@ def _test_result() -> None:
         *_needed(TEXT, "reason", "message"),
         *_optional(BYTES, "text_digest"),
         *_needed(BIG, "position"),
-        _key("test_result", "attempt", "attempt.pk"),
-        _key("test_result", "cell", "cell.pk"),
-        _key("test_result", "test_id", "test_case.id"),
-        _key("test_result", "text_digest", "text.digest"),
         sqlite_with_rowid=False,
     )
     _index("ix_test_result_test", "test_result", ["test_id", "cell"])

@@ -19,7 +19,8 @@ from orchestrator.application.ports.stores import FeedItem, Scope
 from orchestrator.domain.cell import Run, RunState
 
 POLL_S = 0.3
-HEARTBEAT_S = 10
+HEARTBEAT_S = 4
+"""Less than the silence after which common clients give up (5 s), and proxies (15 s and more)."""
 RETRY_MS = 1000
 END = "end"
 _EXAMPLE = 'id: 7\nevent: cell\ndata: {"number": 7, "kind": "cell", "cell": "local-cpu"}\n\n'

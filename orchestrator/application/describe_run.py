@@ -37,7 +37,8 @@ def describe_run(stores: Stores, run_id: str, *, at: datetime) -> RunRecord:
 def evidence_of(stores: Stores, run_id: str, *, at: datetime) -> Evidence:
     """A run with every test of every cell. Raises RunMissingError."""
     record = describe_run(stores, run_id, at=at)
-    tests = {cell.name: tuple(stores.results.tests(cell.id)) for cell in stores.cells.of_run(run_id)}
+    cells = stores.cells.of_run(run_id)
+    tests = {cell.name: tuple(stores.results.tests(cell.id)) for cell in cells}
     return Evidence(record, tests)
 
 
@@ -73,7 +74,8 @@ def describe_cell(stores: Stores, cell: Cell, spec: RunSpec, *, at: datetime) ->
         probed=stores.results.environment(cell.id) or {},
         notices=tuple(stores.results.notices(cell.id)),
         artifacts=tuple(
-            ArtifactRecord(a.name, a.size_bytes, a.digest) for a in stores.results.artifacts(cell.id)
+            ArtifactRecord(artifact.name, artifact.size_bytes, artifact.digest)
+            for artifact in stores.results.artifacts(cell.id)
         ),
         simulated=plan.platform.provider == "fake",
     )

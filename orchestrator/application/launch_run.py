@@ -124,7 +124,8 @@ def find_payload(context: Context, name: str) -> StoredPayload:
     digest = context.builtin_payload() if name == BUILTIN else name
     payload = context.stores.payloads.get(digest)
     if payload is None or not context.blobs.has(digest):
-        raise PayloadMissingError(f"payload {digest} was not uploaded: PUT /api/v1/payloads/{digest}")
+        message = f"payload {digest} was not uploaded: PUT /api/v1/payloads/{digest}"
+        raise PayloadMissingError(message)
     return payload
 
 

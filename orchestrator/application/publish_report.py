@@ -21,7 +21,8 @@ def publish_report(
     evidence: Evidence, *, render: Render, blobs: Blobs, write_tree: WriteTree
 ) -> Path:
     """Render the run's summary and a page per cell; return the summary's path."""
-    files: dict[str, Iterable[bytes]] = {SUMMARY: [render("summary", evidence, None, "md").encode()]}
+    summary = render("summary", evidence, None, "md")
+    files: dict[str, Iterable[bytes]] = {SUMMARY: [summary.encode()]}
     for cell in evidence.record.cells:
         page = render("platform", evidence, cell.id, "md")
         files[f"{cell.id}/{SUMMARY}"] = [page.encode()]

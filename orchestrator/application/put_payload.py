@@ -20,9 +20,7 @@ def put_payload(context: Context, digest: str, spooled: Path) -> StoredPayload:
     BlobTooLargeError; nothing is stored then.
     """
     manifest = context.read_payload(spooled)
-    _, size = context.blobs.put(
-        _chunks(spooled), digest=digest, limit_bytes=PAYLOAD_LIMIT_BYTES
-    )
+    _, size = context.blobs.put(_chunks(spooled), digest=digest, limit_bytes=PAYLOAD_LIMIT_BYTES)
     payload = StoredPayload(digest, size, manifest)
     context.stores.payloads.put(payload, at=context.clock.now())
     return payload

@@ -25,6 +25,7 @@ from orchestrator.application.cell.world import Identity, Timings, World
 from orchestrator.application.context import Context
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.engine import Durable
+from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.publish_report import publish_report
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.builtin import BuiltinPayload
@@ -99,7 +100,7 @@ def _world(
         ),
         identity=Identity(settings.project, _controller_id(home)),
         own_python=sys.executable,
-        timings=Timings(),
+        timings=Timings(lost_after_s=settings.lost_after_s),
     )
 
 
@@ -131,9 +132,7 @@ def _leave_it(cell_id: str) -> None:
 
 
 def _providers(database: Database, settings: Settings) -> Callable[[str], Provider]:
-    context = ProviderContext(
-        book=database.stores.machines, settings={"project": settings.project}
-    )
+    context = ProviderContext(book=database.stores.machines, settings={"project": settings.project})
 
     @cache
     def load(name: str) -> Provider:
@@ -142,10 +141,12 @@ def _providers(database: Database, settings: Settings) -> Callable[[str], Provid
     return load
 
 
-
 def _render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:
     templates = asset_dir("templates") / "reports"
-    return report_registry.render(kind, evidence, cell=cell, format=form, templates=templates)
+    try:
+        return report_registry.render(kind, evidence, cell=cell, format=form, templates=templates)
+    except report_registry.ReportError as error:
+        raise ReportRefusedError(str(error)) from error
 
 
 def _engine(settings: Settings, executor: str, world: World) -> DbosEngine:

@@ -102,9 +102,7 @@ def _hold(settings: Settings, options: ServeOptions) -> HomeLock:
     raise AssertionError("unreachable")
 
 
-def _port(
-    settings: Settings, options: ServeOptions, context: Context
-) -> tuple[Listener, str]:
+def _port(settings: Settings, options: ServeOptions, context: Context) -> tuple[Listener, str]:
     """The TCP listener, and what to tell whoever started it."""
     host, port = options.host or DEFAULT_HOST, options.port or DEFAULT_PORT
     secret = _first_secret(settings)

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 KINDS = frozenset(
-    {"phase", "environment", "manifest", "test", "check", "metric", "log", "artifact", "heartbeat", "end"}
+    {
+        "phase",
+        "environment",
+        "manifest",
+        "test",
+        "check",
+        "metric",
+        "log",
+        "artifact",
+        "heartbeat",
+        "end",
+    }
 )
 LINE_LIMIT_BYTES = 16 * 1024 * 1024
 LATEST_TS = 253_402_300_799

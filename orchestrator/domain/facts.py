@@ -240,7 +240,9 @@ def _read_phase(facts: Facts, event: Event) -> None:
 def _read_manifest(facts: Facts, event: Event) -> None:
     tests = event.data.get("tests")
     for nodeid in tests if isinstance(tests, list) else ():
-        facts.tests.setdefault((event.job or "", _text(nodeid)), TestFact(event.job or "", _text(nodeid)))
+        facts.tests.setdefault(
+            (event.job or "", _text(nodeid)), TestFact(event.job or "", _text(nodeid))
+        )
 
 
 def _read_check(facts: Facts, event: Event) -> None:

@@ -154,9 +154,13 @@ def _job_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
     if bool(job.pytest) == bool(job.command):
         yield Problem(path, f"job {job.id!r} needs either `pytest` or `command`")
     elif job.kind == "suite" and not job.pytest:
-        yield Problem((*path, "kind"), f"suite {job.id!r} needs `pytest`; with `command` it is a demo")
+        yield Problem(
+            (*path, "kind"), f"suite {job.id!r} needs `pytest`; with `command` it is a demo"
+        )
     elif job.kind != "suite" and job.pytest:
-        yield Problem((*path, "kind"), f"{job.kind} {job.id!r} needs `command`; `pytest` is a suite's")
+        yield Problem(
+            (*path, "kind"), f"{job.kind} {job.id!r} needs `command`; `pytest` is a suite's"
+        )
     for key in ("timeout_minutes", "silence_minutes"):
         if getattr(job, key) <= 0:
             yield Problem((*path, key), "must be more than 0")

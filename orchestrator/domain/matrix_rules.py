@@ -44,7 +44,9 @@ def _platform_list_problems(
     for index, platform in enumerate(matrix.platforms):
         path: Path = ("platforms", index)
         if repeated[platform.id] > 1:
-            yield Problem((*path, "id"), f"{platform.id!r} is the id of {repeated[platform.id]} platforms")
+            yield Problem(
+                (*path, "id"), f"{platform.id!r} is the id of {repeated[platform.id]} platforms"
+            )
         if not IDENTIFIER.fullmatch(platform.id):
             message = f"{platform.id!r} must be letters, digits, '-' and '_' (at most 64)"
             yield Problem((*path, "id"), message)
@@ -62,7 +64,9 @@ def _provider_key_problems(
     for f in fields(platform):
         given = getattr(platform, f.name) is not None
         if given and f.name not in accepted:
-            message = f"provider {traits.name!r} has no use for {f.name!r}{nearest(f.name, traits.keys)}"
+            message = (
+                f"provider {traits.name!r} has no use for {f.name!r}{nearest(f.name, traits.keys)}"
+            )
             yield Problem((*path, f.name), message)
         if f.name in traits.required and not getattr(platform, f.name):
             yield Problem(path, f"provider {traits.name!r} needs {f.name!r}")
@@ -96,13 +100,17 @@ def _job_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
         for position, platform_id in enumerate(() if selection.on == "all" else selection.on):
             if platform_id not in platform_ids:
                 hint = nearest(platform_id, [*platform_ids, "all"])
-                yield Problem((*path, "on", position), f"there is no platform {platform_id!r}{hint}")
+                yield Problem(
+                    (*path, "on", position), f"there is no platform {platform_id!r}{hint}"
+                )
     for index, platform in enumerate(matrix.platforms):
         if not jobs_on(platform.id, matrix, manifest):
             yield Problem(("platforms", index), f"no job is sent to platform {platform.id!r}")
 
 
-def _selection_problems(selection: JobSelection, path: Path, job_ids: list[str]) -> Iterator[Problem]:
+def _selection_problems(
+    selection: JobSelection, path: Path, job_ids: list[str]
+) -> Iterator[Problem]:
     if (selection.id is None) == (selection.select is None):
         yield Problem(path, "give either `id` or `select`")
     elif not any(selects(selection, job_id) for job_id in job_ids):
@@ -114,7 +122,9 @@ def _selection_problems(selection: JobSelection, path: Path, job_ids: list[str])
 
 def _limit_problems(matrix: Matrix, providers: Mapping[str, ProviderTraits]) -> Iterator[Problem]:
     limits = matrix.limits
-    rented = [p.id for p in matrix.platforms if p.provider in providers and providers[p.provider].rented]
+    rented = [
+        p.id for p in matrix.platforms if p.provider in providers and providers[p.provider].rented
+    ]
     if rented and limits.max_usd is None:
         yield Problem(("limits",), f"max_usd is required, because {', '.join(rented)} costs money")
     if limits.max_usd is not None and limits.max_usd <= 0:

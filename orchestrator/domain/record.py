@@ -131,5 +131,3 @@ class Evidence:
     record: RunRecord
     tests: Mapping[str, tuple[TestFact, ...]]
     """By cell id, in the order they were collected."""
-
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.facts import CheckFact, JobFact
@@ -64,7 +64,7 @@ def _interrupted(job: str, counts: Counts, cause: Cause | None) -> JobVerdict:
 
 
 def _judge_cause(
-    job: str, fact: JobFact, counts: Counts, checks: Sequence[CheckFact]
+    job: str, fact: JobFact, _counts: Counts, _checks: Sequence[CheckFact]
 ) -> JobVerdict | None:
     detail = fact.detail or ""
     match fact.cause:
@@ -80,7 +80,7 @@ def _judge_cause(
 
 
 def _judge_suite(
-    job: str, fact: JobFact, counts: Counts, checks: Sequence[CheckFact]
+    job: str, fact: JobFact, counts: Counts, _checks: Sequence[CheckFact]
 ) -> JobVerdict | None:
     if counts.failed or counts.error:
         return JobVerdict(job, Outcome.FAILED, "tests", _tests_detail(counts))
@@ -101,7 +101,7 @@ def _judge_suite(
 
 
 def _judge_command(
-    job: str, fact: JobFact, counts: Counts, checks: Sequence[CheckFact]
+    job: str, fact: JobFact, _counts: Counts, checks: Sequence[CheckFact]
 ) -> JobVerdict | None:
     if fact.signal is not None:
         return JobVerdict(job, Outcome.FAILED, "crashed", f"died of signal {fact.signal}")
@@ -128,9 +128,9 @@ def judge_cell(jobs: Iterable[JobVerdict], cause: Cause | None) -> Cause:
     verdicts = list(jobs)
     if cause is not None:
         verdicts.append(JobVerdict("", cause.outcome, cause.reason, cause.detail))
-    for verdict in list(verdicts):
-        if verdict.outcome is Outcome.NOT_RUN and cause is None:
-            verdicts.append(JobVerdict(verdict.job, Outcome.ERRORED, verdict.reason, verdict.detail))
+    else:
+        never = [verdict for verdict in verdicts if verdict.outcome is Outcome.NOT_RUN]
+        verdicts += [replace(verdict, outcome=Outcome.ERRORED) for verdict in never]
     outcome = worst(v.outcome for v in verdicts)
     if outcome is None:
         return Cause(Outcome.ERRORED, "agent", "the attempt ended without a word about any job")

@@ -309,6 +309,8 @@ class TestOtherRouters:
         routing = router.eval()(torch.zeros(1, 6, device=device))
         assert routing["expert_indices"].tolist() == [[2, 3]]
         assert routing["expert_weights"].tolist() == [[0.5, 0.5]]  # of the probabilities, unbiased
+        mask = torch.tensor([True, True, True, False], device=device)  # the bias cannot undo it
+        assert router(torch.zeros(1, 6, device=device), mask)["expert_indices"].tolist() == [[2, 1]]
 
     @pytest.mark.parametrize("name", list(moe.ROUTERS))
     def test_every_router_serves_a_layer(self, device, name):

@@ -27,7 +27,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     options = _parser().parse_args(argv)
     try:
         return _VERBS[options.verb](options)
-    except (start.BadInputError, stop.StillThereError, OSError) as error:
+    except (start.BadInputError, start.NotStartedError, stop.StillThereError, OSError) as error:
         print(f"{options.verb}: {error}", file=sys.stderr)
         return REFUSED
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
-PACKAGE = __package__ or "seatrial_agent"
+_TMP = "/tmp"
+"""Not what TMPDIR says: every verb must find the same names, whoever calls it."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Attempt:
     @property
     def short_prefix(self) -> str:
         """How the short names of this attempt's temporary folders begin."""
-        return f"{tempfile.gettempdir()}/st-{_short(str(self.folder), 8)}-"
+        return f"{_TMP}/st-{_short(str(self.folder), 8)}-"
 
 
 @dataclass(frozen=True)

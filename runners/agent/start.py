@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
 import traceback
@@ -18,6 +19,10 @@ _WAIT_S = 30
 
 class BadInputError(ValueError):
     """What came on stdin is not what ``start`` takes."""
+
+
+class NotStartedError(RuntimeError):
+    """The agent ended, or hung, before it could say that it runs."""
 
 
 def read_secrets(stream: BinaryIO) -> Dict[str, str]:
@@ -40,7 +45,11 @@ def read_secrets(stream: BinaryIO) -> Dict[str, str]:
 
 
 def start(attempt: Attempt, secrets: Mapping[str, str]) -> None:
-    """Start the agent of an attempt, unless it runs or has ended; return once it holds the lock."""
+    """Start the agent of an attempt, unless it runs or has ended; return once it holds the lock.
+
+    Raises:
+        NotStartedError: it did not come up.
+    """
     held = lock.take(attempt.lock)
     if held is None:
         return
@@ -55,10 +64,10 @@ def start(attempt: Attempt, secrets: Mapping[str, str]) -> None:
     # The lock belongs to the open file, which the agent has inherited: closing it frees nothing.
     os.close(held)
     os.waitpid(child, 0)
-    signal.alarm(_WAIT_S)
-    os.read(ready, 1)
-    signal.alarm(0)
-    os.close(ready)
+    with os.fdopen(ready, "rb", buffering=0) as stream:
+        heard = select.select([stream], [], [], _WAIT_S)[0] and stream.read(1)
+    if not heard:
+        raise NotStartedError(f"the agent did not come up; see {attempt.complaints}")
 
 
 def _leave(attempt: Attempt, secrets: Mapping[str, str], *, held: int, tell: int) -> NoReturn:

@@ -11,7 +11,7 @@ from .desk import Desk
 from .output import JobOutput
 from .plan import Job
 from .records import Records
-from .supervise import Ended, signal_name
+from .supervise import Ended
 
 PLUGIN_DISK_FULL = 74
 """Exit code of a pytest whose results could not be written."""
@@ -124,11 +124,10 @@ class Suite:
         return Step(verdict, again=True)
 
     def _crashed(self, verdict: Verdict, test: str) -> Step:
-        how = f"by {signal_name(verdict.signal)}" if verdict.signal else ""
-        how = how or f"with exit code {verdict.exit_code}"
-        text = f"the interpreter was ended {how} while this test ran\n\n{self._last_words()}"
-        self._records.lost(test, cause="crashed", number=verdict.signal, text=text)
-        detail = f"{test} ended the interpreter {how}"
+        text = f"the interpreter ended while this test ran: {verdict.detail}"
+        said = f"{text}\n\n{self._last_words()}"
+        self._records.lost(test, cause="crashed", number=verdict.signal, text=said)
+        detail = f"the interpreter ended in {test}: {verdict.detail}"
         return Step(replace(verdict, cause="crashed", detail=detail), again=True)
 
     def _last_words(self) -> str:

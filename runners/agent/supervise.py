@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Sequence, Set
 
-from . import bounded, processes
+from . import bounded, memory, processes
 from .desk import Desk
 from .output import JobOutput
 from .plan import Job
@@ -66,6 +66,7 @@ class Watch:
         self._heard_at = 0.0
         self._polled_at = 0.0
         self._cleared: Set[int] = set()
+        self._oom_kills = memory.oom_kills()
 
     def run(
         self,
@@ -139,7 +140,9 @@ class Watch:
     def _natural(self, code: int) -> Ended:
         if code >= 0:
             return Ended(code, None, None, f"exit code {code}")
-        return Ended(None, -code, None, f"killed by {signal_name(-code)}")
+        starved = -code == signal.SIGKILL and memory.oom_kills() > self._oom_kills
+        why = ", because memory ran out" if starved else ""
+        return Ended(None, -code, None, f"killed by {signal_name(-code)}{why}")
 
     def _end(self, child: subprocess.Popen[bytes], cause: str, detail: str) -> Ended:
         """End it for a cause: let it say where it stands, ask it to go, make it go."""

@@ -183,8 +183,8 @@ class _Work:
         for job in desk.plan.jobs:
             env = job_env.for_job(crew.variables, job=job, attempt=desk.attempt, secrets={})
             ways.setdefault(env.get("PYTHONPATH"), env)
-        for env in ways.values() if ways else (crew.variables,):
-            asker = facts.Asker(desk.attempt, env, crew.user.account, desk.pulse.check)
+        for way in ways.values() if ways else (crew.variables,):
+            asker = facts.Asker(desk.attempt, way, crew.user.account, desk.pulse.check)
             subject.prove(desk.plan.subject, asker)
 
     def _run_jobs(self, crew: Crew) -> Optional[Ending]:

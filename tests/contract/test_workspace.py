@@ -321,7 +321,26 @@ def test_what_leaves_its_folder_is_refused(
     assert shelf(base) == []
 
 
-@pytest.mark.parametrize("data", [b"", b"no archive at all", gzip.compress(b"x" * 999)[:-9]])
+def test_a_zip_of_several_parts_is_unpacked_whole(real: Workspace, base: Path) -> None:
+    plain = pack([("a", os.urandom(5000)), ("b", os.urandom(400_000))]).data
+    data = gzip.compress(plain[:7000]) + gzip.compress(plain[7000:]) + bytes(512)
+    digest = hashlib.sha256(data).hexdigest()
+    real.put_archive("payloads", digest, sent(data, 4096))
+    assert (base / "payloads" / digest / "b").stat().st_size == 400_000
+
+
+NO_ARCHIVES = {
+    "nothing": b"",
+    "text": b"no archive at all",
+    "zipped text": gzip.compress(b"no archive at all" * 100),
+    "half a zip": gzip.compress(pack([("a", os.urandom(5000))]).data)[:3000],
+    "damaged zip": gzip.compress(b"x" * 9999)[:20] + b"damage",
+    "half a file": pack([("a", bytes(5000))]).data[:3000],
+    "damaged header": pack([("a", b"1"), ("b", b"2")]).data[:1500] + bytes(range(256)) * 40,
+}
+
+
+@pytest.mark.parametrize("data", NO_ARCHIVES.values(), ids=NO_ARCHIVES)
 def test_what_is_no_archive_leaves_nothing(real: Workspace, base: Path, data: bytes) -> None:
     digest = hashlib.sha256(data).hexdigest()
     with pytest.raises(WorkspaceError, match="unpacked"):

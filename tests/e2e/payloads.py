@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-SUITE = '''
+SUITE = """
 import pathlib, time
 import pytest
 
@@ -22,7 +22,7 @@ def test_step(n):
     assert n % 10 != 3, f"every tenth fails: {{n}}"
     with LEDGER.open("a") as file:
         file.write(f"ended {{n}}\\n")
-'''
+"""
 
 MANIFEST = """
 schema = 1

@@ -214,9 +214,7 @@ def make_context(
 def _render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:
     templates = asset_dir("templates") / "reports"
     try:
-        return report_registry.render(
-            kind, evidence, cell=cell, format=form, templates=templates
-        )
+        return report_registry.render(kind, evidence, cell=cell, format=form, templates=templates)
     except report_registry.ReportError as error:
         raise ReportRefusedError(str(error)) from error
 

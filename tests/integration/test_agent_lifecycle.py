@@ -145,6 +145,23 @@ def test_stop_keeps_what_is_finished(machine: Machine, python: str, slow: Path) 
     assert "suite.txt" in machine.bundle(folder)
 
 
+def test_stopped_before_it_began(machine: Machine, python: str, slow: Path) -> None:
+    folder = machine.prepare(slow, python=python)
+    machine.verb("stop", "--attempt", folder, "--reason", "max_minutes: deadline")
+    machine.start(folder)
+    evidence = machine.wait(folder)
+    assert (evidence.end["outcome"], evidence.end["reason"]) == ("stopped", "deadline")
+    assert evidence.of("phase", "suite") == []
+    assert machine.bundle(folder) == {}
+
+
+def test_start_that_comes_to_nothing(machine: Machine, python: str, slow: Path) -> None:
+    folder = machine.prepare(slow, python=python)
+    (folder / "agent.pid").mkdir()
+    done = machine.verb("start", "--attempt", folder, code=4)
+    assert b"the agent did not come up" in done.stderr
+
+
 def test_stop_with_kill(machine: Machine, python: str, slow: Path) -> None:
     folder = machine.prepare(slow, python=python)
     machine.start(folder)

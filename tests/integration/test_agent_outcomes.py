@@ -280,50 +280,50 @@ def test_artifacts(machine: Machine, python: str) -> None:
     assert call["user_properties"] == [["speed", 12.5], ["odd", "nan"]]
 
 
+SURROUNDINGS = """
+import os
+
+import inside
+
+
+def test_surroundings(pytestconfig):
+    assert not [name for name in os.environ if name.startswith(("PYTEST_ADD", "VIRTUAL_ENV"))]
+    assert "SECRET_OF_THE_AGENT" not in os.environ
+    assert os.environ["SEATRIAL_JOB"] == "suite"
+    assert os.environ["GIVEN"] == "by the job"
+    assert os.environ["ALSO"] == "by the environment"
+    assert os.getcwd() == str(pytestconfig.rootpath)
+    assert os.path.isdir(os.environ["TMPDIR"]) and len(os.environ["TMPDIR"]) <= 60
+    path = os.environ["PYTHONPATH"].split(":")
+    assert path[:2] == [os.path.join(os.getcwd(), "src"), os.getcwd()]
+    assert path[-1].endswith("on_path")
+"""
+HOSTILE = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/root",
+    "PYTEST_ADDOPTS": "--no-such-option",
+    "PYTHONPATH": "/nowhere",
+    "VIRTUAL_ENV": "/nowhere",
+    "SECRET_OF_THE_AGENT": "x",
+}
+
+
 def test_surroundings_do_not_leak_in(machine: Machine, python: str, tmp_path: Path) -> None:
     """Neither configuration nor conftest above the payload, nor the agent's environment."""
     payload = tmp_path / "payload"
-    payload.mkdir()
-    (machine.base / "attempts").mkdir(parents=True, exist_ok=True)
-    for folder in (machine.base, machine.base / "attempts"):
-        (folder / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
-        (folder / "conftest.py").write_text("raise RuntimeError('a conftest above the payload')\n")
-    (payload / "test_env.py").write_text(
-        "import os, sys\n"
-        "def test_env(pytestconfig):\n"
-        "    assert not [n for n in os.environ if n.startswith(('PYTEST_ADD', 'VIRTUAL_ENV'))]\n"
-        "    assert 'SECRET_OF_THE_AGENT' not in os.environ\n"
-        "    assert os.environ['SEATRIAL_JOB'] == 'suite'\n"
-        "    assert os.environ['GIVEN'] == 'by the job' and os.environ['ALSO'] == 'by the environment'\n"
-        "    assert os.getcwd() == str(pytestconfig.rootpath)\n"
-        "    assert os.path.isdir(os.environ['TMPDIR']) and len(os.environ['TMPDIR']) <= 60\n"
-        "    path = os.environ['PYTHONPATH'].split(':')\n"
-        "    assert path[:2] == [os.path.join(os.getcwd(), 'src'), os.getcwd()]\n"
-        "    assert path[-1].endswith('on_path')\n"
-        "    import inside\n"
-    )
-    (payload / "src").mkdir()
+    (payload / "src").mkdir(parents=True)
     (payload / "src" / "inside.py").write_text("")
-    folder = machine.prepare(
-        payload,
-        python=python,
-        environment={"variables": {"GIVEN": "by the environment", "ALSO": "by the environment"}},
-        jobs=[
-            {
-                "env": {"PYTHONPATH": "src:.", "GIVEN": "by the job"},
-                "path_variables": ["PYTHONPATH"],
-            }
-        ],
-    )
-    hostile = {
-        "PATH": "/usr/bin:/bin",
-        "HOME": "/root",
-        "PYTEST_ADDOPTS": "--no-such-option",
-        "PYTHONPATH": "/nowhere",
-        "VIRTUAL_ENV": "/nowhere",
-        "SECRET_OF_THE_AGENT": "x",
+    (payload / "test_surroundings.py").write_text(SURROUNDINGS)
+    given = {"GIVEN": "by the environment", "ALSO": "by the environment"}
+    job = {
+        "env": {"PYTHONPATH": "src:.", "GIVEN": "by the job"},
+        "path_variables": ["PYTHONPATH"],
     }
-    machine.start(folder, env=hostile)
+    folder = machine.prepare(payload, python=python, environment={"variables": given}, jobs=[job])
+    for above in (machine.base, machine.base / "attempts", folder):
+        (above / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
+        (above / "conftest.py").write_text("raise RuntimeError('a conftest above the payload')\n")
+    machine.start(folder, env=HOSTILE)
     evidence = machine.wait(folder)
     assert evidence.counts() == {"passed": 1}, evidence.log.decode()
 

@@ -1,4 +1,4 @@
-"""Jobs as a user of their own: they cannot touch the evidence, and it is said where that is not so."""
+"""Jobs as a user of their own: they cannot touch the evidence; if that cannot be, it is said."""
 
 from __future__ import annotations
 

@@ -126,9 +126,7 @@ def collected(agent: Agent) -> None:
     )
 
 
-def test_tests_are_told_in_order_with_the_text_of_their_failure(
-    api: Desk, agent: Agent
-) -> None:
+def test_tests_are_told_in_order_with_the_text_of_their_failure(api: Desk, agent: Agent) -> None:
     collected(agent)
     page = api.client.get(f"{CELL}/tests").json()
     assert page["next"] is None
@@ -222,10 +220,8 @@ def test_a_cell_that_is_not_there_is_not_found(api: Desk, agent: Agent, cell: st
     ("form", "media"),
     [("md", "text/markdown"), ("html", "text/html"), ("json", "application/json")],
 )
-def test_reports_are_rendered_in_every_form(
-    api: Desk, agent: Agent, form: str, media: str
-) -> None:
-    collected(agent)
+def test_reports_are_rendered_in_every_form(api: Desk, agent: Agent, form: str, media: str) -> None:
+    agent.send(agent.manifest("a", "b"), agent.test("a"), agent.test("b", "failed"))
     for report in (f"summary.{form}", f"platform.{form}?cell=here"):
         answer = api.client.get(f"/api/v1/runs/latest/reports/{report}")
         assert answer.status_code == 200, answer.text

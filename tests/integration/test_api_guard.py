@@ -40,7 +40,9 @@ ROUTES = {
 OPEN = {"/healthz", "/readyz"}
 SCOPES = ["read", "run", "gate", "admin"]
 MISSING = [
-    (method, path) for method, path in ROUTES if method != "PUT" and ("nope" in path or NONE in path)
+    (method, path)
+    for method, path in ROUTES
+    if method != "PUT" and ("nope" in path or NONE in path)
 ]
 
 

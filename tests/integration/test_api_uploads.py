@@ -110,9 +110,7 @@ def test_a_subject_is_stored_by_its_digest(api: Desk) -> None:
 
 
 @pytest.mark.parametrize(("kind", "size"), [(PAYLOADS, 2 * 1024**3), (SUBJECTS, 4 * 1024**3)])
-def test_what_is_announced_as_too_large_is_refused_at_once(
-    api: Desk, kind: str, size: int
-) -> None:
+def test_what_is_announced_as_too_large_is_refused_at_once(api: Desk, kind: str, size: int) -> None:
     with served(api.app) as port, socket.create_connection(("127.0.0.1", port), 10) as raw:
         raw.sendall(head(f"{kind}/{'0' * 64}", size + 1))
         assert b"413" in raw.recv(4096).split(b"\r\n")[0]

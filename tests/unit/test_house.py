@@ -56,7 +56,9 @@ def doc_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_no_module_has_a_name_that_says_nothing():
-    assert [str(p) for p in sources() if p.stem in BANNED_NAMES or p.parent.name in BANNED_NAMES] == []
+    assert [
+        str(p) for p in sources() if p.stem in BANNED_NAMES or p.parent.name in BANNED_NAMES
+    ] == []
 
 
 @pytest.mark.parametrize("name", ["orchestrator", "runners", "reports"])

@@ -69,7 +69,7 @@ class TestCases:
         rows = [_row(product, digest, key) for digest, key in sorted(missing.items())]
         with self._sessions.write() as session:
             statement = insert_into(session, TestCaseRow).on_conflict_do_nothing()
-            session.execute(statement, rows)
+            session.connection().execute(statement, rows)
 
 
 def _slices(digests: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
@@ -91,7 +91,7 @@ def _row(product: str, digest: bytes, key: Key) -> dict[str, object]:
         "job": short(job),
         "nodeid": nodeid,
         "path": path,
-        "class_": classes,
+        "class": classes,
         "function": function,
         "param": param,
     }

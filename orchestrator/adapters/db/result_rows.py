@@ -107,7 +107,8 @@ def _write_texts(session: Session, texts: Mapping[bytes, str]) -> None:
         {"digest": digest, "body": zlib.compress(text.encode(), _LEVEL)}
         for digest, text in sorted(texts.items())
     ]
-    session.execute(insert_into(session, TextRow).on_conflict_do_nothing(), rows)
+    statement = insert_into(session, TextRow).on_conflict_do_nothing()
+    session.connection().execute(statement, rows)
 
 
 def _copy(connection: Connection, rows: Sequence[Row]) -> None:

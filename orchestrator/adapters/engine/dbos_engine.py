@@ -108,9 +108,11 @@ class _DbosDurable:
 
     async def until(self, name: str, look: Look, *args: str, every_s: float) -> Value:
         async def run() -> Value:
-            while isinstance(answer := await self._in_pool(look, *args), NotYet):
+            while True:
+                answer = await self._in_pool(look, *args)
+                if not isinstance(answer, NotYet):
+                    return answer
                 await asyncio.sleep(every_s)
-            return answer
 
         return await DBOS.run_step_async({"name": name}, run)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from orchestrator.application.cell.world import Situation
 from orchestrator.application.cell.environment import PreparedEnvironment
+from orchestrator.application.cell.world import Situation
 from orchestrator.domain.manifest import Job
 
 PLAN_VERSION = 1

@@ -40,7 +40,8 @@ def look_booted(world: World, attempt_id: str) -> Value | NotYet:
     except ProviderError as error:
         return blame(world, attempt_id, Outcome.ERRORED, "boot", str(error)) if late else NOT_YET
     if machine.state in (MachineState.GONE, MachineState.STOPPING):
-        detail = f"machine {machine.id} is {machine.state} before it could be used. {machine.detail}"
+        said = machine.detail
+        detail = f"machine {machine.id} is {machine.state} before it could be used. {said}"
         return blame(world, attempt_id, Outcome.ERRORED, "boot", detail.strip())
     if machine.state is MachineState.READY and machine.reach is not None:
         world.stores.leases.reached(now.lease.id, machine.reach)

@@ -1,4 +1,4 @@
-"""Closing: the attempt is judged, the cell is tried again or done, and the last cell ends the run."""
+"""Closing: the attempt is judged, the cell tried again or done; the last cell ends the run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 
 from orchestrator.application.cell.world import Situation, World, situation
 from orchestrator.application.describe_run import describe_cell, evidence_of
-from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
+from orchestrator.application.ports.engine import NotYet, Value
 from orchestrator.domain.cell import RETRIED, Cause, CellState, RunState, run_outcome
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.results import JobVerdict, judge_cell
@@ -22,9 +22,8 @@ def look_closed(world: World, attempt_id: str) -> Value | NotYet:
     if now.attempt.closed_at is not None:
         return "closed"
     cells, at = world.stores.cells, world.clock.now()
-    given_up = [
-        job for job, fact in world.stores.results.jobs(now.cell.id).items() if fact.cause == "crashed"
-    ]
+    facts = world.stores.results.jobs(now.cell.id)
+    given_up = [job for job, fact in facts.items() if fact.cause == "crashed"]
     world.stores.evidence.settle(now.cell.id, given_up)
     if _may_try_again(now):
         cause = now.attempt.cause or Cause(Outcome.ERRORED, "controller")
@@ -59,7 +58,8 @@ def look_finished(world: World, cell_id: str) -> Value | NotYet:
     if run is None or run.state is RunState.FINISHED:
         return "finished"
     optional = [stores.cells.plan(cell.id).platform.optional for cell in cells]
-    outcome = run_outcome([(c.outcome or Outcome.ERRORED, o) for c, o in zip(cells, optional, strict=True)])
+    outcomes = [cell.outcome or Outcome.ERRORED for cell in cells]
+    outcome = run_outcome(list(zip(outcomes, optional, strict=True)))
     at = max((cell.entered_at for cell in cells if cell.entered_at), default=world.clock.now())
     _publish(world, run.id, outcome, at=at)
     stores.runs.finish(run.id, outcome, at=at)

@@ -31,7 +31,7 @@ async def run_cell(world: World, do: Durable, cell_id: str) -> None:
             break
         try:
             await _work(world, do, attempt)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the machine goes home
             blame = partial(releasing.blame_bug, world)
             await do.once("blame", blame, attempt, f"{type(error).__name__}: {error}")
         await do.until("release", partial(releasing.look_released, world), attempt, every_s=0.5)

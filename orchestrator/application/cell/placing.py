@@ -72,6 +72,8 @@ def _reserve(
 ) -> Value | NotYet:
     tried = {lease.place for lease in world.stores.leases.of_attempt(now.attempt.id)}
     left = [place for place in places if place.name not in tried]
+    worn = _gave_way(world, now)
+    left.sort(key=lambda place: place.name in worn)
     if not left:
         return _refused_everywhere(world, now)
     answers = []
@@ -93,6 +95,13 @@ def _reserve(
         detail = f"another machine could exceed limits.max_usd ({now.spec.matrix.limits.max_usd})"
         return blame(world, now.attempt.id, Outcome.ERRORED, "budget", detail)
     return NOT_YET
+
+
+def _gave_way(world: World, now: Situation) -> set[str]:
+    """Places where an earlier attempt of the cell broke down: they are tried last."""
+    earlier = world.stores.cells.attempts(now.cell.id)[:-1]
+    leases = [x for attempt in earlier for x in world.stores.leases.of_attempt(attempt.id)]
+    return {lease.place for lease in leases}
 
 
 def _lease(world: World, now: Situation, place: Place, number: int) -> Lease | None:

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class ReportRefusedError(ValueError):
-    """The report cannot be made: it needs a cell, or contradicts its evidence; the text says why."""
+    """No report: it needs a cell, or contradicts its evidence; the text says why."""

@@ -64,13 +64,17 @@ class RunStore(Protocol):
         """Store the run and its cells (id, plan) and bind the key."""
         ...
 
-    def get(self, run_id: str) -> Run | None: ...
+    def get(self, run_id: str) -> Run | None:
+        """The run, or None."""
+        ...
 
     def find(self, prefix: str) -> tuple[str, ...]:
         """Ids of runs that begin so, newest first, at most 10; `latest` is the newest run."""
         ...
 
-    def spec(self, run_id: str) -> RunSpec: ...
+    def spec(self, run_id: str) -> RunSpec:
+        """What it was launched with."""
+        ...
 
     def page(self, *, limit: int, before: str | None) -> tuple[list[Run], str | None]:
         """Runs, newest first, with the cursor of the next page."""
@@ -92,22 +96,28 @@ class RunStore(Protocol):
 class CellStore(Protocol):
     """Cells, their attempts and the steps of their lives."""
 
-    def get(self, cell_id: str) -> Cell: ...
+    def get(self, cell_id: str) -> Cell:
+        """The cell."""
+        ...
 
     def of_run(self, run_id: str) -> list[Cell]:
         """In matrix order."""
         ...
 
-    def plan(self, cell_id: str) -> CellPlan: ...
+    def plan(self, cell_id: str) -> CellPlan:
+        """What the matrix wants of it."""
+        ...
 
     def unfinished(self) -> tuple[str, ...]:
         """Ids of cells that are not done."""
         ...
 
     def admit(self, cell_id: str, attempt_id: str, *, max_parallel: int, at: datetime) -> bool:
-        """Open an attempt and go to PLACING, if fewer than `max_parallel` cells of the run are
-        between PLACING and RELEASING. Decided under the run row's lock. True if it is open; an
-        attempt of this id that is open already is True as well."""
+        """Open an attempt and go to PLACING, if the run has room; True if it is open.
+
+        There is room while fewer than `max_parallel` of its cells are between PLACING and
+        RELEASING, decided under the run row's lock. An attempt that is open already is True.
+        """
         ...
 
     def reach(self, cell_id: str, state: CellState, *, at: datetime, reason: str = "") -> Cell:
@@ -119,19 +129,27 @@ class CellStore(Protocol):
         ...
 
     def conclude(self, cell_id: str, outcome: Cause, *, at: datetime) -> None:
-        """Close the open attempt, if any, set the cell's outcome and go to DONE, with the cell's
-        roll-up, in one transaction."""
+        """Close the open attempt, if any, set the cell's outcome and go to DONE.
+
+        The cell's roll-up is written in the same transaction.
+        """
         ...
 
-    def attempt(self, attempt_id: str) -> Attempt: ...
+    def attempt(self, attempt_id: str) -> Attempt:
+        """The attempt."""
+        ...
 
-    def attempts(self, cell_id: str) -> list[Attempt]: ...
+    def attempts(self, cell_id: str) -> list[Attempt]:
+        """In their order."""
+        ...
 
     def blame(self, attempt_id: str, cause: Cause) -> None:
         """Write what went wrong outside the jobs; the first cause stands."""
         ...
 
-    def transitions(self, cell_id: str) -> list[Transition]: ...
+    def transitions(self, cell_id: str) -> list[Transition]:
+        """In their order."""
+        ...
 
 
 class Reservation(StrEnum):
@@ -155,7 +173,9 @@ class LeaseStore(Protocol):
         """
         ...
 
-    def get(self, lease_id: str) -> Lease: ...
+    def get(self, lease_id: str) -> Lease:
+        """The lease."""
+        ...
 
     def of_attempt(self, attempt_id: str) -> list[Lease]:
         """In the order they were reserved."""
@@ -169,13 +189,21 @@ class LeaseStore(Protocol):
         """Every lease that is not GONE."""
         ...
 
-    def launching(self, lease_id: str, *, at: datetime) -> None: ...
+    def launching(self, lease_id: str, *, at: datetime) -> None:
+        """The provider is about to be asked; a machine may exist from now on."""
+        ...
 
-    def held(self, lease_id: str, machine_id: str, *, at: datetime) -> None: ...
+    def held(self, lease_id: str, machine_id: str, *, at: datetime) -> None:
+        """The machine's id is known."""
+        ...
 
-    def reached(self, lease_id: str, reach: Reach) -> None: ...
+    def reached(self, lease_id: str, reach: Reach) -> None:
+        """How the machine is reached is known."""
+        ...
 
-    def releasing(self, lease_id: str) -> None: ...
+    def releasing(self, lease_id: str) -> None:
+        """The provider was told to take it back."""
+        ...
 
     def gone(self, lease_id: str, *, at: datetime, cost_usd: Decimal, refusal: str = "") -> None:
         """Close it; the place and the money not spent are free again."""
@@ -198,7 +226,9 @@ class Position:
 class EvidenceStore(Protocol):
     """Evidence as it comes in: the raw bytes, and the facts they state."""
 
-    def position(self, attempt_id: str) -> Position: ...
+    def position(self, attempt_id: str) -> Position:
+        """How much is stored; zeros of an attempt that nothing came of yet."""
+        ...
 
     def append(
         self, attempt_id: str, *, offset: int, chunk: bytes, facts: Facts, at: datetime
@@ -222,8 +252,10 @@ class EvidenceStore(Protocol):
         ...
 
     def settle(self, cell_id: str, given_up: Iterable[str]) -> None:
-        """Once the cell's attempt is over: tests without a final result become MISSING, or
-        NOT_RUN in the jobs that gave up."""
+        """Once the cell's attempt is over, decide about tests without a final result.
+
+        They become MISSING, or NOT_RUN in the jobs that gave up.
+        """
         ...
 
 
@@ -251,13 +283,21 @@ class ResultStore(Protocol):
         """By job, the node ids with a final result."""
         ...
 
-    def jobs(self, cell_id: str) -> dict[str, JobFact]: ...
+    def jobs(self, cell_id: str) -> dict[str, JobFact]:
+        """By id."""
+        ...
 
-    def checks(self, cell_id: str) -> list[CheckFact]: ...
+    def checks(self, cell_id: str) -> list[CheckFact]:
+        """In the order they came."""
+        ...
 
-    def metrics(self, cell_id: str) -> list[MetricFact]: ...
+    def metrics(self, cell_id: str) -> list[MetricFact]:
+        """In the order they came."""
+        ...
 
-    def notices(self, cell_id: str) -> list[Notice]: ...
+    def notices(self, cell_id: str) -> list[Notice]:
+        """In the order they came."""
+        ...
 
     def environment(self, cell_id: str) -> Mapping[str, object] | None:
         """Of the last attempt that reported one."""
@@ -288,9 +328,13 @@ class FeedItem:
 class FeedStore(Protocol):
     """What watchers follow, numbered per run under the run row's lock."""
 
-    def after(self, run_id: str, number: int, *, limit: int = 500) -> list[FeedItem]: ...
+    def after(self, run_id: str, number: int, *, limit: int = 500) -> list[FeedItem]:
+        """The items that follow a number."""
+        ...
 
-    def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None: ...
+    def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None:
+        """Append one; not idempotent."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,9 +349,13 @@ class StoredPayload:
 class PayloadStore(Protocol):
     """Uploaded payloads by digest; their bytes are blobs."""
 
-    def put(self, payload: StoredPayload, *, at: datetime) -> None: ...
+    def put(self, payload: StoredPayload, *, at: datetime) -> None:
+        """Store it; the same digest is stored once."""
+        ...
 
-    def get(self, digest: str) -> StoredPayload | None: ...
+    def get(self, digest: str) -> StoredPayload | None:
+        """The payload, or None."""
+        ...
 
 
 class Scope(StrEnum):
@@ -335,15 +383,25 @@ class Token:
 class TokenStore(Protocol):
     """Tokens by the sha256 of their secret."""
 
-    def add(self, token: Token, secret_sha256: str) -> None: ...
+    def add(self, token: Token, secret_sha256: str) -> None:
+        """Store it."""
+        ...
 
-    def find(self, secret_sha256: str) -> Token | None: ...
+    def find(self, secret_sha256: str) -> Token | None:
+        """The token of a secret, revoked or not."""
+        ...
 
-    def used(self, token_id: str, *, at: datetime) -> None: ...
+    def used(self, token_id: str, *, at: datetime) -> None:
+        """Note that it was used."""
+        ...
 
-    def list(self) -> list[Token]: ...
+    def list(self) -> list[Token]:
+        """Every token, revoked ones too."""
+        ...
 
-    def revoke(self, token_id: str, *, at: datetime) -> bool: ...
+    def revoke(self, token_id: str, *, at: datetime) -> bool:
+        """End it; False if there is none, or it is revoked already."""
+        ...
 
 
 class ControllerStore(Protocol):

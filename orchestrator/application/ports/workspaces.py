@@ -10,8 +10,11 @@ from orchestrator.domain.machine import Reach
 
 
 class Workspace(Protocol):
-    """Every method raises ShellError when the machine cannot be spoken to, and another MachineError
-    when it answers that it cannot do what was asked."""
+    """What the flow asks of a machine.
+
+    Every method raises ShellError when the machine cannot be spoken to, and another MachineError
+    when it answers that it cannot do what was asked.
+    """
 
     def put_agent(self) -> str:
         """Ship the agent unless it is there; return its digest."""
@@ -30,9 +33,7 @@ class Workspace(Protocol):
         """What the machine is, and which interpreters it has."""
         ...
 
-    def start(
-        self, attempt: str, plan: Mapping[str, object], secrets: Mapping[str, str]
-    ) -> None:
+    def start(self, attempt: str, plan: Mapping[str, object], secrets: Mapping[str, str]) -> None:
         """Start the agent, detached, unless it runs or has ended."""
         ...
 

@@ -27,10 +27,14 @@ Items = list[dict[str, str | None]]
 def serve_command(
     context: typer.Context,
     host: Annotated[
-        str | None, typer.Option("--host", help="Address to listen on. Default: this computer.")
+        str | None,
+        typer.Option(
+            "--host", metavar="ADDRESS", help="Address to listen on. Default: this computer."
+        ),
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", min=1, max=65535, help="Port to listen on.")
+        int | None,
+        typer.Option("--port", metavar="PORT", min=1, max=65535, help="Port to listen on."),
     ] = None,
     no_cells: Annotated[
         bool, typer.Option("--no-cells", help="Only answer; another controller runs the cells.")
@@ -72,9 +76,15 @@ def token_create(
     name: Annotated[str, typer.Argument(help="Whom or what it is for.")],
     scope: Annotated[
         Literal["read", "run", "gate", "admin"],
-        typer.Option("--scope", help="What it allows; each includes the ones before it."),
+        typer.Option(
+            "--scope",
+            metavar="read|run|gate|admin",
+            help="What it allows; each includes the ones before it.",
+        ),
     ] = "run",
-    days: Annotated[int, typer.Option("--days", min=1, max=3650, help="Until it expires.")] = 90,
+    days: Annotated[
+        int, typer.Option("--days", metavar="DAYS", min=1, max=3650, help="Until it expires.")
+    ] = 90,
     as_json: JsonOption = False,
 ) -> None:
     """Make a token. It is printed once, and kept nowhere."""

@@ -97,7 +97,11 @@ def rerun_command(
     run: RunArgument,
     only: Annotated[
         Literal["failed", "errored", "missing", "not-run"] | None,
-        typer.Option("--only", help="Only the jobs that went so; all by default."),
+        typer.Option(
+            "--only",
+            metavar="failed|errored|missing|not-run",
+            help="Only the jobs that went so; all by default.",
+        ),
     ] = None,
     detach: DetachOption = False,
     timeout: TimeoutOption = None,

@@ -28,7 +28,9 @@ _FOLLOW_EVERY_S = 0.5
 
 def runs_command(
     context: typer.Context,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")
+    ] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """List the runs, newest first."""

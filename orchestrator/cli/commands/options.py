@@ -37,6 +37,7 @@ InterruptOption = Annotated[
     Literal["cancel", "detach"] | None,
     typer.Option(
         "--on-interrupt",
+        metavar="cancel|detach",
         help="What Ctrl-C does. Default: detach; cancel when CI is set.",
         show_default=False,
     ),

@@ -33,7 +33,9 @@ def report_command(
         ),
     ] = None,
     cell: CellOption = None,
-    format: Annotated[Format, typer.Option("--format", help="How it is written.")] = "md",  # noqa: A002 - the option's own word
+    form: Annotated[
+        Format, typer.Option("--format", metavar="md|html|json", help="How it is written.")
+    ] = "md",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -47,9 +49,9 @@ def report_command(
     _, found = find_run(client, run)
     cells = find_cells(found, cell)
     if output is None:
-        _print(session, _documents(client, found, kind, cells, named=cell, format=format), format)
+        _print(session, _documents(client, found, kind, cells, named=cell, form=form), form)
         return
-    tree = _Tree(client, found, output, format)
+    tree = _Tree(client, found, output, form)
     try:
         written = tree.write(kind, cells, named=cell)
     except OSError as error:
@@ -64,27 +66,27 @@ def _documents(
     cells: list[Cell],
     *,
     named: str | None,
-    format: Format,  # noqa: A002 - the option's own word
+    form: Format,
 ) -> list[str]:
     kind = kind or ("platform" if named else RUN_WIDE)
     if kind not in PER_CELL:
-        return [_rendered(client, run, kind, format, cell=named)]
-    return [_rendered(client, run, kind, format, cell=cell.id) for cell in cells]
+        return [_rendered(client, run, kind, form, cell=named)]
+    return [_rendered(client, run, kind, form, cell=cell.id) for cell in cells]
 
 
 def _rendered(
     client: Client,
     run: Run,
     kind: str,
-    format: Format,  # noqa: A002 - the option's own word
+    form: Format,
     *,
     cell: str | None,
 ) -> str:
-    return client.text(f"/runs/{run.id}/reports/{quote(kind, safe='')}.{format}", cell=cell)
+    return client.text(f"/runs/{run.id}/reports/{quote(kind, safe='')}.{form}", cell=cell)
 
 
-def _print(session: Session, documents: list[str], format: Format) -> None:  # noqa: A002
-    if format != "json" or len(documents) == 1:
+def _print(session: Session, documents: list[str], form: Format) -> None:
+    if form != "json" or len(documents) == 1:
         for document in documents:
             typer.echo(document, nl=not document.endswith("\n"))
         return
@@ -99,12 +101,12 @@ class _Tree:
         client: Client,
         run: Run,
         folder: Path,
-        format: Format,  # noqa: A002 - the option's own word
+        form: Format,
     ) -> None:
         self._client = client
         self._run = run
         self._folder = folder
-        self._format = format
+        self._form = form
 
     def write(self, kind: str | None, cells: list[Cell], *, named: str | None) -> Path:
         """Write and return the file to open first."""
@@ -124,10 +126,8 @@ class _Tree:
 
     def _document(self, folder: Path, kind: str, cell: Cell | None) -> Path:
         stem = "SUMMARY" if kind in (RUN_WIDE, "platform") else kind.upper()
-        path = folder / f"{stem}.{self._format}"
-        text = _rendered(
-            self._client, self._run, kind, self._format, cell=cell.id if cell else None
-        )
+        path = folder / f"{stem}.{self._form}"
+        text = _rendered(self._client, self._run, kind, self._form, cell=cell.id if cell else None)
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         return path

@@ -32,6 +32,16 @@ def cell_lines(run: Run, frame: Frame, height: int) -> Lines:
     return [*lines[: max(height - 1, 0)], Text(f"… and {plural(hidden, 'more line')}")][:height]
 
 
+def _spaced(run: Run, frame: Frame) -> Lines:
+    """Every cell with all its jobs, and air between them."""
+    lines: Lines = []
+    for cell in run.cells:
+        lines += (
+            [Text(), *_cell(cell, frame, cell.jobs)] if lines else _cell(cell, frame, cell.jobs)
+        )
+    return lines
+
+
 def whole(run: Run, frame: Frame) -> Lines:
     """Every cell with all its jobs."""
     return [line for cell in run.cells for line in _cell(cell, frame, cell.jobs)]
@@ -58,12 +68,14 @@ def _grouped(run: Run, frame: Frame) -> Lines:
 
 
 def _one_line_each(run: Run, frame: Frame) -> Lines:
-    """A line for each cell that is under way or went wrong."""
+    """A line for each cell that is under way, then for each that went wrong."""
     active, groups = _groups(run, frame)
-    return [cell_row(cell, frame) for cell in active] + groups
+    ordered = sorted(active, key=lambda cell: cell.is_done)
+    return groups + [cell_row(cell, frame) for cell in ordered]
 
 
 _TELLINGS: tuple[Callable[[Run, Frame], Lines], ...] = (
+    _spaced,
     whole,
     _open_jobs,
     _current_jobs,
@@ -99,7 +111,8 @@ def _groups(run: Run, frame: Frame) -> tuple[list[Cell], Lines]:
     lines = []
     if settled:
         sign = OUTCOMES["passed"]
-        text = Text(f"{sign.glyph} {plural(len(settled), 'cell')} done  ", style=sign.style)
+        said = f"{sign.glyph} {plural(len(settled), 'cell')} done  "
+        text = Text().append(said, sign.style)
         total = sum((cell.counts for cell in settled[1:]), settled[0].counts)
         lines.append(ends(text.append_text(tally(total)), Text(), frame.width))
     if queued:

@@ -41,7 +41,7 @@ class Frame:
 def cell_row(cell: Cell, frame: Frame) -> Text:
     """``● gcp-l4    running    31 ✓  1 ✗         1m 12s``."""
     sign = sign_of(cell.outcome, active=cell.state != "queued")
-    left = Text(f"{sign.glyph} ", style=sign.style)
+    left = Text().append(f"{sign.glyph} ", sign.style)
     left.append(pad(one_line(cell.id), frame.name_width), style="bold")
     left.append("  ")
     left.append(pad(word(cell.outcome or cell.state), _STATE_WIDTH), style=sign.style)
@@ -60,12 +60,12 @@ def reason_row(cell: Cell, frame: Frame) -> Text | None:
 def job_row(job: Job, frame: Frame) -> Text:
     """``  ● moe   ━━━━━━━──────  31/48   30 ✓  1 ✗    41s  ~22s left``."""
     sign = sign_of(job.outcome, active=job.is_running)
-    left = Text(f"  {sign.glyph} ", style=sign.style)
+    left = Text().append(f"  {sign.glyph} ", sign.style)
     plain = job.outcome is None and not job.is_running
     left.append(pad(one_line(job.id), frame.name_width - 2), style="dim" if plain else "")
     left.append("  ")
     right = _job_time(job, frame.now)
-    room = frame.width - left.cell_len - len(right.plain) - 1
+    room = frame.width - left.cell_len - right.cell_len - 2
     left.append_text(_job_body(job, room))
     return ends(left, right, frame.width)
 
@@ -91,17 +91,19 @@ def ends(left: Text, right: Text, width: int) -> Text:
 
 def bar(counts: Counts, width: int) -> Text:
     """A bar of the outcomes so far; what is still to come is thin."""
-    total = max(counts.collected, 1)
     figures = counts.as_dict()
-    line, done, drawn = Text(), 0, 0
-    for name, sign in TESTS:
-        if name == "missing":
-            continue
-        done += figures[name]
-        upto = width * done // total
-        line.append("━" * (upto - drawn), style=sign.style)
-        drawn = upto
-    return line.append("─" * (width - drawn), style="dim")
+    told = [(figures[name], sign) for name, sign in TESTS if name != "missing" and figures[name]]
+    # One failure among thousands is still a cell of the bar.
+    parts = [max(width * figure // counts.collected, 1) for figure, _ in told]
+    room = width - bool(counts.missing)
+    while sum(parts) > room:
+        parts[parts.index(max(parts))] -= 1
+    if parts and not counts.missing:
+        parts[parts.index(max(parts))] += room - sum(parts)
+    line = Text()
+    for part, (_, sign) in zip(parts, told, strict=True):
+        line.append("━" * part, style=sign.style)
+    return line.append("─" * (width - line.cell_len), style="dim")
 
 
 def _job_body(job: Job, room: int) -> Text:
@@ -115,7 +117,7 @@ def _job_body(job: Job, room: int) -> Text:
 
 
 def _job_progress(counts: Counts, room: int) -> Text:
-    figures = Text(f"  {reported(counts)}/{counts.collected}  ", style="bold")
+    figures = Text(f"  {reported(counts)}/{counts.collected}  ")
     figures.append_text(tally(counts, over=False))
     width = min(max(room - figures.cell_len, _BAR_MIN), _BAR_MAX)
     return bar(counts, width).append_text(figures)
@@ -162,7 +164,7 @@ def _job_time(job: Job, now: datetime) -> Text:
     left_s = job_left_s(job, now)
     if left_s is not None:
         return Text(f"{elapsed(seconds)}  ~{elapsed(left_s)} left", style="dim")
-    limit = f" of at most {duration(job.timeout_s)}" if job.timeout_s else ""
+    limit = f" of at most {duration(job.timeout_s).removesuffix(' 00s')}" if job.timeout_s else ""
     return Text(f"{elapsed(seconds)}{limit}", style="dim")
 
 

@@ -20,7 +20,7 @@ LOG_LINES = 6
 _LOG_MIN = 3
 _HEADER = 3
 _FOOTER = 1
-_SMALL = 12
+_SMALL = 16
 """Rows below which the log is left out."""
 
 
@@ -66,7 +66,7 @@ def summary(run: Run, *, now: datetime, width: int) -> Text:
 def header(run: Run, frame: Frame) -> list[Text]:
     """Two lines: what is being validated, and how far it is."""
     sign = sign_of(run.outcome, active=True)
-    name = Text(f"{sign.glyph} ", style=sign.style)
+    name = Text().append(f"{sign.glyph} ", sign.style)
     name.append(one_line(run.matrix) or "run", style="bold")
     name.append(f"  {one_line(str(run.subject))}")
     first = ends(name, Text(f"run {one_line(run.id)}", style="dim"), frame.width)
@@ -77,9 +77,9 @@ def _progress(run: Run) -> Text:
     done = sum(cell.is_done for cell in run.cells)
     if run.is_finished:
         sign = sign_of(run.outcome, active=False)
-        line = Text(f"  {word(run.outcome or run.state)}", style=sign.style)
+        line = Text().append(f"  {word(run.outcome or run.state)}", sign.style)
     elif run.cancel_requested_at is not None:
-        line = Text("  cancelling", style="yellow")
+        line = Text().append("  cancelling", "yellow")
     else:
         line = Text(f"  {done} of {plural(len(run.cells), 'cell')} done")
     counts = tally(run.totals, over=run.is_finished)
@@ -102,7 +102,7 @@ def _log(tail: LogTail, frame: Frame, room: int) -> list[Text]:
     lines = list(tail.lines)[-min(LOG_LINES, room - 1) :] if room > 1 else []
     if not lines:
         return []
-    title = f"── {fit(one_line(tail.cell), frame.width // 2)} "
+    title = f"── log of {fit(one_line(tail.cell), frame.width // 2)} "
     rule = Text(title + "─" * (frame.width - len(title)), style="dim")
     return [rule, *(Text(fit(line, frame.width), style="dim") for line in lines)]
 

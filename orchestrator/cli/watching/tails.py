@@ -34,7 +34,9 @@ class Tails:
             self._lines.clear()
         if cell:
             self._fetch()
-        return LogTail(self._cell, tuple(self._lines)[-LOG_LINES:])
+        torn = log_line(self._torn)
+        lines = (*self._lines, torn) if torn.strip() else tuple(self._lines)
+        return LogTail(self._cell, lines[-LOG_LINES:])
 
     def _fetch(self) -> None:
         path = f"/runs/{self._run_id}/cells/{self._cell}/log"

@@ -111,7 +111,7 @@ class _Watcher:
             return "cancelling; Ctrl-C once more leaves it alone"
         if self._on_interrupt == "cancel":
             return "Ctrl-C cancels the run"
-        return f"Ctrl-C leaves the run going · to stop it: seatrial cancel {self._run_id}"
+        return f"Ctrl-C: leave it running · seatrial cancel {self._run_id}"
 
     def _client(self) -> Client:
         return Client(self._line, self._session.wiring.clock)

@@ -21,7 +21,7 @@ def test_teardown_error(broken_teardown):
 
 
 def test_fails_and_teardown_error(broken_teardown):
-    assert False
+    assert 1 == 2
 
 
 def test_good():

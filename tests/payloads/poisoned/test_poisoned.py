@@ -5,9 +5,7 @@ poisoned = False
 
 def touch_device():
     if poisoned:
-        raise RuntimeError(
-            "CUDA error: device-side assert triggered\nCompile with `TORCH_USE_CUDA_DSA`"
-        )
+        raise RuntimeError("CUDA error: device-side assert triggered\nCompile with DSA")
 
 
 def test_before():

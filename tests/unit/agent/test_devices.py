@@ -1,4 +1,4 @@
-"""Reading the vendors' tools. Samples follow each tool's documented shape; made up, not recorded."""
+"""Reading the vendors' tools. The samples follow each tool's documented shape; none is recorded."""
 
 from __future__ import annotations
 

@@ -169,5 +169,5 @@ def test_report_keeps_what_it_knows() -> None:
     ],
 )
 def test_report_refuses_what_it_does_not_know(change: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="must be|cannot be|is needed"):
+    with pytest.raises(ValueError, match=r"must be|cannot be|is needed"):
         report({**GOOD, **change})

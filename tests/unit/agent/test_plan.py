@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,6 @@ JSON = st.recursive(
 def test_no_plan_brings_anything_but_a_plan_error(
     tmp_path_factory: pytest.TempPathFactory, key: str, value: object
 ) -> None:
-    try:
+    """Whatever stands in a plan, the only thing that can go wrong is a refusal."""
+    with contextlib.suppress(plan.PlanError):
         load(tmp_path_factory.mktemp("plan"), {**GOOD, key: value})
-    except plan.PlanError as error:
-        assert str(error)

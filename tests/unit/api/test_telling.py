@@ -23,7 +23,9 @@ from orchestrator.domain.record import (
 )
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
-LEASE = LeaseRecord(1, "fake", "north", "gone", "m-1", "", Decimal("0.7000"), 90.0, Decimal("0.0175"))
+LEASE = LeaseRecord(
+    1, "fake", "north", "gone", "m-1", "", Decimal("0.7000"), 90.0, Decimal("0.0175")
+)
 JOB = JobRecord(
     id="unit",
     kind="suite",

@@ -18,7 +18,12 @@ TRAITS = {
 
 def manifest(*job_ids: str, environments: tuple[str, ...] = (), **changes: Any) -> Manifest:
     jobs = tuple(Job(id=each, kind="demo", command=("true",)) for each in job_ids or ("a", "b"))
-    values = {"name": "p", "version": "1", "job": jobs, "env": {n: Environment() for n in environments}}
+    values = {
+        "name": "p",
+        "version": "1",
+        "job": jobs,
+        "env": {n: Environment() for n in environments},
+    }
     return Manifest(**{**values, **changes})
 
 

@@ -15,7 +15,9 @@ JSON = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.text(), JSON, max_size=3), max_size=8), st.data())
-def test_any_chunking_gives_the_same_events(parts: list[dict[str, object]], data: st.DataObject) -> None:
+def test_any_chunking_gives_the_same_events(
+    parts: list[dict[str, object]], data: st.DataObject
+) -> None:
     whole = b"".join(line(n, data=part) for n, part in enumerate(parts, 1))
     expected, used = read_events(whole, after_seq=0)
     assert used == len(whole)
@@ -83,7 +85,8 @@ def test_what_is_no_event_is_refused(bad: bytes) -> None:
 
 
 def test_nothing_that_a_database_refuses_gets_through() -> None:
-    raw = b'{"v":1,"seq":1,"ts":1,"kind":"log","job":"a\\u0000","data":{"x\\ud800":["\\u0000",NaN]}}\n'
+    raw = b'{"v":1,"seq":1,"ts":1,"kind":"log","job":"a\\u0000",'
+    raw += b'"data":{"x\\ud800":["\\u0000",NaN]}}\n'
     (event,), _ = read_events(raw, after_seq=0)
     assert event.job == "a\ufffd"
     assert event.data == {"x?": ["\ufffd", None]}

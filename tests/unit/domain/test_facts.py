@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -43,7 +44,11 @@ OUTCOMES = [
     ([GOOD[0], report("call", "skipped", wasxfail="bug 1"), GOOD[2]], TestOutcome.XFAILED, "bug 1"),
     ([GOOD[0], report("call", "passed", wasxfail="bug 1"), GOOD[2]], TestOutcome.XPASSED, "bug 1"),
     (
-        [GOOD[0], report("call", "failed", longrepr="[XPASS(strict)] b", strict_xpass=True), GOOD[2]],
+        [
+            GOOD[0],
+            report("call", "failed", longrepr="[XPASS(strict)] b", strict_xpass=True),
+            GOOD[2],
+        ],
         TestOutcome.FAILED,
         "",
     ),
@@ -124,7 +129,7 @@ def test_facts_do_not_depend_on_how_the_events_were_batched(
     events: list[Event], cuts: list[int]
 ) -> None:
     places = sorted({0, len(events), *(cut for cut in cuts if cut < len(events))})
-    batches = [events[a:b] for a, b in zip(places, places[1:], strict=False)]
+    batches = [events[a:b] for a, b in pairwise(places)]
     assert merged(batches) == merged([events])
 
 
@@ -149,7 +154,9 @@ def test_adding_facts_is_associative(a: TestFact, b: TestFact, c: TestFact) -> N
 def test_a_later_job_fact_adds_what_it_knows() -> None:
     first = JobFact("j", started_ts=1.0, current="t")
     later = JobFact("j", finished_ts=2.0, current="", exit_code=0)
-    assert first.plus(later) == JobFact("j", started_ts=1.0, finished_ts=2.0, current="", exit_code=0)
+    assert first.plus(later) == JobFact(
+        "j", started_ts=1.0, finished_ts=2.0, current="", exit_code=0
+    )
 
 
 def test_what_a_job_says_of_itself() -> None:

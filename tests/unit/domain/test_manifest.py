@@ -45,7 +45,10 @@ def test_a_senseless_manifest_is_refused(made: Manifest, path: object, words: st
 
 def test_a_sensible_manifest_has_no_problems() -> None:
     suite = Job(id="s", kind="suite", pytest=("suites",), env={"A": "b"})
-    assert check_manifest(manifest(job=(*manifest().job, suite), environments=("tpu",), root="..")) == ()
+    assert (
+        check_manifest(manifest(job=(*manifest().job, suite), environments=("tpu",), root=".."))
+        == ()
+    )
 
 
 def test_the_image_environment_always_exists_and_setup_is_its_short_form() -> None:

@@ -77,7 +77,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("made", "path", "words"), CASES)
-def test_an_impossible_matrix_is_refused(made: Matrix, path: tuple[object, ...], words: str) -> None:
+def test_an_impossible_matrix_is_refused(
+    made: Matrix, path: tuple[object, ...], words: str
+) -> None:
     problems = check_matrix(made, manifest(), TRAITS)
     assert [p for p in problems if p.path == path and words in p.message], problems
 

@@ -43,7 +43,7 @@ def test_counts_add_up(a: Counts, b: Counts) -> None:
 
 
 def test_every_test_outcome_is_counted_by_its_word() -> None:
-    counts = Counts.of({outcome: 1 for outcome in TestOutcome})
+    counts = Counts.of(dict.fromkeys(TestOutcome, 1))
     assert set(counts.as_dict().values()) == {1}
 
 

@@ -59,8 +59,12 @@ def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (settings.url, settings.project, settings.ci) == (None, "seatrial", False)
 
 
-@pytest.mark.parametrize(("value", "ci"), [("1", True), ("yes", True), ("0", False), ("False", False)])
-def test_ci_is_set_by_any_word_but_no(monkeypatch: pytest.MonkeyPatch, value: str, ci: bool) -> None:
+@pytest.mark.parametrize(
+    ("value", "ci"), [("1", True), ("yes", True), ("0", False), ("False", False)]
+)
+def test_ci_is_set_by_any_word_but_no(
+    monkeypatch: pytest.MonkeyPatch, value: str, ci: bool
+) -> None:
     monkeypatch.setenv("CI", value)
     assert config.load().ci is ci
 

@@ -75,7 +75,9 @@ def test_only_one_holds_it(tmp_path: Path, other: subprocess.Popen[bytes]) -> No
     assert caught.value.holder == holder(tmp_path / "home")
 
 
-def test_a_home_whose_holder_was_killed_is_free(tmp_path: Path, other: subprocess.Popen[bytes]) -> None:
+def test_a_home_whose_holder_was_killed_is_free(
+    tmp_path: Path, other: subprocess.Popen[bytes]
+) -> None:
     other.send_signal(signal.SIGKILL)
     other.wait()
     assert holder(tmp_path / "home") is None

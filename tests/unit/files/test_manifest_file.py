@@ -58,14 +58,23 @@ CASES = {
     ),
     "missing id": (changed('id = "b"\n', ""), "16:1 job.1.id: is missing"),
     "missing name": (changed('name = "p"\n', ""), "1:1 name: is missing"),
-    "newer schema": (changed("schema = 1", "schema = 2"), "1:10 schema: must be 1, not the number 2"),
+    "newer schema": (
+        changed("schema = 1", "schema = 2"),
+        "1:10 schema: must be 1, not the number 2",
+    ),
     "number in a list": (changed("'numpy'", "5"), '9:3 env.image.pip.1: write it in quotes: "5"'),
     "number in an inline table": (
         changed('"B.C" = "2"', '"B.C" = 2'),
         '11:31 env.image.variables.B.C: write it in quotes: "2"',
     ),
-    "dotted key": (changed('env.OMP = "2"', "env.OMP = 2"), "20:11 job.1.env.OMP: write it in quotes"),
-    "list for a table": (changed("[env.image]\n", "[env.image.x]\n"), "6:1 env.image.x: there is no"),
+    "dotted key": (
+        changed('env.OMP = "2"', "env.OMP = 2"),
+        "20:11 job.1.env.OMP: write it in quotes",
+    ),
+    "list for a table": (
+        changed("[env.image]\n", "[env.image.x]\n"),
+        "6:1 env.image.x: there is no",
+    ),
     "no requirement": (
         changed("'numpy'", "'=numpy'"),
         "9:3 env.image.pip.1: '=numpy' is no requirement such as 'name>=1.2'",
@@ -98,7 +107,10 @@ CASES = {
 def test_a_bad_manifest_is_refused_at_its_place(text: str, expected: str) -> None:
     with pytest.raises(InvalidDocumentError) as caught:
         DOCUMENTS.read_manifest(text, "payload.toml")
-    found = [f"{p.line}:{p.column} {'.'.join(map(str, p.path))}: {p.message}" for p in caught.value.problems]
+    found = [
+        f"{p.line}:{p.column} {'.'.join(map(str, p.path))}: {p.message}"
+        for p in caught.value.problems
+    ]
     assert any(problem.startswith(expected) for problem in found), found
 
 

@@ -29,7 +29,10 @@ limits: {{max_usd: 4.50}}
 def refused(text: str) -> list[str]:
     with pytest.raises(InvalidDocumentError) as caught:
         DOCUMENTS.read_matrix(text, "m.yaml")
-    return [f"{p.line}:{p.column} {'.'.join(map(str, p.path))}: {p.message}" for p in caught.value.problems]
+    return [
+        f"{p.line}:{p.column} {'.'.join(map(str, p.path))}: {p.message}"
+        for p in caught.value.problems
+    ]
 
 
 def changed(old: str, new: str) -> str:
@@ -54,7 +57,10 @@ CASES = {
         changed("name: m", "name: "),
         "3:17 metadata.name: must be text, not nothing",
     ),
-    "list for text": (changed("name: m", "name: [m]"), "3:18 metadata.name: must be text, not a list"),
+    "list for text": (
+        changed("name: m", "name: [m]"),
+        "3:18 metadata.name: must be text, not a list",
+    ),
     "unknown key": (
         changed("provider: local", "provider: local, markt: [spot]"),
         "6:33 platforms.0.markt: there is no such key; did you mean 'market'?",
@@ -139,7 +145,10 @@ CASES = {
     ),
     "merge key": (GOOD + "<<: {}\n", "10:1 : `<<` is not read: write the keys out"),
     "key that is a list": (GOOD + "? [a]\n: b\n", "10:3 : a key must be a single word or text"),
-    "tag": (changed("name: m", "name: !!str m"), "3:18 : tags (words that begin with !) are not read"),
+    "tag": (
+        changed("name: m", "name: !!str m"),
+        "3:18 : tags (words that begin with !) are not read",
+    ),
     "python tag": (
         changed("{name: m}", "!!python/object:os.system {name: m}"),
         "3:11 : tags (words that begin with !) are not read",
@@ -152,7 +161,10 @@ CASES = {
         GOOD + "---\na: 1\n",
         "10:1 : a file holds one document; a second one begins here",
     ),
-    "tab": (changed("  - {id: here", "\t- {id: here"), "6:1 : a tab cannot indent YAML: use spaces"),
+    "tab": (
+        changed("  - {id: here", "\t- {id: here"),
+        "6:1 : a tab cannot indent YAML: use spaces",
+    ),
     "unclosed": (GOOD + "a: [1\n", "11:1 : this is not YAML: "),
     "self-reference": (GOOD + "a: &x [*x]\n", "10:8 : *x names nothing that is complete above it"),
     "empty": ("", "1:1 : it is empty"),
@@ -228,7 +240,9 @@ AS_JSON = {
 @pytest.mark.parametrize("indent", [None, 2, "\t"])
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_json_is_read_as_it_is(indent: object, separators: tuple[str, str], ascii_only: bool) -> None:
+def test_json_is_read_as_it_is(
+    indent: object, separators: tuple[str, str], ascii_only: bool
+) -> None:
     text = json.dumps(AS_JSON, indent=indent, separators=separators, ensure_ascii=ascii_only)  # type: ignore[arg-type]
     made = DOCUMENTS.read_matrix(text, "m.json")
     assert made == DOCUMENTS.read_matrix(AS_JSON, "m")
@@ -268,7 +282,9 @@ RULES = {
         "6:33 platforms.0.hosts: provider 'local' has no use for 'hosts'",
     ),
     "rented without a limit": (
-        changed("provider: local", "provider: aws").replace("limits: {max_usd: 4.50}", "limits: {}"),
+        changed("provider: local", "provider: aws").replace(
+            "limits: {max_usd: 4.50}", "limits: {}"
+        ),
         "9:1 limits: max_usd is required, because here costs money",
     ),
     "rented without limits": (
@@ -298,7 +314,10 @@ RULES = {
 def test_an_impossible_matrix_is_refused_at_its_place(text: str, expected: str) -> None:
     with pytest.raises(InvalidDocumentError) as caught:
         DOCUMENTS.check_matrix(text, "m.yaml", manifest=manifest(), providers=TRAITS)
-    found = [f"{p.line}:{p.column} {'.'.join(map(str, p.path))}: {p.message}" for p in caught.value.problems]
+    found = [
+        f"{p.line}:{p.column} {'.'.join(map(str, p.path))}: {p.message}"
+        for p in caught.value.problems
+    ]
     assert any(problem.startswith(expected) for problem in found), found
 
 
@@ -366,7 +385,9 @@ def test_the_schema_names_what_a_file_must_hold() -> None:
 
 def test_the_ready_made_matrices_are_read() -> None:
     folder = Path(__file__).parents[3] / "matrices"
-    names = {path.name: DOCUMENTS.read_matrix(path.read_text(), path.name) for path in folder.iterdir()}
+    names = {
+        path.name: DOCUMENTS.read_matrix(path.read_text(), path.name) for path in folder.iterdir()
+    }
     local = names["local.yaml"]
     assert [job.id for job in local.jobs] == ["moe", "moe-demo", "moe-throughput", "batch-sweep"]
     assert [platform.provider for platform in local.platforms] == ["local"]

@@ -82,7 +82,14 @@ def test_members_have_fixed_owners_times_and_modes(folder: Path, into: Path) -> 
 
 def test_caches_and_virtual_environments_stay_here(folder: Path, into: Path) -> None:
     before = ARCHIVES.pack(folder, into=into).digest
-    for name in ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git/x", "suites/v"):
+    for name in (
+        "__pycache__",
+        ".pytest_cache",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".git/x",
+        "suites/v",
+    ):
         (folder / name).mkdir(parents=True)
         (folder / name / "f").write_text("x")
     (folder / "suites" / "v" / "pyvenv.cfg").write_text("")
@@ -102,7 +109,7 @@ def test_a_work_tree_ships_what_git_would_keep(folder: Path, into: Path) -> None
     (folder / "__pycache__").mkdir()
     (folder / "__pycache__" / "x.py").write_text("untracked, and a cache")
     (folder / "run.sh").unlink()
-    (folder / "\u00e9 \"q\".txt").write_text("a name that git would quote")
+    (folder / '\u00e9 "q".txt').write_text("a name that git would quote")
     inner = folder / "inner"
     inner.mkdir()
     git(inner, "init", "-q")
@@ -113,7 +120,7 @@ def test_a_work_tree_ships_what_git_would_keep(folder: Path, into: Path) -> None
         "inner/deep.py",
         "new.py",
         "suites/test_a.py",
-        "\u00e9 \"q\".txt",
+        '\u00e9 "q".txt',
     ]
 
 
@@ -183,7 +190,9 @@ def test_links_in_a_circle_are_refused(folder: Path, into: Path) -> None:
         ARCHIVES.pack(folder, into=into)
 
 
-def test_sockets_and_pipes_are_refused(folder: Path, into: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sockets_and_pipes_are_refused(
+    folder: Path, into: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(folder / "pipe")
     with pytest.raises(ArchiveError, match="'pipe' is a socket, pipe or device"):
         ARCHIVES.pack(folder, into=into)
@@ -229,7 +238,9 @@ def test_a_ready_archive_is_taken_as_it_is(folder: Path, into: Path, tmp_path: P
     assert not list(into.iterdir())
 
 
-def test_an_archive_of_the_folder_itself_is_explained(folder: Path, into: Path, tmp_path: Path) -> None:
+def test_an_archive_of_the_folder_itself_is_explained(
+    folder: Path, into: Path, tmp_path: Path
+) -> None:
     ready = tmp_path / "ready.tgz"
     subprocess.run(["tar", "-C", str(tmp_path), "-czf", str(ready), "p"], check=True)
     with pytest.raises(ArchiveError, match=r"pack what is in the folder, as in `tar -C FOLDER"):
@@ -240,7 +251,10 @@ TRICKS = {
     "link out": (payload(link("l", "../x")), "leaves the payload"),
     "absolute link": (payload(link("l", "/etc")), "leaves the payload"),
     "link by link": (payload(link("d", "."), link("l", "d/../x")), "leaves the payload"),
-    "through a link": (payload(link("d", "sub"), entry("d/x")), "lies below 'd', which is no folder"),
+    "through a link": (
+        payload(link("d", "sub"), entry("d/x")),
+        "lies below 'd', which is no folder",
+    ),
     "below a file": (payload(entry("f"), entry("f/x")), "lies below 'f', which is no folder"),
     "twice": (payload(entry("a"), entry("a")), "'a' stands in the archive twice"),
     "file, then link": (payload(entry("a"), link("a", "b")), "stands in the archive twice"),

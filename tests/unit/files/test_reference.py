@@ -4,7 +4,6 @@ import re
 import tomllib
 
 from docs import reference
-
 from orchestrator.adapters.files.documents import FileDocuments
 
 

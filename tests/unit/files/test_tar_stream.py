@@ -19,7 +19,9 @@ LIMITS = Limits()
 SMALL = Limits(members=3, total_bytes=4096, file_bytes=1024, ratio=10)
 
 
-def read(data: bytes, limits: Limits = LIMITS, size: int = 7919) -> list[tuple[str, Kind, bytes, str]]:
+def read(
+    data: bytes, limits: Limits = LIMITS, size: int = 7919
+) -> list[tuple[str, Kind, bytes, str]]:
     return [
         (member.name, member.kind, b"".join(member.content), member.target)
         for member in read_members(pieces(data, size), limits)
@@ -140,18 +142,24 @@ def test_a_bomb_is_stopped_by_its_ratio() -> None:
     block = b"\0" * 1024 * 1024
     packed = [engine.compress(block) for _ in range(1100)] + [engine.flush()]
     came = 0
-    with pytest.raises(ArchiveError, match="more than 200 times its size"):
+
+    def count() -> None:
+        nonlocal came
         for chunk in open_tar(packed, LIMITS):
             came += len(chunk)
-    assert came <= 1024**3
+
+    with pytest.raises(ArchiveError, match="more than 200 times its size"):
+        count()
+    assert 0 < came <= 1024**3
 
 
 @given(st.binary(max_size=3000))
 def test_no_bytes_break_the_reader(data: bytes) -> None:
     try:
-        read(data)
-    except ArchiveError as error:
-        assert str(error)
+        members = read(data)
+    except ArchiveError:
+        return
+    assert sum(len(content) for _, _, content, _ in members) <= len(data)
 
 
 @given(st.integers(0, 2047), st.integers(0, 255))
@@ -188,5 +196,8 @@ def test_a_bundle_is_flat_and_plain() -> None:
 )
 def test_a_bundle_with_tricks_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(BundleError, match=words):
-        for _, chunks in unpack_bundle(pieces(data)):
-            b"".join(chunks)
+        unpacked(data)
+
+
+def unpacked(data: bytes) -> list[tuple[str, bytes]]:
+    return [(name, b"".join(chunks)) for name, chunks in unpack_bundle(pieces(data))]

@@ -1,0 +1,108 @@
+"""Payloads, tokens, controllers and machines: the same questions to SQLite and to Postgres."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from orchestrator.application.ports.stores import Scope, StoredPayload, Token
+from orchestrator.domain.machine import FakeReach, LocalReach, Machine, MachineState, SshReach
+from tests.databases import MANIFEST, NOW, after, together
+
+
+def test_a_payload_comes_back_and_is_stored_once(stores):
+    payload = StoredPayload("d" * 64, 2**40, MANIFEST)
+    assert stores.payloads.get("d" * 64) is None
+    stores.payloads.put(payload, at=NOW)
+    stores.payloads.put(replace(payload, size_bytes=1), at=after(1))
+    assert stores.payloads.get("d" * 64) == payload
+
+
+TOKEN = Token("t1", "ci", Scope.RUN, NOW, after(60))
+
+
+def test_a_token_is_found_by_its_secrets_hash(stores):
+    stores.tokens.add(TOKEN, "ab" * 32)
+    stores.tokens.add(TOKEN, "ab" * 32)
+    assert stores.tokens.find("ab" * 32) == TOKEN
+    assert stores.tokens.find("AB" * 32) is None
+    assert stores.tokens.find("\x00") is None
+
+
+def test_tokens_are_listed_oldest_first(stores):
+    late = replace(TOKEN, id="a", created_at=after(5), expires_at=None)
+    stores.tokens.add(late, "1")
+    stores.tokens.add(TOKEN, "2")
+    assert stores.tokens.list() == [TOKEN, late]
+
+
+def test_the_last_use_never_goes_backwards(stores):
+    stores.tokens.add(TOKEN, "s")
+    for second in (5, 9, 7):
+        stores.tokens.used("t1", at=after(second))
+    stores.tokens.used("unknown", at=NOW)
+    assert stores.tokens.find("s").last_used_at == after(9)
+
+
+def test_a_token_is_revoked_once(stores):
+    stores.tokens.add(TOKEN, "s")
+    assert stores.tokens.revoke("t1", at=after(1)) is True
+    assert stores.tokens.revoke("t1", at=after(2)) is False
+    assert stores.tokens.revoke("unknown", at=after(2)) is False
+    assert stores.tokens.find("s").revoked_at == after(1)
+
+
+def test_a_time_without_a_zone_is_refused(stores):
+    with pytest.raises(Exception, match="no time zone"):
+        stores.tokens.add(replace(TOKEN, created_at=NOW.replace(tzinfo=None)), "s")
+
+
+def test_a_controller_that_beats_is_not_dead(stores):
+    stores.controllers.beat("c1")
+    stores.controllers.beat("c1")
+    assert stores.controllers.dead(grace_s=30) == []
+    assert stores.controllers.bury("c1", grace_s=30) is False
+
+
+def test_a_silent_controller_is_dead_and_buried_by_one(stores):
+    stores.controllers.beat("c1")
+    time.sleep(0.3)
+    stores.controllers.beat("c2")
+    assert stores.controllers.dead(grace_s=0.2) == ["c1"]
+    bury = partial(stores.controllers.bury, "c1", grace_s=0.2)
+    assert together([bury] * 6).count(True) == 1
+    assert stores.controllers.dead(grace_s=0.0) == ["c2"]
+
+
+def test_a_controller_that_left_is_not_dead(stores):
+    stores.controllers.beat("c1")
+    stores.controllers.leave("c1")
+    time.sleep(0.05)
+    assert stores.controllers.dead(grace_s=0.0) == []
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [None, LocalReach("here"), SshReach("::1", "u", "ssh-ed25519 A", "k"), FakeReach("m")],
+)
+def test_a_machine_comes_back(stores, reach):
+    machine = Machine("m", "token", MachineState.BOOTING, reach, "on its way")
+    stores.machines.write("fake", machine)
+    assert stores.machines.read("fake", "m") == machine
+    assert stores.machines.read("static", "m") is None
+
+
+def test_machines_are_replaced_listed_and_erased(stores):
+    machine = Machine("m", "token", MachineState.BOOTING)
+    other = Machine("a", "token", MachineState.READY)
+    for one in (machine, other, replace(machine, state=MachineState.READY)):
+        stores.machines.write("fake", one)
+    stores.machines.write("static", machine)
+    assert stores.machines.pages("fake") == (other, replace(machine, state=MachineState.READY))
+    for _ in range(2):
+        stores.machines.erase("fake", "m")
+    assert stores.machines.pages("fake") == (other,)
+    assert stores.machines.pages("static") == (machine,)

@@ -1,0 +1,60 @@
+"""kill -9 of the controller, again and again: nothing is lost, nothing runs twice."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from tests.e2e.home import a_home, alive, eventually
+from tests.e2e.payloads import Steps, matrix
+from tests.e2e.test_main_job import told
+
+TESTS = 60
+STORED = (1, 9, 22, 35, 50)
+"""Kills that are fired by stored state: so many tests."""
+TIMED = 5
+"""Kills after a random time."""
+
+
+def test_ten_kills_change_nothing(tmp_path):
+    quiet, shaken = (Steps(tmp_path / n, tests=TESTS, seconds=0.25) for n in ("quiet", "shaken"))
+    with a_home(tmp_path / "home") as home:
+        home.seatrial("run", str(matrix(tmp_path / "quiet.yaml", quiet.folder)), status=1)
+        undisturbed = told(home.json("show", "latest"))
+        run = home.launch(matrix(tmp_path / "shaken.yaml", shaken.folder))
+        moments = shuffled_moments()
+        for moment in moments:
+            if isinstance(moment, float):
+                time.sleep(moment)
+            else:
+                eventually(lambda m=moment: home.tests_stored(run) >= m)
+            home.kill_controller()
+            start_again(home, run)
+        home.seatrial("watch", run, status=1)
+        disturbed = told(home.json("show", run))
+        assert disturbed == undisturbed
+        assert len(home.json("show", run)["cells"][0]["attempts"]) == 1
+        assert set(shaken.begun().values()) == {1}
+        assert len(shaken.begun()) == TESTS
+        numbers = feed_numbers(home, run)
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+def shuffled_moments() -> list[int | float]:
+    """The stored ones in their order, with the timed ones between them."""
+    chance = random.Random(20261121)
+    moments: list[int | float] = list(STORED)
+    for _ in range(TIMED):
+        moments.insert(chance.randrange(len(moments) + 1), chance.uniform(0.05, 1.2))
+    return moments
+
+
+def start_again(home, run: str) -> None:
+    """Any command that needs a controller starts one, which resumes the run."""
+    home.seatrial("show", run)
+    assert alive(home.controller_pid())
+
+
+def feed_numbers(home, run: str) -> list[int]:
+    with home.client() as client, client.stream("GET", f"/runs/{run}/events") as answer:
+        return [int(x[3:]) for x in answer.iter_lines() if x.startswith("id:") and x[3:].strip()]

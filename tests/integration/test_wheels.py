@@ -1,0 +1,309 @@
+"""The wheelhouse with the real pip, from a folder of wheels instead of an index."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import textwrap
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.adapters.files.targets import choose
+from orchestrator.adapters.files.wheels import Wheelhouse
+from orchestrator.application.ports.wheels import Interpreter, Resolution, WheelsError
+from orchestrator.domain.manifest import Environment, Manifest
+from orchestrator.domain.matrix import Subject
+from tests.integration.wheel_making import wheel_bytes
+
+NONE = Subject(name="payload", version="1")
+
+
+class Frozen:
+    """A clock that stands still."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.time
+
+
+@pytest.fixture
+def links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "links"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def add(links: Path, name: str, version: str, *requires: str, tag: str = "py3-none-any") -> None:
+    (links / f"{name}-{version}-{tag}.whl").write_bytes(
+        wheel_bytes(name, version, *requires, tag=tag)
+    )
+
+
+@pytest.fixture
+def clock() -> Frozen:
+    return Frozen()
+
+
+@pytest.fixture
+def house(tmp_path: Path, clock: Frozen) -> Wheelhouse:
+    return Wheelhouse(tmp_path / "wheels", clock=clock)
+
+
+def target(**changes: Any) -> Interpreter:
+    values = {"path": "/usr/bin/python3", "version": "3.10.12", "implementation": "cpython"}
+    values |= {"machine": "x86_64", "libc": ("glibc", "2.31"), "packages": {}, "pip": "22"}
+    return Interpreter(**{**values, **changes})
+
+
+def members(house: Wheelhouse, resolution: Resolution) -> list[str]:
+    assert resolution.wheels is not None
+    data = b"".join(house.open(resolution.wheels))
+    assert hashlib.sha256(data).hexdigest() == resolution.wheels
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        return archive.getnames()
+
+
+def test_what_is_met_needs_no_wheelhouse(house: Wheelhouse) -> None:
+    has = target(packages={"torch": "2.13.0+cpu", "pytest": "9.0"})
+    asked = Environment(pip=("pytest>=8", "torch>=2.7", 'tomli; python_version < "3.10"'))
+    assert house.resolve(has, asked, subject=NONE) == Resolution((), ())
+
+
+def test_what_is_missing_is_fetched_with_all_it_needs(house: Wheelhouse, links: Path) -> None:
+    old_only = 'only_old; python_version < "3.11"'
+    add(links, "top", "1", "middle>=2", "torch>=2.0", old_only, 'never; sys_platform == "win32"')
+    add(links, "middle", "1")
+    add(links, "middle", "2", "bottom")
+    add(links, "bottom", "3")
+    add(links, "only_old", "1")
+    has = target(packages={"torch": "2.7.0+cu128", "numpy": "1.26", "odd": "no-version"})
+    resolution = house.resolve(has, Environment(pip=("top", "numpy")), subject=NONE)
+    assert resolution.requirements == ("top",)
+    assert resolution.constraints == ("numpy==1.26", "torch==2.7.0+cu128")
+    assert resolution.packages == {"bottom": "3", "middle": "2", "only-old": "1", "top": "1"}
+    assert members(house, resolution) == [
+        "bottom-3-py3-none-any.whl",
+        "middle-2-py3-none-any.whl",
+        "only_old-1-py3-none-any.whl",
+        "top-1-py3-none-any.whl",
+    ]
+    newer = house.resolve(
+        target(version="3.12.1", packages=has.packages), Environment(pip=("top",)), subject=NONE
+    )
+    assert "only-old" not in newer.packages
+
+
+def test_wheels_are_chosen_for_the_machine(house: Wheelhouse, links: Path) -> None:
+    add(links, "native", "1", tag="cp310-cp310-manylinux_2_17_x86_64")
+    add(links, "native", "2", tag="cp310-cp310-manylinux_2_34_x86_64")
+    add(links, "native", "3", tag="cp310-cp310-manylinux_2_17_aarch64")
+    add(links, "native", "4", tag="cp39-abi3-manylinux_2_38_x86_64")
+
+    def version(**changes: Any) -> str:
+        asked = Environment(pip=("native",))
+        return house.resolve(target(**changes), asked, subject=NONE).packages["native"]
+
+    assert version() == "1"
+    assert version(libc=("glibc", "2.35")) == "2"
+    assert version(libc=("glibc", "2.39")) == "4"
+    assert version(machine="aarch64") == "3"
+
+
+def test_extras_are_followed(house: Wheelhouse, links: Path) -> None:
+    add(links, "top", "1", 'fast_part; extra == "fast"', 'slow_part; extra == "slow"')
+    add(links, "user", "1", "top[slow]")
+    add(links, "fast_part", "1")
+    add(links, "slow_part", "1")
+    resolution = house.resolve(target(), Environment(pip=("top[fast]",)), subject=NONE)
+    assert sorted(resolution.packages) == ["fast-part", "top"]
+    both = house.resolve(target(), Environment(pip=("top[fast]", "user")), subject=NONE)
+    assert sorted(both.packages) == ["fast-part", "slow-part", "top", "user"]
+
+
+def test_a_later_need_narrows_what_was_fetched(house: Wheelhouse, links: Path) -> None:
+    add(links, "a", "1", "b", "c")
+    add(links, "b", "1")
+    add(links, "b", "2")
+    add(links, "c", "1", "b<2")
+    resolution = house.resolve(target(), Environment(pip=("a",)), subject=NONE)
+    assert resolution.packages == {"a": "1", "b": "1", "c": "1"}
+
+
+def test_the_images_torch_stays_unless_it_is_named(house: Wheelhouse, links: Path) -> None:
+    add(links, "top", "1", "torch>=2.9")
+    add(links, "torch", "2.9")
+    add(links, "pluggy", "2")
+    add(links, "other", "1", "pluggy>=2")
+    has = target(packages={"torch": "2.7.0+cu128", "pluggy": "1"})
+    with pytest.raises(WheelsError) as caught:
+        house.resolve(has, Environment(pip=("top",)), subject=NONE)
+    assert "top 1 needs torch>=2.9, but /usr/bin/python3 has torch 2.7.0+cu128, which is kept" in (
+        str(caught.value)
+    )
+    named = house.resolve(has, Environment(pip=("top", "torch>=2.9")), subject=NONE)
+    assert named.packages == {"top": "1", "torch": "2.9"}
+    assert named.constraints == ("pluggy==1",)
+    replaced = house.resolve(has, Environment(pip=("other",)), subject=NONE)
+    assert replaced.packages == {"other": "1", "pluggy": "2"}
+
+
+def test_an_interpreter_without_pip_is_given_one(house: Wheelhouse, links: Path) -> None:
+    add(links, "top", "1")
+    add(links, "pip", "99")
+    resolution = house.resolve(target(pip=None), Environment(pip=("top",)), subject=NONE)
+    assert (resolution.requirements, sorted(resolution.packages)) == (("top",), ["pip", "top"])
+
+
+def test_one_answer_a_day(house: Wheelhouse, links: Path, clock: Frozen) -> None:
+    add(links, "top", "1")
+    asked = Environment(pip=("top",))
+    first = house.resolve(target(), asked, subject=NONE)
+    add(links, "top", "2")
+    assert house.resolve(target(path="/elsewhere"), asked, subject=NONE) == first
+    clock.time += timedelta(days=1)
+    assert house.resolve(target(), asked, subject=NONE).packages == {"top": "2"}
+    assert members(house, first) == ["top-1-py3-none-any.whl"]
+
+
+def test_equal_wheels_have_equal_archives(tmp_path: Path, links: Path, clock: Frozen) -> None:
+    add(links, "top", "1", "part")
+    add(links, "part", "1")
+    digests = {
+        Wheelhouse(tmp_path / name, clock=clock)
+        .resolve(target(), Environment(pip=("top",)), subject=NONE)
+        .wheels
+        for name in ("a", "b")
+    }
+    assert len(digests) == 1
+
+
+def test_what_cannot_be_found_says_what_to_do(house: Wheelhouse, links: Path) -> None:
+    add(links, "top", "1")
+    asked = ("top>=2",)
+    with pytest.raises(WheelsError) as caught:
+        house.resolve(target(), Environment(pip=asked), subject=NONE)
+    message = str(caught.value)
+    assert message.startswith("no wheels of top>=2 for Python 3.10.12 on x86_64 with glibc 2.31:")
+    assert "No matching distribution found for top>=2" in message
+    assert "index = true" in message
+    own = house.resolve(target(), Environment(pip=asked, index=True), subject=NONE)
+    assert (own.requirements, own.wheels) == (asked, None)
+    assert own.note.startswith("the machine installs from its own index, because here no wheels")
+
+
+def test_a_wheelhouse_that_was_removed_says_so(house: Wheelhouse) -> None:
+    with pytest.raises(WheelsError, match="not kept here any more"):
+        house.open("0" * 64)
+
+
+SUBJECT = Subject(name="My.Lib", version="1.0", wheel="dist/*.whl")
+
+
+def opener(data: bytes) -> Any:
+    return lambda: [data[:100], data[100:]]
+
+
+def test_an_uploaded_subject_is_shipped_with_what_it_needs(house: Wheelhouse, links: Path) -> None:
+    add(links, "part", "1")
+    data = wheel_bytes("my_lib", "1.0.0", "part", "torch")
+    has = target(packages={"torch": "2.7", "my-lib": "0.9"})
+    resolution = house.resolve(has, Environment(), subject=SUBJECT, wheel=opener(data))
+    assert members(house, resolution) == [
+        "my_lib-1.0.0-py3-none-any.whl",
+        "part-1-py3-none-any.whl",
+    ]
+    assert resolution.constraints == ("torch==2.7",)
+    assert resolution.subject == {
+        "distribution": "My.Lib",
+        "version": "1.0",
+        "requirement": "My.Lib==1.0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (
+            wheel_bytes("my_lib", "1.1"),
+            "the wheel is my_lib 1.1, but the matrix's subject is My.Lib",
+        ),
+        (wheel_bytes("other", "1.0"), "the wheel is other 1.0, but"),
+        (wheel_bytes("my_lib", "1.0", tag="cp39-cp39-win_amd64"), "cannot be installed for Python"),
+        (wheel_bytes("my_lib", "1.0", "torch>=9"), "my_lib 1.0 needs torch>=9, but"),
+        (b"PK nonsense", "subject.whl is no wheel"),
+        (wheel_bytes("my_lib", "one"), "has unusable metadata"),
+    ],
+)
+def test_a_subject_that_does_not_fit_is_refused(
+    house: Wheelhouse, links: Path, data: bytes, words: str
+) -> None:
+    has = target(packages={"torch": "2.7"})
+    with pytest.raises(WheelsError, match=words):
+        house.resolve(has, Environment(), subject=SUBJECT, wheel=opener(data))
+
+
+def test_a_subject_that_was_not_uploaded_is_refused(house: Wheelhouse) -> None:
+    with pytest.raises(WheelsError, match="was not uploaded"):
+        house.resolve(target(), Environment(), subject=SUBJECT)
+
+
+def test_a_package_is_shipped_though_the_image_has_it(house: Wheelhouse, links: Path) -> None:
+    add(links, "lib", "1.0")
+    subject = Subject(name="lib", version="1.0", package="lib==1.0")
+    has = target(packages={"lib": "1.0", "torch": "2.7"})
+    resolution = house.resolve(has, Environment(), subject=subject)
+    assert members(house, resolution) == ["lib-1.0-py3-none-any.whl"]
+    assert resolution.constraints == ("torch==2.7",)
+    assert resolution.subject is not None
+    assert resolution.subject["requirement"] == "lib==1.0"
+
+
+def probe_here() -> dict[str, Any]:
+    script = textwrap.dedent(
+        """
+        import importlib.metadata as m, json, platform, sys
+        packages = {d.metadata["Name"]: d.version for d in m.distributions()}
+        one = {"path": sys.executable, "version": platform.python_version(), "error": None,
+               "implementation": sys.implementation.name, "packages": packages, "pip": "1",
+               "has_venv": True}
+        print(json.dumps({"machine": platform.machine(), "libc": list(platform.libc_ver()),
+                          "interpreters": [one]}))
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_what_was_resolved_installs_without_an_index(
+    house: Wheelhouse, links: Path, tmp_path: Path
+) -> None:
+    add(links, "seatrial_top", "1", "seatrial_part", "pytest>=8")
+    add(links, "seatrial_part", "1")
+    chosen = choose(probe_here(), Manifest(name="p", version="1"), "image").interpreter
+    assert chosen is not None
+    resolution = house.resolve(chosen, Environment(pip=("seatrial_top",)), subject=NONE)
+    assert resolution.wheels is not None
+    unpacked = tmp_path / "unpacked"
+    with tarfile.open(fileobj=io.BytesIO(b"".join(house.open(resolution.wheels)))) as archive:
+        archive.extractall(unpacked, filter="data")
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text("\n".join(resolution.constraints))
+    offline = ("--no-index", "--find-links", str(unpacked), "-c", str(constraints))
+    command = (sys.executable, "-m", "pip", "install", "--isolated", "--dry-run", *offline)
+    done = subprocess.run(
+        [*command, *resolution.requirements], check=False, capture_output=True, text=True
+    )
+    said = done.stdout.replace("_", "-")
+    assert "Would install seatrial-part-1 seatrial-top-1" in said, done.stderr

@@ -1,0 +1,200 @@
+"""`seatrial init` on made-up projects: what it writes is read back by the real readers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.bootstrap.reading import CommandWiring
+from orchestrator.cli.app import main
+from orchestrator.cli.starter.files import files_for, write_all
+from orchestrator.cli.starter.project import survey
+from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.matrix import Matrix, expand
+
+
+def project(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text), encoding="utf-8")
+    return folder
+
+
+def written(folder: Path) -> tuple[Manifest, Matrix]:
+    """Write both files, and read them as a launch would."""
+    write_all(files_for(survey(folder), folder), force=False)
+    documents = FileDocuments()
+    manifest = documents.read_manifest((folder / "payload.toml").read_text(), "payload.toml")
+    text = (folder / "seatrial.yaml").read_text()
+    traits = CommandWiring().traits
+    return manifest, documents.check_matrix(text, "s.yaml", manifest=manifest, providers=traits)
+
+
+PLAIN = """
+    [project]
+    name = "shipshape"
+    version = "1.10"
+    dependencies = ["numpy>=1.26"]
+"""
+
+
+def test_a_src_layout_with_a_test_extra(tmp_path: Path) -> None:
+    folder = project(
+        tmp_path,
+        {
+            "pyproject.toml": PLAIN
+            + """
+    [project.optional-dependencies]
+    test = ["pytest>=7.4", "hypothesis", "shipshape[io]"]
+    io = ["safetensors>=0.4"]
+    [tool.pytest.ini_options]
+    testpaths = ["tests"]
+    """,
+            "src/shipshape/__init__.py": "",
+            "tests/test_hull.py": "def test_it(): pass",
+        },
+    )
+    manifest, matrix = written(folder)
+    assert (manifest.name, manifest.version) == ("shipshape", "1.10")
+    assert manifest.setup is not None
+    assert manifest.setup.pip == (
+        "pytest>=7.4,>=8",
+        "numpy>=1.26",
+        "hypothesis",
+        "safetensors>=0.4",
+    )
+    assert manifest.job[0].pytest == ("tests",)
+    assert manifest.job[0].env == {"PYTHONPATH": "src"}
+    assert (matrix.subject.name, matrix.subject.version) == ("shipshape", "1.10")
+    cells = expand(matrix, manifest)
+    assert [(cell.id, cell.jobs) for cell in cells] == [("local-cpu", ("tests",))]
+
+
+def test_tests_beside_the_code(tmp_path: Path) -> None:
+    files = {
+        "pyproject.toml": PLAIN,
+        "shipshape/__init__.py": "",
+        "shipshape/hull_test.py": "",
+        ".venv/pyvenv.cfg": "",
+        ".venv/lib/test_other.py": "",
+        "build/test_old.py": "",
+    }
+    manifest, _ = written(project(tmp_path, files))
+    assert manifest.job[0].pytest == ("shipshape",)
+    assert manifest.job[0].env == {"PYTHONPATH": "."}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pytest.ini", "[pytest]\ntestpaths = checks more\naddopts = --cov=shipshape -n 2\n"),
+        ("tox.ini", "[pytest]\ntestpaths = checks more\naddopts = --cov=shipshape -n 2\n"),
+        ("setup.cfg", "[tool:pytest]\ntestpaths = checks more\naddopts = --cov=shipshape -n 2\n"),
+    ],
+)
+def test_every_pytest_configuration_is_read(tmp_path: Path, name: str, text: str) -> None:
+    files = {"pyproject.toml": PLAIN, "checks/a.py": "", "more/b.py": ""}
+    manifest, _ = written(project(tmp_path, {**files, name: text}))
+    assert manifest.job[0].pytest == ("checks", "more")
+    assert manifest.setup is not None
+    assert manifest.setup.pip == ("pytest>=8", "numpy>=1.26", "pytest-cov", "pytest-xdist")
+
+
+def test_an_old_project_with_setup_cfg_only(tmp_path: Path) -> None:
+    files = {
+        "setup.cfg": """\
+            [metadata]
+            name = old.ship
+            version = 2.0
+            [options]
+            install_requires =
+                numpy
+            [options.extras_require]
+            testing = pytest-timeout
+            """,
+        "test/test_a.py": "",
+    }
+    manifest, _ = written(project(tmp_path, files))
+    assert (manifest.name, manifest.version) == ("old-ship", "2.0")
+    assert manifest.job[0].pytest == ("test",)
+    assert manifest.setup is not None
+    assert manifest.setup.pip == ("pytest>=8", "numpy", "pytest-timeout")
+
+
+def test_requirements_files_and_what_is_left_out_of_them(tmp_path: Path) -> None:
+    text = "-r base.txt\n# a comment\nnumpy==1.26.4  # pinned\n-e .\nbad @@ line\n"
+    folder = project(tmp_path / "my ship", {"requirements.txt": text, "tests/test_a.py": ""})
+    manifest, _ = written(folder)
+    assert manifest.name == "my-ship"
+    assert manifest.setup is not None
+    assert manifest.setup.pip == ("pytest>=8", "numpy==1.26.4")
+    notes = " | ".join(survey(folder).notes)
+    assert all(left in notes for left in ("'-r base.txt'", "'-e .'", "'bad @@ line'", "0.0.0"))
+
+
+def test_dependency_groups_are_followed(tmp_path: Path) -> None:
+    groups = """
+    [dependency-groups]
+    test = ["pytest-asyncio", {include-group = "typing"}]
+    typing = ["mypy"]
+    """
+    files = {"pyproject.toml": PLAIN + groups, "tests/test_a.py": ""}
+    manifest, _ = written(project(tmp_path, files))
+    assert manifest.setup is not None
+    assert manifest.setup.pip == ("pytest>=8", "numpy>=1.26", "pytest-asyncio", "mypy")
+
+
+def test_a_dynamic_version_is_looked_for_in_the_package(tmp_path: Path) -> None:
+    files = {
+        "pyproject.toml": '[project]\nname = "ship-shape"\ndynamic = ["version"]\n',
+        "src/ship_shape/__init__.py": '__version__ = "3.1.4"\n',
+        "tests/test_a.py": "",
+    }
+    manifest, _ = written(project(tmp_path, files))
+    assert manifest.version == "3.1.4"
+
+
+def test_an_empty_folder_still_gets_a_suite_and_a_note(tmp_path: Path) -> None:
+    folder = project(tmp_path / "void", {"README": ""})
+    manifest, _ = written(folder)
+    assert manifest.job[0].pytest == ("tests",)
+    assert any("no tests were found" in note for note in survey(folder).notes)
+
+
+def run_init(*args: str) -> int:
+    return main(CommandWiring(), ["init", *args])
+
+
+def test_the_command_says_what_it_wrote_and_what_is_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path, {"pyproject.toml": PLAIN, "tests/test_a.py": ""})
+    assert run_init(str(tmp_path)) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [f"wrote {tmp_path / n}" for n in ("payload.toml", "seatrial.yaml")]
+    assert err.splitlines()[-1] == f"Next: seatrial run {tmp_path / 'seatrial.yaml'}"
+    assert len((tmp_path / "payload.toml").read_text().splitlines()) <= 11
+
+
+def test_nothing_is_overwritten_unless_forced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path, {"pyproject.toml": PLAIN, "tests/test_a.py": "", "seatrial.yaml": "mine"})
+    assert run_init(str(tmp_path)) == 2
+    assert "seatrial.yaml exist already: nothing was written" in capsys.readouterr().err
+    assert not (tmp_path / "payload.toml").exists()
+    assert (tmp_path / "seatrial.yaml").read_text() == "mine"
+    assert run_init(str(tmp_path), "--force") == 0
+    assert (tmp_path / "seatrial.yaml").read_text() != "mine"
+
+
+def test_a_broken_pyproject_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path, {"pyproject.toml": "[project\n"})
+    assert run_init(str(tmp_path)) == 2
+    assert "its description cannot be read" in capsys.readouterr().err

@@ -1,0 +1,80 @@
+"""Progress as lines."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from orchestrator.cli.shown import read_run
+from orchestrator.cli.watching.plain import PULSE_S, PlainTeller
+from tests.unit.cli import runs
+
+
+def tell(teller: PlainTeller, shown: runs.Json, seconds: float) -> list[str]:
+    return teller.tell(read_run(shown), runs.LAUNCHED + timedelta(seconds=seconds))
+
+
+def one(state: str, *jobs: runs.Json, **given: object) -> runs.Json:
+    return runs.run(runs.cell("local-cpu", state, jobs=list(jobs), **given))
+
+
+def test_a_line_for_every_change_and_none_without() -> None:
+    teller = PlainTeller()
+    going = runs.going("moe", started_at=runs.at(3))
+    over = runs.job(
+        "moe",
+        outcome="failed",
+        detail="1 failed",
+        counts=runs.counts(passed=47, failed=1),
+        duration_s=72,
+    )
+    assert tell(teller, one("queued", runs.job("moe")), 0) == ["      0s  local-cpu: queued"]
+    assert tell(teller, one("running", runs.job("moe")), 2) == ["      2s  local-cpu: running"]
+    assert tell(teller, one("running", going), 3) == ["      3s  local-cpu moe: started"]
+    assert tell(teller, one("running", going), 9) == []
+    assert tell(teller, one("running", over), 75) == [
+        "  1m 15s  local-cpu moe: failed in 1m 12s (47 passed, 1 failed): 1 failed"
+    ]
+    done = one("done", over, outcome="failed", reason="tests", detail="moe: 1 failed")
+    finished = done | {"state": "finished", "outcome": "failed"}
+    assert tell(teller, finished, 80) == [
+        "  1m 20s  local-cpu: failed: tests: moe: 1 failed (47 passed, 1 failed)",
+        "  1m 20s  run: failed (47 passed, 1 failed)",
+    ]
+    assert tell(teller, finished, 90) == []
+
+
+def test_a_silent_minute_is_broken_by_where_it_is() -> None:
+    teller = PlainTeller()
+    suite = one("running", runs.going("moe", started_at=runs.at(0)))
+    tell(teller, suite, 31)
+    assert tell(teller, suite, 31 + PULSE_S - 1) == []
+    assert tell(teller, suite, 31 + PULSE_S) == [
+        "  1m 31s  local-cpu moe: 31 of 48 tests, ~49s left"
+    ]
+    assert tell(teller, suite, 31 + PULSE_S + 5) == []
+
+
+def test_a_pulse_of_a_cell_between_jobs_names_its_state() -> None:
+    teller = PlainTeller()
+    tell(teller, one("releasing"), 0)
+    assert tell(teller, one("releasing"), 60) == ["  1m 00s  local-cpu: still releasing"]
+
+
+def test_another_attempt_and_a_cancel_are_told_once() -> None:
+    teller = PlainTeller()
+    tell(teller, one("running"), 0)
+    again = one("queued", attempts=[{"number": 1}, {"number": 2}])
+    again["cancel_requested_at"] = runs.at(5)
+    assert tell(teller, again, 5) == [
+        "      5s  run: cancel requested",
+        "      5s  local-cpu: attempt 2",
+        "      5s  local-cpu: queued",
+    ]
+    assert tell(teller, again, 6) == []
+
+
+def test_hostile_names_stay_on_their_line() -> None:
+    teller = PlainTeller()
+    evil = "x\n\x1b[31m\x07y"
+    lines = tell(teller, one("done", outcome="errored", reason="lost", detail=evil), 1)
+    assert lines == ["      1s  local-cpu: errored: lost: x↵\N{REPLACEMENT CHARACTER}y"]
