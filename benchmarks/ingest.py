@@ -43,7 +43,9 @@ def batch(round_: int, number: int, tests: int, *, new_names: bool) -> bytes:
     return "\n".join(lines).encode() + b"\n"
 
 
-def measure(database: Database, args: argparse.Namespace, *, new_names: bool) -> Iterator[tuple[float, float]]:
+def measure(
+    database: Database, args: argparse.Namespace, *, new_names: bool
+) -> Iterator[tuple[float, float]]:
     """Tests a second of each round: storing alone, and with reading and folding."""
     stores = database.stores
     for round_ in range(args.rounds):

@@ -46,7 +46,16 @@ TREE_FILES = 2000
 TREE_MEAN_BYTES = 21_350
 READ_BYTES = 1024 * 1024
 RESAMPLES = 4000
-MANIFEST = 'schema = 1\nname = "shipping"\nversion = "1"\n[[job]]\nid = "job"\ncommand = ["true"]\n'
+MANIFEST = """
+schema = 1
+name = "shipping"
+version = "1"
+[[job]]
+id = "job"
+kind = "demo"
+title = "Job"
+command = ["true"]
+"""
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 2_000_000_000
 

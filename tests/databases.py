@@ -161,7 +161,9 @@ class Agent:
         event = {"v": 1, "seq": self.seq, "ts": 1.0 + self.seq, "kind": kind, "job": job}
         return json.dumps(event | {"data": data}).encode() + b"\n"
 
-    def test(self, nodeid: str, outcome: str = "passed", *, job: str = "unit", **more: object) -> bytes:
+    def test(
+        self, nodeid: str, outcome: str = "passed", *, job: str = "unit", **more: object
+    ) -> bytes:
         """The three reports of one test, whose call had the outcome."""
         reports = []
         for when in ("setup", "call", "teardown"):

@@ -24,6 +24,7 @@ from orchestrator.adapters.db.revisions import migrate
 
 _START_TIMEOUT_S = 30
 _TEMPLATE = "seatrial_template"
+_INITDB = ("-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
 _ALWAYS = ("listen_addresses=", "max_connections=200")
 _FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off")
 _IN_MEMORY = "/dev/shm"
@@ -87,8 +88,7 @@ def start_postgres(*, fast: bool = True) -> PostgresServer:
     log = folder / "log"
     with log.open("wb") as output:
         subprocess.run(
-            [programs / "initdb", "-D", folder / "data", "-U", "postgres", "-A", "trust"]
-            + ["-E", "UTF8", "--locale=C.UTF-8", "--no-sync"],
+            [programs / "initdb", "-D", folder / "data", "-U", "postgres", *_INITDB],
             check=True, stdout=output, stderr=output, cwd=folder, **identity,
         )  # fmt: skip
         settings = [f"-c{setting}" for setting in (*_ALWAYS, *(_FAST if fast else ()))]

@@ -127,7 +127,9 @@ class HostCheck:
             named = Headers(scope=scope).getlist("host")
             if len(named) != 1 or _name(named[0]) not in self._allowed:
                 said = ", ".join(named)[:200] or "missing"
-                error = HostRefusedError(f"the Host header is {said!r}; `serve` lists its names")
+                error = HostRefusedError(
+                    f"the Host header is {said!r}, which is no name of this server"
+                )
                 await answer_known(scope["path"], error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)

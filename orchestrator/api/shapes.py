@@ -130,8 +130,8 @@ class TransitionShape(Shape):
 class NoticeShape(Shape):
     """Something the agent wants a person to know."""
 
-    at: datetime | None
-    """By the machine's clock; null where that makes no sense."""
+    at: datetime
+    """By the machine's clock."""
     job: str
     level: str
     message: str

@@ -195,19 +195,11 @@ def _transition(step: Transition) -> TransitionShape:
 
 def _notice(notice: Notice) -> NoticeShape:
     return NoticeShape(
-        at=_moment(notice.ts),
+        at=datetime.fromtimestamp(notice.ts, UTC),
         job=notice.job,
         level=notice.level,
         message=notice.message,
     )
-
-
-def _moment(ts: float) -> datetime | None:
-    """A machine's clock may say anything; what no calendar has is left out."""
-    try:
-        return datetime.fromtimestamp(ts, UTC)
-    except (OverflowError, OSError, ValueError):
-        return None
 
 
 def _artifact(artifact: ArtifactRecord) -> ArtifactShape:

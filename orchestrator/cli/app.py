@@ -90,6 +90,8 @@ def main(wiring: Wiring, args: Sequence[str] | None = None) -> int:
         return DETACHED
     except Exception as error:  # noqa: BLE001 - the last place that can say it in a sentence
         return _confess(session, error)
+    finally:
+        session.close()
     return 0
 
 

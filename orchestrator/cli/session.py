@@ -27,6 +27,7 @@ class Session:
     err: Console = field(default_factory=lambda: _console(sys.stderr))
     """Progress, questions and errors."""
     debug: bool = False
+    _clients: list[Client] = field(default_factory=list)
 
     @property
     def settings(self) -> Settings:
@@ -57,7 +58,14 @@ class Session:
 
     def client(self) -> Client:
         """A client of the controller; nothing is sent yet."""
-        return Client(self.line(), self.wiring.clock)
+        client = Client(self.line(), self.wiring.clock)
+        self._clients.append(client)
+        return client
+
+    def close(self) -> None:
+        """Give all connections back."""
+        for client in self._clients:
+            client.close()
 
     def say(self, text: str) -> None:
         """Tell a person how it is going."""

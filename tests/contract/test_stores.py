@@ -220,7 +220,9 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
 @given(data=st.dictionaries(st.text(max_size=8), json_values, max_size=4))
 def test_any_document_without_nul_comes_back(stores, data):
     create(stores)

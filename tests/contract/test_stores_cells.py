@@ -1,25 +1,22 @@
-"""Cells, attempts, and the ledger: the same questions to SQLite and to Postgres."""
+"""Cells and attempts: the same questions to SQLite and to Postgres."""
 
 from __future__ import annotations
 
-from decimal import Decimal
 from functools import partial
 
 import pytest
+from sqlalchemy import event
 
 from orchestrator.adapters.db.errors import UnknownIdError
-from orchestrator.application.ports.stores import Reservation
 from orchestrator.domain.cell import (
     Attempt,
     Cause,
     CellState,
     IllegalTransitionError,
-    LeaseState,
     Transition,
 )
-from orchestrator.domain.machine import FakeReach, LocalReach, SshReach
 from orchestrator.domain.outcome import Outcome
-from tests.databases import NOW, advance, after, attempt, create, lease, together
+from tests.databases import NOW, Agent, advance, after, attempt, create, lease, together
 
 PASSED = Cause(Outcome.PASSED, "")
 LOST = Cause(Outcome.ERRORED, "lost", "the machine went silent")
@@ -206,138 +203,32 @@ def test_the_first_cause_stands(stores):
     assert stores.cells.attempt(first).cause == LOST
 
 
-# The ledger
+@pytest.mark.parametrize("platforms", [1, 9])
+def test_the_number_of_statements_does_not_grow_with_the_rows(database, platforms):
+    stores = database.stores
+    cells = create(stores, platforms=platforms)
+    for cell_id in cells:
+        first = attempt(stores, cell_id)
+        stores.leases.reserve(
+            lease(f"l-{cell_id}", first), run_id="run-1", exclusive=False, max_usd=None
+        )
+        agent = Agent(stores, first)
+        agent.send(*(agent.test(f"t{n}", "failed", longrepr=f"e{n}") for n in range(platforms)))
+    asked = []
 
+    def note(_connection, _cursor, statement, *_more):
+        if statement != "BEGIN":
+            asked.append(statement)
 
-@pytest.fixture
-def opened(stores):
-    """Two cells with an attempt each."""
-    return [attempt(stores, cell_id) for cell_id in create(stores)]
-
-
-def reserve(stores, one, *, run_id="run-1", exclusive=False, max_usd=None):
-    limit = None if max_usd is None else Decimal(max_usd)
-    return stores.leases.reserve(one, run_id=run_id, exclusive=exclusive, max_usd=limit)
-
-
-def test_a_lease_comes_back_as_it_was_reserved(stores, opened):
-    one = lease("l1", opened[0], usd="0.10")
-    assert reserve(stores, one) is Reservation.RESERVED
-    assert stores.leases.get("l1") == one
-    assert str(stores.leases.get("l1").price_usd_per_hour) == "0.7000"
-
-
-def test_a_lease_that_exists_is_reserved(stores, opened):
-    one = lease("l1", opened[0])
-    reserve(stores, one, exclusive=True, max_usd="1")
-    assert reserve(stores, one, exclusive=True, max_usd="1") is Reservation.RESERVED
-    assert len(stores.leases.open()) == 1
-
-
-@pytest.mark.parametrize(
-    "reach",
-    [
-        LocalReach("here"),
-        SshReach("10.0.0.5", "ubuntu", "ssh-ed25519 AAAA", "id_ed25519", 2222),
-        FakeReach("m-1"),
-    ],
-)
-def test_the_ways_to_a_machine_come_back(stores, opened, reach):
-    reserve(stores, lease("l1", opened[0]))
-    stores.leases.reached("l1", reach)
-    assert stores.leases.get("l1").reach == reach
-
-
-def test_the_life_of_a_lease(stores, opened):
-    reserve(stores, lease("l1", opened[0]))
-    stores.leases.launching("l1", at=after(1))
-    stores.leases.launching("l1", at=after(2))
-    assert stores.leases.get("l1").launched_at == after(1)
-    stores.leases.held("l1", "m-1", at=after(3))
-    held = stores.leases.get("l1")
-    assert (held.state, held.machine_id, held.launched_at) == (LeaseState.HELD, "m-1", after(1))
-    stores.leases.launching("l1", at=after(4))
-    assert stores.leases.get("l1").state is LeaseState.HELD
-    stores.leases.releasing("l1")
-    stores.leases.held("l1", "m-2", at=after(5))
-    late = stores.leases.get("l1")
-    assert (late.state, late.machine_id) == (LeaseState.RELEASING, "m-1")
-    for usd in ("0.123", "9"):
-        stores.leases.gone("l1", at=after(6), cost_usd=Decimal(usd), refusal="capacity: none")
-    gone = stores.leases.get("l1")
-    assert (gone.state, gone.gone_at, gone.cost_usd) == (
-        LeaseState.GONE,
-        after(6),
-        Decimal("0.123"),
-    )
-    assert gone.refusal == "capacity: none"
-    stores.leases.releasing("l1")
-    assert stores.leases.get("l1").state is LeaseState.GONE
-    assert stores.leases.open() == []
-
-
-def test_an_exclusive_place_is_given_once_until_it_is_free(stores, opened):
-    assert reserve(stores, lease("l1", opened[0]), exclusive=True) is Reservation.RESERVED
-    assert reserve(stores, lease("l2", opened[1]), exclusive=True) is Reservation.BUSY
-    other = lease("l3", opened[1], place="elsewhere")
-    assert reserve(stores, other, exclusive=True) is Reservation.RESERVED
-    with pytest.raises(UnknownIdError):
-        stores.leases.get("l2")
-    stores.leases.gone("l1", at=NOW, cost_usd=Decimal(0))
-    assert reserve(stores, lease("l2", opened[1]), exclusive=True) is Reservation.RESERVED
-
-
-def test_a_place_for_many_is_never_busy(stores, opened):
-    for number in range(3):
-        answer = reserve(stores, lease(f"l{number}", opened[0]))
-        assert answer is Reservation.RESERVED
-
-
-def test_an_exclusive_place_is_given_to_one_of_many_runs(stores):
-    asks = []
-    for number in range(8):
-        (cell_id,) = create(stores, f"r{number}", platforms=1)
-        one = lease(f"l{number}", attempt(stores, cell_id))
-        asks.append(partial(reserve, stores, one, run_id=f"r{number}", exclusive=True))
-    answers = together(asks)
-    assert sorted(answers) == [Reservation.BUSY] * 7 + [Reservation.RESERVED]
-
-
-def test_money_is_never_promised_twice(stores, opened):
-    asks = [
-        partial(reserve, stores, lease(f"l{n}", opened[0], usd="0.30"), max_usd="1.00")
-        for n in range(10)
-    ]
-    assert together(asks).count(Reservation.RESERVED) == 3
-
-
-def test_money_not_spent_is_free_again(stores, opened):
-    assert reserve(stores, lease("l1", opened[0], usd="4"), max_usd="4") is Reservation.RESERVED
-    assert reserve(stores, lease("l2", opened[1], usd="0.01"), max_usd="4") is (
-        Reservation.OVER_BUDGET
-    )
-    stores.leases.gone("l1", at=NOW, cost_usd=Decimal("0.10"))
-    assert reserve(stores, lease("l2", opened[1], usd="3.90"), max_usd="4") is Reservation.RESERVED
-    assert reserve(stores, lease("l3", opened[1], usd="0.01"), max_usd="4") is (
-        Reservation.OVER_BUDGET
-    )
-
-
-def test_another_runs_money_is_another_runs(stores, opened):
-    (cell_id,) = create(stores, "run-2", platforms=1)
-    mine = lease("l2", attempt(stores, cell_id))
-    reserve(stores, lease("l1", opened[0]), max_usd="1")
-    assert reserve(stores, mine, run_id="run-2", max_usd="1") is Reservation.RESERVED
-
-
-def test_leases_are_found_by_attempt_and_by_run(stores, opened):
-    for name, of in (("b", opened[0]), ("a", opened[0])):
-        reserve(stores, lease(name, of))
-    assert [x.id for x in stores.leases.of_attempt(opened[0])] == ["b", "a"]
-    assert stores.leases.of_attempt(opened[1]) == []
-    by_cell = stores.leases.of_run("run-1")
-    assert {c: [x.id for x in found] for c, found in by_cell.items()} == {
-        "run-1.p0": ["b", "a"],
-        "run-1.p1": [],
-    }
-    assert by_cell["run-1.p0"][0] == lease("b", opened[0])
+    event.listen(database.sessions.engine, "before_cursor_execute", note)
+    for ask in (
+        partial(stores.cells.of_run, "run-1"),
+        partial(stores.leases.of_run, "run-1"),
+        partial(stores.runs.page, limit=50, before=None),
+        partial(stores.results.tally, cells[0]),
+        partial(stores.results.tests, cells[0]),
+        partial(stores.feed.after, "run-1", 0),
+    ):
+        asked.clear()
+        assert ask()
+        assert 1 <= len(asked) <= 2

@@ -6,15 +6,18 @@ from decimal import Decimal
 from functools import partial
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from sqlalchemy import select
 
 from orchestrator.adapters.db.errors import CorruptEvidenceError, UnknownIdError
-from orchestrator.adapters.db.tables import CellRollupRow, EvidenceChunkRow, JobRollupRow, TestCaseRow
+from orchestrator.adapters.db.tables import (
+    CellRollupRow,
+    EvidenceChunkRow,
+    JobRollupRow,
+    TestCaseRow,
+)
 from orchestrator.application.ports.stores import Artifact, Position
 from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.facts import CheckFact, Facts, JobFact, MetricFact, Notice, TestFact
+from orchestrator.domain.facts import Facts, MetricFact, TestFact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from tests.databases import (
     NOW,
@@ -23,7 +26,6 @@ from tests.databases import (
     after,
     attempt,
     create,
-    deliver,
     lease,
     outcomes,
     read,
@@ -81,7 +83,9 @@ def test_a_chunk_is_stored_with_what_it_states(stores, agent, cell_id):
         ),
         TestFact("unit", "b"),
     ]
-    assert stores.results.tally(cell_id) == {"unit": {TestOutcome.FAILED: 1, TestOutcome.MISSING: 1}}
+    assert stores.results.tally(cell_id) == {
+        "unit": {TestOutcome.FAILED: 1, TestOutcome.MISSING: 1}
+    }
     assert stores.results.final_tests(cell_id) == {"unit": ["a"]}
     item = stores.feed.after("run-1", 1)
     assert [(i.kind, i.cell, i.data) for i in item] == [
@@ -373,156 +377,12 @@ def test_a_cell_without_a_log_has_an_empty_one(stores, cell_id):
 
 
 def test_artifacts_are_replaced_by_name(stores, cell_id):
-    stores.results.put_artifacts(cell_id, [Artifact("b.txt", "1" * 64, 5), Artifact("a", "2" * 64, 0)])
+    stores.results.put_artifacts(
+        cell_id, [Artifact("b.txt", "1" * 64, 5), Artifact("a", "2" * 64, 0)]
+    )
     stores.results.put_artifacts(cell_id, [Artifact("b.txt", "3" * 64, 2**40)])
     stores.results.put_artifacts(cell_id, [])
     assert stores.results.artifacts(cell_id) == [
         Artifact("a", "2" * 64, 0),
         Artifact("b.txt", "3" * 64, 2**40),
     ]
-
-
-# Whatever the machine sends
-
-
-HOSTILE = "a\x00b\ud800c\\u0000\u2028\U0001f600"
-
-
-def hostile_facts():
-    """What a parser that lets everything through would hand over."""
-    twin = "a\x00b\udfffc\\u0000\u2028\U0001f600"
-    bad = TestFact(HOSTILE, HOSTILE, TestOutcome.FAILED, True, 1.0, HOSTILE, HOSTILE, HOSTILE)
-    return Facts(
-        last_seq=1,
-        tests={(HOSTILE, HOSTILE): bad, (HOSTILE, twin): TestFact(HOSTILE, twin)},
-        jobs={HOSTILE: JobFact(HOSTILE, 1.0, exit_code=2**80, signal=True, detail=HOSTILE)},
-        checks={(HOSTILE, HOSTILE): CheckFact(HOSTILE, HOSTILE, HOSTILE, HOSTILE)},
-        metrics=[MetricFact(1, HOSTILE, HOSTILE, (1.0,), "", "", {HOSTILE: [HOSTILE]})],
-        notices=[Notice(1, 1.0, HOSTILE, HOSTILE, HOSTILE)],
-        environment={HOSTILE: HOSTILE, "nan": float("nan"), "inf": float("inf"), "big": 10**30},
-    )
-
-
-def test_text_that_postgres_cannot_keep_is_kept_without_that(stores, agent, cell_id):
-    assert stores.evidence.append(
-        agent.attempt_id, offset=0, chunk=b"any\n", facts=hostile_facts(), at=NOW
-    )
-    stores.results.put_artifacts(cell_id, [Artifact(HOSTILE, "1" * 64, 1)])
-    clean = "a\ufffdb\ufffdc\\u0000\u2028\U0001f600"
-    environment = {clean: clean, "nan": None, "inf": None, "big": 10**30}
-    assert stores.results.environment(cell_id) == environment
-    assert stores.results.tests(cell_id) == [
-        TestFact(clean, clean, TestOutcome.FAILED, True, 1.0, clean, clean, clean)
-    ]
-    job = stores.results.jobs(cell_id)[clean]
-    assert (job.exit_code, job.signal, job.detail) == (2**31 - 1, 1, clean)
-    assert stores.results.checks(cell_id) == [CheckFact(clean, clean, clean, clean)]
-    assert stores.results.metrics(cell_id)[0].params == {clean: [clean]}
-    assert stores.results.notices(cell_id)[0].message == clean
-    assert stores.results.artifacts(cell_id)[0].name == clean
-
-
-def test_hostile_bytes_pass_through_the_whole_way(stores, agent, cell_id):
-    agent.send(
-        agent.line("environment", **{HOSTILE: HOSTILE, "huge": [1e999]}),
-        agent.test(HOSTILE, "failed", longrepr=HOSTILE),
-        agent.line("log", HOSTILE, level=HOSTILE, message=HOSTILE),
-    )
-    assert list(outcomes(stores, cell_id).values()) == ["failed"]
-    assert stores.results.environment(cell_id)["huge"] == [None]
-    assert len(stores.results.notices(cell_id)) == 1
-
-
-def test_names_that_are_too_long_for_an_index_are_kept_apart(stores, agent, cell_id):
-    long = "\U0001f600" * 60_000
-    agent.send(
-        agent.test(long + "1", job=long),
-        agent.test(long + "2", "failed", job=long),
-        agent.line("phase", long, name="started"),
-        agent.line("check", long, check=long + "1", outcome="passed"),
-        agent.line("check", long, check=long + "2", outcome="failed"),
-    )
-    stores.results.put_artifacts(cell_id, [Artifact(long, "1" * 64, 1)])
-    assert outcomes(stores, cell_id) == {long + "1": "passed", long + "2": "failed"}
-    assert [c.outcome for c in stores.results.checks(cell_id)] == ["passed", "failed"]
-    (job,) = stores.results.jobs(cell_id)
-    assert len(job) == 300
-    assert len(stores.results.tests(cell_id, job=long)) == 2
-
-
-def test_a_duration_beyond_reason_is_cut(stores, agent, cell_id):
-    chunk = agent.manifest("a", "b")
-    facts = read(chunk)
-    facts.tests["unit", "a"] = TestFact("unit", "a", duration_s=1e300)
-    facts.tests["unit", "b"] = TestFact("unit", "b", duration_s=-5.0)
-    stores.evidence.append(agent.attempt_id, offset=0, chunk=chunk, facts=facts, at=NOW)
-    assert [fact.duration_s for fact in stores.results.tests(cell_id)] == [315_360_000.0, 0.0]
-
-
-# In any batching
-
-
-def known(stores, cell_id):
-    tests = [
-        (t.nodeid, t.outcome, t.final, round(t.duration_s, 4), t.reason, t.message, t.text)
-        for t in stores.results.tests(cell_id)
-    ]
-    return (
-        tests,
-        stores.results.jobs(cell_id),
-        stores.results.checks(cell_id),
-        stores.results.metrics(cell_id),
-        stores.results.notices(cell_id),
-        stores.results.tally(cell_id),
-    )
-
-
-names = st.sampled_from(["a", "b", "c::d[e]"])
-reports = st.fixed_dictionaries(
-    {
-        "record": st.just("report"),
-        "nodeid": names,
-        "when": st.sampled_from(["setup", "call", "teardown"]),
-        "outcome": st.sampled_from(["passed", "failed", "skipped"]),
-        "duration": st.sampled_from([0.0, 0.5, 1.25]),
-        "longrepr": st.sampled_from(["", "one", "two\nlines"]),
-    }
-)
-events = st.lists(
-    st.one_of(
-        st.tuples(st.just("test"), reports),
-        st.tuples(st.just("test"), st.builds(lambda n: {"record": "start", "nodeid": n}, names)),
-        st.tuples(st.just("manifest"), st.builds(lambda n: {"tests": n}, st.lists(names))),
-        st.tuples(
-            st.just("check"),
-            st.builds(lambda n, o: {"check": n, "outcome": o}, names, st.sampled_from("pf")),
-        ),
-        st.tuples(st.just("metric"), st.builds(lambda n: {"metric": n, "samples": [1.5]}, names)),
-        st.tuples(st.just("phase"), st.sampled_from([{"name": "started"}, {"name": "finished"}])),
-        st.tuples(st.just("log"), st.just({"level": "info", "message": "said"})),
-    ),
-    min_size=1,
-    max_size=12,
-)
-
-
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(script=events, cuts=st.lists(st.integers(1, 11)), doubled=st.booleans())
-def test_the_batching_of_events_makes_no_difference(stores, script, cuts, doubled):
-    run_id = f"run-{len(stores.runs.unfinished())}"
-    whole, parts = create(stores, run_id)
-    at_once = Agent(stores, attempt(stores, whole))
-    at_once.send(*(at_once.line(kind, "unit", **data) for kind, data in script))
-    piecemeal = Agent(stores, attempt(stores, parts))
-    lines = [piecemeal.line(kind, "unit", **data) for kind, data in script]
-    borders = [0, *sorted({cut for cut in cuts if cut < len(lines)}), len(lines)]
-    for begin, end in zip(borders, borders[1:], strict=False):
-        offset, chunk = len(piecemeal.sent), b"".join(lines[begin:end])
-        assert piecemeal.send(chunk)
-        if doubled:
-            assert not deliver(stores, piecemeal.attempt_id, chunk, offset=offset)
-    assert known(stores, parts) == known(stores, whole)
-    assert piecemeal.sent == at_once.sent
-    assert b"".join(stores.evidence.raw_events(piecemeal.attempt_id)) == at_once.sent

@@ -17,7 +17,7 @@ from orchestrator.adapters.db.errors import (
     DatabaseOutdatedError,
     StoreError,
 )
-from orchestrator.adapters.db.revisions import Revisions, migrate
+from orchestrator.adapters.db.revisions import Revisions, migrate, unmigrate
 from orchestrator.adapters.db.sessions import Access, connect
 from orchestrator.adapters.db.tables import Table
 from tests.databases import create
@@ -89,7 +89,7 @@ def test_indexes_of_the_few_leave_out_the_many(empty_url):
 def test_up_down_and_up_again(empty_url):
     migrate(empty_url)
     assert names(empty_url) == {*Table.metadata.tables, "alembic_version"}
-    migrate(empty_url, "base")
+    unmigrate(empty_url, "base")
     assert names(empty_url) == {"alembic_version"}
     migrate(empty_url)
     database = open_database(empty_url)
@@ -123,7 +123,7 @@ def test_many_who_migrate_at_once_migrate_once(postgres_url_factory):
 
 def test_a_migration_that_fails_leaves_nothing(empty_url):
     migrate(empty_url)
-    migrate(empty_url, "base")
+    unmigrate(empty_url, "base")
     run_sql(empty_url, "CREATE TABLE attempt (mine INTEGER)")
     with pytest.raises(StoreError, match="attempt"):
         migrate(empty_url)
@@ -173,7 +173,7 @@ def test_reading_only_writes_nothing(sqlite_url, tmp_path):
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     reader = open_database(sqlite_url, read_only=True)
     assert reader.stores.runs.find("latest") == ("run-1",)
-    with pytest.raises(StoreError, match="readonly|read-only|attempt to write"):
+    with pytest.raises(StoreError, match="readonly database"):
         create(reader.stores, "run-2")
     reader.close()
     after = {p.name: p.read_bytes() for p in tmp_path.iterdir()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from alembic import command
@@ -68,11 +69,20 @@ def require_current(engine: Engine) -> None:
     raise DatabaseNewerError(message, current=found.current, head=found.head)
 
 
-def migrate(url: str, target: str = "head") -> None:
-    """Bring the tables up (or, for a revision's name, down) to the target.
+def migrate(url: str) -> None:
+    """Bring the tables to the newest revision; a revision that is not known is left alone.
 
     On Postgres two callers take turns; on SQLite the caller holds the home.
     """
+    _change(url, lambda config: command.upgrade(config, "head"))
+
+
+def unmigrate(url: str, target: str) -> None:
+    """Bring the tables back to an older revision, or to none (``base``). Their data is lost."""
+    _change(url, lambda config: command.downgrade(config, target))
+
+
+def _change(url: str, run: Callable[[Config], None]) -> None:
     engine = connect(url, Access.MIGRATE)
     try:
         with as_store_errors(engine), engine.begin() as connection:
@@ -80,24 +90,17 @@ def migrate(url: str, target: str = "head") -> None:
                 connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
             current = MigrationContext.configure(connection).get_current_revision()
             if current in (None, *_known()):
-                _run(connection, current, target)
+                run(configuration(connection))
+            if engine.dialect.name == "sqlite":
+                _check_references(connection)
     finally:
         engine.dispose()
 
 
-def _run(connection: Connection, current: str | None, target: str) -> None:
-    if target == "head" or _known().index(target) <= _distance(current):
-        command.upgrade(configuration(connection), target)
-    else:
-        command.downgrade(configuration(connection), target)
-    if connection.dialect.name == "sqlite":
-        broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
-        if broken is not None:
-            raise StoreError(f"the migration would break a reference of table {broken[0]!r}")
-
-
-def _distance(current: str | None) -> int:
-    return len(_known()) if current is None else _known().index(current)
+def _check_references(connection: Connection) -> None:
+    broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+    if broken is not None:
+        raise StoreError(f"the migration would break a reference of table {broken[0]!r}")
 
 
 def _known() -> list[str]:

@@ -6,6 +6,7 @@ from orchestrator.application.cell.world import (
     GO,
     Situation,
     World,
+    is_out_of_reach,
     overdue,
     situation,
     workspace_of,
@@ -25,7 +26,7 @@ def look_collected(world: World, attempt_id: str) -> Value | NotYet:
     now = situation(world, attempt_id)
     if now.cell.has_reached(CellState.RELEASING):
         return GO
-    late = overdue(world, now.cell, world.timings.collect_s)
+    late = overdue(world, now.cell, world.timings.collect_s) or is_out_of_reach(now.attempt)
     try:
         workspace = workspace_of(world, now.lease)
         if not _is_over(world, now, workspace, late=late):

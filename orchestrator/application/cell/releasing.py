@@ -11,6 +11,7 @@ from orchestrator.application.cell.world import (
     Situation,
     World,
     blame,
+    is_out_of_reach,
     overdue,
     reach,
     situation,
@@ -83,7 +84,8 @@ def _is_told(world: World, now: Situation, lease: Lease) -> bool:
             workspace.close(now.attempt.id)
             workspace.disconnect()
         except MachineError as error:
-            if not overdue(world, now.cell, world.timings.close_s):
+            late = overdue(world, now.cell, world.timings.close_s)
+            if not late and not is_out_of_reach(now.attempt):
                 return False
             logger.warning("lease %s: given back without cleaning up: %s", lease.id, error)
     try:

@@ -148,6 +148,11 @@ def overdue(world: World, cell: Cell, patience_s: float) -> bool:
     return entered is not None and world.clock.now() - entered >= timedelta(seconds=patience_s)
 
 
+def is_out_of_reach(attempt: Attempt) -> bool:
+    """Whether the attempt ended because its machine did: one more try is all it gets."""
+    return attempt.cause is not None and attempt.cause.reason in ("lost", "preempted", "host_key")
+
+
 def reach(world: World, now: Situation, state: CellState, reason: str = "") -> None:
     """Bring the cell to the state; nothing when there or past."""
     world.stores.cells.reach(now.cell.id, state, at=world.clock.now(), reason=reason)

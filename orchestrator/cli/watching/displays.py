@@ -104,7 +104,7 @@ class PlainDisplay:
     ) -> None:
         """Nothing is to be undone."""
 
-    def show(self, sight: Sight, now: datetime, note: str) -> None:  # noqa: ARG002 - for screens
+    def show(self, sight: Sight, now: datetime, note: str) -> None:
         """Write what is new."""
         for test in sight.bad[self._told :]:
             self._say(f"{'':>8}  {test}")

@@ -71,19 +71,21 @@ class Follower:
 
     def _follow(self) -> None:
         """Read the feed, and again from where it broke."""
-        last = ""
-        while not self._stopped.is_set():
+        last, is_over = "", False
+        while not (is_over or self._stopped.is_set()):
             headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
             try:
                 with self._feed.stream(f"{self._path}/events", headers=headers) as answer:
                     for event in read_events(answer.iter_lines()):
-                        last = event.id or last
+                        last, is_over = event.id or last, event.kind == "end"
                         self._changed.set()
-                        if event.kind == "end":
-                            return
+                        if is_over or self._stopped.is_set():
+                            break
             except CliError:
                 self._changed.set()  # the other thread finds out, and says, what is wrong
-            self._stopped.wait(_PAUSE_S)
+            if not is_over:
+                self._stopped.wait(_PAUSE_S)
+        self._feed.close()
 
     def _look_on(self) -> None:
         lost_at: float | None = None
@@ -97,6 +99,7 @@ class Follower:
             except CliError as error:
                 self._end(error)
             self._stopped.wait(LOOK_AT_MOST_EVERY_S)
+        self._looks.close()
 
     def _look(self) -> None:
         """Look at the whole run if it changed or was not looked at for long, else at its log."""

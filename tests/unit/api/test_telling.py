@@ -101,12 +101,6 @@ def test_times_are_utc_as_the_internet_writes_them() -> None:
     assert cell["notices"][0]["at"] == "2026-03-01T12:00:00Z"
 
 
-@pytest.mark.parametrize("ts", [1e300, -1e300, 1e12])
-def test_a_machine_whose_clock_is_mad_does_not_break_the_run(ts: float) -> None:
-    mad = replace(CELL, notices=(Notice(1, ts, "", "info", "hello"),))
-    assert shown(mad)["cells"][0]["notices"][0]["at"] is None
-
-
 def test_the_pass_rate_leaves_skips_out() -> None:
     run = shown(CELL)
     assert run["pass_rate"] == run["cells"][0]["pass_rate"] == pytest.approx(2 / 3)

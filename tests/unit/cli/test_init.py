@@ -62,7 +62,7 @@ def test_a_src_layout_with_a_test_extra(tmp_path: Path) -> None:
     assert (manifest.name, manifest.version) == ("shipshape", "1.10")
     assert manifest.setup is not None
     assert manifest.setup.pip == (
-        "pytest>=7.4,>=8",
+        "pytest>=7.4",
         "numpy>=1.26",
         "hypothesis",
         "safetensors>=0.4",
