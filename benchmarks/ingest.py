@@ -21,7 +21,7 @@ from orchestrator.domain.facts import fold
 from tests.databases import NOW, attempt, create
 from tests.postgres import PostgresMissingError, start_postgres
 
-FLOOR_PER_S = 10_000
+FLOOR_PER_S = 5_000
 GOAL_PER_S = 20_000
 
 

@@ -44,6 +44,8 @@ class Settings(BaseSettings):
     """Holds the key that verdicts are signed with."""
     ingress_cidr: str | None = None
     """Who may reach port 22 of rented machines."""
+    public_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Names, separated by commas, under which a controller is reached from outside."""
     lost_after_s: float = Field(default=180.0, gt=0)
     """How long a running machine may not be heard before its attempt is given up."""
     ci: Annotated[bool, NoDecode] = Field(default=False, validation_alias="CI")
@@ -77,6 +79,11 @@ class Settings(BaseSettings):
         if url and not re.match(r"https?://[^/\s]+", url):
             raise ValueError("must look like https://host:port")
         return url.rstrip("/") if url else url
+
+    @field_validator("public_hosts", mode="before")
+    @classmethod
+    def _names(cls, value: object) -> tuple[str, ...]:
+        return tuple(name.strip() for name in str(value).split(",") if name.strip())
 
     @field_validator("ingress_cidr")
     @classmethod

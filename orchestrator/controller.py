@@ -58,6 +58,8 @@ class Listener:
     """Where an application is served."""
 
     application: Application
+    close_streams: Callable[[], None]
+    """Ends the event streams, which would otherwise keep the server from stopping."""
     socket: Path | None = None
     host: str = "127.0.0.1"
     port: int = 8470
@@ -114,7 +116,8 @@ class Controller:
         self.ready()
         await asyncio.wait([*tasks, watch], return_when=asyncio.FIRST_COMPLETED)
         self._raise_failures(tasks)
-        for server in self._servers:
+        for listener, server in zip(self.listeners, self._servers, strict=True):
+            listener.close_streams()
             server.should_exit = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*tasks[: len(self._servers)]), timeout=3)

@@ -211,6 +211,8 @@ class Workspace:
     def disconnect(self) -> None:
         """Drop the connection; what was started detached goes on, the next call connects again."""
         self._shell.close()
+        with self._lock:  # the machine may have been made anew when it is met again
+            self._known, self._agent_is_there = None, False
 
     def _attempt(self, attempt: str) -> str:
         if not _ATTEMPT.fullmatch(attempt):

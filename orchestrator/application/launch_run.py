@@ -160,11 +160,12 @@ def _narrowed(plan: CellPlan, only: Mapping[str, Sequence[str]] | None) -> CellP
 
 
 def _subject_problems(context: Context, order: LaunchOrder, matrix: Matrix) -> list[Problem]:
-    if matrix.subject.source != "wheel":
+    source = matrix.subject.source
+    if source not in ("wheel", "git"):
         return []
     if order.subject_digest is None:
-        message = "the wheel must be uploaded first: PUT /api/v1/subjects/{sha256}"
-        return [Problem(("subject", "wheel"), message)]
+        message = "its wheel must be uploaded first: PUT /api/v1/subjects/{sha256}"
+        return [Problem(("subject", source), message)]
     if not context.blobs.has(order.subject_digest):
         raise PayloadMissingError(f"the subject's wheel {order.subject_digest} was not uploaded")
     return []

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.adapters.engine.dbos_engine import DbosEngine, DbosSettings
-from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
+from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.documents import FileDocuments
@@ -116,7 +116,7 @@ def _context(world: World, *, wake: Callable[[str], None]) -> Context:
         documents=documents,
         traits={n: provider_registry.traits(n) for n in provider_registry.names()},
         provider=world.provider,
-        read_payload=lambda path: archives.read_manifest(file_chunks(path)),
+        read_payload=archives.read_file,
         render=_render,
         report_kinds=tuple(report_registry.KINDS),
         builtin_payload=BuiltinPayload(

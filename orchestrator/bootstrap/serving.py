@@ -13,7 +13,6 @@ from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.files.home import HomeHeldError, HomeLock, prepare_home
 from orchestrator.api.app import create_app
 from orchestrator.api.guard import token_guard
-from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import PREFIX, keep_token
 from orchestrator.bootstrap.controlling import Parts, build, is_embedded
@@ -53,10 +52,11 @@ def control(settings: Settings, options: ServeOptions) -> int:
     parts = build(settings, runs_cells=options.cells)
     socket = settings.home / "controller.sock"
     socket.unlink(missing_ok=True)
-    listeners = [Listener(create_app(parts.context, guard=None), socket=socket)]
+    local = create_app(parts.context, guard=None, revision=_revision(parts))
+    listeners = [Listener(local, socket=socket, close_streams=local.state.streams.close)]
     said = ""
     if options.listens:
-        listener, said = _port(settings, options, parts.context)
+        listener, said = _port(settings, options, parts)
         listeners.append(listener)
 
     def ready() -> None:
@@ -102,18 +102,28 @@ def _hold(settings: Settings, options: ServeOptions) -> HomeLock:
     raise AssertionError("unreachable")
 
 
-def _port(settings: Settings, options: ServeOptions, context: Context) -> tuple[Listener, str]:
+def _revision(parts: Parts) -> Callable[[], str]:
+    return lambda: parts.database.check().current or "none"
+
+
+def _port(settings: Settings, options: ServeOptions, parts: Parts) -> tuple[Listener, str]:
     """The TCP listener, and what to tell whoever started it."""
     host, port = options.host or DEFAULT_HOST, options.port or DEFAULT_PORT
     secret = _first_secret(settings)
-    keep_token(context, "first", Scope.ADMIN, secret, days=None)
-    application = create_app(context, guard=token_guard(context), allowed_hosts=(host,))
+    keep_token(parts.context, "first", Scope.ADMIN, secret, days=None)
+    application = create_app(
+        parts.context,
+        guard=token_guard(parts.context),
+        allowed_hosts=(host, *settings.public_hosts),
+        revision=_revision(parts),
+    )
     said = (
         f"Seatrial answers at http://{host}:{port}\n"
         f"  sign in: http://{host}:{port}/docs?token={secret}\n"
         f"  or: SEATRIAL_URL=http://{host}:{port} SEATRIAL_TOKEN={secret} seatrial runs"
     )
-    return Listener(application, host=host, port=port), said
+    close = application.state.streams.close
+    return Listener(application, host=host, port=port, close_streams=close), said
 
 
 def _first_secret(settings: Settings) -> str:

@@ -152,10 +152,11 @@ class Client:
         for pause_s in (*_PAUSES_S, None):
             try:
                 answer = request.send(self._connection())
-            except httpx.TransportError as error:
+            except (httpx.TransportError, UnreachableError) as error:
                 self._drop()
                 # A connection that was never made has sent nothing.
-                if pause_s is None or not (can_repeat or isinstance(error, httpx.ConnectError)):
+                unsent = isinstance(error, httpx.ConnectError | UnreachableError)
+                if pause_s is None or not (can_repeat or unsent):
                     raise _unreachable(self.line.where, error) from None
                 self.line.revive()
             else:
@@ -203,6 +204,8 @@ def _object(answer: httpx.Response) -> Json:
 
 
 def _unreachable(where: str, error: Exception) -> UnreachableError:
+    if isinstance(error, UnreachableError):
+        return error
     reason = str(error) or type(error).__name__
     return UnreachableError(f"{where} cannot be reached: {reason}")
 

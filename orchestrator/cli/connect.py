@@ -81,8 +81,12 @@ class HomeLine:
 
     def open(self) -> httpx.Client:
         """See `Line`."""
+        socket = self.home / SOCKET
+        if not socket.exists():
+            # The library would find out as well, and leave a socket open.
+            raise UnreachableError(f"{self.where} does not run")
         if self._address is None:
-            self._address = _reachable(self.home / SOCKET)
+            self._address = _reachable(socket)
         transport = httpx.HTTPTransport(uds=self._address)
         return httpx.Client(transport=transport, base_url="http://localhost", timeout=_TIMEOUT)
 
@@ -102,7 +106,7 @@ class HomeLine:
             if isinstance(_root(error), PermissionError):
                 raise _not_ours(self.home) from None
             return False
-        except httpx.TransportError:
+        except (httpx.TransportError, UnreachableError):
             return False
 
     def _start(self) -> None:

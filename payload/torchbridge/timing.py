@@ -27,16 +27,16 @@ def timed(work: Work, device: torch.device) -> float:
     return time.perf_counter() - start
 
 
-def warm_up(work: Work, device: torch.device, *, budget_s: float = 5.0, steady: float = 0.1) -> int:
-    """Run until three calls in a row are within `steady` of each other, at most `budget_s`.
+def warm_up(work: Work, device: torch.device, *, budget_s: float = 5.0, at_least: int = 2) -> int:
+    """Run until three calls in a row are within a tenth of each other, or past `budget_s`.
 
-    Returns how many calls were made (at least two).
+    Returns how many calls were made, `at_least` or more.
     """
     samples: list[float] = []
-    while len(samples) < 2 or sum(samples) < budget_s:
+    while len(samples) < at_least or sum(samples) < budget_s:
         samples.append(timed(work, device))
         last = samples[-3:]
-        if len(last) == 3 and max(last) - min(last) <= steady * min(last):
+        if len(last) == 3 and max(last) - min(last) <= 0.1 * min(last):
             break
     return len(samples)
 

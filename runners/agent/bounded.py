@@ -114,7 +114,8 @@ def run(
         timed_out = child.poll() is None and time.monotonic() >= deadline
     finally:
         _finish(child)
-    return Answer(child.returncode, bytes(kept), timed_out=timed_out)
+    stuck = child.returncode is None
+    return Answer(-1 if stuck else child.returncode, bytes(kept), timed_out=timed_out or stuck)
 
 
 def _listen(child: subprocess.Popen[bytes], kept: bytearray, sink: Callable[[bytes], None]) -> bool:
@@ -152,7 +153,10 @@ def _finish(child: subprocess.Popen[bytes]) -> None:
         except (ProcessLookupError, PermissionError):
             child.kill()
     processes.kill_all(left)
-    child.wait()
-    processes.release(leader)
+    try:
+        child.wait(timeout=_LOOK_S)
+        processes.release(leader)
+    except subprocess.TimeoutExpired:
+        pass  # stuck in the kernel, as a device tool may be: nobody can wait for that
     if child.stdout is not None:
         child.stdout.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Optional
 
+from . import processes
 from .events import EventWriter
 from .failures import DiskFull, Stopped
 from .layout import Attempt
@@ -44,6 +45,7 @@ class Pulse:
         if now < self._next_beat:
             return
         self._next_beat = now + self._heartbeat_s
+        processes.reap()
         free = free_bytes(self._attempt.folder)
         load = round(os.getloadavg()[0], 2)
         data = {"job": job, "test": test, "disk_free_bytes": free, "load": load}

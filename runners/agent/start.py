@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
 import signal
 import sys
@@ -113,3 +114,5 @@ def _detach(attempt: Attempt, *, keep: "tuple[int, int]") -> None:
     for first, last in ((3, low), (low + 1, high), (high + 1, min(limit, 65_536))):
         os.closerange(first, last)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
+    # A hung test is ended by SIGABRT: the core of a process with a model in it would fill the disk.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

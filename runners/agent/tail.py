@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import List, Mapping, NoReturn, Optional, Tuple
 
-_PIECE = 1024 * 1024
+_PIECE = 4 * 1024 * 1024
 _LONGEST_LINE = 64 * 1024 * 1024
 
 Line = Tuple[int, Optional[Mapping[str, object]], str]
@@ -26,7 +26,7 @@ class Tail:
         self._skipping = False
 
     def poll(self) -> List[Line]:
-        """Return the lines completed since the last look (one MiB of them at most)."""
+        """Return the lines completed since the last look (four MiB of them at most)."""
         if self._fd is None:
             self._fd = open_regular(self._path)
         if self._fd is None:

@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, Mapping, Optional
 
 from . import devices, facts, history, job_env, plan, processes, separation, subject
 from .desk import Crew, Desk
-from .events import Data, EventWriter
+from .events import Data, EventWriter, is_full
 from .failures import DiskFull, Ending, EnvironmentFailed, Stopped
 from .jobs import JobRun
 from .layout import Attempt
@@ -62,7 +62,8 @@ def _end(desk: Desk, work: Callable[[], None]) -> None:
         data = {"outcome": ending.outcome, "reason": ending.reason, "detail": ending.detail}
     except Exception as error:  # noqa: BLE001 - the agent's own fault is evidence too
         text = traceback.format_exc()[-_TRACEBACK_CHARS:]
-        reason = "disk_full" if desk.events.disk_full else "agent"
+        full = desk.events.disk_full or (isinstance(error, OSError) and is_full(error))
+        reason = "disk_full" if full else "agent"
         detail = f"the agent itself failed: {type(error).__name__}: {error}\n{text}"
         data = {"outcome": "errored", "reason": reason, "detail": detail}
     desk.events.emit("end", None, data)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.domain.machine import LocalReach, Shell, SshReach
+from runners.fake import FakeComputer, FakeWorkspace
+from runners.packing import Archive, pack
 from runners.shell import open_shell
+from runners.workspace import Workspace
 from tests.ssh_hosts import SshHost, sshd_missing
+
+STUB = Path(__file__).with_name("stub_agent.py")
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +56,39 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
     opened = open_shell(reach, keys_dir=keys_dir)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def stub() -> Archive:
+    """The agent of these tests, packed as the real one is."""
+    return pack(
+        [("seatrial_agent/__init__.py", b""), ("seatrial_agent/__main__.py", STUB.read_bytes())]
+    )
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tmp_path / "work folder's"
+
+
+@pytest.fixture
+def real(shell: Shell, base: Path, stub: Archive) -> Workspace:
+    """A workspace over each kind of shell."""
+    return Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
+
+
+@pytest.fixture(params=["local", "ssh", "fake"])
+def workspace(
+    request: pytest.FixtureRequest, tmp_path: Path, base: Path, stub: Archive
+) -> Iterator[Workspace | FakeWorkspace]:
+    """Each kind of workspace, the one in memory too."""
+    if request.param == "fake":
+        yield FakeWorkspace(FakeComputer())
+        return
+    if request.param == "local":
+        shell = open_shell(LocalReach("here"), keys_dir=tmp_path)
+    else:
+        host: SshHost = request.getfixturevalue("ssh_host")
+        shell = open_shell(host.reach(), keys_dir=host.keys_dir)
+    yield Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
+    shell.close()

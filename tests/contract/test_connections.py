@@ -21,7 +21,16 @@ from orchestrator.domain.machine import (
 )
 from runners.shell import open_shell
 from runners.shell.ssh import SshShell
-from tests.ssh_hosts import LOOPBACK, Relay, SshHost, another_key, fingerprint, free_port, make_key
+from tests.ssh_hosts import (
+    LOOPBACK,
+    Relay,
+    SshHost,
+    another_key,
+    can_isolate,
+    fingerprint,
+    free_port,
+    make_key,
+)
 
 NewHost = Callable[..., SshHost]
 SIGNED_IN = "Accepted publickey"
@@ -200,6 +209,21 @@ def test_a_server_killed_in_the_middle_is_a_lost_connection(host: SshHost) -> No
     assert time.monotonic() - began < 5
     with pytest.raises(UnreachableError):
         shell.run("true")
+
+
+@pytest.mark.skipif(not can_isolate(), reason="a PID namespace of its own needs root")
+def test_a_host_dies_with_what_was_detached_on_it(host: SshHost, tmp_path: Path) -> None:
+    beat = tmp_path / "beat"
+    inner = f"while :; do date +%s%N > {beat}; sleep 0.05; done"
+    shell_to(host).run(f"setsid sh -c '{inner}' </dev/null >/dev/null 2>&1 &")
+    until(beat.exists)
+    host.kill_sessions()
+    before = beat.read_text()
+    until(lambda: beat.read_text() not in {before, ""})
+    host.kill()
+    before = beat.read_text()
+    time.sleep(0.3)
+    assert beat.read_text() == before
 
 
 def test_a_killed_session_is_a_lost_connection_and_the_next_command_reconnects(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -12,6 +13,11 @@ from typing import Any
 
 import pytest
 
+from runners.agent.facts import Asker
+from runners.agent.failures import WrongSubject
+from runners.agent.layout import Attempt
+from runners.agent.plan import Subject
+from runners.agent.subject import prove
 from tests.integration.agent_machine import Machine, command, lean_python, machine_at
 
 
@@ -56,6 +62,10 @@ def wheel(folder: Path, name: str, version: str, *, requires: str = "") -> Path:
     return path
 
 
+def subject() -> dict[str, str]:
+    return {"distribution": "tool", "version": "1.5", "requirement": "tool==1.5"}
+
+
 SHOW = command("{python}", "-c", "import tool; print('tool', tool.__version__, tool.__file__)")
 
 
@@ -69,7 +79,8 @@ def test_overlay_sees_the_interpreter_and_adds_to_it(
         empty,
         python=python,
         wheels="w1",
-        environment={"requirements": ["tool>=1"], "constraints": ["extra==2.0"]},
+        subject=subject(),
+        environment={"requirements": ["extra"], "constraints": ["extra==2.0"]},
         jobs=[command("{python}", "-c", script)],
     )
     machine.start(folder)
@@ -112,33 +123,68 @@ def test_environment_that_cannot_be_made(
     assert evidence.of("phase", "suite") == []
 
 
-def subject(version: str = "1.5") -> dict[str, str]:
-    return {"distribution": "tool", "version": version, "requirement": f"tool=={version}"}
-
-
-def test_subject_is_installed_and_proven(machine: Machine, python: str, empty: Path) -> None:
-    wheel(machine.base / "wheels" / "w3", "tool", "1.5")
-    evidence = machine.run(empty, python=python, wheels="w3", subject=subject(), jobs=[SHOW])
-    assert evidence.end["outcome"] == "completed", evidence.end
-    assert b"tool 1.5 " in evidence.log
-    assert evidence.of("environment")[0]["packages"]["tool"] == "1.5"
-
-
-@pytest.mark.parametrize("where", [".", "src"])
 def test_a_source_tree_that_shadows_the_subject_is_found_out(
-    machine: Machine, python: str, empty: Path, where: str
+    machine: Machine, python: str, empty: Path
 ) -> None:
+    """Only the second job's path leads to it: every way of importing is proven."""
     wheel(machine.base / "wheels" / "w3", "tool", "1.5")
-    (empty / where / "tool").mkdir(parents=True)
-    (empty / where / "tool" / "__init__.py").write_text("__version__ = 'from the tree'\n")
-    path = {"env": {"PYTHONPATH": where}, "path_variables": ["PYTHONPATH"]}
-    evidence = machine.run(
-        empty, python=python, wheels="w3", subject=subject(), jobs=[{**SHOW, **path}]
-    )
+    (empty / "src" / "tool").mkdir(parents=True)
+    (empty / "src" / "tool" / "__init__.py").write_text("__version__ = 'from the tree'\n")
+    path = {"id": "second", "env": {"PYTHONPATH": "src"}, "path_variables": ["PYTHONPATH"]}
+    jobs = [SHOW, {**SHOW, **path}]
+    evidence = machine.run(empty, python=python, wheels="w3", subject=subject(), jobs=jobs)
     assert (evidence.end["outcome"], evidence.end["reason"]) == ("errored", "wrong_subject")
     assert "tool is imported from" in evidence.end["detail"]
     assert evidence.of("environment"), "the environment is evidence all the same"
     assert evidence.of("phase", "demo") == []
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Asker:
+    """An attempt whose overlay holds tool 1.5, unpacked the way pip does."""
+    attempt = Attempt(tmp_path / "base" / "attempts" / "a")
+    attempt.payload.mkdir(parents=True)
+    lean_python(attempt.venv)
+    (site,) = attempt.venv.glob("lib/python3*/site-packages")
+    with zipfile.ZipFile(wheel(tmp_path, "tool", "1.5")) as archive:
+        archive.extractall(site)
+    return Asker(attempt, {}, None, lambda: None)
+
+
+def _spoil(asker: Asker, how: str) -> None:
+    (site,) = asker.attempt.venv.glob("lib/python3*/site-packages")
+    if how == "changed":
+        (site / "tool" / "part.py").write_text("answer = 43\n")
+    elif how == "shadowed by the payload":
+        (asker.attempt.payload / "tool.py").write_text("")
+    elif how == "editable":
+        (site / "tool-1.5.dist-info" / "RECORD").write_text("__editable___tool.py,,\n")
+    elif how == "gone":
+        shutil.rmtree(site / "tool-1.5.dist-info")
+    elif how == "deleted":
+        (site / "tool" / "part.py").unlink()
+
+
+def test_subject_is_proven(installed: Asker) -> None:
+    prove(Subject("tool", "1.5", "tool==1.5"), installed)
+
+
+@pytest.mark.parametrize(
+    ("how", "version", "says"),
+    [
+        ("changed", "1.5", "tool/part.py differs from what tool 1.5 installed"),
+        ("shadowed by the payload", "1.5", "tool is imported from"),
+        ("editable", "1.5", "installed no importable files of its own"),
+        ("gone", "1.5", "tool is not installed"),
+        ("deleted", "1.5", "FileNotFoundError"),
+        ("nothing", "1.6", "tool is installed as 1.5, not 1.6"),
+    ],
+)
+def test_what_is_not_the_subject(installed: Asker, how: str, version: str, says: str) -> None:
+    _spoil(installed, how)
+    with pytest.raises(WrongSubject) as caught:
+        prove(Subject("tool", version, f"tool=={version}"), installed)
+    assert says in caught.value.detail
 
 
 def test_an_image_that_holds_another_build_of_the_subject(

@@ -141,8 +141,14 @@ def test_xfail(machine: Machine, python: str) -> None:
     assert reasons == ["known bug", "thought to be broken"]
 
 
-def test_names(machine: Machine, python: str) -> None:
-    evidence = machine.run("names", python=python)
+@pytest.fixture(scope="module")
+def names(tmp_path_factory, python):
+    with machine_at(tmp_path_factory.mktemp("names") / "base") as machine:
+        yield machine.run("names", python=python)
+
+
+def test_names(names: Evidence) -> None:
+    evidence = names
     tests = evidence.of("manifest")[0]["tests"]
     assert len(tests) == len(set(tests)) == 16 + 16 + 2_000 + 1
     assert evidence.counts() == {"passed": len(tests)}
@@ -153,14 +159,23 @@ def test_names(machine: Machine, python: str) -> None:
     assert evidence.finished()["exit_code"] == 0
 
 
-def test_skip_list_of_strange_names(machine: Machine, python: str) -> None:
-    first = machine.run("names", python=python)
-    tests = first.of("manifest")[0]["tests"]
+def test_skip_list_of_strange_names(machine: Machine, python: str, names: Evidence) -> None:
+    tests = names.of("manifest")[0]["tests"]
     left = [tests[3], tests[20], tests[-1]]
     skip = [test for test in tests if test not in left]
     second = machine.run("names", python=python, jobs=[{"skip": skip}])
     assert second.of("manifest")[0]["tests"] == tests
     assert list(second.outcomes()) == left
+
+
+def test_everything_has_its_result_already(
+    machine: Machine, python: str, failing: Evidence
+) -> None:
+    tests = list(failing.outcomes())
+    evidence = machine.run("failing", python=python, jobs=[{"skip": tests}])
+    assert evidence.of("manifest")[0]["tests"] == tests
+    assert evidence.reports() == []
+    assert evidence.finished()["exit_code"] == 0
 
 
 def test_collection_error(machine: Machine, python: str) -> None:
@@ -328,17 +343,17 @@ def test_surroundings_do_not_leak_in(machine: Machine, python: str, tmp_path: Pa
     assert evidence.counts() == {"passed": 1}, evidence.log.decode()
 
 
-@pytest.mark.parametrize("name", ["pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"])
+@pytest.mark.parametrize("name", ["pyproject.toml", "setup.cfg"])
 def test_own_configuration_is_used(
     machine: Machine, python: str, tmp_path: Path, name: str
 ) -> None:
-    header = {"pyproject.toml": "tool.pytest.ini_options", "setup.cfg": "tool:pytest"}
+    headers = {"pyproject.toml": "tool.pytest.ini_options", "setup.cfg": "tool:pytest"}
     text = (
         'python_files = "check_*.py"' if name == "pyproject.toml" else "python_files = check_*.py"
     )
     payload = tmp_path / "payload"
     payload.mkdir()
-    (payload / name).write_text(f"[{header.get(name, 'pytest')}]\n{text}\n")
+    (payload / name).write_text(f"[{headers[name]}]\n{text}\n")
     (payload / "check_it.py").write_text("def test_it(): pass\n")
     evidence = machine.run(payload, python=python)
     assert evidence.outcomes() == {"check_it.py::test_it": "passed"}

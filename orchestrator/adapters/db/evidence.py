@@ -82,6 +82,8 @@ class DbEvidence:
         packed = zlib.compress(chunk, _LEVEL)
         with self._sessions.write() as session:
             row = attempt_row(session, attempt_id, lock=True)
+            if row.events_bytes != offset:
+                return False
             first, last = row.seq + 1, max(row.seq, facts.last_seq)
             _add_chunk(session, row, chunk, packed, first_seq=first, last_seq=last)
             write_tests(session, target.cell_pk, row, tests)

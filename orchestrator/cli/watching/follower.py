@@ -21,6 +21,7 @@ TAIL_EVERY_S = 1.0
 """A log grows without the feed saying so."""
 GIVE_UP_AFTER_S = 300.0
 _PAUSE_S = 1.0
+_JOIN_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +59,23 @@ class Follower:
         self._wake = wake
         self._changed = threading.Event()
         self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=body, daemon=True) for body in (self._follow, self._look_on)
+        ]
 
     def start(self) -> None:
         """Begin; the threads end with the process, with `stop`, or with the run."""
-        for body in (self._follow, self._look_on):
-            threading.Thread(target=body, daemon=True).start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
-        """Tell the threads to end; they are not waited for."""
+        """Tell the threads to end; one that waits for the controller is left behind."""
+        self._stop()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(_JOIN_S)
+
+    def _stop(self) -> None:
         self._stopped.set()
         self._changed.set()
 
@@ -126,4 +136,4 @@ class Follower:
     def _end(self, error: CliError) -> None:
         self.fault = error
         self._wake.set()
-        self.stop()
+        self._stop()

@@ -71,7 +71,8 @@ class _Watcher:
         clock = self._session.wiring.clock
         limit = timedelta(minutes=timeout_minutes) if timeout_minutes is not None else None
         deadline = clock.now() + limit if limit is not None else None
-        self._follower.start()
+        if not self._follower.sight.run.is_finished:
+            self._follower.start()
         try:
             with display:
                 while True:

@@ -48,9 +48,10 @@ def pytest_configure(config: pytest.Config) -> None:
     worker = getattr(config, "workerinput", None)
     records = Records(path)
     first = worker is None or worker.get("workerid") == "gw0"
-    config.pluginmanager.register(Collector(records, writes=first), "seatrial-collector")
+    collector = Collector(records, writes=first)
+    config.pluginmanager.register(collector, "seatrial-collector")
     if worker is None:
-        config.pluginmanager.register(Recorder(records, config), "seatrial-recorder")
+        config.pluginmanager.register(Recorder(records, config, collector), "seatrial-recorder")
 
 
 class Records:
@@ -109,6 +110,7 @@ class Collector:
     def __init__(self, records: Records, *, writes: bool) -> None:
         self._records = records
         self._writes = writes
+        self.all_done = False
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(
@@ -125,14 +127,16 @@ class Collector:
             left_out = [item for item in items if name(item.nodeid) in done]
             items[:] = [item for item in items if name(item.nodeid) not in done]
             config.hook.pytest_deselected(items=left_out)
+            self.all_done = bool(left_out) and not items
 
 
 class Recorder:
     """Writes down starts, reports and the end of the session."""
 
-    def __init__(self, records: Records, config: pytest.Config) -> None:
+    def __init__(self, records: Records, config: pytest.Config, collector: Collector) -> None:
         self._records = records
         self._config = config
+        self._collector = collector
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -162,8 +166,11 @@ class Recorder:
         self._records.write(line)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """The session came to its end: whatever is missing now was not lost in a crash."""
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self._collector.all_done:
+            # There were tests; all of them have their results from before.
+            session.exitstatus = exitstatus = pytest.ExitCode.OK
         self._records.write({"record": "session_finish", "exitstatus": int(exitstatus)})
 
     def _leave(self) -> None:

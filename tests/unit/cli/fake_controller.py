@@ -123,7 +123,7 @@ class Handler(BaseHTTPRequestHandler):
     """Hands requests to the server's controller."""
 
     protocol_version = "HTTP/1.1"
-    server: Server
+    server: Server | TcpServer
 
     def do(self) -> None:
         url = urlsplit(self.path)
@@ -161,28 +161,52 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """On a socket, a thread for each connection."""
+class _Threads(socketserver.ThreadingMixIn):
+    """A thread for each connection."""
 
     daemon_threads = True
     request_queue_size = 64
+    allow_reuse_address = True
     controller: FakeController
 
     def handle_error(self, *args: object) -> None:
         pass  # a client that leaves in the middle is what some tests are about
 
 
+class Server(_Threads, socketserver.UnixStreamServer):
+    """On a socket."""
+
+
+class TcpServer(_Threads, socketserver.TCPServer):
+    """On a port."""
+
+
 @contextlib.contextmanager
 def serving(home: Path, controller: FakeController) -> Iterator[FakeController]:
     """Serve on the home's socket for as long as the context lasts."""
     home.mkdir(parents=True, exist_ok=True)
-    with Server(str(home / "controller.sock"), Handler) as server:
-        server.controller = controller
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
+    socket = home / "controller.sock"
+    with Server(str(socket), Handler) as server, _running(server, controller):
         try:
             yield controller
         finally:
-            server.shutdown()
-            thread.join()
-            (home / "controller.sock").unlink()
+            socket.unlink()
+
+
+@contextlib.contextmanager
+def serving_tcp(controller: FakeController, port: int = 0) -> Iterator[int]:
+    """Serve on a port of this computer; the port is what the context is entered with."""
+    with TcpServer(("127.0.0.1", port), Handler) as server, _running(server, controller):
+        yield server.server_address[1]
+
+
+@contextlib.contextmanager
+def _running(server: Server | TcpServer, controller: FakeController) -> Iterator[None]:
+    server.controller = controller
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()

@@ -1,0 +1,256 @@
+"""The command line as a process: interrupts, a terminal, and connections that break."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli import runs
+from tests.unit.cli.fake_controller import Answer, FakeController, Request, serving, serving_tcp
+
+ROOT = Path(__file__).parents[2]
+SEATRIAL = [sys.executable, "-m", "orchestrator"]
+ID = runs.RUN_ID
+CANCEL = f"/api/v1/runs/{ID}/cancel"
+PATIENCE_S = 30
+FORGOTTEN = ("CI", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LINES")
+
+
+def environment(**given: str) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("SEATRIAL_") and name not in FORGOTTEN
+    }
+    return kept | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"} | given
+
+
+def start(*args: str, stderr: int = subprocess.PIPE, **given: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*SEATRIAL, *args],
+        env=environment(**given),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+    )
+
+
+def until(there: Callable[[], object]) -> None:
+    """Wait for something that a real process does."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not there():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Iterator[FakeController]:
+    with serving(tmp_path / "home", FakeController()) as fake:
+        yield fake
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> str:
+    return str(tmp_path / "home")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_the_run_and_says_how_to_return(
+    controller: FakeController, home: str, number: signal.Signals
+) -> None:
+    with start("watch", ID, SEATRIAL_HOME=home) as process:
+        until(lambda: controller.looks > 2)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert out == b""
+    assert f"seatrial watch {ID}" in err.decode()
+    assert f"seatrial cancel {ID}" in err.decode()
+    assert controller.sent("POST", CANCEL) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "given"), [((), {"CI": "true"}), (("--on-interrupt", "cancel"), {})]
+)
+def test_where_nobody_watches_an_interrupt_cancels_and_waits(
+    controller: FakeController, home: str, args: tuple[str, ...], given: dict[str, str]
+) -> None:
+    def cancelled(_: Request) -> Answer:
+        controller.finish("cancelled")
+        return Answer.of(controller.shown, 202)
+
+    controller.answers["POST", CANCEL] = cancelled
+    with start("watch", ID, *args, SEATRIAL_HOME=home, **given) as process:
+        until(lambda: controller.looks > 2)
+        (Path(home) / "runs" / ID / "report").mkdir(parents=True)
+        (Path(home) / "runs" / ID / "report" / "SUMMARY.md").touch()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 5
+    assert out.decode().startswith("report: ")
+    assert "run: cancelled" in err.decode()
+
+
+def test_a_second_interrupt_leaves_a_run_that_is_being_cancelled(
+    controller: FakeController, home: str
+) -> None:
+    controller.answers["POST", CANCEL] = Answer.of(controller.shown, 202)
+    with start("watch", ID, "--on-interrupt", "cancel", SEATRIAL_HOME=home) as process:
+        until(lambda: controller.looks > 2)
+        process.send_signal(signal.SIGINT)
+        until(lambda: controller.sent("POST", CANCEL))
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+
+
+def test_an_interrupt_is_heard_while_the_controller_hangs(
+    controller: FakeController, home: str
+) -> None:
+    def hang(looks: int) -> None:
+        if looks > 2:
+            time.sleep(8)
+
+    controller.on_look = hang
+    with start("watch", ID, SEATRIAL_HOME=home) as process:
+        until(lambda: controller.looks > 2)
+        before = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert time.monotonic() - before < 5
+
+
+def test_a_watcher_outlives_its_connection_and_resumes_the_feed() -> None:
+    controller = FakeController()
+    with serving_tcp(controller) as port:
+        url = f"http://127.0.0.1:{port}"
+        process = start("watch", ID, "--json", SEATRIAL_URL=url)
+        until(lambda: len(controller.sent("GET", f"/api/v1/runs/{ID}/events")) > 1)
+    resumed = controller.sent("GET", f"/api/v1/runs/{ID}/events")[1]
+    assert resumed.headers["Last-Event-ID"] == "1"
+    time.sleep(4)
+    controller.finish("failed")
+    with serving_tcp(controller, port):
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert json.loads(out)["outcome"] == "failed"
+    assert f"{url} cannot be reached" in err.decode()
+    assert "trying again" in err.decode()
+
+
+def test_log_bytes_pass_through_untouched(controller: FakeController, home: str) -> None:
+    controller.log = b"\xff\x00\x1b[31m\r\n"
+    with start("logs", ID, "--cell", "gcp-l4", SEATRIAL_HOME=home) as process:
+        out, _ = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (0, controller.log)
+
+
+def test_output_that_is_cut_off_is_no_traceback(controller: FakeController, home: str) -> None:
+    command = " ".join([*SEATRIAL, "show", ID, "--json", "|", "head", "-c", "1"])
+    done = subprocess.run(
+        ["bash", "-c", command], env=environment(SEATRIAL_HOME=home), capture_output=True
+    )
+    assert b"Traceback" not in done.stderr
+
+
+def test_help_is_quick_and_loads_no_engine() -> None:
+    code = (
+        "import sys; from orchestrator.bootstrap.reading import CommandWiring;"
+        "from orchestrator.cli.app import main; main(CommandWiring(), ['--help']);"
+        "print(sorted({'sqlalchemy', 'dbos', 'paramiko', 'fastapi', 'alembic'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, check=True
+    )
+    assert done.stdout.decode().splitlines()[-1] == "[]"
+
+
+class Terminal:
+    """A process on a terminal of its own, and everything that it wrote there."""
+
+    def __init__(self, columns: int, rows: int, *args: str, **given: str) -> None:
+        self.master, slave = pty.openpty()
+        self.resize(columns, rows)
+        self.process = subprocess.Popen(
+            [*SEATRIAL, *args],
+            env=environment(**given),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+        self.written = b""
+
+    def resize(self, columns: int, rows: int) -> None:
+        ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read(self) -> bytes:
+        if select.select([self.master], [], [], 0.1)[0]:
+            try:
+                self.written += os.read(self.master, 1 << 16)
+            except OSError:  # the process has gone
+                pass
+        return self.written
+
+    def end(self) -> int:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.read()
+        self.read()
+        os.close(self.master)
+        return self.process.wait(timeout=1)
+
+
+def test_on_a_terminal_the_picture_has_a_screen_of_its_own(
+    controller: FakeController, home: str
+) -> None:
+    terminal = Terminal(80, 24, "watch", ID, SEATRIAL_HOME=home)
+    until(lambda: b"gcp-l4" in terminal.read())
+    terminal.resize(60, 20)
+    seen = len(terminal.written)
+    until(lambda: b"gcp-l4" in terminal.read()[seen:])
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130
+    text = terminal.written.decode()
+    assert text.count("\x1b[?1049h") == text.count("\x1b[?1049l") == 1
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h")
+    after = text.split("\x1b[?1049l")[1]
+    assert "✓ moe-demo" in after.replace("\x1b[0m", "").replace("\x1b[32m", "")
+    assert f"seatrial watch {ID}" in after
+    assert "\x1b[2J" not in text.split("\x1b[?1049h")[1]
+
+
+@pytest.mark.parametrize("given", [{"CI": "1"}, {"TERM": "dumb"}])
+def test_some_terminals_get_plain_lines(
+    controller: FakeController, home: str, given: dict[str, str]
+) -> None:
+    terminal = Terminal(80, 24, "watch", ID, SEATRIAL_HOME=home, **given)
+    until(lambda: b"aws-a10g: queued" in terminal.read())
+    controller.answers["POST", CANCEL] = Answer.of(controller.shown, 202)
+    terminal.process.send_signal(signal.SIGINT)
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130
+    assert b"\x1b[?1049h" not in terminal.written
+
+
+def test_no_color_takes_the_colours_away(controller: FakeController, home: str) -> None:
+    terminal = Terminal(80, 24, "show", ID, SEATRIAL_HOME=home, NO_COLOR="1")
+    assert terminal.end() == 0
+    assert "✓ local-cpu" in terminal.written.decode().replace("\x1b[1m", "")
+    assert b"\x1b[3" not in terminal.written
