@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -16,7 +16,7 @@ from orchestrator.cli.wiring import WallClock
 
 API = "/api/v1"
 Json = dict[str, object]
-_PAUSES_S = (0.2, 0.5, 1.0, 2.0)
+PAUSES_S = (0.2, 0.5, 1.0, 2.0)
 _TRY_AGAIN = frozenset({429, 502, 503, 504})
 _IN_FLIGHT = 409
 _CHUNK_BYTES = 1 << 20
@@ -52,9 +52,13 @@ class _Request:
 class Client:
     """Talks to one controller. Raises UnreachableError, RefusalError."""
 
-    def __init__(self, line: Line, clock: WallClock) -> None:
+    def __init__(
+        self, line: Line, clock: WallClock, *, pauses_s: Sequence[float] = PAUSES_S
+    ) -> None:
+        """`pauses_s` are the waits between tries; there is one try more."""
         self.line = line
         self._clock = clock
+        self._pauses_s = pauses_s
         self._http: httpx.Client | None = None
 
     def get(self, path: str, **params: str | int | None) -> Json:
@@ -149,7 +153,7 @@ class Client:
     def _persist(self, request: _Request) -> httpx.Response:
         """Try until there is an answer that trying again would not change."""
         can_repeat = request.can_repeat
-        for pause_s in (*_PAUSES_S, None):
+        for pause_s in (*self._pauses_s, None):
             try:
                 answer = request.send(self._connection())
             except (httpx.TransportError, UnreachableError) as error:

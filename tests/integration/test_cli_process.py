@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -202,10 +203,8 @@ class Terminal:
 
     def read(self) -> bytes:
         if select.select([self.master], [], [], 0.1)[0]:
-            try:
+            with contextlib.suppress(OSError):  # the process has gone
                 self.written += os.read(self.master, 1 << 16)
-            except OSError:  # the process has gone
-                pass
         return self.written
 
     def end(self) -> int:
@@ -244,7 +243,9 @@ def test_some_terminals_get_plain_lines(
     until(lambda: b"aws-a10g: queued" in terminal.read())
     controller.answers["POST", CANCEL] = Answer.of(controller.shown, 202)
     terminal.process.send_signal(signal.SIGINT)
-    terminal.process.send_signal(signal.SIGINT)
+    if "CI" in given:
+        until(lambda: controller.sent("POST", CANCEL))
+        terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 130
     assert b"\x1b[?1049h" not in terminal.written
 

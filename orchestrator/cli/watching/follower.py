@@ -68,6 +68,11 @@ class Follower:
         for thread in self._threads:
             thread.start()
 
+    def tell(self, trouble: str) -> None:
+        """Show why there is nothing fresh."""
+        self.sight = replace(self.sight, trouble=trouble)
+        self._wake.set()
+
     def stop(self) -> None:
         """Tell the threads to end; one that waits for the controller is left behind."""
         self._stop()
@@ -130,8 +135,7 @@ class Follower:
         if lost_s > GIVE_UP_AFTER_S:
             self._end(error)
             return
-        self.sight = replace(self.sight, trouble=f"{error.lines[0]}; trying again")
-        self._wake.set()
+        self.tell(f"{error.lines[0]}; trying again")
 
     def _end(self, error: CliError) -> None:
         self.fault = error

@@ -18,6 +18,10 @@ from orchestrator.cli.watching.interrupts import Interrupts
 OnInterrupt = Literal["cancel", "detach"]
 
 
+_PAUSES_S = (0.2,)
+"""Between two tries of a look: the next look is not far, and a person wants to know."""
+
+
 class End(StrEnum):
     """Why the watching ended."""
 
@@ -50,10 +54,6 @@ def watch(
     return watched
 
 
-def _unsaid(text: str) -> None:
-    """The picture has a line of its own for `text`."""
-
-
 class _Watcher:
     def __init__(
         self, session: Session, first: Json, interrupts: Interrupts, on_interrupt: OnInterrupt
@@ -62,7 +62,7 @@ class _Watcher:
         self._interrupts = interrupts
         self._on_interrupt = on_interrupt
         # One way to the controller for all threads: it is started again once, not once each.
-        self._line = session.line(say=_unsaid)
+        self._line = session.line(say=lambda text: self._follower.tell(text))
         self._follower = Follower(self._client(), self._client(), first, interrupts.wake)
         self._run_id = self._follower.sight.run.id
         self._cancelled = False
@@ -115,4 +115,4 @@ class _Watcher:
         return f"Ctrl-C: leave it running · seatrial cancel {self._run_id}"
 
     def _client(self) -> Client:
-        return Client(self._line, self._session.wiring.clock)
+        return Client(self._line, self._session.wiring.clock, pauses_s=_PAUSES_S)
