@@ -15,7 +15,8 @@ from orchestrator.api.errors import NotFoundError
 from orchestrator.api.guard import bearer, secured
 from orchestrator.api.shapes import LogShape, TestPageShape
 from orchestrator.api.telling import tell_test
-from orchestrator.application.ports.stores import Artifact, Scope
+from orchestrator.application.ports.evidence import Artifact
+from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.cell import CellState
 
 BYTES = "application/octet-stream"

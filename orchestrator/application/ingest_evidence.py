@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orchestrator.application.ports.stores import EvidenceStore, Position
+from orchestrator.application.ports.evidence import EvidenceStore, Position
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.evidence import Pulled, read_events
 from orchestrator.domain.facts import fold

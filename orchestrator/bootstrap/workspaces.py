@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 from pathlib import Path
 
 from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
-from orchestrator.domain.machine import LocalReach, Reach
+from orchestrator.domain.machine import LocalReach, Reach, UnreachableError
 from runners.shell import open_shell
 from runners.workspace import Workspace
 
@@ -22,7 +23,10 @@ class WorkspacePool:
         self._lock = threading.Lock()
 
     def open(self, reach: Reach) -> WorkspacePort:
-        """The workspace of a machine; nothing is connected before its first call."""
+        """The workspace of a machine; nothing is connected before its first call.
+
+        Raises ShellError where it cannot be reached from here at all.
+        """
         with self._lock:
             if reach not in self._open:
                 self._open[reach] = self._made(reach)
@@ -31,6 +35,9 @@ class WorkspacePool:
     def _made(self, reach: Reach) -> WorkspacePort:
         shell = open_shell(reach, keys_dir=self._keys)
         if isinstance(reach, LocalReach):
+            if reach.hostname != socket.gethostname():
+                here = socket.gethostname()
+                raise UnreachableError(f"the machine is the computer {reach.hostname}, not {here}")
             base = str(self._local_base)
             return Workspace(shell, base=base, candidates=(sys.executable,))
         return Workspace(shell)

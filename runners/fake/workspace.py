@@ -43,7 +43,7 @@ class FakeWorkspace:
         digest: str,
         chunks: Callable[[], Iterable[bytes]],
         *,
-        timeout_s: float = 3600.0,  # noqa: ARG002 - nothing takes time in memory
+        timeout_s: float = 3600.0,
     ) -> bool:
         """Store an archive unless it is there; answers whether it was sent."""
         self._touch()

@@ -26,7 +26,7 @@ class LocalProvider:
     def __init__(self, context: ProviderContext) -> None:
         self._book = context.book
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:  # noqa: ARG002
+    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
         """The one place there is."""
         return (PLACE,)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.application.ports.stores import Artifact
+from orchestrator.application.ports.evidence import Artifact
 from orchestrator.domain.facts import CheckFact, Facts, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import TestOutcome
 from tests.databases import (

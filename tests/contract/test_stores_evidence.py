@@ -15,7 +15,7 @@ from orchestrator.adapters.db.tables import (
     JobRollupRow,
     TestCaseRow,
 )
-from orchestrator.application.ports.stores import Artifact, Position
+from orchestrator.application.ports.evidence import Artifact, Position
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.facts import Facts, MetricFact, TestFact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.application.ports.stores import Artifact
+from orchestrator.application.ports.evidence import Artifact
 from tests.databases import Agent
 from tests.integration.api_context import Desk, desk
 

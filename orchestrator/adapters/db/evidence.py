@@ -26,7 +26,7 @@ from orchestrator.adapters.db.tables import (
     TestCaseRow,
     TestResultRow,
 )
-from orchestrator.application.ports.stores import Position
+from orchestrator.application.ports.evidence import Position
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.outcome import TestOutcome
 

@@ -30,7 +30,7 @@ from orchestrator.adapters.db.tables import (
     TextRow,
 )
 from orchestrator.adapters.db.types import short
-from orchestrator.application.ports.stores import Artifact
+from orchestrator.application.ports.evidence import Artifact
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import TestOutcome
 

@@ -11,14 +11,14 @@ _PATIENCE = 3
 
 
 class Interrupts:
-    """While it is entered, an interrupt is a number that rises and an event that is set.
+    """While it is entered, an interrupt is a number that rises.
 
-    The third one raises KeyboardInterrupt: whoever waits elsewhere must not be waited for.
+    It sets no event: an event's lock may be held by the very thread that is interrupted. The third
+    one raises KeyboardInterrupt: whoever waits elsewhere must not be waited for.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self.wake = threading.Event()
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Interrupts:
@@ -38,6 +38,5 @@ class Interrupts:
 
     def _count(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
-        self.wake.set()
         if self.count >= _PATIENCE:
             raise KeyboardInterrupt

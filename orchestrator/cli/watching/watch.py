@@ -62,8 +62,9 @@ class _Watcher:
         self._interrupts = interrupts
         self._on_interrupt = on_interrupt
         # One way to the controller for all threads: it is started again once, not once each.
-        self._line = session.line(say=lambda text: self._follower.tell(text))
-        self._follower = Follower(self._client(), self._client(), first, interrupts.wake)
+        self._line = session.line(say=self._tell)
+        self._wake = threading.Event()
+        self._follower = Follower(self._client(), self._client(), first, self._wake)
         self._run_id = self._follower.sight.run.id
         self._cancelled = False
 
@@ -82,8 +83,8 @@ class _Watcher:
                     end = self._end(sight, late=deadline is not None and now >= deadline)
                     if end is not None:
                         return Watched(end, sight)
-                    self._interrupts.wake.wait(display.tick_s)
-                    self._interrupts.wake.clear()
+                    self._wake.wait(display.tick_s)
+                    self._wake.clear()
         finally:
             self._follower.stop()
 
@@ -105,7 +106,10 @@ class _Watcher:
             self._client().post(f"/runs/{self._run_id}/cancel", key=key)
         except CliError as error:
             self._follower.fault = error
-            self._interrupts.wake.set()
+            self._wake.set()
+
+    def _tell(self, text: str) -> None:
+        self._follower.tell(text)
 
     def _note(self) -> str:
         if self._cancelled:

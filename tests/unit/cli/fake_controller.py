@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
@@ -169,6 +170,20 @@ class _Threads(socketserver.ThreadingMixIn):
     allow_reuse_address = True
     controller: FakeController
 
+    def __init__(self, address: Any, handler: type[Handler]) -> None:
+        self.open: list[socket.socket] = []
+        super().__init__(address, handler)  # type: ignore[call-arg]  # the other parent's
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.open.append(request)
+        super().process_request(request, client_address)
+
+    def cut(self) -> None:
+        """Break every connection, as the end of a process would."""
+        for connection in self.open:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
     def handle_error(self, *args: object) -> None:
         pass  # a client that leaves in the middle is what some tests are about
 
@@ -185,12 +200,12 @@ class TcpServer(_Threads, socketserver.TCPServer):
 def serving(home: Path, controller: FakeController) -> Iterator[FakeController]:
     """Serve on the home's socket for as long as the context lasts."""
     home.mkdir(parents=True, exist_ok=True)
-    socket = home / "controller.sock"
-    with Server(str(socket), Handler) as server, _running(server, controller):
+    path = home / "controller.sock"
+    with Server(str(path), Handler) as server, _running(server, controller):
         try:
             yield controller
         finally:
-            socket.unlink()
+            path.unlink()
 
 
 @contextlib.contextmanager
@@ -210,3 +225,4 @@ def _running(server: Server | TcpServer, controller: FakeController) -> Iterator
     finally:
         server.shutdown()
         thread.join()
+        server.cut()
