@@ -11,10 +11,12 @@ from orchestrator.adapters.ids import new_id
 from orchestrator.application.ports.archives import ArchiveError
 from orchestrator.application.ports.clock import NewId
 from orchestrator.application.ports.documents import Documents
+from orchestrator.application.ports.wheels import SubjectWheel, WheelsError
 from orchestrator.assets import asset_dir
 from orchestrator.cli.wiring import DatabaseState, Packed, RefusedError
 from orchestrator.config import Settings, load
 from orchestrator.domain.machine import ProviderTraits
+from orchestrator.domain.matrix import Subject
 
 # The command line starts in a fraction of a second because nothing below is imported before a
 # command needs it.
@@ -67,6 +69,15 @@ class CommandWiring:
         except ArchiveError as error:
             raise RefusedError(str(error)) from error
         return Packed(packed.path, packed.digest, packed.size_bytes, packed.manifest)
+
+    def subject(self, subject: Subject, *, base: Path, scratch: Path) -> SubjectWheel | None:
+        """See the protocol."""
+        from orchestrator.adapters.files.subject import FileSubjects
+
+        try:
+            return FileSubjects().prepare(subject, base=base, into=scratch)
+        except WheelsError as error:
+            raise RefusedError(str(error)) from error
 
     def control(self, *, until_idle: bool, host: str | None, port: int | None, cells: bool) -> int:
         """See the protocol."""

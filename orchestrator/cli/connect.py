@@ -112,7 +112,7 @@ class HomeLine:
     def _start(self) -> None:
         log = self.home / LOG
         try:
-            self.home.mkdir(parents=True, exist_ok=True)
+            _make_home(self.home)
             offset = log.stat().st_size if log.exists() else 0
             process = _spawn(log)
         except OSError as error:
@@ -133,6 +133,14 @@ class HomeLine:
             self._clock.sleep(_LOOK_EVERY_S)
         what = f"the controller does not answer after {START_LIMIT_S:.0f} s"
         raise UnreachableError(what, *_tail(log, offset))
+
+
+def _make_home(home: Path) -> None:
+    """Readable by its owner only; no part of the work tree that it may lie in."""
+    if home.is_dir():
+        return
+    home.mkdir(mode=0o700, parents=True)
+    (home / ".gitignore").write_text("*\n", encoding="ascii")
 
 
 def _spawn(log: Path) -> subprocess.Popen[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from orchestrator.application.ports.documents import Source
+from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.cli.client import Client
 from orchestrator.cli.faults import CliError, document_error
 from orchestrator.cli.overrides import with_overrides
@@ -17,7 +17,7 @@ from orchestrator.cli.session import Session
 from orchestrator.cli.units import size
 from orchestrator.cli.wiring import Packed, RefusedError
 from orchestrator.domain.manifest import Manifest
-from orchestrator.domain.matrix import Matrix, Subject
+from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.problems import InvalidDocumentError, nearest
 
 BUILTIN = "builtin"
@@ -35,8 +35,8 @@ class Order:
     source: Source
     payload: Packed | None
     """None means the built-in one."""
-    wheel: Path | None
-    wheel_digest: str | None
+    subject: SubjectWheel | None
+    """The subject's wheel, where it has one of its own."""
 
     @property
     def body(self) -> dict[str, object]:
@@ -45,7 +45,7 @@ class Order:
             "matrix": self.source,
             "name": Path(self.file).name,
             "payload": self.payload.digest if self.payload else BUILTIN,
-            "subject": self.wheel_digest,
+            "subject": self.subject.digest if self.subject else None,
         }
 
 
@@ -70,9 +70,8 @@ def read_order(session: Session, file: Path, settings: Sequence[str], scratch: P
             )
     except InvalidDocumentError as error:
         raise document_error(error) from None
-    wheel = _find_wheel(file, matrix.subject)
-    digest = _sha256(wheel) if wheel else None
-    return Order(str(file), matrix, source, packed, wheel, digest)
+    subject = _subject(session, file, matrix, scratch)
+    return Order(str(file), matrix, source, packed, subject)
 
 
 def upload(session: Session, client: Client, order: Order) -> None:
@@ -80,8 +79,9 @@ def upload(session: Session, client: Client, order: Order) -> None:
     packed = order.payload
     if packed is not None and not client.has(f"/payloads/{packed.digest}"):
         _send(session, client, f"/payloads/{packed.digest}", packed.archive, "payload")
-    if order.wheel is not None:
-        _send(session, client, f"/subjects/{order.wheel_digest}", order.wheel, order.wheel.name)
+    wheel = order.subject
+    if wheel is not None:
+        _send(session, client, f"/subjects/{wheel.digest}", wheel.path, wheel.path.name)
 
 
 def _read_text(file: Path) -> str:
@@ -121,23 +121,11 @@ def _builtin_manifest(session: Session) -> Manifest:
     return session.wiring.documents.read_manifest(path.read_text(encoding="utf-8"), str(path))
 
 
-def _find_wheel(file: Path, subject: Subject) -> Path | None:
-    if subject.wheel is None:
-        return None
-    pattern = Path(subject.wheel)
-    folder = Path(pattern.anchor) if pattern.is_absolute() else file.parent
-    inside = pattern.relative_to(pattern.anchor) if pattern.is_absolute() else pattern
-    found = sorted(path for path in folder.glob(str(inside)) if path.is_file())
-    if len(found) != 1:
-        names = ", ".join(path.name for path in found) or "none"
-        what = f"{file}: subject.wheel: {subject.wheel} must match exactly one file, not {names}"
-        raise CliError(what)
-    return found[0]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _subject(session: Session, file: Path, matrix: Matrix, scratch: Path) -> SubjectWheel | None:
+    try:
+        return session.wiring.subject(matrix.subject, base=file.parent, scratch=scratch)
+    except RefusedError as error:
+        raise CliError(f"{file}: {error}") from None
 
 
 def _unseen(gone: int) -> None:

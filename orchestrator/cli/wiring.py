@@ -10,8 +10,10 @@ from typing import Protocol
 
 from orchestrator.application.ports.clock import NewId
 from orchestrator.application.ports.documents import Documents
+from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.matrix import Subject
 
 
 class RefusedError(Exception):
@@ -133,6 +135,13 @@ class Wiring(Protocol):
         Raises:
             InvalidDocumentError: ``payload.toml`` is unusable.
             RefusedError: Anything else that keeps it from being shipped.
+        """
+        ...
+
+    def subject(self, subject: Subject, *, base: Path, scratch: Path) -> SubjectWheel | None:
+        """Find the subject's wheel below `base`, or build its revision in `scratch`.
+
+        None for a package or the payload itself. Raises RefusedError.
         """
         ...
 

@@ -116,6 +116,18 @@ class Notice:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class AgentEnd:
+    """The agent's last word: its presence says that nothing more comes."""
+
+    outcome: str
+    """``completed``, ``stopped`` or ``errored``."""
+    reason: str = ""
+    """Of ``errored``: ``environment``, ``wrong_subject``, ``disk_full`` or ``agent``."""
+    detail: str = ""
+    """For a person."""
+
+
 @dataclass(slots=True)
 class Facts:
     """What a batch of events says; each part is merged with what is stored."""
@@ -128,8 +140,7 @@ class Facts:
     metrics: list[MetricFact] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     environment: Mapping[str, object] | None = None
-    end: Mapping[str, object] | None = None
-    """The agent's last word; its presence, not its content, says that nothing more comes."""
+    end: AgentEnd | None = None
 
 
 def fold(events: Iterable[Event]) -> Facts:
@@ -281,7 +292,8 @@ def _read_environment(facts: Facts, event: Event) -> None:
 
 
 def _read_end(facts: Facts, event: Event) -> None:
-    facts.end = event.data
+    words = (_text(event.data.get(key)) for key in ("outcome", "reason", "detail"))
+    facts.end = AgentEnd(*words)
 
 
 _READERS = {

@@ -75,7 +75,7 @@ def test_a_chunk_is_stored_with_what_it_states(stores, agent, cell_id):
         agent.attempt_id, offset=0, chunk=chunk, facts=read(chunk), at=after(3)
     )
     have = stores.evidence.position(agent.attempt_id)
-    assert have == Position(4, len(chunk), 0, after(3), False)
+    assert have == Position(4, len(chunk), 0, after(3), None)
     assert list(stores.evidence.raw_events(agent.attempt_id)) == [chunk]
     assert stores.results.tests(cell_id) == [
         TestFact(
@@ -158,7 +158,7 @@ def test_a_heartbeat_moves_the_position_and_tells_no_one(stores, agent):
 def test_the_end_is_remembered(stores, agent):
     agent.send(agent.line("end", outcome="completed", reason=None, detail=""))
     agent.send(agent.line("heartbeat"))
-    assert stores.evidence.position(agent.attempt_id).ended
+    assert stores.evidence.position(agent.attempt_id).end is not None
 
 
 def test_a_damaged_chunk_is_an_error_and_not_other_bytes(database, agent):

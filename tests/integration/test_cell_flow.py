@@ -233,6 +233,24 @@ def test_an_error_of_our_own_releases_the_machine(here):
     assert "a bug" in cell.detail
 
 
+@pytest.mark.parametrize("reason", ["environment", "wrong_subject"])
+def test_what_the_agent_could_not_do_is_the_attempts_cause(here, reason):
+    def refusing(plan: object):
+        said = {"outcome": "errored", "reason": reason, "detail": "for a person"}
+        yield {"kind": "end", "job": None, "data": said}
+
+    def let_agents_refuse(world: FakeWorld) -> None:
+        for computer in world.computers():
+            computer.script = refusing
+
+    here.cloud.boot_looks = 3
+    here.on_tick.append(let_agents_refuse)
+    finish(here)
+    cell = here.record().cells[0]
+    assert (cell.outcome, cell.reason, len(cell.attempts)) == (Outcome.ERRORED, reason, 1)
+    assert "for a person" in cell.detail
+
+
 def test_the_budget_is_reserved_before_a_launch(here):
     here.limits = Limits(max_usd=Decimal("0.10"))
     finish(here)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import zipfile
+
+
+def _digest(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
 
 
 def wheel_bytes(name: str, version: str, *requires: str, tag: str = "py3-none-any") -> bytes:
@@ -14,7 +20,8 @@ def wheel_bytes(name: str, version: str, *requires: str, tag: str = "py3-none-an
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
     }
-    files[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in (*files, f"{info}/RECORD"))
+    rows = [f"{path},sha256={_digest(text)},{len(text)}\n" for path, text in files.items()]
+    files[f"{info}/RECORD"] = "".join([*rows, f"{info}/RECORD,,\n"])
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for path, text in files.items():

@@ -27,7 +27,7 @@ from orchestrator.adapters.db.tables import (
     TestResultRow,
 )
 from orchestrator.application.ports.evidence import Position
-from orchestrator.domain.facts import Facts
+from orchestrator.domain.facts import AgentEnd, Facts
 from orchestrator.domain.outcome import TestOutcome
 
 _LEVEL = 1
@@ -61,7 +61,8 @@ class DbEvidence:
         """How much is stored. Raises UnknownIdError."""
         with self._sessions.read() as session:
             row = attempt_row(session, attempt_id)
-            return Position(row.seq, row.events_bytes, row.log_bytes, row.last_event_at, row.ended)
+            sizes = (row.seq, row.events_bytes, row.log_bytes)
+            return Position(*sizes, row.last_event_at, _end(row))
 
     def append(
         self, attempt_id: str, *, offset: int, chunk: bytes, facts: Facts, at: datetime
@@ -220,7 +221,16 @@ def _advance(row: AttemptRow, chunk: bytes, facts: Facts, *, last_seq: int, at: 
     row.events_bytes += len(chunk)
     row.last_event_at = at
     row.tests_seen += len(facts.tests)
-    row.ended = row.ended or facts.end is not None
+    if facts.end is not None:
+        row.end_outcome = facts.end.outcome
+        row.end_reason = facts.end.reason
+        row.end_detail = facts.end.detail
+
+
+def _end(row: AttemptRow) -> AgentEnd | None:
+    if row.end_outcome is None:
+        return None
+    return AgentEnd(row.end_outcome, row.end_reason, row.end_detail)
 
 
 def _log_spans(session: Session, cell_id: str) -> tuple[list[tuple[int, int, int]], int]:

@@ -44,7 +44,7 @@ def look_collected(world: World, attempt_id: str) -> Value | NotYet:
 
 def _is_over(world: World, now: Situation, workspace: Workspace, *, late: bool) -> bool:
     attempt_id, evidence = now.attempt.id, world.stores.evidence
-    if not evidence.position(attempt_id).ended:
+    if evidence.position(attempt_id).end is None:
         cause = now.attempt.cause
         workspace.stop(attempt_id, cause.reason if cause else "agent", kill=late)
     pulled = pull_evidence(
@@ -56,5 +56,5 @@ def _is_over(world: World, now: Situation, workspace: Workspace, *, late: bool) 
     )
     if pulled is None:
         return True
-    ended = evidence.position(attempt_id).ended or not pulled.alive
+    ended = evidence.position(attempt_id).end is not None or not pulled.alive
     return ended and drained(evidence, attempt_id, pulled)

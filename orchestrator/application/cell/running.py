@@ -20,6 +20,7 @@ from orchestrator.application.ingest_evidence import drained, pull_evidence
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.evidence import EvidenceError
+from orchestrator.domain.facts import AgentEnd
 from orchestrator.domain.machine import HostKeyError, MachineError, MachineState, ProviderError
 from orchestrator.domain.outcome import Outcome
 
@@ -60,12 +61,24 @@ def _watch(world: World, now: Situation) -> Value | NotYet:
     if pulled is None:
         detail = "the machine knows nothing of this attempt any more"
         return blame(world, attempt_id, Outcome.ERRORED, "agent", detail)
-    if world.stores.evidence.position(attempt_id).ended:
-        return GO
+    end = world.stores.evidence.position(attempt_id).end
+    if end is not None:
+        return _ended(world, now, end)
     if not pulled.alive and drained(world.stores.evidence, attempt_id, pulled):
         detail = "the agent ended without a last word"
         return blame(world, attempt_id, Outcome.ERRORED, "agent", detail)
     return _first_word(world, now)
+
+
+def _ended(world: World, now: Situation, end: AgentEnd) -> Value:
+    """The agent had its last word: on what the jobs did, or on why they could not."""
+    if end.outcome == "errored":
+        reason = end.reason or "agent"
+        return blame(world, now.attempt.id, Outcome.ERRORED, reason, end.detail)
+    if end.outcome == "stopped":
+        detail = end.detail or "the agent stopped at the attempt's deadline"
+        return blame(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
+    return GO
 
 
 def _first_word(world: World, now: Situation) -> Value | NotYet:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from orchestrator.domain.facts import CheckFact, Facts, JobFact, MetricFact, Notice, TestFact
+from orchestrator.domain.facts import (
+    AgentEnd,
+    CheckFact,
+    Facts,
+    JobFact,
+    MetricFact,
+    Notice,
+    TestFact,
+)
 from orchestrator.domain.outcome import TestOutcome
 
 
@@ -20,8 +28,8 @@ class Position:
     log_bytes: int = 0
     last_event_at: datetime | None = None
     """By our clock, when the last event came in."""
-    ended: bool = False
-    """The agent's `end` event is stored."""
+    end: AgentEnd | None = None
+    """The agent's last word, once it is stored."""
 
 
 class EvidenceStore(Protocol):

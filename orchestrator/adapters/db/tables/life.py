@@ -166,7 +166,10 @@ class AttemptRow(Table):
     events_bytes: Mapped[Long] = mapped_column(default=0)
     log_bytes: Mapped[Long] = mapped_column(default=0)
     last_event_at: Mapped[datetime | None]
-    ended: Mapped[bool] = mapped_column(default=False)
+    end_outcome: Mapped[str | None]
+    """None before the agent's last word."""
+    end_reason: Mapped[str] = mapped_column(default="")
+    end_detail: Mapped[str] = mapped_column(default="")
     tests_seen: Mapped[int] = mapped_column(default=0)
     """Counts mentions of tests, so that they keep the order in which they were collected."""
 

@@ -1,0 +1,210 @@
+"""Looking at runs, and keeping a controller: against one of the tests' own over a real socket."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from orchestrator.bootstrap.reading import CommandWiring
+from orchestrator.cli.app import main
+from tests.unit.cli import in_process
+from tests.unit.cli.fake_controller import Answer, FakeController, Request
+from tests.unit.cli.in_process import ID, SHOWN, Cli, TestWiring
+
+cli, controller = in_process.cli, in_process.controller  # the fixtures
+
+
+def test_runs_are_listed_page_by_page_without_their_cells(
+    cli: Cli, controller: FakeController
+) -> None:
+    def page(request: Request) -> Answer:
+        first = "before" not in request.query
+        item = controller.shown | {"id": "new" if first else "old"}
+        return Answer.of({"items": [item], "next": "c" if first else None})
+
+    controller.answers["GET", "/api/v1/runs"] = page
+    assert cli("runs", "--json") == 0
+    listed = json.loads(cli.out)
+    assert [run["id"] for run in listed] == ["new", "old"]
+    assert all("cells" not in run for run in listed)
+    assert cli("runs", "-n", "1") == 0
+    assert cli.out.splitlines()[1].startswith("new")
+    assert len(cli.out.splitlines()) == 2
+
+
+def test_logs_are_the_bytes_that_came(cli: Cli, controller: FakeController) -> None:
+    controller.log = "one\nzwölf\x1b[31m\n torn".encode()
+    assert cli("logs", ID, "--cell", "local-cpu") == 0
+    assert cli.out == "one\nzwölf\x1b[31m\n torn\n"
+    assert cli("logs", ID) == 0
+    assert "[gcp-l4] one" in cli.out
+    assert cli("logs", ID, "--cell", "gcp-l") == 2
+    assert "did you mean 'gcp-l4'?" in cli.err
+
+
+def test_following_a_log_ends_with_the_run(cli: Cli, controller: FakeController) -> None:
+    controller.log = b"first\n"
+
+    def happen(looks: int) -> None:
+        if looks == 3:
+            controller.log += b"second\nlast"
+            controller.finish("passed")
+
+    controller.on_look = happen
+    assert cli("logs", "-f", ID, "--cell", "gcp-l4") == 0
+    assert cli.out == "first\nsecond\nlast\n"
+
+
+def test_cancel_asks_once_and_leaves_a_finished_run_alone(
+    cli: Cli, controller: FakeController
+) -> None:
+    controller.answers["POST", f"{SHOWN}/cancel"] = Answer.of(controller.shown, 202)
+    assert cli("cancel", ID) == 0
+    controller.finish("passed")
+    assert cli("cancel", ID) == 0
+    assert "is over already: passed" in cli.err
+    assert len(controller.sent("POST", f"{SHOWN}/cancel")) == 1
+
+
+def reports(controller: FakeController, artifact: str = "moe.txt") -> None:
+    for one in controller.shown["cells"]:
+        one["artifacts"] = [{"name": artifact, "size_bytes": 3}]
+        path = f"{SHOWN}/cells/{one['id']}/artifacts/{artifact}"
+        controller.answers["GET", path] = Answer(200, b"raw", "text/plain")
+
+    def report(request: Request) -> Answer:
+        about = request.query.get("cell", ["whole"])[0]
+        return Answer(200, f"# {about}\n".encode(), "text/markdown")
+
+    for kind in ("summary", "platform"):
+        controller.answers["GET", f"{SHOWN}/reports/{kind}.md"] = report
+
+
+def test_reports_are_printed(cli: Cli, controller: FakeController) -> None:
+    reports(controller)
+    assert cli("report", ID) == 0
+    assert cli.out == "# whole\n"
+    assert cli("report", ID, "--cell", "gcp-l4") == 0
+    assert cli.out == "# gcp-l4\n"
+    assert cli("report", ID, "--kind", "platform") == 0
+    assert cli.out == "# local-cpu\n# gcp-l4\n# aws-a10g\n"
+
+
+def test_a_tree_of_reports_is_written(cli: Cli, controller: FakeController) -> None:
+    reports(controller)
+    folder = cli.folder / "out"
+    assert cli("report", ID, "-o", str(folder)) == 0
+    assert cli.out == f"{folder / 'SUMMARY.md'}\n"
+    found = {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*") if p.is_file()}
+    cells = ("local-cpu", "gcp-l4", "aws-a10g")
+    assert found == {
+        "SUMMARY.md": "# whole\n",
+        **{f"{c}/SUMMARY.md": f"# {c}\n" for c in cells},
+        **{f"{c}/moe.txt": "raw" for c in cells},
+    }
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "..", "SUMMARY.md", "a/b"])
+def test_a_raw_file_cannot_leave_its_folder(
+    cli: Cli, controller: FakeController, name: str
+) -> None:
+    reports(controller, name)
+    assert cli("report", ID, "-o", str(cli.folder / "out")) == 2
+    assert "which is not written" in cli.err
+    assert not (cli.folder / "evil").exists()
+
+
+def test_tokens(cli: Cli, controller: FakeController) -> None:
+    token: dict[str, Any] = {"id": "t1", "name": "ci", "scope": "run", "expires_at": None}
+    secret = token | {"secret": "seatrial_x"}
+    controller.answers["POST", "/api/v1/tokens"] = Answer.of(secret, 201)
+    controller.answers["GET", "/api/v1/tokens"] = Answer.of({"items": [token]})
+    controller.answers["DELETE", "/api/v1/tokens/t1"] = Answer(204)
+    assert cli("token", "create", "ci", "--scope", "run", "--days", "3") == 0
+    assert cli.out == "seatrial_x\n"
+    sent = controller.sent("POST", "/api/v1/tokens")[0].json
+    assert sent == {"name": "ci", "scope": "run", "days": 3}
+    assert cli("token", "list") == 0
+    assert "t1" in cli.out
+    assert cli("token", "revoke", "t1") == 0
+
+
+def test_serve_refuses_a_held_home_and_passes_its_options_on(cli: Cli) -> None:
+    assert cli("serve", "--port", "9000", "--no-cells") == 3
+    assert cli.wiring.served == [{"until_idle": False, "host": None, "port": 9000, "cells": False}]
+    cli.wiring.held_by = 4711
+    assert cli("serve") == 2
+    assert "is held by process 4711" in cli.err
+    assert len(cli.wiring.served) == 1
+
+
+def test_the_database_commands(cli: Cli) -> None:
+    assert cli("db", "check") == 1
+    assert cli.out == "sqlite:///app.db: at revision 1, needs 2\n"
+    assert cli("db", "upgrade") == 0
+    assert cli.out == "sqlite:///app.db: at revision 2, up to date\n"
+    cli.wiring.held_by = 7
+    assert cli("db", "upgrade") == 2
+    assert "stop it first" in cli.err
+
+
+def test_schemas_are_printed(cli: Cli) -> None:
+    assert cli("schema", "matrix") == 0
+    assert "platforms" in json.loads(cli.out)["properties"]
+    assert cli("schema", "payload") == 0
+    assert "job" in json.loads(cli.out)["properties"]
+
+
+def test_doctor_says_what_to_do(cli: Cli, controller: FakeController) -> None:
+    assert cli("doctor") == 0
+    assert any(re.match(r"WARN +database .*`seatrial db upgrade`", x) for x in cli.out.splitlines())
+    cli.wiring.held_by = 7
+    assert cli("doctor", "--json") == 0
+    found = {one["name"]: one for one in json.loads(cli.out)}
+    assert found["controller"]["text"] == "process 7 holds the home and answers"
+    assert found["database"]["level"] == "FAIL"
+
+
+def test_a_home_that_cannot_be_used_is_a_sentence(cli: Cli) -> None:
+    (cli.folder / "file").write_text("")
+    cli.wiring.settings.home = cli.folder / "file" / "home"
+    assert cli("runs") == 2
+    assert "cannot be used" in cli.err
+
+
+def test_an_address_where_nobody_answers(cli: Cli) -> None:
+    cli.wiring.settings.url = "http://127.0.0.1:9"
+    assert cli("runs") == 2
+    assert "http://127.0.0.1:9 cannot be reached" in cli.err
+
+
+def test_an_unusable_variable_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SEATRIAL_URL", "nonsense")
+    assert main(CommandWiring(), ["runs"]) == 2
+    assert capsys.readouterr().err == "SEATRIAL_URL must look like https://host:port\n"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["nonsense"], ["run"], ["run", "m", "--on-interrupt", "x"], ["watch", "--timeout", "-1"]],
+)
+def test_usage_errors(cli: Cli, args: list[str]) -> None:
+    assert cli(*args) == 2
+    assert cli.out == ""
+
+
+def test_an_unexpected_error_is_one_line_unless_asked(
+    cli: Cli, controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A failing clock is nothing that anybody planned for.
+    monkeypatch.setattr(TestWiring, "clock", None)
+    assert cli("show", ID) == 5
+    assert cli.err.startswith("unexpected: AttributeError: ")
+    assert "Traceback" not in cli.err
+    assert cli("--debug", "show", ID) == 5
+    assert "Traceback" in cli.err

@@ -1,0 +1,133 @@
+"""The command line run in this process, with the real readers and a cloud that costs money."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from orchestrator.adapters.clock import SystemClock
+from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.adapters.ids import new_id
+from orchestrator.application.ports.wheels import SubjectWheel
+from orchestrator.bootstrap.reading import CommandWiring
+from orchestrator.cli.app import main
+from orchestrator.cli.wiring import DatabaseState, Packed, RefusedError
+from orchestrator.domain.machine import ProviderTraits
+from orchestrator.domain.matrix import Subject
+from tests.unit.cli import runs
+from tests.unit.cli.fake_controller import FakeController, serving
+
+MATRIX = """\
+apiVersion: seatrial/v1
+kind: Matrix
+metadata: {name: release}
+subject: {name: torchbridge, version: "0.4.40"}
+payload: {path: pay}
+platforms:
+  - {id: local-cpu, provider: local}
+jobs:
+  - {select: "*", on: all}
+"""
+PAYLOAD = """\
+schema = 1
+name = "pay"
+version = "1"
+[[job]]
+id = "moe"
+kind = "suite"
+pytest = ["tests"]
+"""
+ID = runs.RUN_ID
+SHOWN = f"/api/v1/runs/{ID}"
+
+
+@dataclass
+class Environment:
+    home: Path
+    url: str | None = None
+    token: None = None
+    ci: bool = False
+
+
+@dataclass
+class TestWiring:
+    """The real readers, and a cloud that costs money."""
+
+    __test__ = False
+    settings: Environment
+    held_by: int | None = None
+    served: list[dict[str, object]] = field(default_factory=list)
+    clock = SystemClock()
+    documents = FileDocuments()
+    new_id = staticmethod(new_id)
+    builtin_payload = Path(__file__).parents[3] / "payload"
+
+    @property
+    def traits(self) -> Mapping[str, ProviderTraits]:
+        cloud = ProviderTraits("cloud", frozenset({"instance_type"}))
+        return {**CommandWiring().traits, "cloud": cloud}
+
+    def pack(self, source: Path, scratch: Path) -> Packed:
+        return CommandWiring().pack(source, scratch)
+
+    def subject(self, subject: Subject, *, base: Path, scratch: Path) -> SubjectWheel | None:
+        return CommandWiring().subject(subject, base=base, scratch=scratch)
+
+    def control(self, **options: object) -> int:
+        self.served.append(options)
+        return 3
+
+    def holder(self) -> int | None:
+        return self.held_by
+
+    def database(self, *, upgrade: bool) -> DatabaseState:
+        if self.held_by:
+            raise RefusedError("process 7 holds it; stop it first")
+        return DatabaseState("sqlite:///app.db", "2" if upgrade else "1", "2")
+
+
+@dataclass
+class Cli:
+    """Runs commands in this process and keeps what they wrote."""
+
+    wiring: TestWiring
+    folder: Path
+    capture: pytest.CaptureFixture[str]
+    out: str = ""
+    err: str = ""
+
+    def __call__(self, *args: str) -> int:
+        code = main(self.wiring, list(args))
+        self.out, self.err = self.capture.readouterr()
+        return code
+
+    @property
+    def matrix(self) -> Path:
+        return self.folder / "release.yaml"
+
+
+@pytest.fixture
+def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    (tmp_path / "release.yaml").write_text(MATRIX)
+    (tmp_path / "pay" / "tests").mkdir(parents=True)
+    (tmp_path / "pay" / "payload.toml").write_text(PAYLOAD)
+    # Nobody's terminal: a run of the tests by hand must not ask the person.
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    return Cli(TestWiring(Environment(tmp_path / "home")), tmp_path, capsys)
+
+
+@pytest.fixture
+def controller(cli: Cli) -> Iterator[FakeController]:
+    with serving(cli.wiring.settings.home, FakeController()) as fake:
+        yield fake
+
+
+def report_of(cli: Cli) -> Path:
+    path = cli.wiring.settings.home / "runs" / ID / "report" / "SUMMARY.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("# Report\n")
+    return path
