@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.ids import new_id
 from orchestrator.application.ports.archives import ArchiveError
 from orchestrator.application.ports.clock import NewId
 from orchestrator.application.ports.documents import Documents
+from orchestrator.application.ports.stores import StoreError
 from orchestrator.application.ports.wheels import SubjectWheel, WheelsError
 from orchestrator.assets import asset_dir
 from orchestrator.cli.wiring import DatabaseState, Packed, RefusedError
-from orchestrator.config import Settings, load
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.matrix import Subject
+
+if TYPE_CHECKING:
+    from orchestrator.config import Settings
 
 # The command line starts in a fraction of a second because nothing below is imported before a
 # command needs it.
@@ -29,6 +33,8 @@ class CommandWiring:
     @cached_property
     def settings(self) -> Settings:
         """See the protocol."""
+        from orchestrator.config import load
+
         return load()
 
     @cached_property
@@ -96,7 +102,6 @@ class CommandWiring:
     def database(self, *, upgrade: bool) -> DatabaseState:
         """See the protocol."""
         from orchestrator.adapters.db.database import open_database, revisions_of
-        from orchestrator.adapters.db.errors import StoreError
         from orchestrator.bootstrap.controlling import app_url, is_embedded, shown_url
 
         url = app_url(self.settings)

@@ -55,7 +55,17 @@ class Cause:
 
 
 RETRIED = frozenset(
-    {"capacity", "boot", "ssh", "agent", "preempted", "lost", "unavailable", "disk_full"}
+    {
+        "capacity",
+        "boot",
+        "ssh",
+        "agent",
+        "controller",
+        "preempted",
+        "lost",
+        "unavailable",
+        "disk_full",
+    }
 )
 """Reasons of `errored` that another attempt can cure."""
 

@@ -194,6 +194,10 @@ def wheel(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
         archive.writestr(f"{name}-{version}.dist-info/METADATA", text)
+        archive.writestr(
+            f"{name}-{version}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{name}-{version}.dist-info/RECORD", "")
 
 
 @pytest.mark.parametrize(

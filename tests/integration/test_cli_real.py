@@ -59,7 +59,13 @@ class Project:
 
     def run(self, *args: str) -> tuple[int, str, str]:
         with self.start(*args) as process:
-            out, err = process.communicate(timeout=PATIENCE_S)
+            try:
+                out, err = process.communicate(timeout=PATIENCE_S)
+            except subprocess.TimeoutExpired as late:
+                process.kill()
+                said = process.communicate()[1]
+                log = (self.home / "controller.log").read_text()[-3000:]
+                raise AssertionError(f"{args} did not end:\n{said}\n{log}") from late
         return process.returncode, out, err
 
     def controller(self) -> int | None:

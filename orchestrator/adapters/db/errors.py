@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-
-class StoreError(Exception):
-    """The database could not do it; nothing of the call was stored."""
+from orchestrator.application.ports.stores import StoreError
 
 
 class UnknownIdError(StoreError, LookupError):

@@ -11,12 +11,9 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, func, select
 
-from orchestrator.adapters.db.errors import (
-    DatabaseNewerError,
-    DatabaseOutdatedError,
-    StoreError,
-)
+from orchestrator.adapters.db.errors import DatabaseNewerError, DatabaseOutdatedError
 from orchestrator.adapters.db.sessions import Access, as_store_errors, connect
+from orchestrator.application.ports.stores import StoreError
 from orchestrator.assets import asset_dir
 
 _MIGRATION_LOCK = 7_328_417_253

@@ -16,8 +16,8 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import NullPool
 
-from orchestrator.adapters.db.errors import StoreError
 from orchestrator.adapters.db.types import storable_json
+from orchestrator.application.ports.stores import StoreError
 
 _BUSY_TIMEOUT_S = 30
 _WRITES = "seatrial_writes"

@@ -11,6 +11,7 @@ from orchestrator.application.ports.archives import ArchiveError
 
 CACHES = frozenset({".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 VENV_MARK = "pyvenv.cfg"
+HOME_MARK = "controller.lock"
 # A git hook sets these, and they would name another repository than the folder's own.
 _GIT = ("env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE", "git")
 
@@ -19,7 +20,8 @@ def payload_files(root: Path) -> list[str]:
     """Names of the files and links to ship, relative to `root`, sorted.
 
     Inside a git work tree these are the tracked and the untracked files that are not ignored,
-    unless the folder as a whole is ignored; elsewhere, all. Never caches and virtual environments.
+    unless the folder as a whole is ignored; elsewhere, all. Never caches, virtual environments and
+    homes of Seatrial.
 
     Raises:
         ArchiveError: Git cannot tell.
@@ -63,7 +65,7 @@ def _git(
 def _below(root: Path) -> Iterator[str]:
     for folder, folders, files in os.walk(root, onerror=_refuse):
         here = Path(folder)
-        if VENV_MARK in files and here != root:
+        if here != root and not {VENV_MARK, HOME_MARK}.isdisjoint(files):
             folders.clear()
             continue
         links = [name for name in folders if (here / name).is_symlink()]
@@ -77,10 +79,11 @@ def _refuse(error: OSError) -> None:
 
 
 def _kept(names: list[str]) -> Iterator[str]:
-    venvs = {str(PurePosixPath(n).parent) for n in names if PurePosixPath(n).name == VENV_MARK}
-    venvs.discard(".")
+    marks = (VENV_MARK, HOME_MARK)
+    left_out = {str(PurePosixPath(n).parent) for n in names if PurePosixPath(n).name in marks}
+    left_out.discard(".")
     for name in names:
         path = PurePosixPath(name)
         cached = path.suffix == ".pyc" or not CACHES.isdisjoint(path.parts)
-        if not cached and not any(str(parent) in venvs for parent in path.parents):
+        if not cached and not any(str(parent) in left_out for parent in path.parents):
             yield name

@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
+import logging
+
 from orchestrator.application.cell.world import (
     GO,
     Situation,
     World,
     is_out_of_reach,
     overdue,
+    reach,
     situation,
     workspace_of,
 )
 from orchestrator.application.collect_artifacts import collect_artifacts, keep_raw_evidence
 from orchestrator.application.ingest_evidence import drained, pull_evidence
-from orchestrator.application.ports.bundles import BundleError
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
+from orchestrator.application.ports.stores import StoreError
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.evidence import EvidenceError
-from orchestrator.domain.machine import MachineError, ShellError
+from orchestrator.domain.machine import ShellError
+
+logger = logging.getLogger(__name__)
 
 
 def look_collected(world: World, attempt_id: str) -> Value | NotYet:
-    """Drain the evidence until the agent's `end`, or until nothing more can be had in time."""
+    """Drain the evidence until the agent's `end`, or until nothing more can be had in time.
+
+    Only an attempt that has run has anything to collect, and nothing here keeps its machine from
+    going home.
+    """
     now = situation(world, attempt_id)
-    if now.cell.has_reached(CellState.RELEASING):
+    if now.cell.state not in (CellState.RUNNING, CellState.COLLECTING):
         return GO
+    reach(world, now, CellState.COLLECTING)
+    now = situation(world, attempt_id)
     late = overdue(world, now.cell, world.timings.collect_s) or is_out_of_reach(now.attempt)
     try:
         workspace = workspace_of(world, now.lease)
         if not _is_over(world, now, workspace, late=late):
             return NOT_YET
         collect_artifacts(workspace, world.unpack, world.stores, world.blobs, attempt_id)
-    except (MachineError, EvidenceError, BundleError) as error:
+    except StoreError:
+        raise
+    except Exception as error:
         if not late and isinstance(error, ShellError):
             return NOT_YET
+        logger.exception("attempt %s: not everything was collected", attempt_id)
         world.stores.feed.add(
             now.run.id, "cell", {"cell": now.cell.name, "notice": f"not collected: {error}"}
         )

@@ -6,6 +6,8 @@ the attempt came to, and cancelling is a row that every look reads.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from functools import partial
 
 from orchestrator.application.cell import (
@@ -19,13 +21,16 @@ from orchestrator.application.cell import (
     running,
 )
 from orchestrator.application.cell.world import GO, World
-from orchestrator.application.ports.engine import Durable
+from orchestrator.application.ports.engine import NOT_YET, Durable, Look, NotYet, Value
+from orchestrator.application.ports.stores import StoreError
+
+logger = logging.getLogger(__name__)
 
 
 async def run_cell(world: World, do: Durable, cell_id: str) -> None:
     """Try the cell until an attempt of it stands, give every machine back, tell the run."""
     while True:
-        admit = partial(queueing.look_admitted, world)
+        admit = _patient(world, queueing.look_admitted)
         attempt = await do.until("admit", admit, cell_id, every_s=0.5)
         if not isinstance(attempt, str):
             break
@@ -34,19 +39,39 @@ async def run_cell(world: World, do: Durable, cell_id: str) -> None:
         except Exception as error:  # noqa: BLE001 - whatever it is, the machine goes home
             blame = partial(releasing.blame_bug, world)
             await do.once("blame", blame, attempt, f"{type(error).__name__}: {error}")
-        await do.until("release", partial(releasing.look_released, world), attempt, every_s=0.5)
-        await do.until("close", partial(finishing.look_closed, world), attempt, every_s=1.0)
-    await do.until("finish", partial(finishing.look_finished, world), cell_id, every_s=1.0)
+        collect = _patient(world, collecting.look_collected)
+        await do.until("collect", collect, attempt, every_s=0.5)
+        release = _patient(world, releasing.look_released)
+        await do.until("release", release, attempt, every_s=0.5)
+        close = _patient(world, finishing.look_closed)
+        await do.until("close", close, attempt, every_s=1.0)
+    await do.until("finish", _patient(world, finishing.look_finished), cell_id, every_s=1.0)
 
 
 async def _work(world: World, do: Durable, attempt: str) -> None:
-    """Place, boot, prepare, run; from there on, what there is is always collected."""
-    if await do.until("place", partial(placing.look_placed, world), attempt, every_s=1.0) != GO:
+    """Place, boot, prepare, run; stop at the first phase that cannot go on."""
+    place = _patient(world, placing.look_placed)
+    if await do.until("place", place, attempt, every_s=1.0) != GO:
         return
-    if await do.until("boot", partial(booting.look_booted, world), attempt, every_s=1.0) != GO:
+    boot = _patient(world, booting.look_booted)
+    if await do.until("boot", boot, attempt, every_s=1.0) != GO:
         return
-    prepare = partial(preparing.look_prepared, world)
+    prepare = _patient(world, preparing.look_prepared)
     if await do.until("prepare", prepare, attempt, every_s=2.0) != GO:
         return
-    await do.until("watch", partial(running.look_watched, world), attempt, every_s=0.5)
-    await do.until("collect", partial(collecting.look_collected, world), attempt, every_s=0.5)
+    await do.until("watch", _patient(world, running.look_watched), attempt, every_s=0.5)
+
+
+def _patient(world: World, look: Callable[[World, str], Value | NotYet]) -> Look:
+    """The look, which is repeated while the database cannot be reached."""
+
+    def looked(key: str) -> Value | NotYet:
+        try:
+            return look(world, key)
+        except StoreError as error:
+            if isinstance(error, LookupError):
+                raise
+            logger.warning("%s: the store cannot be used now: %s", key, error)
+            return NOT_YET
+
+    return looked

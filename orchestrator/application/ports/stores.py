@@ -20,6 +20,10 @@ from orchestrator.domain.matrix import CellPlan, Matrix
 from orchestrator.domain.outcome import Outcome
 
 
+class StoreError(Exception):
+    """The database refused or cannot be reached; nothing of the call was stored."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunSpec:
     """What a run was launched with; never changes."""
