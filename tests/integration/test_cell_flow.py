@@ -233,6 +233,25 @@ def test_an_error_of_our_own_releases_the_machine(here):
     assert "a bug" in cell.detail
 
 
+def test_an_error_of_our_own_while_running_releases_the_machine(here):
+    def broken(plan: object):
+        yield {"kind": "phase", "job": None, "data": {"name": "preparing"}}
+        yield {"kind": "phase", "job": None, "data": {"name": "running"}}
+        raise RuntimeError("a bug")
+
+    def break_computers(world: FakeWorld) -> None:
+        for computer in world.computers():
+            computer.script = broken
+
+    here.limits = Limits(max_usd=Decimal(10), infra_retries=0)
+    here.cloud.boot_looks = 3
+    here.on_tick.append(break_computers)
+    finish(here)
+    cell = here.record().cells[0]
+    assert (cell.outcome, cell.reason) == (Outcome.ERRORED, "controller")
+    assert "collecting" in [str(step.target) for step in cell.transitions]
+
+
 @pytest.mark.parametrize("reason", ["environment", "wrong_subject"])
 def test_what_the_agent_could_not_do_is_the_attempts_cause(here, reason):
     def refusing(plan: object):

@@ -19,7 +19,7 @@ def test_the_suite_has_exactly_the_names_of_the_log(log, suite, count):
     named = NODE.findall((LOGS / log).read_text("utf-8"))
     assert len(named) == count
     collected = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", f"suites/{suite}"],
+        [sys.executable, "-m", "pytest", "--collect-only", "-qq", f"suites/{suite}"],
         cwd=ROOT / "payload",
         capture_output=True,
         text=True,
