@@ -139,6 +139,8 @@ class Facts:
     checks: dict[tuple[str, str], CheckFact] = field(default_factory=dict)
     metrics: list[MetricFact] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
+    current: dict[str, str] = field(default_factory=dict)
+    """By job, the test that ran when the batch ended; empty when none did."""
     environment: Mapping[str, object] | None = None
     end: AgentEnd | None = None
 
@@ -151,6 +153,8 @@ def fold(events: Iterable[Event]) -> Facts:
         reader = _READERS.get(event.kind)
         if reader is not None:
             reader(facts, event)
+    for job, nodeid in facts.current.items():
+        _add_job(facts, JobFact(job, current=nodeid))
     return facts
 
 
@@ -159,15 +163,15 @@ def _read_test(facts: Facts, event: Event) -> None:
     nodeid = _text(data.get("nodeid"))
     record = data.get("record")
     if record == "start":
-        _add_job(facts, JobFact(job, current=nodeid))
-        _add_test(facts, TestFact(job, nodeid))
+        facts.current[job] = nodeid
+        facts.tests.setdefault((job, nodeid), TestFact(job, nodeid))
     elif record == "collect_error":
         text = _text(data.get("longrepr"))
         _add_test(facts, _bad(job, nodeid, "collection", text))
     elif record == "report":
         _add_test(facts, phase_fact(job, data))
         if data.get("when") == "teardown" or data.get("cause"):
-            _add_job(facts, JobFact(job, current=""))
+            facts.current[job] = ""
 
 
 def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
@@ -232,12 +236,12 @@ def _read_phase(facts: Facts, event: Event) -> None:
     if data.get("name") == "started":
         _add_job(facts, JobFact(event.job, started_ts=event.ts))
     elif data.get("name") == "finished":
+        facts.current[event.job] = ""
         _add_job(
             facts,
             JobFact(
                 event.job,
                 finished_ts=event.ts,
-                current="",
                 exit_code=_whole(data.get("exit_code")),
                 signal=_whole(data.get("signal")),
                 cause=_text(data.get("cause")),

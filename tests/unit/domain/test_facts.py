@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.domain.evidence import Event
-from orchestrator.domain.facts import CheckFact, Facts, JobFact, TestFact, fold
+from orchestrator.domain.facts import AgentEnd, CheckFact, Facts, JobFact, TestFact, fold
 from orchestrator.domain.outcome import TestOutcome
 
 SKIPPED = ["t.py", 3, "Skipped: no device"]
@@ -176,7 +176,7 @@ def test_what_a_job_says_of_itself() -> None:
     assert facts.jobs["j"].degraded == "no fp8"
     assert facts.metrics[0].samples == (1.0, 2.5)
     assert facts.notices[0].message == "cut"
-    assert (facts.environment, facts.end) == ({"torch": "2.13"}, {"outcome": "completed"})
+    assert (facts.environment, facts.end) == ({"torch": "2.13"}, AgentEnd("completed"))
     assert (facts.last_seq, facts.last_ts) == (7, 7.0)
 
 
