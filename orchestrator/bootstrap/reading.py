@@ -102,6 +102,7 @@ class CommandWiring:
     def database(self, *, upgrade: bool) -> DatabaseState:
         """See the protocol."""
         from orchestrator.adapters.db.database import open_database, revisions_of
+        from orchestrator.adapters.files.home import prepare_home
         from orchestrator.bootstrap.controlling import app_url, is_embedded, shown_url
 
         url = app_url(self.settings)
@@ -111,6 +112,7 @@ class CommandWiring:
                 if self.holder() is not None:
                     message = f"process {self.holder()} holds {self.settings.home}; stop it first"
                     raise RefusedError(message)
+                prepare_home(self.settings.home)
                 open_database(url, migrate=True).close()
             found = None if missing and not upgrade else revisions_of(url)
         except StoreError as error:

@@ -6,11 +6,11 @@ import io
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
 
+import orchestrator
 from orchestrator.cli.commands.administering import (
     controller_command,
     db_app,
@@ -46,12 +46,11 @@ def build() -> typer.Typer:
     app = typer.Typer(
         name=NAME,
         help="Prove a release of a PyTorch library on the hardware it claims to support.",
-        no_args_is_help=True,
         add_completion=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_globals)
+    app.callback(invoke_without_command=True)(_globals)
     for name, command, panel in (
         ("init", init_command, _START),
         ("doctor", doctor_command, _START),
@@ -95,14 +94,6 @@ def main(wiring: Wiring, args: Sequence[str] | None = None) -> int:
     return 0
 
 
-def program_version() -> str:
-    """The installed version."""
-    try:
-        return version(NAME)
-    except PackageNotFoundError:
-        return "unknown (not installed)"
-
-
 def _globals(
     context: typer.Context,
     show_version: Annotated[
@@ -114,7 +105,10 @@ def _globals(
 ) -> None:
     session_of(context).debug = debug
     if show_version:
-        typer.echo(f"{NAME} {program_version()}")
+        typer.echo(f"{NAME} {orchestrator.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
         raise typer.Exit
 
 
