@@ -10,12 +10,17 @@ from orchestrator.domain.cell import CellState
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.record import CellRecord, Evidence, JobRecord
+from reports.model.metrics import MetricTable
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Finding, ReportModel
 from reports.rules.claims import claims_rule
+from reports.rules.metrics import METRIC_RULES, reported_rule
 from reports.rules.models import platform_rules, summary_rules
 from reports.rules.parts import RULES, Said, differs
+
+EVERY_RULE = {**RULES, **METRIC_RULES}
+"""By the type of the part."""
 
 
 def lint(report: ReportModel) -> tuple[Finding, ...]:
@@ -38,6 +43,7 @@ def lint_evidence(report: ReportModel, evidence: Evidence) -> tuple[Finding, ...
     for cell in evidence.record.cells:
         if not isinstance(report, PlatformReport) or cell.id == report.cell:
             found += _recount(cell, evidence.tests.get(cell.id, ()))
+            found += _named(reported_rule(_metrics(report, cell.id), cell), cell.id)
     if isinstance(report, SummaryReport):
         names = {(t.job, t.nodeid) for tests in evidence.tests.values() for t in tests}
         said = differs("distinct", "distinct tests", report.distinct_tests, len(names))
@@ -55,7 +61,7 @@ def _named(said: Iterable[Said], where: str) -> Iterator[Finding]:
 
 
 def _parts(part: object, path: str) -> Iterator[Finding]:
-    rule = RULES.get(type(part))
+    rule = EVERY_RULE.get(type(part))
     if rule is not None:
         yield from _named(rule(part), path)
     if isinstance(part, tuple):
@@ -64,6 +70,13 @@ def _parts(part: object, path: str) -> Iterator[Finding]:
     elif is_dataclass(part):
         for field in fields(part):
             yield from _parts(getattr(part, field.name), f"{path}.{field.name}")
+
+
+def _metrics(report: ReportModel, cell: str) -> tuple[MetricTable, ...]:
+    if isinstance(report, PlatformReport):
+        return report.metrics
+    rows = report.rows if isinstance(report, SummaryReport) else ()
+    return tuple(table for row in rows if row.cell == cell for table in row.metrics)
 
 
 def _recount(cell: CellRecord, tests: Iterable[TestFact]) -> Iterator[Finding]:

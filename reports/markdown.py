@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from reports import figures
 from reports import format as fmt
 from reports.model.values import Absent, ReportModel, Status
 
@@ -73,8 +73,8 @@ def verbatim(value: object) -> Markdown:
     return Markdown(plain(fmt.absent(value) if isinstance(value, Absent) else str(value)))
 
 
-def _escaped(write: Callable[[Any], str]) -> Callable[[Any], Markdown]:
-    return lambda value: cell(write(value))
+def _escaped(write: Callable[..., str]) -> Callable[..., Markdown]:
+    return lambda value, **options: cell(write(value, **options))
 
 
 def _print(value: object) -> str:
@@ -96,6 +96,9 @@ def environment(templates: Path) -> Environment:
     )
     for name in FORMATS:
         made.filters[name] = _escaped(getattr(fmt, name))
+    for name in FIGURES:
+        made.filters[name] = _escaped(getattr(figures, name))
+    made.filters["differing"] = figures.differing
     made.filters |= {"cell": cell, "code": code, "verbatim": verbatim}
     made.tests["absent"] = lambda value: isinstance(value, Absent)
     made.globals |= {
@@ -112,6 +115,11 @@ FORMATS = (
     "pairs", "version", "price",
 )  # fmt: skip
 """Filters: the writers of `reports.format`, escaped."""
+
+FIGURES = (
+    "heading", "figure", "compared", "caption", "highlight", "check_value", "check_tolerance",
+)  # fmt: skip
+"""Filters: the writers of `reports.figures`, escaped."""
 
 
 def render_markdown(model: ReportModel, template: str, *, templates: Path) -> str:

@@ -250,7 +250,7 @@ class Workspace:
         if not self._agent_is_there:
             self.put_agent()
         folder = shlex.quote(f"{self.base()}/agents/{self.agent_digest()}")
-        run = _words("exec", self.python(), "-E", "-s", "-m", AGENT_PACKAGE, verb, *words)
+        run = _words("exec", self.python(), "-E", "-s", "-S", "-m", AGENT_PACKAGE, verb, *words)
         return self._shell.run(
             f"cd {folder} 2>/dev/null || exit {AGENT_GONE}; {run}",
             stdin=stdin,

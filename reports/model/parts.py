@@ -123,41 +123,6 @@ class CommandTable:
 
 
 @dataclass(frozen=True, slots=True)
-class MetricRow:
-    """One metric with one set of parameters."""
-
-    params: tuple[tuple[str, str], ...]
-    """By name, sorted."""
-    samples: tuple[float, ...]
-    n: int
-    median: float | Absent
-    low: float | Absent
-    high: float | Absent
-    spread: str
-    """``iqr`` from five samples on, ``range`` below that, ``none`` of one."""
-
-
-@dataclass(frozen=True, slots=True)
-class MetricGroup:
-    """One metric of one job, over its parameters."""
-
-    job: str
-    title: str
-    name: str
-    unit: str
-    direction: str
-    baseline: str | Absent | None
-    """What a ratio is relative to; None where the metric is no ratio."""
-    columns: tuple[str, ...]
-    """Parameters that vary between the rows."""
-    fixed: tuple[tuple[str, str], ...]
-    """Parameters that all rows share."""
-    rows: tuple[MetricRow, ...]
-    hidden: int
-    """Rows that are not shown."""
-
-
-@dataclass(frozen=True, slots=True)
 class Device:
     """An accelerator, as it was probed on the machine."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from reports.model.metrics import MetricTable
 from reports.model.parts import (
     AttemptRow,
     CommandTable,
     FileRow,
     Hardware,
-    MetricGroup,
     Money,
     NoticeRow,
     SuiteProblems,
@@ -42,7 +42,7 @@ class PlatformReport(ReportModel):
     demos: CommandTable
     use_cases: CommandTable
     benchmarks: CommandTable
-    metrics: tuple[MetricGroup, ...]
+    metrics: tuple[MetricTable, ...]
     hardware: Hardware
     timeline: tuple[TimelineRow, ...]
     money: Money

@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from reports.model.parts import Hardware, MetricGroup
+from reports.model.compared import Comparison, ComparisonTable, tables_of
+from reports.model.metrics import MetricLine, MetricTable
+from reports.model.parts import Hardware
 from reports.model.values import Absent, CheckTally, Rate, ReportModel, Status, Tally
+
+HIGHLIGHTS_SHOWN = 6
+"""Lines of metrics that a summary has of one cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +37,24 @@ class CellRow:
     """Jobs that did not run the way they should have, with the reason."""
     not_passed: tuple[tuple[str, Status], ...]
     """Jobs that did not pass."""
-    metrics: tuple[MetricGroup, ...]
+    metrics: tuple[MetricTable, ...]
     cost_usd: Decimal | Absent
     files: tuple[str, ...]
+
+    @property
+    def highlights(self) -> tuple[tuple[MetricTable, MetricLine], ...]:
+        """The first rows of its metrics, the benchmarks' before the others'."""
+        return self._lines[:HIGHLIGHTS_SHOWN]
+
+    @property
+    def highlights_left(self) -> int:
+        """Rows that are only in the platform's report."""
+        return max(0, len(self._lines) - HIGHLIGHTS_SHOWN)
+
+    @property
+    def _lines(self) -> tuple[tuple[MetricTable, MetricLine], ...]:
+        ranked = sorted(self.metrics, key=lambda table: table.kind != "benchmark")
+        return tuple((table, line) for table in ranked for line in table.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,41 +68,6 @@ class Total:
     """Cells that are not in it, with the reason."""
     tally: Tally | Absent
     """Derived: the sum of the cells' tallies."""
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedRow:
-    """One cell's value of a compared metric."""
-
-    cell: str
-    accelerator: str
-    stack: str
-    median: float
-    low: float
-    high: float
-    n: int
-    relative: float | Absent
-    """Derived from unrounded medians: above 1 is better than the reference, whatever the unit."""
-    overlaps: bool
-    """Derived: whether the spread touches the reference's."""
-    same_stack: bool
-    """Derived: whether torch and its runtime are the reference's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One metric with the same parameters on several cells."""
-
-    job: str
-    metric: str
-    unit: str
-    direction: str
-    baseline: str
-    """What a ratio is relative to; empty where the metric is no ratio."""
-    reference: str
-    """The cell that the others are set against."""
-    params: tuple[tuple[str, str], ...]
-    rows: tuple[ComparedRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,3 +89,8 @@ class SummaryReport(ReportModel):
     comparisons_hidden: int
     cost_usd: Decimal | Absent
     """Derived: the sum of the cells that have a cost."""
+
+    @property
+    def comparison_tables(self) -> tuple[ComparisonTable, ...]:
+        """The comparisons as they are printed: one table for the metrics of a job."""
+        return tables_of(self.comparisons, [row.cell for row in self.rows])

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 
+from reports.model.compared import ComparedRow, Comparison
 from reports.model.parts import CommandTable
 from reports.model.platform import PlatformReport
-from reports.model.summary import CellRow, ComparedRow, Comparison, SummaryReport, Total
+from reports.model.summary import CellRow, SummaryReport, Total
 from reports.model.values import Absent, Tally
 from reports.rules.parts import Said, close, differs, total_is
 from reports.rules.throughput import throughput_rule
@@ -144,16 +145,18 @@ def _relative(comparison: Comparison, row: ComparedRow, first: ComparedRow) -> I
 
 
 def _is_measured(comparison: Comparison, row: ComparedRow, cell: CellRow) -> Iterator[Said]:
-    key = (comparison.job, comparison.metric, comparison.unit)
+    tables = [table for table in cell.metrics if table.job == comparison.job]
     measured = [
-        (metric.median, metric.low, metric.high, metric.n)
-        for group in cell.metrics
-        if (group.job, group.name, group.unit) == key
-        for metric in group.rows
-        if metric.params == comparison.params
+        (figure.median, figure.low, figure.high, figure.n, figure.spread)
+        for table in tables
+        for line in table.rows
+        for column, figure in zip(table.columns, line.cells, strict=False)
+        if figure is not None
+        and (figure.name, column.unit) == (comparison.metric, comparison.unit)
+        and line.params == comparison.params
     ]
-    hidden = any(group.hidden for group in cell.metrics if group.name == comparison.metric)
-    said = (row.median, row.low, row.high, row.n)
+    hidden = any(table.hidden for table in tables)
+    said = (row.median, row.low, row.high, row.n, row.spread)
     if said not in measured and not hidden:
         message = f"{row.cell}: {comparison.metric} is {said}, which was not measured"
         yield "error", "comparison", message

@@ -11,8 +11,6 @@ from reports.model.parts import (
     CommandRow,
     CommandTable,
     Device,
-    MetricGroup,
-    MetricRow,
     Money,
     MoneyRow,
     SuiteProblems,
@@ -144,39 +142,6 @@ def commands_rule(part: CommandTable) -> Iterator[Said]:
         yield from differs("total", f"{name} checks", getattr(part.checks, name), found)
 
 
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """By linear interpolation between the neighbours, the extremes being 0 and 1."""
-    at = share * (len(ordered) - 1)
-    below = math.floor(at)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (at - below)
-
-
-def metric_rule(part: MetricRow) -> Iterator[Said]:
-    """Number of samples, middle and spread."""
-    yield from differs("samples", "n", part.n, len(part.samples))
-    if isinstance(part.median, Absent) or not part.samples:
-        measured = bool(part.samples) and all(abs(s) < 1e300 for s in part.samples)
-        yield from differs("samples", "absent", isinstance(part.median, Absent), not measured)
-        return
-    ordered = sorted(part.samples)
-    low, high = (0.25, 0.75) if len(ordered) >= 5 else (0.0, 1.0)
-    for name, share in (("low", low), ("median", 0.5), ("high", high)):
-        said, found = getattr(part, name), quantile(ordered, share)
-        if isinstance(said, Absent) or not close(said, found):
-            yield "error", "samples", f"{name} is {said}, recomputed {found}"
-    kind = "none" if len(ordered) == 1 else "iqr" if len(ordered) >= 5 else "range"
-    yield from differs("samples", "kind of spread", part.spread, kind)
-
-
-def baseline_rule(part: MetricGroup) -> Iterator[Said]:
-    """A ratio says to what."""
-    if isinstance(part.baseline, Absent):
-        yield "warning", "baseline", f"{part.name} of {part.job} is a ratio that names no baseline"
-    if part.direction not in ("higher", "lower"):
-        yield "warning", "direction", f"{part.name} of {part.job} does not say what is better"
-
-
 def device_rule(part: Device) -> Iterator[Said]:
     """The architecture belongs to the compute capability."""
     if isinstance(part.architecture, Absent) or isinstance(part.compute_capability, Absent):
@@ -243,8 +208,6 @@ RULES: dict[type, Callable[[Any], Iterator[Said]]] = {
     SuiteSkips: skips_rule,
     CommandRow: command_rule,
     CommandTable: commands_rule,
-    MetricRow: metric_rule,
-    MetricGroup: baseline_rule,
     Device: device_rule,
     TimelineRow: timeline_rule,
     MoneyRow: lease_rule,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from reports.model.parts import MetricGroup, MetricRow
+from reports.model.metrics import MetricColumn, MetricFigure, MetricLine, MetricTable
 from reports.model.values import Absent
 from reports.rules.parts import Said
 
@@ -15,37 +15,48 @@ _BATCH = ("batch", "batch_size")
 _SEQUENCE = ("seq", "seq_len", "sequence", "sequence_length")
 
 
-def throughput_rule(groups: Sequence[MetricGroup]) -> Iterator[Said]:
-    """A throughput that no time of the same job and parameters explains is a contradiction."""
-    for group in groups:
-        if group.unit.lower() not in _TOKENS:
-            continue
-        for row in group.rows:
-            found = list(_expected(row, group.job, groups))
-            if found and not any(_agrees(row, expected) for expected in found):
-                params = ", ".join(f"{k}={v}" for k, v in row.params)
-                message = (
-                    f"{group.job}: {group.name} ({params}) is {row.median} {group.unit}, "
-                    f"but batch x sequence / time is {found[0]:.6g}"
-                )
-                yield "warning", "throughput", message
+def throughput_rule(tables: Sequence[MetricTable]) -> Iterator[Said]:
+    """A throughput that no time of the same job and parameters explains is a contradiction.
+
+    Where a table does not show every figure, the time that explains it may be among the others.
+    """
+    for table in tables:
+        for line in table.rows if not table.hidden else ():
+            for column, figure in zip(table.columns, line.cells, strict=False):
+                if figure is not None and column.unit.lower() in _TOKENS:
+                    yield from _judge(table, line, column, figure)
 
 
-def _agrees(row: MetricRow, expected: float) -> bool:
-    return not isinstance(row.median, Absent) and (
-        abs(row.median - expected) <= TOLERANCE * abs(expected)
+def _judge(
+    table: MetricTable, line: MetricLine, column: MetricColumn, figure: MetricFigure
+) -> Iterator[Said]:
+    found = list(_expected(line, table))
+    if found and not any(_agrees(figure, expected) for expected in found):
+        params = ", ".join(f"{k}={v}" for k, v in line.params)
+        message = (
+            f"{table.job}: {figure.name} ({params}) is {figure.median} {column.unit}, "
+            f"but batch x sequence / time is {found[0]:.6g}"
+        )
+        yield "warning", "throughput", message
+
+
+def _agrees(figure: MetricFigure, expected: float) -> bool:
+    return not isinstance(figure.median, Absent) and (
+        abs(figure.median - expected) <= TOLERANCE * abs(expected)
     )
 
 
-def _expected(row: MetricRow, job: str, groups: Sequence[MetricGroup]) -> Iterator[float]:
-    tokens = _tokens(dict(row.params))
-    for group in groups:
-        scale = _SECONDS.get(group.unit)
-        if scale is None or tokens is None or group.job != job:
+def _expected(line: MetricLine, table: MetricTable) -> Iterator[float]:
+    tokens = _tokens(dict(line.params))
+    for other in table.rows:
+        if tokens is None or other.params != line.params:
             continue
-        for other in group.rows:
-            if other.params == row.params and not isinstance(other.median, Absent) and other.median:
-                yield tokens / (other.median * scale)
+        for column, figure in zip(table.columns, other.cells, strict=False):
+            scale = _SECONDS.get(column.unit)
+            if scale is None or figure is None or isinstance(figure.median, Absent):
+                continue
+            if figure.median:
+                yield tokens / (figure.median * scale)
 
 
 def _tokens(params: Mapping[str, str]) -> float | None:

@@ -1,48 +1,38 @@
-"""Metrics: every sample, its middle and its spread, grouped by what varies."""
+"""Metrics: every sample, its middle and its spread, in one table for each job."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 from orchestrator.domain.facts import MetricFact
 from orchestrator.domain.record import CellRecord, JobRecord
-from reports.model.parts import MetricGroup, MetricRow
+from reports.grouping import ColumnKey, RowKey, columns_of, layout_of, split_name
+from reports.model.metrics import MetricFigure, MetricLine, MetricTable
 from reports.model.values import Absent
 from reports.spread import spread_of
 
-ROWS_SHOWN = 100
-"""Rows of one metric."""
+ROWS_SHOWN = 40
+"""Sets of parameters in one table."""
 
-COLUMNS = 6
-"""Parameters that get a column of their own; beyond that they share one."""
+COLUMNS_SHOWN = 8
+"""Metrics in one table."""
 
-RATIO_UNITS = frozenset({"x", "×", "ratio"})
 BASELINE_KEYS = ("baseline", "reference", "against", "versus", "vs")
 """Parameters in which a ratio says what it is relative to."""
 
+Found = Mapping[RowKey, Mapping[ColumnKey, MetricFact]]
 
-def metrics_of(cell: CellRecord) -> tuple[MetricGroup, ...]:
-    """Every metric of every job, in the order in which they were first reported."""
-    groups: list[MetricGroup] = []
-    for job in cell.jobs:
-        by_key: dict[tuple[str, str, str, str], list[MetricFact]] = {}
-        for fact in job.metrics:
-            key = (fact.name, fact.unit, fact.direction, baseline_of(fact) or "")
-            by_key.setdefault(key, []).append(fact)
-        groups += [_group(job, facts) for facts in by_key.values()]
-    return tuple(groups)
+
+def metrics_of(cell: CellRecord) -> tuple[MetricTable, ...]:
+    """The metrics of every job that has some."""
+    return tuple(_table(job) for job in cell.jobs if job.metrics)
 
 
 def baseline_of(fact: MetricFact) -> str | None:
     """What a metric says that it is relative to."""
     named = (fact.params.get(key) for key in BASELINE_KEYS)
     return next((words(value) for value in named if value not in (None, "")), None)
-
-
-def is_ratio(unit: str) -> bool:
-    """Whether the unit is that of a ratio."""
-    return unit.strip().lower() in RATIO_UNITS
 
 
 def words(value: object) -> str:
@@ -55,42 +45,49 @@ def params_of(params: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     return tuple((k, words(v)) for k, v in sorted(params.items()) if k not in BASELINE_KEYS)
 
 
-def _group(job: JobRecord, facts: Sequence[MetricFact]) -> MetricGroup:
-    rows = [metric_row(fact) for fact in facts]
-    fixed = _shared(rows)
-    varying = sorted({pair[0] for row in rows for pair in row.params} - {k for k, _ in fixed})
-    first = facts[0]
-    return MetricGroup(
+def _table(job: JobRecord) -> MetricTable:
+    found = _found(job)
+    keys = list(dict.fromkeys(key for row in found.values() for key in row))[:COLUMNS_SHOWN]
+    chosen = [row for row, facts in found.items() if any(key in facts for key in keys)][:ROWS_SHOWN]
+    rows = tuple(_line(row, [found[row].get(key) for key in keys]) for row in chosen)
+    layout = layout_of(chosen)
+    distinct = sum(len(facts) for facts in found.values())
+    return MetricTable(
         job=job.id,
         title=job.title or job.id,
-        name=first.name,
-        unit=first.unit,
-        direction=first.direction,
-        baseline=_baseline(first),
-        columns=tuple(varying) if len(varying) <= COLUMNS else (),
-        fixed=fixed,
-        rows=tuple(rows[:ROWS_SHOWN]),
-        hidden=max(0, len(rows) - ROWS_SHOWN),
+        kind=job.kind,
+        columns=columns_of(keys),
+        named=layout.named,
+        keys=layout.keys,
+        fixed=layout.fixed,
+        rows=rows,
+        hidden=distinct - sum(len(row.figures) for row in rows),
+        repeated=len(job.metrics) - distinct,
     )
 
 
-def _baseline(fact: MetricFact) -> str | Absent | None:
-    if not is_ratio(fact.unit):
-        return None
-    return baseline_of(fact) or Absent("the job does not name it")
+def _found(job: JobRecord) -> Found:
+    """What was reported again, by a later attempt, stands as it was reported last."""
+    found: dict[RowKey, dict[ColumnKey, MetricFact]] = {}
+    for fact in job.metrics:
+        prefix, leaf = split_name(fact.name)
+        row = found.setdefault((prefix, params_of(fact.params)), {})
+        row[leaf, fact.unit, fact.direction, baseline_of(fact) or ""] = fact
+    return found
 
 
-def _shared(rows: Iterable[MetricRow]) -> tuple[tuple[str, str], ...]:
-    every = [row.params for row in rows]
-    return tuple(pair for pair in every[0] if all(pair in params for params in every))
+def _line(key: RowKey, facts: list[MetricFact | None]) -> MetricLine:
+    prefix, params = key
+    cells = (None if fact is None else metric_figure(fact) for fact in facts)
+    return MetricLine(prefix, params, tuple(cells))
 
 
-def metric_row(fact: MetricFact) -> MetricRow:
+def metric_figure(fact: MetricFact) -> MetricFigure:
     """One metric with one set of parameters."""
     spread = spread_of(fact.samples)
     none = Absent("no samples" if not fact.samples else "a sample is no finite number")
-    return MetricRow(
-        params=params_of(fact.params),
+    return MetricFigure(
+        name=fact.name,
         samples=fact.samples,
         n=len(fact.samples),
         median=spread.median if spread else none,

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.domain.facts import MetricFact
-from reports.model.parts import MetricRow
-from reports.model.summary import CellRow, ComparedRow, Comparison
+from reports.grouping import is_ratio
+from reports.model.compared import ComparedRow, Comparison
+from reports.model.metrics import MetricFigure, Params
+from reports.model.summary import CellRow
 from reports.model.values import Absent
-from reports.views.benchmarks import baseline_of, is_ratio, metric_row
+from reports.views.benchmarks import baseline_of, metric_figure, params_of
 
 COMPARISONS_SHOWN = 60
 """Metrics that are compared in one report."""
 
-Key = tuple[str, str, str, str, str, tuple[tuple[str, str], ...]]
+Key = tuple[str, str, str, str, str, Params]
 
 
 def compare(
     cells: Sequence[tuple[CellRow, Sequence[MetricFact]]],
 ) -> tuple[tuple[Comparison, ...], int]:
     """Return what is comparable, in the order in which it was first reported, and how many more."""
-    found: dict[Key, list[tuple[CellRow, MetricRow]]] = {}
+    found: dict[Key, list[tuple[CellRow, MetricFigure]]] = {}
     for cell, facts in cells:
         for key, row in _last_rows(facts).items():
             found.setdefault(key, []).append((cell, row))
@@ -28,26 +30,29 @@ def compare(
     return tuple(made[:COMPARISONS_SHOWN]), max(0, len(made) - COMPARISONS_SHOWN)
 
 
-def _last_rows(facts: Sequence[MetricFact]) -> dict[Key, MetricRow]:
+def _last_rows(facts: Sequence[MetricFact]) -> dict[Key, MetricFigure]:
     """A metric that was reported again, by a later attempt, stands as it was reported last.
 
     A ratio that does not name its baseline cannot be compared with anything.
     """
     rows = {}
     for fact in facts:
-        row, baseline = metric_row(fact), baseline_of(fact)
+        row, baseline = metric_figure(fact), baseline_of(fact)
         if isinstance(row.median, Absent) or (is_ratio(fact.unit) and baseline is None):
             continue
-        rows[(fact.job, fact.name, fact.unit, fact.direction, baseline or "", row.params)] = row
+        key = (fact.job, fact.name, fact.unit, fact.direction, baseline or "")
+        rows[(*key, params_of(fact.params))] = row
     return rows
 
 
-def _comparison(key: Key, rows: Sequence[tuple[CellRow, MetricRow]]) -> Comparison:
+def _comparison(key: Key, rows: Sequence[tuple[CellRow, MetricFigure]]) -> Comparison:
     job, name, unit, direction, baseline, params = key
     accelerators = [pair for pair in rows if pair[0].hardware.is_accelerator_evidence]
     first_cell, first = (accelerators or rows)[0]
+    titles = {table.job: table.title for table in first_cell.metrics}
     return Comparison(
         job=job,
+        title=titles.get(job, job),
         metric=name,
         unit=unit,
         direction=direction,
@@ -59,7 +64,7 @@ def _comparison(key: Key, rows: Sequence[tuple[CellRow, MetricRow]]) -> Comparis
 
 
 def _row(
-    cell: CellRow, row: MetricRow, first_cell: CellRow, first: MetricRow, direction: str
+    cell: CellRow, row: MetricFigure, first_cell: CellRow, first: MetricFigure, direction: str
 ) -> ComparedRow:
     median, low, high = _figures(row)
     middle, first_low, first_high = _figures(first)
@@ -71,6 +76,7 @@ def _row(
         low=low,
         high=high,
         n=row.n,
+        spread=row.spread,
         relative=relative(median, middle, direction),
         overlaps=low <= first_high and first_low <= high,
         same_stack=cell.hardware.stack == first_cell.hardware.stack,
@@ -85,7 +91,7 @@ def relative(value: float, reference: float, direction: str) -> float | Absent:
     return over / under if under else Absent("division by zero")
 
 
-def _figures(row: MetricRow) -> tuple[float, float, float]:
+def _figures(row: MetricFigure) -> tuple[float, float, float]:
     if (
         isinstance(row.median, Absent)
         or isinstance(row.low, Absent)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
 from typing import List, Optional
 
-from . import pack, probe, pull, start, stop
-from .layout import Attempt
+from .layout import Attempt, RefusedError
+
+# `pull` is asked once a second on a machine that is being measured: a verb imports what it needs,
+# and nothing else.
+# ruff: noqa: PLC0415
 
 OK = 0
 USAGE = 2
@@ -27,7 +29,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     options = _parser().parse_args(argv)
     try:
         return _VERBS[options.verb](options)
-    except (start.BadInputError, start.NotStartedError, stop.StillThereError, OSError) as error:
+    except (RefusedError, OSError) as error:
         print(f"{options.verb}: {error}", file=sys.stderr)
         return REFUSED
 
@@ -65,6 +67,10 @@ def _attempt(options: argparse.Namespace) -> Optional[Attempt]:
 
 
 def _probe(options: argparse.Namespace) -> int:
+    import json
+
+    from . import probe
+
     print(json.dumps(probe.everything(options.candidate)))
     return OK
 
@@ -73,6 +79,8 @@ def _start(options: argparse.Namespace) -> int:
     attempt = _attempt(options)
     if attempt is None:
         return NO_SUCH_ATTEMPT
+    from . import start
+
     start.start(attempt, start.read_secrets(sys.stdin.buffer))
     return OK
 
@@ -81,6 +89,8 @@ def _pull(options: argparse.Namespace) -> int:
     attempt = _attempt(options)
     if attempt is None:
         return NO_SUCH_ATTEMPT
+    from . import pull
+
     pull.pull(
         attempt,
         sys.stdout.buffer,
@@ -95,6 +105,8 @@ def _stop(options: argparse.Namespace) -> int:
     attempt = _attempt(options)
     if attempt is None:
         return NO_SUCH_ATTEMPT
+    from . import stop
+
     stop.ask(attempt, options.reason)
     if options.kill:
         stop.kill(attempt)
@@ -102,6 +114,8 @@ def _stop(options: argparse.Namespace) -> int:
 
 
 def _close(options: argparse.Namespace) -> int:
+    from . import stop
+
     stop.close(Attempt(options.attempt))
     return OK
 
@@ -110,6 +124,8 @@ def _bundle(options: argparse.Namespace) -> int:
     attempt = _attempt(options)
     if attempt is None:
         return NO_SUCH_ATTEMPT
+    from . import pack
+
     pack.bundle(attempt.artifacts, sys.stdout.buffer)
     return OK
 

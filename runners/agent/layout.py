@@ -11,6 +11,10 @@ _TMP = "/tmp"
 """Not what TMPDIR says: every verb must find the same names, whoever calls it."""
 
 
+class RefusedError(Exception):
+    """A verb cannot do what was asked; the text says why, for a person."""
+
+
 @dataclass(frozen=True)
 class Attempt:
     """The folder of one attempt and the names inside it."""

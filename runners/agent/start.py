@@ -12,17 +12,17 @@ import traceback
 from typing import BinaryIO, Dict, Mapping, NoReturn
 
 from . import history, lock, processes, work
-from .layout import Attempt
+from .layout import Attempt, RefusedError
 
 _SECRETS_BYTES = 4 * 1024 * 1024
 _WAIT_S = 30
 
 
-class BadInputError(ValueError):
+class BadInputError(RefusedError):
     """What came on stdin is not what ``start`` takes."""
 
 
-class NotStartedError(RuntimeError):
+class NotStartedError(RefusedError):
     """The agent ended, or hung, before it could say that it runs."""
 
 

@@ -10,14 +10,14 @@ from typing import Set
 
 from . import lock, processes
 from .events import is_full
-from .layout import Attempt
+from .layout import Attempt, RefusedError
 
 _CHILDBIRTH_S = 0.05
 _PID_TRIES = 20
 _PID_BETWEEN_S = 0.05
 
 
-class StillThereError(RuntimeError):
+class StillThereError(RefusedError):
     """Something of the attempt could not be ended; the text says what."""
 
 

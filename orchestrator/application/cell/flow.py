@@ -59,7 +59,7 @@ async def _work(world: World, do: Durable, attempt: str) -> None:
     prepare = _patient(world, preparing.look_prepared)
     if await do.until("prepare", prepare, attempt, every_s=2.0) != GO:
         return
-    await do.until("watch", _patient(world, running.look_watched), attempt, every_s=0.5)
+    await do.until("watch", _patient(world, running.look_watched), attempt, every_s=1.0)
 
 
 def _patient(world: World, look: Callable[[World, str], Value | NotYet]) -> Look:

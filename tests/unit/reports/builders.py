@@ -145,10 +145,46 @@ def throughput(job: str, *, scale: float = 1.0, seq: int = 100) -> list[MetricFa
 
 
 def ratio(job: str, baseline: str | None = "dense loop over experts") -> MetricFact:
-    params: dict[str, object] = {"hidden": 512}
+    params: dict[str, object] = {
+        "hidden": 512, "batch": 32, "seq": 128, "experts": 8, "top_k": 2,
+    }  # fmt: skip
     if baseline is not None:
         params["baseline"] = baseline
     return MetricFact(300, job, "speed-up", (1.79, 1.81, 1.77), "x", "higher", params)
+
+
+def moe_metrics(job: str) -> list[MetricFact]:
+    """What the built-in benchmark reports: the names of its metrics hold a parameter."""
+    made = []
+    for hidden, n, base in ((512, 28, 249.7), (1024, 7, 1131.5)):
+        params = {
+            "hidden": hidden, "expert_hidden": 4 * hidden, "experts": 8, "top_k": 2, "batch": 32,
+            "sequence": 128, "dtype": "float32", "tokens": 4096, "baseline": "mask_loop",
+        }  # fmt: skip
+        times = tuple(base * (1 + (i * 7 % 13 - 6) / 40) for i in range(n))
+        slow = tuple(t * (1.045 + (i * 5 % 11 - 5) / 50) for i, t in enumerate(times))
+        for name, samples, unit, direction in (
+            ("tokens_per_s", tuple(4096e3 / t for t in times), "tokens/s", "higher"),
+            ("latency", times, "ms", "lower"),
+            ("baseline_latency", slow, "ms", "lower"),
+            ("ratio", tuple(b / a for a, b in zip(times, slow, strict=True)), "x", "higher"),
+        ):
+            full = f"moe/{hidden}/{name}"
+            made.append(MetricFact(len(made), job, full, samples, unit, direction, params))
+    return made
+
+
+def sweep(job: str) -> list[MetricFact]:
+    """What the built-in use case reports."""
+    made = []
+    for batch, base in ((1, 0.1508), (8, 0.5133), (32, 1.632), (64, 2.346)):
+        params = {"batch": batch, "dtype": "float32", "device": "cpu"}
+        times = tuple(base * (1 + (i * 7 % 17 - 8) / 100) for i in range(50))
+        rates = tuple(1000 * batch / t for t in times)
+        name = f"batch_sweep/{batch}"
+        made.append(MetricFact(1, job, f"{name}/latency", times, "ms", "lower", params))
+        made.append(MetricFact(2, job, f"{name}/throughput", rates, "items/s", "higher", params))
+    return made
 
 
 def probe(

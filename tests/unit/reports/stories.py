@@ -23,11 +23,13 @@ from tests.unit.reports.builders import (
     evidence_of,
     lease,
     logs,
+    moe_metrics,
     passing,
     path,
     probe,
     ratio,
     results_of,
+    sweep,
     throughput,
 )  # fmt: skip
 
@@ -62,6 +64,32 @@ def local() -> tuple[CellRecord, Jobs]:
         leases=(own,),
     )
     return cell, jobs
+
+
+def built_in() -> tuple[CellRecord, Jobs]:
+    """The built-in payload on this computer: figures of a benchmark, a use case and a demo."""
+    jobs = Jobs().suite("moe", "MoE Tests", passing("moe", 48), Outcome.PASSED)
+    spent = MetricFact(1, "moe-demo", "layer/time", (81.5,), "ms", "lower", {})
+    jobs.command("moe-demo", "demo", "MoE Demo", checks=checks("moe-demo", 8), metrics=[spent])
+    equal = "2.6824523047253024e-07"
+    said = [
+        CheckFact("b", "moe/512/arms_equal", "passed", equal, "relative", "1e-05"),
+        CheckFact("b", "moe/512/all_computed", "passed", "8192", "assignments", "0"),
+        CheckFact("b", "moe/512/ratio_floor", "passed", "1.0445831646011845", "x", "0.9"),
+        CheckFact("b", "moe/512/path", "passed", "segments|<b>", "", ""),
+    ]  # fmt: skip
+    jobs.command(
+        "moe-throughput", "benchmark", "MoE Throughput (8 experts, top-2)",
+        checks=said, metrics=moe_metrics("moe-throughput"),
+    )  # fmt: skip
+    late = CheckFact("s", "batch_sweep/1/equals", "failed", "1.00001e-05", "relative", "1e-05")
+    jobs.command(
+        "sweep", "use-case", "UC3: Batch Sweep", Outcome.FAILED, reason="checks",
+        checks=[late], metrics=sweep("sweep"),
+    )  # fmt: skip
+    platform = Platform(id="local-cpu", provider="local")
+    probed = probe(torch="2.13.0+cpu", cuda=None)
+    return cell_of(platform, jobs, Outcome.FAILED, "checks", probed=probed), jobs
 
 
 def a10g_jobs() -> Jobs:
@@ -330,6 +358,7 @@ def running() -> tuple[CellRecord, Jobs]:
 
 STORIES = {
     "local": (local, Outcome.PASSED),
+    "built-in": (built_in, Outcome.FAILED),
     "a10g": (a10g, Outcome.FAILED),
     "l4-degraded": (l4, Outcome.PASSED),
     "every-outcome": (every_outcome, Outcome.FAILED),

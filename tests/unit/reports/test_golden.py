@@ -26,7 +26,7 @@ def test_platform(name, templates, golden, update_golden):
     compare(golden / f"platform-{name}.md", text, update_golden)
 
 
-@pytest.mark.parametrize("name", ["local", "running", "not-available"])
+@pytest.mark.parametrize("name", ["local", "built-in", "running", "not-available"])
 def test_summary_of_one_cell(name, templates, golden, update_golden):
     text = render("summary", story(name), format="md", templates=templates)
     compare(golden / f"summary-{name}.md", text, update_golden)

@@ -29,7 +29,8 @@ MEASURED = {
     "hardware.memory_bytes",
     "hardware.package_count",
     "metrics.hidden",
-    "metrics.rows.samples",
+    "metrics.repeated",
+    "metrics.rows.cells.samples",
     "money.rows.attempt",
     "notices_hidden",
     "suites.rows.duration_s",
@@ -48,7 +49,8 @@ MEASURED_OF_A_RUN = {
     "rows.hardware.memory_bytes",
     "rows.hardware.package_count",
     "rows.metrics.hidden",
-    "rows.metrics.rows.samples",
+    "rows.metrics.repeated",
+    "rows.metrics.rows.cells.samples",
     "rows.use_cases.skipped",
 }
 
@@ -108,8 +110,16 @@ LIES = [
     ("local", ("suites", "rows", 0, "tally", "rate", "percent"), Absent("none"), "rate"),
     ("a10g", ("hardware", "devices", 0, "architecture"), "Hopper", "architecture"),
     ("l4-degraded", ("hardware", "devices", 0, "architecture"), "Ampere", "architecture"),
-    ("a10g", ("metrics", 0, "rows", 0, "spread"), "range", "samples"),
-    ("a10g", ("metrics", 0, "rows", 0, "low"), Absent("none"), "samples"),
+    ("a10g", ("metrics", 0, "rows", 0, "cells", 0, "spread"), "range", "samples"),
+    ("a10g", ("metrics", 0, "rows", 0, "cells", 1, "low"), Absent("none"), "samples"),
+    ("a10g", ("metrics", 0, "rows", 0, "params"), (("hidden", "768"),), "table"),
+    ("a10g", ("metrics", 0, "columns", 0, "name"), "latency", "table"),
+    ("a10g", ("metrics", 0, "columns"), (), "table"),
+    ("a10g", ("metrics", 0, "rows"), (), "table"),
+    ("a10g", ("metrics", 0, "fixed"), (("batch", "64"),), "table"),
+    ("a10g", ("metrics", 0, "keys"), (), "table"),
+    ("built-in", ("metrics", 1, "rows", 1, "prefix"), "moe/512", "table"),
+    ("built-in", ("metrics", 1, "columns", 3, "baseline"), None, "baseline"),
     ("a10g", ("conclusion", 0, "text"), "185 of 185 judged tests passed; 0 skipped.", "claim"),
     ("a10g", ("conclusion", 0, "text"), "all tests passed", "claim"),
     ("a10g", ("conclusion", 0, "figures"), (185, 185, 0, 0), "claim"),
@@ -164,6 +174,25 @@ def test_results_of_a_job_that_the_cell_has_not_are_found():
 
 def against(evidence):
     return lint_evidence(platform_view(evidence, "local-cpu"), evidence)
+
+
+METRIC_LIES = [
+    (("hidden",), 3),
+    (("repeated",), 1),
+    (("rows", 0, "cells", 0, "samples"), (4.0,) * 6),
+    (("columns", 0, "unit"), "s"),
+    (("columns", 1, "direction"), "lower"),
+]
+
+
+@pytest.mark.parametrize(("path", "lie"), METRIC_LIES)
+@pytest.mark.parametrize("kind", ["platform", "summary"])
+def test_figures_that_were_not_reported_so_are_found_in_the_evidence(kind, path, lie):
+    evidence = story("a10g")
+    model = model_of(kind, evidence)
+    where = ("metrics", 0) if kind == "platform" else ("rows", 0, "metrics", 0)
+    wrong = changed(model, (*where, *path), lie)
+    assert {f.rule for f in errors(lint_evidence(wrong, evidence))} == {"reported"}
 
 
 def test_a_wrong_number_of_distinct_tests_is_found_by_counting_them():

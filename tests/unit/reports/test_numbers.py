@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reports import format as fmt
+from reports.figures import measured
 from reports.registry import model_of, render
 from tests.unit.reports.leaves import numbers, numerals, texts
 from tests.unit.reports.stories import STORIES, release, story
@@ -24,7 +25,7 @@ def sayable(model) -> set[str]:
         for write in WRITERS.get(type(value), MONEY):
             said |= set(numerals(write(value)))
     for text in texts(model):
-        said |= set(numerals(text))
+        said |= set(numerals(text)) | set(numerals(measured(text)))
     return said
 
 

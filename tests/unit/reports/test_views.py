@@ -138,8 +138,9 @@ def test_metrics_without_samples_are_absent_not_zero(templates):
     metric = MetricFact(1, "moe-benchmark", "t", (), "ms", "lower", {})
     records = tuple(replace(j, metrics=(metric,)) if j.metrics else j for j in cell.jobs)
     evidence = one(cell, jobs, jobs=records)
-    assert isinstance(model_of("platform", evidence).metrics[0].rows[0].median, Absent)
-    assert "— (no samples)" in render("platform", evidence, templates=templates)
+    assert isinstance(model_of("platform", evidence).metrics[0].rows[0].cells[0].median, Absent)
+    assert "| — (no samples) |" in render("platform", evidence, templates=templates)
+    assert "MoE Benchmark: — (no samples)\n" in render("summary", evidence, templates=templates)
 
 
 @pytest.mark.parametrize("sample", [1e308, float("inf"), float("nan"), -1e301])

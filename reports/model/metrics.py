@@ -1,0 +1,102 @@
+"""Metrics as tables: a row is a set of parameters, a column is what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reports.model.values import Absent
+
+Params = tuple[tuple[str, str], ...]
+"""By name, sorted."""
+
+KEYS_SHOWN = 6
+"""Parameters that get a column each; more of them share one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricColumn:
+    """What the figures of one column are."""
+
+    name: str
+    """The last part of the metric's name."""
+    unit: str
+    direction: str
+    ratio: bool
+    baseline: str | Absent | None
+    """What a ratio is relative to, or what tells the column from another; else None."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFigure:
+    """One metric with one set of parameters."""
+
+    name: str
+    """In full."""
+    samples: tuple[float, ...]
+    n: int
+    median: float | Absent
+    low: float | Absent
+    high: float | Absent
+    spread: str
+    """``iqr`` from five samples on, ``range`` below that, ``none`` of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricLine:
+    """Everything that was measured with one set of parameters."""
+
+    prefix: str
+    """The metrics' names without their last part."""
+    params: Params
+    cells: tuple[MetricFigure | None, ...]
+    """By column; None where this was not measured with these parameters."""
+
+    @property
+    def figures(self) -> tuple[MetricFigure, ...]:
+        """The cells that hold something."""
+        return tuple(cell for cell in self.cells if cell is not None)
+
+    @property
+    def n(self) -> int:
+        """Samples of each figure, where that is one number."""
+        return self.figures[0].n
+
+
+@dataclass(frozen=True, slots=True)
+class MetricTable:
+    """The metrics of one job."""
+
+    job: str
+    title: str
+    kind: str
+    """The job's."""
+    columns: tuple[MetricColumn, ...]
+    named: bool
+    """Whether the rows are told apart by the names of their metrics too."""
+    keys: tuple[str, ...]
+    """Derived: parameters that differ between the rows."""
+    fixed: Params
+    """Derived: parameters that all rows share."""
+    rows: tuple[MetricLine, ...]
+    hidden: int
+    """Figures that are not shown."""
+    repeated: int
+    """Figures that a later one of the same metric and parameters stands for."""
+
+    @property
+    def packed(self) -> bool:
+        """Whether the parameters that differ share one column."""
+        return len(self.keys) > KEYS_SHOWN
+
+    @property
+    def samples_in(self) -> str:
+        """Where the number of samples is said: `caption`, `column` or `cells`."""
+        return samples_in([[figure.n for figure in row.figures] for row in self.rows])
+
+
+def samples_in(rows: Sequence[Sequence[int]]) -> str:
+    """`caption` where it is the same for all, `column` where it is in each row, else `cells`."""
+    if any(len(set(row)) != 1 for row in rows):
+        return "cells"
+    return "caption" if len({row[0] for row in rows}) == 1 else "column"

@@ -1,0 +1,107 @@
+"""Rules about metrics: figures from their samples, and tables from their rows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from orchestrator.domain.record import CellRecord
+from reports.model.metrics import MetricColumn, MetricFigure, MetricLine, MetricTable
+from reports.model.values import Absent
+from reports.rules.parts import Said, close, differs
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """By linear interpolation between the neighbours, the extremes being 0 and 1."""
+    at = share * (len(ordered) - 1)
+    below = math.floor(at)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (at - below)
+
+
+def figure_rule(part: MetricFigure) -> Iterator[Said]:
+    """Number of samples, middle and spread."""
+    yield from differs("samples", "n", part.n, len(part.samples))
+    if isinstance(part.median, Absent) or not part.samples:
+        measured = bool(part.samples) and all(abs(s) < 1e300 for s in part.samples)
+        yield from differs("samples", "absent", isinstance(part.median, Absent), not measured)
+        return
+    ordered = sorted(part.samples)
+    low, high = (0.25, 0.75) if len(ordered) >= 5 else (0.0, 1.0)
+    for name, share in (("low", low), ("median", 0.5), ("high", high)):
+        said, found = getattr(part, name), quantile(ordered, share)
+        if isinstance(said, Absent) or not close(said, found):
+            yield "error", "samples", f"{name} is {said}, recomputed {found}"
+    kind = "none" if len(ordered) == 1 else "iqr" if len(ordered) >= 5 else "range"
+    yield from differs("samples", "kind of spread", part.spread, kind)
+
+
+def table_rule(part: MetricTable) -> Iterator[Said]:
+    """Every figure stands in its metric's column, and every parameter is said once."""
+    for line in part.rows:
+        yield from _line(line, part)
+    for column in part.columns:
+        yield from _column(column, part.job)
+    if not part.rows:
+        yield "error", "table", f"{part.job} has a table without a row"
+        return
+    shared = set(part.rows[0].params).intersection(*(row.params for row in part.rows))
+    yield from differs("table", f"{part.job}: shared parameters", set(part.fixed), shared)
+    own = {name for row in part.rows for name, _ in set(row.params) - shared}
+    yield from differs("table", f"{part.job}: differing parameters", set(part.keys), own)
+    said = [(row.params, row.prefix if part.named else "") for row in part.rows]
+    yield from differs("table", f"{part.job}: rows that differ", len(set(said)), len(part.rows))
+    if part.hidden < 0 or part.repeated < 0:
+        yield "error", "table", f"{part.job} has fewer figures than are shown"
+
+
+def _line(line: MetricLine, table: MetricTable) -> Iterator[Said]:
+    yield from differs("table", "cells of a row", len(line.cells), len(table.columns))
+    for column, cell in zip(table.columns, line.cells, strict=False):
+        if cell is not None:
+            name = f"{line.prefix}/{column.name}" if line.prefix else column.name
+            yield from differs("table", "the metric of a cell", cell.name, name)
+    if not any(line.cells):
+        yield "error", "table", f"a row of {table.job} has no figure"
+
+
+def _column(column: MetricColumn, job: str) -> Iterator[Said]:
+    """A ratio says to what."""
+    if isinstance(column.baseline, Absent):
+        yield "warning", "baseline", f"{column.name} of {job} is a ratio that names no baseline"
+    elif column.ratio and not column.baseline:
+        yield "error", "baseline", f"{column.name} of {job} is a ratio of nothing"
+    if column.direction not in ("higher", "lower"):
+        yield "warning", "direction", f"{column.name} of {job} does not say what is better"
+
+
+def reported_rule(tables: Sequence[MetricTable], cell: CellRecord) -> Iterator[Said]:
+    """Every figure of a table was reported, and those that it does not show are counted."""
+    for table in tables:
+        facts = [fact for job in cell.jobs if job.id == table.job for fact in job.metrics]
+        known = Counter((f.name, f.unit, f.direction, _exact(f.samples)) for f in facts)
+        shown = 0
+        for line in table.rows:
+            for column, figure in zip(table.columns, line.cells, strict=False):
+                if figure is None:
+                    continue
+                shown += 1
+                key = (figure.name, column.unit, column.direction, _exact(figure.samples))
+                if not known[key]:
+                    yield "error", "reported", f"{figure.name} of {table.job} was not reported so"
+        found = len(facts) - shown
+        yield from differs("reported", "figures not shown", table.hidden + table.repeated, found)
+
+
+def _exact(samples: Sequence[float]) -> tuple[str, ...]:
+    """Samples by their text: not-a-number is not equal to itself."""
+    return tuple(repr(sample) for sample in samples)
+
+
+METRIC_RULES: dict[type, Callable[[Any], Iterator[Said]]] = {
+    MetricFigure: figure_rule,
+    MetricTable: table_rule,
+}
+"""By the type of the part."""
