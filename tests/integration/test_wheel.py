@@ -21,7 +21,17 @@ def wheel(tmp_path_factory):
     clone = ["git", "clone", "-q", "--no-hardlinks", f"file://{ROOT}", str(source)]
     if subprocess.run(clone, capture_output=True).returncode != 0:
         pytest.skip("needs a git checkout to build the wheel from")
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(source)]
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "-w",
+        str(folder),
+        str(source),
+    ]
     subprocess.run(build, check=True)
     [built] = folder.glob("seatrial-*.whl")
     return built
@@ -29,7 +39,11 @@ def wheel(tmp_path_factory):
 
 def test_only_our_three_names_are_in_it(wheel):
     names = {Path(name).parts[0] for name in zipfile.ZipFile(wheel).namelist()}
-    assert {n for n in names if not n.endswith(".dist-info")} == {"orchestrator", "reports", "runners"}
+    assert {n for n in names if not n.endswith(".dist-info")} == {
+        "orchestrator",
+        "reports",
+        "runners",
+    }
 
 
 @pytest.fixture(scope="module")
