@@ -36,7 +36,8 @@ format: $(VENV)/.test ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
 
 docs: $(VENV)/.test ## Write the generated reference pages again
-	$(BIN)/python -m pytest -q tests -k 'up_to_date' --update-docs
+	$(BIN)/python -m docs.reference
+	$(BIN)/python -m orchestrator.cli.reference > docs/cli.md
 
 clean: ## Remove the environment and everything that was run
 	rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache
