@@ -12,7 +12,7 @@ from orchestrator.application.ports.stores import Claim, RunSpec, StoredPayload
 from orchestrator.domain.cell import Run
 from orchestrator.domain.machine import ConfigError, Offers
 from orchestrator.domain.matrix import CellPlan, Matrix, expand
-from orchestrator.domain.problems import InvalidDocumentError, Problem
+from orchestrator.domain.problems import Problem
 
 BUILTIN = "builtin"
 STALE_CLAIM = timedelta(minutes=2)
@@ -142,8 +142,7 @@ def check_order(
         for name in matrix.secrets
         if context.secret(name) is None
     ]
-    if problems:
-        raise InvalidDocumentError(order.name, problems)
+    context.documents.refuse_matrix(order.matrix, order.name, problems)
     plans = list(expand(matrix, payload.manifest))
     return matrix, [_narrowed(plan, order.only) for plan in plans if _is_wanted(plan, order.only)]
 

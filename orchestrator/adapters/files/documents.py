@@ -120,6 +120,10 @@ class FileDocuments:
         read.refuse(problems)
         return read.value
 
+    def refuse_matrix(self, source: Source, name: str, problems: Iterable[Problem]) -> None:
+        """See the port."""
+        self._matrix.read(source, name).refuse(problems)
+
     def read_manifest(self, text: str, name: str) -> Manifest:
         """See the port."""
         read = self._manifest.read(text, name, read_toml)

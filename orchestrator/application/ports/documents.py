@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix
+from orchestrator.domain.problems import Problem
 
 Source = str | Mapping[str, object]
 """A file's text (YAML or JSON), or what a client sent as JSON already parsed."""
@@ -29,6 +30,10 @@ class Documents(Protocol):
         providers: Mapping[str, ProviderTraits],
     ) -> Matrix:
         """A matrix that can be launched, given the payload and the providers."""
+        ...
+
+    def refuse_matrix(self, source: Source, name: str, problems: Iterable[Problem]) -> None:
+        """Raise InvalidDocumentError, with lines and columns, if there are problems."""
         ...
 
     def read_manifest(self, text: str, name: str) -> Manifest:
