@@ -45,7 +45,7 @@ clean: ## Remove the environment and everything that was run
 $(VENV)/.run: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make run PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) '$(TORCH)'
+	$(PIP) $(TORCH)
 	$(PIP) --editable '.[payload]'
 	touch $@
 

@@ -216,7 +216,7 @@ def without(key: str) -> dict[str, object]:
         ([without("key_file")], r"hosts\[0\]\.key_file: missing"),
         ([without("host_key")], r"hosts\[0\]\.host_key: missing"),
         ([{**HOST, "key_file": "../id_ed25519"}], "not a bare file name"),
-        ([{**HOST, "key_file": "/root/.ssh/id_ed25519"}], "not a bare file name"),
+        ([{**HOST, "key_file": "/etc/keys/id_ed25519"}], "not a bare file name"),
         ([{**HOST, "key_file": ".."}], "not a bare file name"),
         ([{**HOST, "host_key": "AAAA"}], "not a public host key"),
         ([{**HOST, "host_key": "ssh-ed25519 !!!"}], "not a public host key"),
