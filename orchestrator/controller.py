@@ -14,13 +14,13 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from socket import socket
 from typing import Any, Protocol
 
 import uvicorn
 
 from orchestrator.application.ports.clock import Clock
-from orchestrator.application.ports.stores import ControllerStore, Stores
+from orchestrator.application.ports.stores import StoreError, Stores
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +30,9 @@ PUMP_S = 1.0
 BEAT_S = 5.0
 GRACE_S = 30.0
 """A controller that was not heard of for so long is dead; its cells are taken over."""
+SURE_AFTER = 3
+"""So many looks in a row, a beat apart, must find a controller dead: when the database was away,
+none could be heard, and each of those that live needs a moment to say so."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -45,7 +48,11 @@ class Cells(Protocol):
         ...
 
     def start(self, cell_id: str) -> None:
-        """Begin or resume a cell."""
+        """Begin a cell, or go on with it, unless somebody runs it."""
+        ...
+
+    def executors(self) -> set[str]:
+        """Who is said to run cells now, dead or alive."""
         ...
 
     def take_over(self, executor_id: str) -> list[str]:
@@ -58,11 +65,10 @@ class Listener:
     """Where an application is served."""
 
     application: Application
+    sockets: list[socket]
+    """Bound already; whoever serves on them closes them."""
     close_streams: Callable[[], None]
     """Ends the event streams, which would otherwise keep the server from stopping."""
-    socket: Path | None = None
-    host: str = "127.0.0.1"
-    port: int = 8470
 
 
 @dataclass(slots=True)
@@ -80,6 +86,8 @@ class Controller:
     """Called once everything answers."""
     shared: bool = False
     """Other controllers may use the same database."""
+    _suspects: dict[str, int] = field(default_factory=dict)
+    """How many looks in a row have found a controller dead."""
     _requests: int = 0
     _last_live: float = 0.0
     _servers: list[uvicorn.Server] = field(default_factory=list)
@@ -95,11 +103,14 @@ class Controller:
         asyncio.run(self._serve())
 
     def pump(self) -> None:
-        """Start every unfinished cell that the engine does not know yet."""
+        """Start every cell that is not done, or whose run nobody has finished."""
         if self.cells is None:
             return
-        for cell_id in self.stores.cells.unfinished():
-            self.cells.start(cell_id)
+        for cell_id in (*self.stores.cells.unfinished(), *self.stores.cells.untold()):
+            try:
+                self.cells.start(cell_id)
+            except Exception:
+                logger.exception("cell %s could not be started; it is tried again", cell_id)
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
@@ -107,13 +118,17 @@ class Controller:
             loop.add_signal_handler(number, self._stop.set)
         self._last_live = loop.time()
         self._servers = [self._server(listener) for listener in self.listeners]
-        tasks = [asyncio.create_task(server.serve()) for server in self._servers]
+        tasks = [
+            asyncio.create_task(server.serve(sockets=listener.sockets))
+            for listener, server in zip(self.listeners, self._servers, strict=True)
+        ]
         tasks += [asyncio.create_task(self._every(PUMP_S, self.pump))]
         if self.cells is not None and self.shared:
             tasks.append(asyncio.create_task(self._every(BEAT_S, self._beat)))
+            tasks.append(asyncio.create_task(self._every(BEAT_S, self.adopt)))
         watch = asyncio.create_task(self._watch())
-        await self._until_started()
-        self.ready()
+        if await self._have_started(tasks):
+            self.ready()
         await asyncio.wait([*tasks, watch], return_when=asyncio.FIRST_COMPLETED)
         self._raise_failures(tasks)
         for listener, server in zip(self.listeners, self._servers, strict=True):
@@ -127,49 +142,68 @@ class Controller:
             if task.done() and not task.cancelled() and task.exception() is not None:
                 raise task.exception() or RuntimeError
 
-    async def _until_started(self) -> None:
+    async def _have_started(self, tasks: list[asyncio.Task[None]]) -> bool:
+        """Wait until everything answers; False where it is to stop, or cannot start."""
         while not all(server.started for server in self._servers):
-            if self._stop.is_set() or any(server.should_exit for server in self._servers):
-                return
+            if self._stop.is_set() or any(task.done() for task in tasks):
+                return False
             await asyncio.sleep(0.02)
+        return True
 
     async def _watch(self) -> None:
         """Return when told to stop, or when idle for long enough."""
         loop = asyncio.get_running_loop()
         while not self._stop.is_set():
-            unfinished = await asyncio.to_thread(self.stores.runs.unfinished)
-            if self._requests or unfinished:
+            if await asyncio.to_thread(self._is_live):
                 self._last_live = loop.time()
             if self.until_idle and loop.time() - self._last_live > IDLE_S:
                 return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), timeout=0.5)
 
+    def _is_live(self) -> bool:
+        """Whether there is anything to stay for; what cannot be known is a reason to stay."""
+        try:
+            return bool(self._requests or self.stores.runs.unfinished())
+        except StoreError:
+            return True
+
     async def _every(self, seconds: float, work: Callable[[], None]) -> None:
         while not self._stop.is_set():
             try:
                 await asyncio.to_thread(work)
+            except StoreError as error:
+                logger.warning("%s waits for the store: %s", _name(work), error)
             except Exception:
-                logger.exception("%s failed; it is tried again", getattr(work, "__name__", work))
+                logger.exception("%s failed; it is tried again", _name(work))
             await asyncio.sleep(seconds)
 
     def _beat(self) -> None:
-        """Say that this one lives, and take over from those that do not."""
-        controllers: ControllerStore = self.stores.controllers
-        controllers.beat(self.identity)
-        for dead in controllers.dead(grace_s=GRACE_S):
-            if dead != self.identity and self.cells is not None:
-                if not controllers.bury(dead, grace_s=GRACE_S):
-                    continue
-                taken = self.cells.take_over(dead)
-                logger.warning("controller %s is dead; took over %s", dead, taken or "nothing")
+        """Say that this one lives."""
+        self.stores.controllers.beat(self.identity)
+
+    def adopt(self) -> None:
+        """Take over the cells of controllers that are dead for sure.
+
+        Cells whose executor was never heard of count as a dead one's.
+        """
+        if self.cells is None:
+            return
+        controllers = self.stores.controllers
+        earlier, self._suspects = self._suspects, {}
+        controllers.note(self.cells.executors())
+        dead = [one for one in controllers.dead(grace_s=GRACE_S) if one != self.identity]
+        suspects = {one: earlier.get(one, 0) + 1 for one in dead}
+        for one in dead:
+            if suspects[one] >= SURE_AFTER and controllers.claim(one, grace_s=GRACE_S):
+                taken = self.cells.take_over(one)
+                controllers.leave(one)
+                logger.warning("controller %s is dead; took over %s", one, taken or "nothing")
+        self._suspects = suspects
 
     def _server(self, listener: Listener) -> uvicorn.Server:
         config = uvicorn.Config(
             self._counted(listener.application),
-            uds=str(listener.socket) if listener.socket else None,
-            host=listener.host,
-            port=listener.port,
             log_level="warning",
             access_log=False,
             lifespan="off",
@@ -190,6 +224,10 @@ class Controller:
                 self._last_live = asyncio.get_running_loop().time()
 
         return counted
+
+
+def _name(work: Callable[[], None]) -> str:
+    return getattr(work, "__name__", repr(work))
 
 
 class _QuietServer(uvicorn.Server):

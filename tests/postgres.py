@@ -42,6 +42,8 @@ class PostgresServer:
 
     folder: Path
     process: subprocess.Popen[bytes]
+    serve: Callable[[], subprocess.Popen[bytes]]
+    """Starts its process again."""
 
     def url(self, database: str) -> str:
         """The URL of one of its databases."""
@@ -58,6 +60,14 @@ class PostgresServer:
         """Run one statement in the maintenance database."""
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             connection.execute(statement)  # type: ignore[call-overload]
+
+    def restart(self, *, away_s: float) -> None:
+        """End every connection and answer nobody for a while, then be there again."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(timeout=_START_TIMEOUT_S)
+        time.sleep(away_s)
+        self.process = self.serve()
+        _wait(self, self.folder / "log")
 
     def stop(self) -> None:
         """Stop it, by its own process id."""
@@ -91,12 +101,16 @@ def start_postgres(*, fast: bool = True) -> PostgresServer:
             [programs / "initdb", "-D", folder / "data", "-U", "postgres", *_INITDB],
             check=True, stdout=output, stderr=output, cwd=folder, **identity,
         )  # fmt: skip
-        settings = [f"-c{setting}" for setting in (*_ALWAYS, *(_FAST if fast else ()))]
-        process = subprocess.Popen(
-            [programs / "postgres", "-D", folder / "data", "-k", folder, *settings],
-            stdout=output, stderr=output, cwd=folder, preexec_fn=_die_with_parent, **identity,
-        )  # fmt: skip
-    server = PostgresServer(folder, process)
+    settings = [f"-c{setting}" for setting in (*_ALWAYS, *(_FAST if fast else ()))]
+
+    def serve() -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                [programs / "postgres", "-D", folder / "data", "-k", folder, *settings],
+                stdout=output, stderr=output, cwd=folder, preexec_fn=_die_with_parent, **identity,
+            )  # fmt: skip
+
+    server = PostgresServer(folder, serve(), serve)
     try:
         _wait(server, log)
     except BaseException:

@@ -212,6 +212,8 @@ def _place(one: Mapping[str, object], body: object) -> FaultShape:
     if one["type"] == "json_invalid":
         line, column = _line_and_column(str(body), int(place[1]))
         return FaultShape(detail="is not JSON", pointer="", line=line, column=column)
+    if one["type"] == "model_attributes_type":
+        detail = "must be a JSON object, sent with `Content-Type: application/json`"
     if place[0] == "body":
         return FaultShape(detail=detail, pointer=pointer(place[1:]))
     return FaultShape(detail=detail, parameter=str(place[-1]))

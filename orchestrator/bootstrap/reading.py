@@ -102,12 +102,12 @@ class CommandWiring:
     def database(self, *, upgrade: bool) -> DatabaseState:
         """See the protocol."""
         from orchestrator.adapters.db.database import open_database, revisions_of
-        from orchestrator.adapters.files.home import prepare_home
+        from orchestrator.adapters.files.home import HomeUnusableError, prepare_home
         from orchestrator.bootstrap.controlling import app_url, is_embedded, shown_url
 
         url = app_url(self.settings)
-        missing = is_embedded(self.settings) and not (self.settings.home / "app.db").exists()
         try:
+            missing = is_embedded(self.settings) and not (self.settings.home / "app.db").exists()
             if upgrade:
                 if self.holder() is not None:
                     message = f"process {self.holder()} holds {self.settings.home}; stop it first"
@@ -115,8 +115,11 @@ class CommandWiring:
                 prepare_home(self.settings.home)
                 open_database(url, migrate=True).close()
             found = None if missing and not upgrade else revisions_of(url)
-        except StoreError as error:
+        except (StoreError, HomeUnusableError) as error:
             raise RefusedError(str(error)) from error
+        except OSError as error:
+            message = f"SEATRIAL_HOME {self.settings.home} cannot be used: {error.strerror}"
+            raise RefusedError(message) from error
         if found is None:
             return DatabaseState(shown_url(url), None, "")
         return DatabaseState(shown_url(url), found.current, found.head)

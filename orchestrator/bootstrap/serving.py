@@ -8,14 +8,21 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from socket import socket
 
 from orchestrator.adapters.clock import SystemClock
-from orchestrator.adapters.files.home import HomeHeldError, HomeLock, prepare_home
+from orchestrator.adapters.files.home import (
+    HomeHeldError,
+    HomeLock,
+    HomeUnusableError,
+    prepare_home,
+)
 from orchestrator.api.app import create_app
 from orchestrator.api.guard import token_guard
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import PREFIX, keep_token
 from orchestrator.bootstrap.controlling import Parts, build, is_embedded
+from orchestrator.bootstrap.listening import home_socket, port_sockets
 from orchestrator.cli.wiring import RefusedError
 from orchestrator.config import Settings
 from orchestrator.controller import Controller, Listener, end_process
@@ -39,6 +46,16 @@ class ServeOptions:
         """Whether it answers on a TCP port beside the socket."""
         return not self.until_idle or self.port is not None
 
+    @property
+    def address(self) -> str:
+        """The host whose port it answers on."""
+        return self.host or DEFAULT_HOST
+
+    @property
+    def number(self) -> int:
+        """Of the port."""
+        return self.port or DEFAULT_PORT
+
 
 def control(settings: Settings, options: ServeOptions) -> int:
     """Hold the home and serve until told to stop; the process ends here."""
@@ -47,25 +64,24 @@ def control(settings: Settings, options: ServeOptions) -> int:
     )
     for noisy in ("paramiko", "alembic", "httpx", "dbos"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    prepare_home(settings.home)
     _hold(settings, options)
+    path = settings.home / "controller.sock"
+    ports = port_sockets(options.address, options.number) if options.listens else []
+    own = home_socket(path)
     parts = build(settings, runs_cells=options.cells)
-    socket = settings.home / "controller.sock"
-    socket.unlink(missing_ok=True)
     local = create_app(parts.context, guard=None, revision=_revision(parts))
-    listeners = [Listener(local, socket=socket, close_streams=local.state.streams.close)]
+    listeners = [Listener(local, own, close_streams=local.state.streams.close)]
     said = ""
-    if options.listens:
-        listener, said = _port(settings, options, parts)
+    if ports:
+        listener, said = _port(settings, options, parts, ports)
         listeners.append(listener)
 
     def ready() -> None:
-        socket.chmod(0o600)
         if said:
             print(said, file=sys.stderr, flush=True)  # noqa: T201
 
     _controller(settings, options, parts, listeners, ready).run()
-    socket.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
     end_process(0)
     return 0
 
@@ -92,6 +108,10 @@ def _controller(
 def _hold(settings: Settings, options: ServeOptions) -> HomeLock:
     """Take the home; a background controller waits for one that is just leaving."""
     clock = SystemClock()
+    try:
+        prepare_home(settings.home)
+    except HomeUnusableError as error:
+        raise RefusedError(str(error)) from error
     lock = HomeLock(settings.home, clock=clock, sleep=clock.sleep)
     for left in range(_WAIT_FOR_HOME_S if options.until_idle else 1, 0, -1):
         try:
@@ -106,9 +126,11 @@ def _revision(parts: Parts) -> Callable[[], str]:
     return lambda: parts.database.check().current or "none"
 
 
-def _port(settings: Settings, options: ServeOptions, parts: Parts) -> tuple[Listener, str]:
+def _port(
+    settings: Settings, options: ServeOptions, parts: Parts, sockets: list[socket]
+) -> tuple[Listener, str]:
     """The TCP listener, and what to tell whoever started it."""
-    host, port = options.host or DEFAULT_HOST, options.port or DEFAULT_PORT
+    host, port = options.address, options.number
     secret = _first_secret(settings)
     keep_token(parts.context, "first", Scope.ADMIN, secret, days=None)
     application = create_app(
@@ -122,8 +144,7 @@ def _port(settings: Settings, options: ServeOptions, parts: Parts) -> tuple[List
         f"  sign in: http://{host}:{port}/docs?token={secret}\n"
         f"  or: SEATRIAL_URL=http://{host}:{port} SEATRIAL_TOKEN={secret} seatrial runs"
     )
-    close = application.state.streams.close
-    return Listener(application, host=host, port=port, close_streams=close), said
+    return Listener(application, sockets, close_streams=application.state.streams.close), said
 
 
 def _first_secret(settings: Settings) -> str:

@@ -64,14 +64,14 @@ def _interrupted(job: str, counts: Counts, cause: Cause | None) -> JobVerdict:
 
 
 def _judge_cause(
-    job: str, fact: JobFact, _counts: Counts, _checks: Sequence[CheckFact]
+    job: str, fact: JobFact, counts: Counts, _checks: Sequence[CheckFact]
 ) -> JobVerdict | None:
     detail = fact.detail or ""
     match fact.cause:
         case "timeout":
             return JobVerdict(job, Outcome.TIMED_OUT, "timeout", detail)
         case "disk_full":
-            return JobVerdict(job, Outcome.ERRORED, "disk_full", detail)
+            return _interrupted(job, counts, Cause(Outcome.ERRORED, "disk_full", detail))
         case "hung" | "crashed":
             return JobVerdict(job, Outcome.FAILED, fact.cause, detail)
         case "start_failed":

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Callable, Dict, FrozenSet, NamedTuple, Set
+from typing import Callable, Dict, FrozenSet, List, NamedTuple, Set
 
 MARK = "SEATRIAL_ATTEMPT_DIR"
 """Environment variable that every process of an attempt carries."""
@@ -56,6 +56,17 @@ def marked(folder: Path) -> Set[int]:
     """Return the processes that carry the mark of the attempt in this folder."""
     wanted = os.fsencode(f"{MARK}={folder}")
     return {pid for pid in table() if pid != os.getpid() and wanted in _environ(pid)}
+
+
+def agents(folder: Path) -> Set[int]:
+    """Return the agents that were started for the attempt in this folder, there or not."""
+    return {pid for pid in table() if pid != os.getpid() and _is_agent(_words(pid), folder)}
+
+
+def _is_agent(words: List[bytes], folder: Path) -> bool:
+    return words[-3:-1] == [b"start", b"--attempt"] and os.path.realpath(words[-1]) == os.fsencode(
+        folder
+    )
 
 
 def below(ancestor: int, *, seen: Dict[int, Stat]) -> Set[int]:
@@ -157,6 +168,13 @@ def _numbers() -> Set[int]:
         return {int(path.name) for path in _PROC.iterdir() if path.name.isdigit()}
     except OSError:
         return set()
+
+
+def _words(pid: int) -> List[bytes]:
+    try:
+        return (_PROC / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+    except OSError:
+        return []
 
 
 def _environ(pid: int) -> FrozenSet[bytes]:

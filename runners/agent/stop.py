@@ -46,7 +46,8 @@ def kill(attempt: Attempt) -> None:
     """
 
     def find() -> Set[int]:
-        return _agent(attempt) | processes.marked(attempt.folder)
+        running = processes.agents(attempt.folder) | processes.marked(attempt.folder)
+        return _agent(attempt) | running
 
     left = processes.kill_all(find)
     # A child that the agent was just starting carries the mark a moment later.
@@ -59,11 +60,12 @@ def kill(attempt: Attempt) -> None:
 def close(attempt: Attempt) -> None:
     """Kill all processes and remove the folder; nothing to remove is no error.
 
+    Somebody else may have removed the folder: what runs without it would make it again.
+
     Raises:
         StillThereError: a process does not end, or the folder cannot be removed.
     """
-    if attempt.folder.is_dir():
-        kill(attempt)
+    kill(attempt)
     prefix = Path(attempt.short_prefix)
     for link in prefix.parent.glob(f"{prefix.name}*"):
         if link.is_symlink() and attempt.folder in link.readlink().parents:

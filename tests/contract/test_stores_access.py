@@ -64,17 +64,37 @@ def test_a_controller_that_beats_is_not_dead(stores):
     stores.controllers.beat("c1")
     stores.controllers.beat("c1")
     assert stores.controllers.dead(grace_s=30) == []
-    assert stores.controllers.bury("c1", grace_s=30) is False
+    assert stores.controllers.claim("c1", grace_s=30) is False
 
 
-def test_a_silent_controller_is_dead_and_buried_by_one(stores):
+def test_a_silent_controller_is_dead_and_claimed_by_one(stores):
     stores.controllers.beat("c1")
     time.sleep(0.3)
     stores.controllers.beat("c2")
     assert stores.controllers.dead(grace_s=0.2) == ["c1"]
-    bury = partial(stores.controllers.bury, "c1", grace_s=0.2)
-    assert together([bury] * 6).count(True) == 1
+    claim = partial(stores.controllers.claim, "c1", grace_s=0.2)
+    assert together([claim] * 6).count(True) == 1
+    stores.controllers.leave("c1")
     assert stores.controllers.dead(grace_s=0.0) == ["c2"]
+
+
+def test_a_claim_that_comes_to_nothing_is_open_to_the_next_one(stores):
+    stores.controllers.beat("c1")
+    time.sleep(0.3)
+    assert stores.controllers.claim("c1", grace_s=0.2)
+    assert not stores.controllers.claim("c1", grace_s=0.2)
+    time.sleep(0.3)
+    assert stores.controllers.dead(grace_s=0.2) == ["c1"]
+    assert stores.controllers.claim("c1", grace_s=0.2)
+
+
+def test_a_controller_that_was_never_heard_of_is_dead(stores):
+    stores.controllers.beat("c1")
+    stores.controllers.note([])
+    stores.controllers.note(["c1", "stranger"])
+    assert stores.controllers.dead(grace_s=30) == ["stranger"]
+    claim = partial(stores.controllers.claim, "stranger", grace_s=30)
+    assert together([claim] * 6).count(True) == 1
 
 
 def test_a_controller_that_left_is_not_dead(stores):

@@ -171,6 +171,17 @@ def test_a_cell_is_concluded_once(stores):
     assert stores.cells.unfinished() == (other,)
 
 
+def test_a_run_is_untold_from_its_last_cell_until_it_is_finished(stores):
+    first, second = create(stores)
+    create(stores, "other")
+    stores.cells.conclude(first, PASSED, at=after(1))
+    assert stores.cells.untold() == ()
+    stores.cells.conclude(second, PASSED, at=after(2))
+    assert stores.cells.untold() == (first, second)
+    stores.runs.finish("run-1", Outcome.PASSED, at=after(3))
+    assert stores.cells.untold() == ()
+
+
 def test_a_queued_cell_is_concluded_without_an_attempt(stores):
     cell_id, _ = create(stores)
     stores.cells.conclude(cell_id, Cause(Outcome.CANCELLED, "cancelled"), at=NOW)

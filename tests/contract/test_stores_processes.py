@@ -25,7 +25,7 @@ from tests.databases import NOW, deliver, lease
 url, me, cells, attempt_id, chunk = json.loads(sys.argv[1])
 database = open_database(url)
 stores = database.stores
-done = {"admitted": 0, "reserved": 0, "place": 0, "stored": 0, "finished": 0, "buried": 0}
+done = {"admitted": 0, "reserved": 0, "place": 0, "stored": 0, "finished": 0, "claimed": 0}
 print("ready", flush=True)
 sys.stdin.readline()
 for cell in cells:
@@ -43,7 +43,7 @@ for number in range(10):
         done["stored"] += deliver(stores, attempt_id, lines, offset=position.events_bytes)
     stores.feed.add("work", "report", {"from": me})
 done["finished"] += stores.runs.finish("work", Outcome.PASSED, at=NOW)
-done["buried"] += stores.controllers.bury("dead", grace_s=0.0)
+done["claimed"] += stores.controllers.claim("dead", grace_s=60.0)
 database.close()
 print(json.dumps(done))
 """
@@ -76,7 +76,7 @@ def test_controllers_on_one_database_decide_everything_once(database_url):
     stores = database.stores
     cells = create(stores, "many", platforms=12)
     attempt_id = attempt(stores, create(stores, "work", platforms=1)[0])
-    stores.controllers.beat("dead")
+    stores.controllers.note(["dead"])
     event = {"v": 1, "seq": 1, "ts": 1.0, "kind": "test", "job": "unit"}
     said = {"record": "report", "nodeid": "a", "when": "call", "outcome": "passed", "duration": 1}
     chunk = json.dumps(event | {"data": said}) + "\n"
@@ -88,7 +88,7 @@ def test_controllers_on_one_database_decide_everything_once(database_url):
     assert done["admitted"] >= 4
     assert done["reserved"] == 6
     assert done["place"] == 10
-    assert (done["finished"], done["buried"]) == (1, 1)
+    assert (done["finished"], done["claimed"]) == (1, 1)
     (fact,) = stores.results.tests("work.p0")
     assert fact.duration_s == done["stored"] == stores.evidence.position(attempt_id).seq
     numbers = [item.number for item in stores.feed.after("work", 0, limit=1000)]

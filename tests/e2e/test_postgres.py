@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 
 import pytest
 
 from tests.e2e.home import a_home, eventually
 from tests.e2e.payloads import Steps, matrix
 from tests.e2e.test_ssh_hosts import platform
+from tests.postgres import PostgresMissingError, start_postgres
 from tests.ssh_hosts import SshHost, sshd_missing
 
 pytestmark = [
@@ -39,3 +41,34 @@ def test_a_living_controller_takes_over(postgres_url_factory, tmp_path):
         assert len(cell["attempts"]) == 1
         assert set(steps.begun().values()) == {1}
         eventually(lambda: "took over" in two.log())
+
+
+def test_a_database_that_is_restarted_strands_nothing(tmp_path):
+    """The same controller waits for it and goes on: nobody has to start another one."""
+    steps = Steps(tmp_path / "steps", tests=60, seconds=0.2)
+    with running_postgres() as server, a_home(tmp_path / "home") as home:
+        home.environment["SEATRIAL_DATABASE_URL"] = server.create("restarted")
+        run = home.launch(matrix(tmp_path / "m.yaml", steps.folder))
+        controller = home.controller_pid()
+        eventually(lambda: home.tests_stored(run) >= 5)
+        server.restart(away_s=0)
+        eventually(lambda: home.tests_stored(run) >= 15)
+        server.restart(away_s=5)
+        eventually(lambda: home.get(f"/runs/{run}")["state"] == "finished")
+        assert home.controller_pid() == controller
+        [cell] = home.json("show", run)["cells"]
+        assert (cell["counts"]["passed"], len(cell["attempts"])) == (48, 1)
+        assert set(steps.begun().values()) == {1}
+
+
+@contextmanager
+def running_postgres():
+    """A server of the test's own, as nobody else likes it restarted."""
+    try:
+        server = start_postgres()
+    except PostgresMissingError as missing:
+        pytest.skip(f"needs Postgres: {missing}")
+    try:
+        yield server
+    finally:
+        server.stop()

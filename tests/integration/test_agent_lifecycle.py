@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -174,6 +175,19 @@ def test_stop_with_kill(machine: Machine, python: str, slow: Path) -> None:
     said, events, _ = machine.pull(folder)
     assert said["alive"] is False
     assert parse(events)[-1]["kind"] != "end"
+
+
+def test_close_ends_what_runs_without_its_folder(machine: Machine, python: str, slow: Path) -> None:
+    folder = machine.prepare(slow, python=python)
+    machine.start(folder)
+    machine.follow(folder, until="manifest")
+    agent = agent_pid(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    machine.verb("close", "--attempt", folder)
+    assert not alive(agent)
+    assert processes_of(folder) == {}
+    time.sleep(0.5)
+    assert not folder.exists()
 
 
 def test_deadline(machine: Machine, python: str, slow: Path) -> None:

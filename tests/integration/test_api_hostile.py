@@ -94,7 +94,9 @@ def test_json_that_breaks_off_is_refused_with_line_and_column(api: Desk) -> None
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "x", ""])
 def test_json_that_is_not_called_json_is_refused(api: Desk, kind: str) -> None:
-    assert_problem(post(api, json.dumps({"matrix": MATRIX}).encode(), kind=kind), 422)
+    answer = post(api, json.dumps({"matrix": MATRIX}).encode(), kind=kind)
+    assert_problem(answer, 422)
+    assert "sent with `Content-Type: application/json`" in answer.json()["detail"]
 
 
 def nested(levels: int) -> str:

@@ -12,13 +12,20 @@ from orchestrator.adapters.db.feed import tell
 from orchestrator.adapters.db.rollups import write_rollup
 from orchestrator.adapters.db.sessions import Sessions
 from orchestrator.adapters.db.statements import attempt_row, cell_row, run_row
-from orchestrator.adapters.db.tables import AttemptRow, CellPlanRow, CellRow, TransitionRow
+from orchestrator.adapters.db.tables import (
+    AttemptRow,
+    CellPlanRow,
+    CellRow,
+    RunRow,
+    TransitionRow,
+)
 from orchestrator.domain.cell import (
     Attempt,
     Cause,
     Cell,
     CellState,
     IllegalTransitionError,
+    RunState,
     Transition,
 )
 from orchestrator.domain.matrix import CellPlan
@@ -55,6 +62,14 @@ class DbCells:
     def unfinished(self) -> tuple[str, ...]:
         """Ids, oldest first."""
         query = select(CellRow.id).where(CellRow.state != CellState.DONE).order_by(CellRow.pk)
+        with self._sessions.read() as session:
+            return tuple(session.scalars(query))
+
+    def untold(self) -> tuple[str, ...]:
+        """Ids of the cells of runs that are not finished though all their cells are done."""
+        at_work = select(CellRow.run_id).where(CellRow.state != CellState.DONE)
+        over = select(RunRow.id).where(RunRow.state != RunState.FINISHED, RunRow.id.not_in(at_work))
+        query = select(CellRow.id).where(CellRow.run_id.in_(over)).order_by(CellRow.pk)
         with self._sessions.read() as session:
             return tuple(session.scalars(query))
 

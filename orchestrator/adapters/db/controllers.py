@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, select
+from collections.abc import Iterable
+
+from sqlalchemy import delete, select, update
 
 from orchestrator.adapters.db.sessions import Sessions
 from orchestrator.adapters.db.statements import changed, database_time_s, insert_into
@@ -32,14 +34,22 @@ class DbControllers:
             query = select(ControllerRow.id).where(long_ago).order_by(ControllerRow.id)
             return list(session.scalars(query))
 
-    def bury(self, controller_id: str, *, grace_s: float) -> bool:
-        """Forget it if it is dead; True for exactly one caller."""
+    def claim(self, controller_id: str, *, grace_s: float) -> bool:
+        """Take over from it if it is dead; True for exactly one caller within the grace."""
         with self._sessions.write() as session:
-            long_ago = ControllerRow.seen_s < database_time_s(session) - grace_s
-            dead = delete(ControllerRow).where(ControllerRow.id == controller_id, long_ago)
-            return changed(session, dead) == 1
+            now_s = database_time_s(session)
+            dead = (ControllerRow.id == controller_id, ControllerRow.seen_s < now_s - grace_s)
+            return changed(session, update(ControllerRow).where(*dead).values(seen_s=now_s)) == 1
+
+    def note(self, controller_ids: Iterable[str]) -> None:
+        """Count those that never said anything as dead; the others are left as they are."""
+        rows = [{"id": controller_id, "seen_s": 0.0} for controller_id in controller_ids]
+        if rows:
+            with self._sessions.write() as session:
+                insert = insert_into(session, ControllerRow).values(rows)
+                session.execute(insert.on_conflict_do_nothing())
 
     def leave(self, controller_id: str) -> None:
-        """Forget oneself."""
+        """Forget it: its work is in other hands."""
         with self._sessions.write() as session:
             changed(session, delete(ControllerRow).where(ControllerRow.id == controller_id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.application.ports.stores import StoreError
+from orchestrator.application.ports.stores import DamagedError, StoreError
 
 
 class UnknownIdError(StoreError, LookupError):
@@ -16,7 +16,7 @@ class KeyTakenError(StoreError):
     """The idempotency key belongs to another run by now; nothing was stored."""
 
 
-class CorruptEvidenceError(StoreError):
+class CorruptEvidenceError(DamagedError):
     """Stored bytes are not what was stored."""
 
 

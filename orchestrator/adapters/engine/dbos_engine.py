@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,7 +25,7 @@ FLOW_VERSION = "cells-v1"
 
 _APP_NAME = "seatrial"
 _SCHEMA = "engine"
-_DEAD_ENDS = {"ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"}
+_PENDING = "PENDING"
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +40,24 @@ class DbosSettings:
     """Fixed on SQLite, where one process owns the home; unique per process life on Postgres."""
     threads: int = 16
     """Bodies that may run at once."""
+    stranded_s: float = 30.0
+    """After so long without anybody who runs it, a flow is begun anew."""
+
+
+class _AbandonedError(BaseException):
+    """The engine could not record a step: this execution ends here, as if its process had died."""
 
 
 class DbosEngine:
-    """Runs one flow per cell; the cell's id is the flow's."""
+    """Runs one flow per cell; the cell's id is the flow's.
+
+    Flows can be entered again at any time, as their steps ask the store how things stand. So what
+    the engine itself has lost hold of is begun anew, rather than replayed into the same dead end.
+    """
 
     def __init__(self, settings: DbosSettings, flow: Flow) -> None:
+        self._executor_id = settings.executor_id
+        self._flows = _Flows(settings.stranded_s)
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="step")
         config: DBOSConfig = {
             "name": _APP_NAME,
@@ -55,6 +71,7 @@ class DbosEngine:
         }
         self._dbos = DBOS(config=config)
         durable = _DbosDurable(self._pool)
+        flows = self._flows
 
         @DBOS.workflow(
             name="cell",
@@ -62,7 +79,8 @@ class DbosEngine:
             max_recovery_attempts=1_000_000,
         )
         async def cell(key: str) -> None:
-            await flow(durable, key)
+            with flows.running(key):
+                await flow(durable, key)
 
         self._cell = cell
 
@@ -71,19 +89,36 @@ class DbosEngine:
         DBOS.launch()
 
     def start(self, cell_id: str) -> None:
-        """Begin the cell's flow, or take it up again where it ended before the cell was done."""
+        """Begin the cell's flow, unless somebody runs it.
+
+        Called again and again for a cell that is not done, it also begins anew what nobody has
+        run for a while: a flow that ended too early, or one whose execution was abandoned.
+        """
+        if self._flows.runs(cell_id):
+            return
         status = DBOS.get_workflow_status(cell_id)
         if status is None:
-            with SetWorkflowID(cell_id):
-                DBOS.start_workflow(self._cell, cell_id)
-        elif status.status in _DEAD_ENDS:
-            logger.error("cell %s: its flow ended as %s; resuming it", cell_id, status.status)
-            DBOS.resume_workflow(cell_id)
+            self._begin(cell_id)
+        elif status.status == _PENDING and status.executor_id != self._executor_id:
+            self._flows.found(cell_id)
+        elif self._flows.is_stranded(cell_id):
+            logger.error("cell %s: nobody runs its flow (%s); anew", cell_id, status.status)
+            DBOS.delete_workflow(cell_id)
+            self._begin(cell_id)
+
+    def _begin(self, cell_id: str) -> None:
+        with SetWorkflowID(cell_id):
+            DBOS.start_workflow(self._cell, cell_id)
+
+    def executors(self) -> set[str]:
+        """Who is said to run flows now, dead or alive."""
+        pending = DBOS.list_workflows(status=_PENDING, load_input=False, load_output=False)
+        return {status.executor_id for status in pending if status.executor_id}
 
     def take_over(self, executor_id: str) -> list[str]:
         """Resume here what a dead executor left unfinished; return the cells."""
         pending = DBOS.list_workflows(
-            status="PENDING", executor_id=executor_id, load_input=False, load_output=False
+            status=_PENDING, executor_id=executor_id, load_input=False, load_output=False
         )
         cells = [status.workflow_id for status in pending]
         if cells:
@@ -96,6 +131,44 @@ class DbosEngine:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
+class _Flows:
+    """What runs in this process, and since when something was seen that should but does not."""
+
+    def __init__(self, stranded_s: float) -> None:
+        self._stranded_s = stranded_s
+        self._lock = threading.Lock()
+        self._running: Counter[str] = Counter()
+        self._idle_since: dict[str, float] = {}
+
+    @contextmanager
+    def running(self, cell_id: str) -> Iterator[None]:
+        """Count the flow while it runs."""
+        self.found(cell_id)
+        with self._lock:
+            self._running[cell_id] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= Counter([cell_id])
+
+    def runs(self, cell_id: str) -> bool:
+        """Whether it runs here."""
+        with self._lock:
+            return self._running[cell_id] > 0
+
+    def is_stranded(self, cell_id: str) -> bool:
+        """Whether it was seen idle for long enough, this look included."""
+        now = time.monotonic()
+        with self._lock:
+            return now - self._idle_since.setdefault(cell_id, now) >= self._stranded_s
+
+    def found(self, cell_id: str) -> None:
+        """Somebody runs it."""
+        with self._lock:
+            self._idle_since.pop(cell_id, None)
+
+
 class _DbosDurable:
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
@@ -104,7 +177,7 @@ class _DbosDurable:
         async def run() -> Value:
             return await self._in_pool(body, *args)
 
-        return await DBOS.run_step_async({"name": name}, run)
+        return await self._step(name, run)
 
     async def until(self, name: str, look: Look, *args: str, every_s: float) -> Value:
         async def run() -> Value:
@@ -114,7 +187,30 @@ class _DbosDurable:
                     return answer
                 await asyncio.sleep(every_s)
 
-        return await DBOS.run_step_async({"name": name}, run)
+        return await self._step(name, run)
+
+    async def _step(self, name: str, run: Callable[[], Awaitable[Value]]) -> Value:
+        """Run one step; tell an error of its body from one of the engine's own records.
+
+        The flow may handle the first. After the second, as on a full disk, nothing that it would
+        do could be recorded either.
+        """
+        raised: list[Exception] = []
+
+        async def kept() -> Value:
+            try:
+                return await run()
+            except Exception as error:
+                raised.append(error)
+                raise
+
+        try:
+            return await DBOS.run_step_async({"name": name}, kept)
+        except Exception as error:
+            if error in raised:
+                raise
+            logger.error("step %s could not be recorded: %s", name, error)
+            raise _AbandonedError(name) from error
 
     async def _in_pool(self, body: Callable[..., T], *args: str) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, body, *args)

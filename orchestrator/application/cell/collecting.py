@@ -17,7 +17,7 @@ from orchestrator.application.cell.world import (
 from orchestrator.application.collect_artifacts import collect_artifacts, keep_raw_evidence
 from orchestrator.application.ingest_evidence import drained, pull_evidence
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.application.ports.stores import StoreError
+from orchestrator.application.ports.stores import DamagedError, StoreError
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.machine import ShellError
@@ -37,22 +37,41 @@ def look_collected(world: World, attempt_id: str) -> Value | NotYet:
     reach(world, now, CellState.COLLECTING)
     now = situation(world, attempt_id)
     late = overdue(world, now.cell, world.timings.collect_s) or is_out_of_reach(now.attempt)
-    try:
-        workspace = workspace_of(world, now.lease)
-        if not _is_over(world, now, workspace, late=late):
-            return NOT_YET
-        collect_artifacts(workspace, world.unpack, world.stores, world.blobs, attempt_id)
-    except StoreError:
-        raise
-    except Exception as error:
-        if not late and isinstance(error, ShellError):
-            return NOT_YET
-        logger.exception("attempt %s: not everything was collected", attempt_id)
-        world.stores.feed.add(
-            now.run.id, "cell", {"cell": now.cell.name, "notice": f"not collected: {error}"}
-        )
-    keep_raw_evidence(world.stores, world.blobs, attempt_id)
+    for keep in (_keep_files, _keep_evidence):
+        try:
+            if not keep(world, now, late=late):
+                return NOT_YET
+        except Exception as error:  # noqa: BLE001 - a machine must not wait for it
+            if _may_pass(error, late=late):
+                return NOT_YET
+            _tell(world, now, error)
     return GO
+
+
+def _keep_files(world: World, now: Situation, *, late: bool) -> bool:
+    workspace = workspace_of(world, now.lease)
+    if not _is_over(world, now, workspace, late=late):
+        return False
+    collect_artifacts(workspace, world.unpack, world.stores, world.blobs, now.attempt.id)
+    return True
+
+
+def _keep_evidence(world: World, now: Situation, *, late: bool) -> bool:
+    keep_raw_evidence(world.stores, world.blobs, now.attempt.id)
+    return True
+
+
+def _may_pass(error: Exception, *, late: bool) -> bool:
+    """Whether to try again: a machine or a full disk for a while, a store until it is back."""
+    if isinstance(error, StoreError) and not isinstance(error, DamagedError):
+        return True
+    return not late and isinstance(error, ShellError | OSError)
+
+
+def _tell(world: World, now: Situation, error: Exception) -> None:
+    logger.error("attempt %s: not everything was collected", now.attempt.id, exc_info=error)
+    said = {"cell": now.cell.name, "notice": f"not collected: {error}"}
+    world.stores.feed.add(now.run.id, "cell", said)
 
 
 def _is_over(world: World, now: Situation, workspace: Workspace, *, late: bool) -> bool:

@@ -9,7 +9,8 @@ from datetime import datetime
 from orchestrator.application.cell.world import Situation, World, situation
 from orchestrator.application.describe_run import describe_cell, evidence_of
 from orchestrator.application.ports.engine import NotYet, Value
-from orchestrator.domain.cell import RETRIED, Cause, CellState, RunState, run_outcome
+from orchestrator.application.ports.stores import RunSpec, StoreError
+from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState, RunState, run_outcome
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.results import JobVerdict, judge_cell
 
@@ -29,16 +30,26 @@ def look_closed(world: World, attempt_id: str) -> Value | NotYet:
         cause = now.attempt.cause or Cause(Outcome.ERRORED, "controller")
         cells.requeue(attempt_id, cause, at=at)
         return "again"
-    cells.conclude(now.cell.id, _judged(world, now), at=at)
+    cells.conclude(now.cell.id, judged(world, now.cell, now.spec, now.attempt.cause), at=at)
     return "done"
 
 
-def _judged(world: World, now: Situation) -> Cause:
-    jobs = describe_cell(world.stores, now.cell, now.spec, at=world.clock.now()).jobs
-    verdicts = [
-        JobVerdict(job.id, job.outcome or Outcome.NOT_RUN, job.reason, job.detail) for job in jobs
-    ]
-    return judge_cell(verdicts, now.attempt.cause)
+def judged(world: World, cell: Cell, spec: RunSpec, cause: Cause | None) -> Cause:
+    """The outcome of a cell that is over: by its jobs, whenever they ran, and what stopped it."""
+    over = replace(cell, state=CellState.RELEASING)
+    try:
+        jobs = describe_cell(world.stores, over, spec, at=world.clock.now()).jobs
+        verdicts = [
+            JobVerdict(job.id, job.outcome or Outcome.NOT_RUN, job.reason, job.detail)
+            for job in jobs
+        ]
+        return judge_cell(verdicts, cause)
+    except StoreError:
+        raise
+    except Exception as error:
+        logger.exception("cell %s cannot be judged", cell.id)
+        detail = f"it cannot be judged: {type(error).__name__}: {error}"
+        return Cause(Outcome.ERRORED, "controller", detail)
 
 
 def _may_try_again(now: Situation) -> bool:
@@ -68,9 +79,9 @@ def look_finished(world: World, cell_id: str) -> Value | NotYet:
 
 def _publish(world: World, run_id: str, outcome: Outcome, *, at: datetime) -> None:
     """Write the reports down; they can be rendered again at any time, so a failure is only told."""
-    evidence = evidence_of(world.stores, run_id, at=world.clock.now())
-    run = replace(evidence.record.run, state=RunState.FINISHED, outcome=outcome, finished_at=at)
     try:
+        evidence = evidence_of(world.stores, run_id, at=world.clock.now())
+        run = replace(evidence.record.run, state=RunState.FINISHED, outcome=outcome, finished_at=at)
         world.publish(replace(evidence, record=replace(evidence.record, run=run)))
     except Exception as error:
         logger.exception("run %s: its reports could not be written", run_id)

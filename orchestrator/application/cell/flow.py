@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 
 from orchestrator.application.cell import (
     booting,
@@ -24,6 +23,8 @@ from orchestrator.application.cell.world import GO, World
 from orchestrator.application.ports.engine import NOT_YET, Durable, Look, NotYet, Value
 from orchestrator.application.ports.stores import StoreError
 
+CellLook = Callable[[World, str], Value | NotYet]
+
 logger = logging.getLogger(__name__)
 
 
@@ -34,11 +35,7 @@ async def run_cell(world: World, do: Durable, cell_id: str) -> None:
         attempt = await do.until("admit", admit, cell_id, every_s=0.5)
         if not isinstance(attempt, str):
             break
-        try:
-            await _work(world, do, attempt)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the machine goes home
-            blame = partial(releasing.blame_bug, world)
-            await do.once("blame", blame, attempt, f"{type(error).__name__}: {error}")
+        await _work(world, do, attempt)
         collect = _patient(world, collecting.look_collected)
         await do.until("collect", collect, attempt, every_s=0.5)
         release = _patient(world, releasing.look_released)
@@ -50,28 +47,52 @@ async def run_cell(world: World, do: Durable, cell_id: str) -> None:
 
 async def _work(world: World, do: Durable, attempt: str) -> None:
     """Place, boot, prepare, run; stop at the first phase that cannot go on."""
-    place = _patient(world, placing.look_placed)
+    place = _blamed(world, placing.look_placed)
     if await do.until("place", place, attempt, every_s=1.0) != GO:
         return
-    boot = _patient(world, booting.look_booted)
+    boot = _blamed(world, booting.look_booted)
     if await do.until("boot", boot, attempt, every_s=1.0) != GO:
         return
-    prepare = _patient(world, preparing.look_prepared)
+    prepare = _blamed(world, preparing.look_prepared)
     if await do.until("prepare", prepare, attempt, every_s=2.0) != GO:
         return
-    await do.until("watch", _patient(world, running.look_watched), attempt, every_s=1.0)
+    await do.until("watch", _blamed(world, running.look_watched), attempt, every_s=0.5)
 
 
-def _patient(world: World, look: Callable[[World, str], Value | NotYet]) -> Look:
-    """The look, which is repeated while the database cannot be reached."""
+def _blamed(world: World, look: CellLook) -> Look:
+    """The look; whatever else goes wrong in it ends the attempt, and its machine goes home."""
+
+    def blamed(world: World, attempt: str) -> Value | NotYet:
+        try:
+            return look(world, attempt)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the machine goes home
+            return releasing.blame_bug(world, attempt, error)
+
+    return _patient(world, blamed)
+
+
+def _patient(world: World, look: CellLook) -> Look:
+    """The look, which is repeated while the database cannot be reached.
+
+    Hardly an error leaves it: the engine would record that, and replay it for ever.
+    """
 
     def looked(key: str) -> Value | NotYet:
         try:
-            return look(world, key)
+            answer = look(world, key)
         except StoreError as error:
             if isinstance(error, LookupError):
                 raise
-            logger.warning("%s: the store cannot be used now: %s", key, error)
+            if world.lapses.is_news(key, str(error)):
+                logger.warning("%s: the store cannot be used now: %s", key, error)
             return NOT_YET
+        except Exception as error:
+            if world.lapses.is_news(key, repr(error)):
+                logger.exception("%s: this look failed; it is repeated", key)
+            return NOT_YET
+        world.lapses.said.pop(key, None)
+        return answer
 
     return looked

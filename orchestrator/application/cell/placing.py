@@ -52,6 +52,8 @@ _REASONS: dict[type[ProviderError], str] = {
 def look_placed(world: World, attempt_id: str) -> Value | NotYet:
     """Reserve a place and ask the provider for a machine there; a refusal leads to the next."""
     now = situation(world, attempt_id)
+    if now.cell.has_reached(CellState.BOOTING):
+        return GO
     if now.lease is not None and now.lease.state is LeaseState.HELD:
         reach(world, now, CellState.BOOTING)
         return GO

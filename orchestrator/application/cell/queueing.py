@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orchestrator.application.cell.finishing import judged
 from orchestrator.application.cell.world import World
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import Cause, CellState
@@ -20,7 +21,8 @@ def look_admitted(world: World, cell_id: str) -> Value | NotYet:
     run = world.stores.runs.get(cell.run_id)
     if run is not None and run.cancel_requested_at is not None:
         cause = Cause(Outcome.CANCELLED, "cancelled", "cancelled while it was queued")
-        cells.conclude(cell_id, cause, at=world.clock.now())
+        outcome = judged(world, cell, world.stores.runs.spec(cell.run_id), cause)
+        cells.conclude(cell_id, outcome, at=world.clock.now())
         return None
     attempt_id = f"{cell_id}-{len(attempts) + 1}"
     limit = world.stores.runs.spec(cell.run_id).matrix.limits.max_parallel

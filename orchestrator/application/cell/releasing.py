@@ -25,10 +25,11 @@ from orchestrator.domain.outcome import Outcome
 logger = logging.getLogger(__name__)
 
 
-def blame_bug(world: World, attempt_id: str, said: str) -> Value:
+def blame_bug(world: World, attempt_id: str, error: Exception) -> Value:
     """Store an error of our own as the attempt's cause."""
-    logger.error("attempt %s: %s", attempt_id, said)
-    return blame(world, attempt_id, Outcome.ERRORED, "controller", said)
+    logger.error("attempt %s: an error of our own", attempt_id, exc_info=error)
+    detail = f"{type(error).__name__}: {error}"
+    return blame(world, attempt_id, Outcome.ERRORED, "controller", detail)
 
 
 def look_released(world: World, attempt_id: str) -> Value | NotYet:
@@ -39,8 +40,9 @@ def look_released(world: World, attempt_id: str) -> Value | NotYet:
         now = situation(world, attempt_id)
         leases = world.stores.leases.of_attempt(attempt_id)
         gone = [_is_gone(world, now, x) for x in leases if x.state is not LeaseState.GONE]
-    except Exception:
-        logger.exception("attempt %s: its machine could not be given back yet", attempt_id)
+    except Exception as error:
+        if world.lapses.is_news(attempt_id, repr(error)):
+            logger.exception("attempt %s: its machine could not be given back yet", attempt_id)
         return NOT_YET
     return GO if all(gone) else NOT_YET
 

@@ -51,6 +51,13 @@ class Lapses:
 
     since: dict[str, datetime] = field(default_factory=dict)
     inspected: dict[str, datetime] = field(default_factory=dict)
+    said: dict[str, str] = field(default_factory=dict)
+    """By cell or attempt, the trouble that was told last."""
+
+    def is_news(self, key: str, trouble: str) -> bool:
+        """Whether it was not just told: looks are many, and a log is for reading."""
+        told, self.said[key] = self.said.get(key), trouble
+        return told != trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +129,12 @@ def blame(world: World, attempt_id: str, outcome: Outcome, reason: str, detail: 
 
 
 def stopped_from_outside(world: World, now: Situation) -> bool:
-    """Whether the attempt was cancelled or ran out of its time; the cause is stored."""
+    """Whether the attempt was cancelled or ran out of its time; the cause is stored.
+
+    So it was when a cause is stored already, and nobody could record what the look answered.
+    """
+    if now.attempt.cause is not None:
+        return True
     if now.run.cancel_requested_at is not None:
         blame(world, now.attempt.id, Outcome.CANCELLED, "cancelled", "cancelled by a person")
         return True

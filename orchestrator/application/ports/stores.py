@@ -5,7 +5,7 @@ Every method is idempotent, or says why it is not. None makes a network call of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -22,6 +22,10 @@ from orchestrator.domain.outcome import Outcome
 
 class StoreError(Exception):
     """The database refused or cannot be reached; nothing of the call was stored."""
+
+
+class DamagedError(StoreError):
+    """What was stored cannot be read back; asking again does not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,10 @@ class CellStore(Protocol):
 
     def unfinished(self) -> tuple[str, ...]:
         """Ids of cells that are not done."""
+        ...
+
+    def untold(self) -> tuple[str, ...]:
+        """Ids of done cells whose run is not finished, though none of its cells is at work."""
         ...
 
     def admit(self, cell_id: str, attempt_id: str, *, max_parallel: int, at: datetime) -> bool:
@@ -317,12 +325,19 @@ class ControllerStore(Protocol):
         """Ids that have not been heard of for so long."""
         ...
 
-    def bury(self, controller_id: str, *, grace_s: float) -> bool:
-        """Forget a dead one; True for exactly one of those who try at once."""
+    def claim(self, controller_id: str, *, grace_s: float) -> bool:
+        """Take over from a dead one; True for exactly one of those who try at once.
+
+        Whoever did so has the grace for it, then says `leave`; else the next one may.
+        """
+        ...
+
+    def note(self, controller_ids: Iterable[str]) -> None:
+        """Count those that were never heard of as dead."""
         ...
 
     def leave(self, controller_id: str) -> None:
-        """Forget oneself."""
+        """Forget it: its work is in other hands."""
         ...
 
 

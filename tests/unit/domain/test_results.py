@@ -47,6 +47,7 @@ SUITES = [
     (ended(cause="crashed"), OK, None, Outcome.FAILED, "crashed"),
     (ended(cause="start_failed"), Counts(), None, Outcome.FAILED, "start_failed"),
     (ended(cause="disk_full"), OK, None, Outcome.ERRORED, "disk_full"),
+    (ended(cause="disk_full"), BAD, None, Outcome.FAILED, "tests"),
     (ended(cause="stopped"), OK, CANCELLED, Outcome.CANCELLED, "cancelled"),
     (ended(cause="stopped"), BAD, CANCELLED, Outcome.FAILED, "tests"),
     (ended(cause="stopped"), OK, DEADLINE, Outcome.TIMED_OUT, "deadline"),
