@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import sys
 
-from orchestrator.bootstrap.reading import CommandWiring
-from orchestrator.cli.app import main as run
+INTERRUPTED = 130
 
 
 def main() -> None:
     """Run a command and exit with its code."""
-    sys.exit(run(CommandWiring()))
+    try:
+        # Here, because an interrupt may come while the modules are read.
+        from orchestrator.bootstrap.reading import CommandWiring  # noqa: PLC0415
+        from orchestrator.cli.app import main as run  # noqa: PLC0415
+
+        code = run(CommandWiring())
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -80,6 +80,13 @@ class Settings(BaseSettings):
             raise ValueError("must look like https://host:port")
         return url.rstrip("/") if url else url
 
+    @field_validator("token")
+    @classmethod
+    def _header(cls, token: SecretStr | None) -> SecretStr | None:
+        if token and not re.fullmatch("[!-~]+", token.get_secret_value()):
+            raise ValueError("must be a token as it was printed: no spaces, no line ends")
+        return token
+
     @field_validator("public_hosts", mode="before")
     @classmethod
     def _names(cls, value: object) -> tuple[str, ...]:

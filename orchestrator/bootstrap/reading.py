@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,6 +103,7 @@ class CommandWiring:
     def database(self, *, upgrade: bool) -> DatabaseState:
         """See the protocol."""
         from orchestrator.adapters.db.database import open_database, revisions_of
+        from orchestrator.adapters.db.errors import DatabaseOutdatedError
         from orchestrator.adapters.files.home import HomeUnusableError, prepare_home
         from orchestrator.bootstrap.controlling import app_url, is_embedded, shown_url
 
@@ -115,6 +117,9 @@ class CommandWiring:
                 prepare_home(self.settings.home)
                 open_database(url, migrate=True).close()
             found = None if missing and not upgrade else revisions_of(url)
+            if found is not None and not found.is_current:
+                with suppress(DatabaseOutdatedError):
+                    open_database(url, read_only=True).close()
         except (StoreError, HomeUnusableError) as error:
             raise RefusedError(str(error)) from error
         except OSError as error:

@@ -12,6 +12,7 @@ from socket import socket
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.files.home import (
+    PID,
     HomeHeldError,
     HomeLock,
     HomeUnusableError,
@@ -19,7 +20,7 @@ from orchestrator.adapters.files.home import (
 )
 from orchestrator.api.app import create_app
 from orchestrator.api.guard import token_guard
-from orchestrator.application.ports.stores import Scope
+from orchestrator.application.ports.stores import Scope, StoreError
 from orchestrator.application.tokens import PREFIX, keep_token
 from orchestrator.bootstrap.controlling import Parts, build, is_embedded
 from orchestrator.bootstrap.listening import home_socket, port_sockets
@@ -67,8 +68,11 @@ def control(settings: Settings, options: ServeOptions) -> int:
     _hold(settings, options)
     path = settings.home / "controller.sock"
     ports = port_sockets(options.address, options.number) if options.listens else []
+    try:
+        parts = build(settings, runs_cells=options.cells)
+    except StoreError as error:
+        raise RefusedError(str(error)) from error
     own = home_socket(path)
-    parts = build(settings, runs_cells=options.cells)
     local = create_app(parts.context, guard=None, revision=_revision(parts))
     listeners = [Listener(local, own, close_streams=local.state.streams.close)]
     said = ""
@@ -81,7 +85,8 @@ def control(settings: Settings, options: ServeOptions) -> int:
             print(said, file=sys.stderr, flush=True)  # noqa: T201
 
     _controller(settings, options, parts, listeners, ready).run()
-    path.unlink(missing_ok=True)
+    for left in (path, settings.home / PID):
+        left.unlink(missing_ok=True)
     end_process(0)
     return 0
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import io
+import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,6 +36,7 @@ from orchestrator.cli.commands.looking import (
 from orchestrator.cli.commands.reporting import report_command
 from orchestrator.cli.commands.starting import doctor_command, init_command
 from orchestrator.cli.faults import DETACHED, FAILED, NO_VERDICT, CliError
+from orchestrator.cli.safe_text import in_ascii
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.wiring import Wiring
 from orchestrator.domain.problems import InvalidDocumentError
@@ -142,7 +146,14 @@ def _code(ending: SystemExit) -> int:
 
 
 def _speak_any_alphabet() -> None:
-    """A terminal that cannot show a sign gets a mark instead of an error."""
+    """A terminal that cannot show a sign gets a mark instead of an error.
+
+    A stream that was closed before the start is None, and swallows what is written.
+    """
+    nowhere = Path(os.devnull)
+    sys.stdout = sys.stdout or nowhere.open("w", encoding="utf-8")
+    sys.stderr = sys.stderr or nowhere.open("w", encoding="utf-8")
+    codecs.register_error(in_ascii.__name__, in_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors=in_ascii.__name__)

@@ -19,6 +19,7 @@ Json = dict[str, object]
 PAUSES_S = (0.2, 0.5, 1.0, 2.0)
 _TRY_AGAIN = frozenset({429, 502, 503, 504})
 _IN_FLIGHT = 409
+_UNKNOWN = frozenset({404, 405, 501})
 _CHUNK_BYTES = 1 << 20
 _LOG_PART_BYTES = 1 << 20
 
@@ -201,10 +202,15 @@ def _object(answer: httpx.Response) -> Json:
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        raise UnreachableError(
-            f"{answer.request.url} does not answer like a Seatrial controller; look at SEATRIAL_URL"
-        )
+        raise _stranger(answer)
     return cast(Json, body)
+
+
+def _stranger(answer: httpx.Response) -> UnreachableError:
+    """Something else answers there."""
+    return UnreachableError(
+        f"{answer.request.url} does not answer like a Seatrial controller; look at SEATRIAL_URL"
+    )
 
 
 def _unreachable(where: str, error: Exception) -> UnreachableError:
@@ -214,11 +220,14 @@ def _unreachable(where: str, error: Exception) -> UnreachableError:
     return UnreachableError(f"{where} cannot be reached: {reason}")
 
 
-def _refusal(answer: httpx.Response, document: str = "") -> RefusalError:
+def _refusal(answer: httpx.Response, document: str = "") -> RefusalError | UnreachableError:
     try:
         body = answer.json()
     except ValueError:
-        body = {}
+        body = None
+    # A body would be missing from the answer to HEAD, and a proxy has pages of its own for others.
+    if body is None and answer.status_code in _UNKNOWN and answer.request.method != "HEAD":
+        return _stranger(answer)
     problem = body if isinstance(body, dict) else {}
     said = str(problem.get("detail") or problem.get("title") or answer.reason_phrase)
     return RefusalError(

@@ -82,7 +82,11 @@ class HomeLine:
     def open(self) -> httpx.Client:
         """See `Line`."""
         socket = self.home / SOCKET
-        if not socket.exists():
+        try:
+            there = socket.exists()
+        except PermissionError:
+            raise _not_ours(self.home) from None
+        if not there:
             # The library would find out as well, and leave a socket open.
             raise UnreachableError(f"{self.where} does not run")
         if self._address is None:
@@ -184,7 +188,7 @@ def _root(error: BaseException) -> BaseException:
 
 def _not_ours(home: Path) -> CliError:
     return CliError(
-        f"{home / SOCKET} belongs to another user: its controller takes no orders from you.",
+        f"{home / SOCKET} is closed to you: another user's controller takes no orders from you.",
         "Set SEATRIAL_HOME to a folder of your own, or SEATRIAL_URL and SEATRIAL_TOKEN.",
         code=AUTHENTICATION,
     )

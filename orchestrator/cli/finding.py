@@ -14,6 +14,8 @@ def find_run(client: Client, name: str) -> tuple[Json, Run]:
     """The run as the controller says it, and as a value. Raises CliError."""
     if not name.strip():
         raise CliError("name a run: its id, the beginning of one, or `latest`")
+    if "/" in name:
+        raise CliError(f"there is no run {name!r}; `seatrial runs` lists them")
     shown = client.get(f"/runs/{quote(name, safe='')}")
     return shown, read_run(shown)
 

@@ -18,7 +18,8 @@ from orchestrator.cli.units import size
 from orchestrator.cli.wiring import Packed, RefusedError
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix
-from orchestrator.domain.problems import InvalidDocumentError, nearest
+from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
+from orchestrator.domain.problems import Path as Keys
 
 BUILTIN = "builtin"
 _MATRIX_LIMIT_BYTES = 1 << 20
@@ -61,16 +62,16 @@ def read_order(session: Session, file: Path, settings: Sequence[str], scratch: P
         if settings:
             source = with_overrides(matrix, settings)
             matrix = documents.read_matrix(source, f"{file} with --set")
-        packed = _pack(session, file, matrix, scratch)
+        packed = _pack(session, file, matrix, source, scratch)
         if session.settings.url is None:
             # A controller elsewhere may have other providers, and another payload built in.
             manifest = packed.manifest if packed else _builtin_manifest(session)
             documents.check_matrix(
                 source, str(file), manifest=manifest, providers=session.wiring.traits
             )
+        subject = _subject(session, file, matrix, source, scratch)
     except InvalidDocumentError as error:
         raise document_error(error) from None
-    subject = _subject(session, file, matrix, scratch)
     return Order(str(file), matrix, source, packed, subject)
 
 
@@ -94,8 +95,12 @@ def _read_text(file: Path) -> str:
         if file.stat().st_size > _MATRIX_LIMIT_BYTES:
             raise CliError(f"{file}: is too large for a matrix ({size(file.stat().st_size)})")
         return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise CliError(f"{file}: is not UTF-8 text") from None
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start].decode().splitlines(keepends=True) or [""]
+        if before[-1].endswith("\n"):
+            before.append("")
+        place = f"{file}:{len(before)}:{len(before[-1]) + 1}"
+        raise CliError(f"{place}: is not UTF-8 text") from None
     except OSError as error:
         raise CliError(f"{file}: {error.strerror or error}") from None
 
@@ -104,14 +109,16 @@ def _neighbours(file: Path) -> list[str]:
     return [other.name for other in file.parent.iterdir() if other.suffix in (".yaml", ".yml")]
 
 
-def _pack(session: Session, file: Path, matrix: Matrix, scratch: Path) -> Packed | None:
+def _pack(
+    session: Session, file: Path, matrix: Matrix, source: Source, scratch: Path
+) -> Packed | None:
     if matrix.payload == BUILTIN or isinstance(matrix.payload, str):
         return None
-    source = file.parent / matrix.payload.path
-    if not source.exists():
-        raise CliError(f"{file}: payload.path: there is no {source}")
+    folder = file.parent / matrix.payload.path
+    if not folder.exists():
+        _refuse(session, file, source, ("payload", "path"), f"there is no {folder}")
     try:
-        return session.wiring.pack(source, scratch)
+        return session.wiring.pack(folder, scratch)
     except RefusedError as error:
         raise CliError(str(error)) from None
 
@@ -121,11 +128,19 @@ def _builtin_manifest(session: Session) -> Manifest:
     return session.wiring.documents.read_manifest(path.read_text(encoding="utf-8"), str(path))
 
 
-def _subject(session: Session, file: Path, matrix: Matrix, scratch: Path) -> SubjectWheel | None:
+def _subject(
+    session: Session, file: Path, matrix: Matrix, source: Source, scratch: Path
+) -> SubjectWheel | None:
     try:
         return session.wiring.subject(matrix.subject, base=file.parent, scratch=scratch)
     except RefusedError as error:
-        raise CliError(f"{file}: {error}") from None
+        _refuse(session, file, source, ("subject", matrix.subject.source), str(error))
+    return None
+
+
+def _refuse(session: Session, file: Path, source: Source, path: Keys, message: str) -> None:
+    """Say it where it stands in the file. Raises InvalidDocumentError."""
+    session.wiring.documents.refuse_matrix(source, str(file), [Problem(path, message)])
 
 
 def _unseen(gone: int) -> None:

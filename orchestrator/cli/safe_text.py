@@ -14,6 +14,7 @@ _ESCAPES = re.compile(
 )
 _SELECTORS = re.compile("[\ufe00-\ufe0f]")
 _WORDS = {"\n": "↵", "\r": "", "\t": "    "}
+_MARKS = dict(zip("✓✗⊘–○●↵…→─━│", "+#/-o*\\~>-=|", strict=True))
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -29,6 +30,14 @@ def one_line(text: str) -> str:
 def log_line(raw: str) -> str:
     """Return a line of a log as a terminal would leave it: what follows the last return."""
     return one_line(raw.rstrip("\r\n").rsplit("\r", 1)[-1])
+
+
+def in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """An error handler for streams that do not know our signs: marks that differ as these do."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(_MARKS.get(char, "?") for char in lacking), error.end
 
 
 def fit(text: str, width: int) -> str:

@@ -107,7 +107,7 @@ def test_a_launch_that_is_answered_with_busy_is_repeated_with_its_key(
         ("provider: local}", "provder: local}", "release.yaml:7:21: platforms.0.provder: "),
         ("provider: local}", "provider: locl}", "did you mean 'local'?"),
         ('"0.4.40"', "1.10", "release.yaml:4:39: subject.version: "),
-        ("path: pay", "path: pai", "there is no "),
+        ("path: pay", "path: pai", "release.yaml:5:17: payload.path: there is no "),
         ('"*"', '"nothing*"', "release.yaml:9:"),
     ],
 )
@@ -118,6 +118,15 @@ def test_a_bad_matrix_is_refused_before_anything_is_sent(
     assert cli("run", str(cli.matrix)) == 2
     assert said in cli.err
     assert cli.out == ""
+    assert controller.requests == []
+
+
+def test_a_matrix_that_is_not_text_is_refused_where_it_stops_being_that(
+    cli: Cli, controller: FakeController
+) -> None:
+    cli.matrix.write_bytes("kind: Matrix\nmetadata: {name: é".encode() + b"\xff}\n")
+    assert cli("run", str(cli.matrix)) == 2
+    assert cli.err == f"{cli.matrix}:2:19: is not UTF-8 text\n"
     assert controller.requests == []
 
 
@@ -214,7 +223,8 @@ def test_a_wheel_pattern_must_match_exactly_one(
         wheel(cli.folder / "dist" / f"{name}-0.4.40-py3-none-any.whl")
     assert cli("run", str(cli.matrix)) == code
     if code:
-        assert f"must match one file; it matches {len(names)}" in cli.err
+        said = f"must match one file; it matches {len(names)}"
+        assert f"release.yaml:4:56: subject.wheel: 'dist/*.whl' {said}" in cli.err
         assert controller.requests == []
         return
     sent = (cli.folder / "dist" / "torchbridge-0.4.40-py3-none-any.whl").read_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from orchestrator.bootstrap.reading import CommandWiring
 from orchestrator.cli.app import main
 from tests.unit.cli import in_process
-from tests.unit.cli.fake_controller import Answer, FakeController, Request
+from tests.unit.cli.fake_controller import Answer, FakeController, Request, serving_tcp
 from tests.unit.cli.in_process import ID, SHOWN, Cli, TestWiring
 
 cli, controller = in_process.cli, in_process.controller  # the fixtures
@@ -175,10 +176,35 @@ def test_a_home_that_cannot_be_used_is_a_sentence(cli: Cli) -> None:
     assert "cannot be used" in cli.err
 
 
+@pytest.mark.parametrize("command", [["db", "upgrade"], ["serve", "--port", "8470"]])
+def test_a_home_that_is_a_file_is_a_sentence_to_its_keeper(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SEATRIAL_HOME", str(tmp_path / "file"))
+    monkeypatch.delenv("SEATRIAL_DATABASE_URL", raising=False)
+    assert main(CommandWiring(), command) == 2
+    said = f"SEATRIAL_HOME {tmp_path / 'file'} cannot be used: File exists; set it to a folder"
+    assert capsys.readouterr().err.startswith(said)
+
+
 def test_an_address_where_nobody_answers(cli: Cli) -> None:
     cli.wiring.settings.url = "http://127.0.0.1:9"
     assert cli("runs") == 2
     assert "http://127.0.0.1:9 cannot be reached" in cli.err
+
+
+def test_an_address_where_somebody_else_answers(cli: Cli) -> None:
+    page = Answer(404, b"<html>nothing here</html>", headers={"Content-Type": "text/html"})
+    other = FakeController()
+    other.answers["GET", "/api/v1/runs"] = page
+    with serving_tcp(other) as port:
+        cli.wiring.settings.url = f"http://127.0.0.1:{port}"
+        assert cli("runs") == 2
+    assert "does not answer like a Seatrial controller; look at SEATRIAL_URL" in cli.err
 
 
 def test_an_unusable_variable_is_a_sentence(
@@ -208,3 +234,9 @@ def test_an_unexpected_error_is_one_line_unless_asked(
     assert "Traceback" not in cli.err
     assert cli("--debug", "show", ID) == 5
     assert "Traceback" in cli.err
+
+
+def test_a_run_is_no_path(cli: Cli, controller: FakeController) -> None:
+    assert cli("show", f"{ID}/../x") == 2
+    assert cli.err == f"there is no run '{ID}/../x'; `seatrial runs` lists them\n"
+    assert controller.requests == []

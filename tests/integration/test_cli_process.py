@@ -255,3 +255,41 @@ def test_no_color_takes_the_colours_away(controller: FakeController, home: str) 
     assert terminal.end() == 0
     assert "✓ local-cpu" in terminal.written.decode().replace("\x1b[1m", "")
     assert b"\x1b[3" not in terminal.written
+
+
+def test_standard_output_may_be_closed(controller: FakeController, home: str) -> None:
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", *SEATRIAL, "show", ID]
+    done = subprocess.run(
+        command, env=environment(SEATRIAL_HOME=home), stderr=subprocess.PIPE, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_an_interrupt_while_the_modules_are_read_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    given = environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    done = subprocess.run([*SEATRIAL, "runs"], env=given, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_a_narrow_window_keeps_the_runs_and_how_they_went(
+    controller: FakeController, home: str
+) -> None:
+    page = {"items": [controller.shown], "next": None}
+    controller.answers["GET", "/api/v1/runs"] = Answer.of(page)
+    terminal = Terminal(40, 12, "runs", SEATRIAL_HOME=home, NO_COLOR="1")
+    assert terminal.end() == 0
+    head, first = terminal.written.decode().splitlines()[:2]
+    assert "outcome" in head
+    assert "launched" not in head
+    assert ID in first
+    assert "running" in first
+
+
+def test_a_stream_of_another_alphabet_gets_marks_that_differ(
+    controller: FakeController, home: str
+) -> None:
+    given = environment(SEATRIAL_HOME=home, PYTHONIOENCODING="ascii")
+    done = subprocess.run([*SEATRIAL, "show", ID], env=given, capture_output=True, check=True)
+    assert b" +" in done.stdout
+    assert b" #" in done.stdout

@@ -57,21 +57,38 @@ def test_an_address_of_somebody_else_is_a_sentence() -> None:
         port_sockets("192.0.2.1", 8470)
 
 
+def served(home: Path, port: int) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SEATRIAL_")}
+    return subprocess.run(
+        [sys.executable, "-m", "orchestrator", "serve", "--port", str(port)],
+        env=kept | {"PYTHONPATH": str(ROOT), "SEATRIAL_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 def test_serve_on_a_port_in_use_leaves_nothing_behind(tmp_path: Path, taken: socket.socket) -> None:
     home = tmp_path / "home"
-    port = str(taken.getsockname()[1])
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SEATRIAL_")}
+    port = taken.getsockname()[1]
     with taken:
-        done = subprocess.run(
-            [sys.executable, "-m", "orchestrator", "serve", "--port", port],
-            env=kept | {"PYTHONPATH": str(ROOT), "SEATRIAL_HOME": str(home)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = served(home, port)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert f"port {port} of 127.0.0.1 is in use" in done.stderr
     assert holder(home) is None
+    assert not (home / "controller.sock").exists()
+
+
+def test_serve_with_a_database_that_is_none_says_so(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "app.db").write_bytes(b"no database" * 1000)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    done = served(home, port)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "file is not a database" in done.stderr
     assert not (home / "controller.sock").exists()

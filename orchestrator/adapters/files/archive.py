@@ -94,7 +94,10 @@ class FilePayloadArchives:
     def _take(self, source: Path) -> PackedPayload:
         if not source.name.endswith((".tar.gz", ".tgz")):
             raise ArchiveError(f"{source} is neither a folder nor a .tar.gz")
-        manifest = self.read_manifest(file_chunks(source))
+        try:
+            manifest = self.read_manifest(file_chunks(source))
+        except ArchiveError as error:
+            raise ArchiveError(f"{source}: {error}") from error
         return PackedPayload(source, _digest(source), source.stat().st_size, manifest)
 
     def _pack_folder(self, folder: Path, into: Path) -> PackedPayload:

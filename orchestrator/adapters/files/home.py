@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +39,19 @@ class HomeHeldError(Exception):
         super().__init__(f"{home} is held by {who}: stop it, or use another SEATRIAL_HOME")
 
 
+class HomeUnusableError(Exception):
+    """The home cannot be written to."""
+
+
 def prepare_home(home: Path) -> None:
-    """Make the folder, readable by its owner only."""
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Make the folder, readable by its owner only. Raises HomeUnusableError."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        message = f"SEATRIAL_HOME {home} cannot be used: {error.strerror or error}"
+        raise HomeUnusableError(f"{message}; set it to a folder that you can write to") from error
 
 
 class HomeLock:

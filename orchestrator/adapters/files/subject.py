@@ -34,13 +34,13 @@ def _matching(pattern: str, base: Path) -> Path:
     if len(found) == 1:
         return found[0]
     names = f": {', '.join(path.name for path in found[:5])}" if found else ""
-    message = f"subject.wheel {pattern!r} must match one file; it matches {len(found)}{names}"
+    message = f"{pattern!r} must match one file; it matches {len(found)}{names}"
     raise WheelsError(message)
 
 
 def _built(source: GitSource, into: Path) -> tuple[Path, str]:
     if source.rev.startswith("-"):
-        raise WheelsError(f"subject.git.rev {source.rev!r} is no revision")
+        raise WheelsError(f"{source.rev!r} is no revision")
     clone, wheels = into / "source", into / "built"
     run(("git", "clone", "--quiet", "--", source.url, str(clone)), what=f"git clone {source.url}")
     git = ("git", "-C", str(clone))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +25,10 @@ from orchestrator.cli.view.screen import summary
 
 _PAGE = 100
 _FOLLOW_EVERY_S = 0.5
+_TITLES = ("run", "launched (UTC)", "matrix", "subject", "outcome", "tests", "cost")
+_FIRST_TO_GO = ("cost", "matrix", "launched (UTC)", "subject", "tests")
+_WHOLE = ("run", "launched (UTC)", "outcome")
+_ANY_WIDTH = 1000
 
 
 def runs_command(
@@ -42,7 +47,7 @@ def runs_command(
     if not shown:
         session.say("No run yet: `seatrial init` in a project, then `seatrial run seatrial.yaml`.")
         return
-    session.out.print(_runs_table([read_run(run) for run in shown]))
+    session.out.print(_fitting(session.out, [read_run(run) for run in shown]))
 
 
 def show_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
@@ -158,23 +163,42 @@ def _without_cells(run: Json) -> Json:
     return {key: value for key, value in run.items() if key != "cells"}
 
 
-def _runs_table(runs: list[Run]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
-    for title in ("run", "launched (UTC)", "matrix", "subject", "outcome", "tests"):
-        table.add_column(title, no_wrap=title in ("run", "launched (UTC)"), overflow="fold")
-    table.add_column("cost", justify="right")
-    for run in runs:
-        sign = sign_of(run.outcome, active=not run.is_finished)
-        table.add_row(
-            Text(one_line(run.id)),
-            _moment(run.created_at),
-            Text(one_line(run.matrix)),
-            Text(one_line(str(run.subject))),
-            Text(f"{sign.glyph} {word(run.outcome or run.state)}", style=sign.style),
-            tally(run.totals, over=run.is_finished),
-            Text(usd(run.cost_usd)),
-        )
+def _fitting(console: Console, runs: list[Run]) -> Table:
+    """The runs, with as many columns as the window has room for."""
+    unlimited = console.options.update(width=_ANY_WIDTH)
+    titles = list(_TITLES)
+    table = _runs_table(runs, titles)
+    for title in _FIRST_TO_GO:
+        if console.measure(table, options=unlimited).minimum <= console.width:
+            break
+        titles.remove(title)
+        table = _runs_table(runs, titles)
     return table
+
+
+def _runs_table(runs: list[Run], titles: list[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
+    for title in titles:
+        justify: Literal["left", "right"] = "right" if title == "cost" else "left"
+        table.add_column(title, no_wrap=title in _WHOLE, overflow="fold", justify=justify)
+    for run in runs:
+        shown = _row(run)
+        table.add_row(*(shown[title] for title in titles))
+    return table
+
+
+def _row(run: Run) -> dict[str, Text]:
+    sign = sign_of(run.outcome, active=not run.is_finished)
+    texts = (
+        Text(one_line(run.id)),
+        _moment(run.created_at),
+        Text(one_line(run.matrix)),
+        Text(one_line(str(run.subject))),
+        Text(f"{sign.glyph} {word(run.outcome or run.state)}", style=sign.style),
+        tally(run.totals, over=run.is_finished),
+        Text(usd(run.cost_usd)),
+    )
+    return dict(zip(_TITLES, texts, strict=True))
 
 
 def _moment(at: datetime | None) -> Text:

@@ -68,9 +68,11 @@ def read_sources(folder: Path) -> Sources:
     try:
         if path.is_file():
             pyproject = tomllib.loads(path.read_text(encoding="utf-8"))
-        setup_cfg.read(folder / "setup.cfg", encoding="utf-8")
+        path = folder / "setup.cfg"
+        setup_cfg.read(path, encoding="utf-8")
     except (tomllib.TOMLDecodeError, configparser.Error, UnicodeDecodeError, OSError) as error:
-        raise CliError(f"{folder}: its description cannot be read: {error}") from None
+        said = str(error).splitlines()[0]
+        raise CliError(f"{path}: cannot be read: {said}") from None
     return Sources(folder, pyproject, setup_cfg)
 
 

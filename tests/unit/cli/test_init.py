@@ -197,4 +197,5 @@ def test_a_broken_pyproject_is_a_sentence(
 ) -> None:
     project(tmp_path, {"pyproject.toml": "[project\n"})
     assert run_init(str(tmp_path)) == 2
-    assert "its description cannot be read" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith(f"{tmp_path / 'pyproject.toml'}: cannot be read: Expected ']'")

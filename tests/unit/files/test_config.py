@@ -77,6 +77,8 @@ def test_ci_is_set_by_any_word_but_no(
         ("SEATRIAL_DATABASE_URL", "mysql://hidden@h/d", "must begin with postgresql://"),
         ("SEATRIAL_INGRESS_CIDR", "10.0.0.1/8", "is unusable: 10.0.0.1/8 has host bits set"),
         ("SEATRIAL_INGRESS_CIDR", "office", "is unusable"),
+        ("SEATRIAL_TOKEN", "hidden\nhidden", "must be a token as it was printed"),
+        ("SEATRIAL_TOKEN", "hiddén", "must be a token as it was printed"),
     ],
 )
 def test_a_bad_value_is_one_sentence(

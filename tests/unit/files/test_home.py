@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -12,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from orchestrator.adapters.clock import SystemClock
-from orchestrator.adapters.files.home import LOCK, PID, HomeHeldError, HomeLock, holder
+from orchestrator.adapters.files.home import (
+    LOCK,
+    PID,
+    HomeHeldError,
+    HomeLock,
+    HomeUnusableError,
+    holder,
+    prepare_home,
+)
 
 ROOT = Path(__file__).parents[3]
 HOLD = textwrap.dedent(
@@ -60,6 +69,14 @@ def test_the_home_says_who_holds_it(tmp_path: Path) -> None:
     assert holder(home) is None
     assert not (home / PID).exists()
     assert sorted(path.name for path in home.iterdir()) == [LOCK]
+
+
+def test_a_home_that_is_a_file_is_a_sentence(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.touch()
+    said = f"SEATRIAL_HOME {home} cannot be used: File exists; set it to a folder"
+    with pytest.raises(HomeUnusableError, match=re.escape(said)):
+        prepare_home(home)
 
 
 def test_nobody_holds_a_home_that_is_not_there(tmp_path: Path) -> None:

@@ -230,6 +230,13 @@ def test_a_bad_manifest_is_an_invalid_document(folder: Path, into: Path) -> None
         ARCHIVES.pack(folder, into=into)
 
 
+def test_an_archive_that_is_none_is_named(into: Path, tmp_path: Path) -> None:
+    junk = tmp_path / "junk.tar.gz"
+    junk.write_bytes(b"junk")
+    with pytest.raises(ArchiveError, match=f"{junk}: the archive is cut off"):
+        ARCHIVES.pack(junk, into=into)
+
+
 def test_a_ready_archive_is_taken_as_it_is(folder: Path, into: Path, tmp_path: Path) -> None:
     ready = tmp_path / "ready.tar.gz"
     subprocess.run(["tar", "-C", str(folder), "-czf", str(ready), "."], check=True)
