@@ -144,10 +144,11 @@ def _port(
         allowed_hosts=(host, *settings.public_hosts),
         revision=_revision(parts),
     )
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     said = (
-        f"Seatrial answers at http://{host}:{port}\n"
-        f"  sign in: http://{host}:{port}/docs?token={secret}\n"
-        f"  or: SEATRIAL_URL=http://{host}:{port} SEATRIAL_TOKEN={secret} seatrial runs"
+        f"Seatrial answers at {url}\n"
+        f"  sign in: {url}/docs?token={secret}\n"
+        f"  or: SEATRIAL_URL={url} SEATRIAL_TOKEN={secret} seatrial runs"
     )
     return Listener(application, sockets, close_streams=application.state.streams.close), said
 

@@ -161,8 +161,9 @@ def overdue(world: World, cell: Cell, patience_s: float) -> bool:
 
 
 def is_out_of_reach(attempt: Attempt) -> bool:
-    """Whether the attempt ended because its machine did: one more try is all it gets."""
-    return attempt.cause is not None and attempt.cause.reason in ("lost", "preempted", "host_key")
+    """Whether its machine is gone or lets nobody in: one more try is all the attempt gets."""
+    hopeless = ("lost", "preempted", "host_key", "auth")
+    return attempt.cause is not None and attempt.cause.reason in hopeless
 
 
 def reach(world: World, now: Situation, state: CellState, reason: str = "") -> None:
