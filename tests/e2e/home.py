@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -57,7 +58,11 @@ class Home:
         return json.loads(self.seatrial(*words, "--json"))
 
     def client(self) -> httpx.Client:
-        transport = httpx.HTTPTransport(uds=str(self.path / "controller.sock"))
+        path = str(self.path / "controller.sock")
+        with socket.socket(socket.AF_UNIX) as knock:
+            # The library leaves its socket open where nobody answers, for another test to find.
+            knock.connect(path)
+        transport = httpx.HTTPTransport(uds=path)
         return httpx.Client(transport=transport, base_url="http://localhost/api/v1", timeout=30)
 
     def get(self, path: str) -> Any:
