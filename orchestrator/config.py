@@ -14,6 +14,12 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 PREFIX = "SEATRIAL_"
 _PROJECT = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _DATABASES = ("postgresql://", "postgresql+psycopg://", "postgres://", "sqlite:///")
+GCP_ENDPOINTS = (
+    "gcp_compute_endpoint",
+    "gcp_tpu_endpoint",
+    "gcp_billing_endpoint",
+    "gcp_quotas_endpoint",
+)
 _OFF = ("", "0", "false", "no", "off")
 
 
@@ -44,6 +50,16 @@ class Settings(BaseSettings):
     """Holds the key that verdicts are signed with."""
     ingress_cidr: str | None = None
     """Who may reach port 22 of rented machines."""
+    gcp_project: str | None = None
+    """The Google Cloud project that machines are rented in."""
+    gcp_compute_endpoint: str | None = None
+    """An emulated or private Compute Engine, ``http://host:port``."""
+    gcp_tpu_endpoint: str | None = None
+    """An emulated or private TPU API, ``host:port``."""
+    gcp_billing_endpoint: str | None = None
+    """As the Compute endpoint, for prices."""
+    gcp_quotas_endpoint: str | None = None
+    """As the Compute endpoint, for quotas."""
     public_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Names, separated by commas, under which a controller is reached from outside."""
     lost_after_s: float = Field(default=180.0, gt=0)
@@ -101,6 +117,12 @@ class Settings(BaseSettings):
     @classmethod
     def _flag(cls, value: object) -> bool:
         return str(value).strip().lower() not in _OFF
+
+    def for_providers(self) -> dict[str, str]:
+        """What providers are told, by name; without what is not set."""
+        names = ("project", "ingress_cidr", "gcp_project", *GCP_ENDPOINTS)
+        said = {name: getattr(self, name) for name in names}
+        return {name: str(value) for name, value in said.items() if value}
 
 
 def load() -> Settings:

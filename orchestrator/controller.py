@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 IDLE_S = 30.0
 """Nothing live for so long ends a controller that was started in the background."""
 PUMP_S = 1.0
+SWEEP_S = 180.0
+"""Between two looks of the janitor."""
 BEAT_S = 5.0
 GRACE_S = 30.0
 """A controller that was not heard of for so long is dead; its cells are taken over."""
@@ -84,6 +86,8 @@ class Controller:
     until_idle: bool
     ready: Callable[[], None]
     """Called once everything answers."""
+    sweep: Callable[[], object]
+    """The janitor's look over the project's machines."""
     shared: bool = False
     """Other controllers may use the same database."""
     _suspects: dict[str, int] = field(default_factory=dict)
@@ -123,6 +127,8 @@ class Controller:
             for listener, server in zip(self.listeners, self._servers, strict=True)
         ]
         tasks += [asyncio.create_task(self._every(PUMP_S, self.pump))]
+        if self.cells is not None:
+            tasks.append(asyncio.create_task(self._every(SWEEP_S, self._sweep)))
         if self.cells is not None and self.shared:
             tasks.append(asyncio.create_task(self._every(BEAT_S, self._beat)))
             tasks.append(asyncio.create_task(self._every(BEAT_S, self.adopt)))
@@ -177,6 +183,10 @@ class Controller:
             except Exception:
                 logger.exception("%s failed; it is tried again", _name(work))
             await asyncio.sleep(seconds)
+
+    def _sweep(self) -> None:
+        """Let the janitor look; what it cannot reach now, it reaches the next time."""
+        self.sweep()
 
     def _beat(self) -> None:
         """Say that this one lives."""

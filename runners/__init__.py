@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from orchestrator.domain.machine import MachineBook
+    from orchestrator.domain.prices import PriceBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,4 +20,10 @@ class ProviderContext:
     book: MachineBook
     """Where a provider without a cloud of its own remembers its machines."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Names and endpoints that the controller's settings hold for providers."""
+    """``project, ingress_cidr, gcp_project`` and the endpoints that the settings override."""
+    prices: PriceBook | None = None
+    """What was refreshed since the shipped price tables; None for nothing."""
+    now: Callable[[], datetime] = lambda: datetime.fromtimestamp(0, UTC)
+    """The clock."""
+    templates: Path = Path("templates")
+    """The folder with ``cloud_init/``."""

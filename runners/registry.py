@@ -19,9 +19,12 @@ from runners import ProviderContext
 
 GROUP = "seatrial.providers"
 BUILT_IN: Mapping[str, str] = {
+    "aws": "runners.aws:AwsProvider",
     "fake": "runners.fake:FakeProvider",
+    "gcp": "runners.gcp:GcpProvider",
     "local": "runners.local:LocalProvider",
     "static": "runners.static:StaticProvider",
+    "tpu": "runners.tpu:TpuProvider",
 }
 
 

@@ -11,38 +11,30 @@ import re
 import shlex
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from orchestrator.domain.evidence import Pulled
 from orchestrator.domain.machine import Completed, MachineError, Shell
 from runners.packing import AGENT_PACKAGE, Archive, agent_archive
+from runners.shell.ground import Ground, GroundError, look
 
 Kind = Literal["agents", "payloads", "wheels"]
 
 RECEIVER = Path(__file__).with_name("receiver.py")
-OLDEST_PYTHON = (3, 9)
 DEFAULT_PYTHON = "python3"
 HEADER_BYTES = 64 * 1024
 NO_SUCH_ATTEMPT = 3
 AGENT_GONE = 75
 """Our own exit code, beside the agent's."""
 CHUNK_BYTES = 256 * 1024
+READY_TIMEOUT_S = 120.0
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class WorkspaceError(MachineError):
     """The machine answered that it cannot do what was asked; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Ground:
-    """What is known of the machine after one look."""
-
-    base: str
-    python: str
 
 
 class Workspace:
@@ -60,7 +52,9 @@ class Workspace:
 
         Args:
             shell: Reaches the machine.
-            base: Absolute path of the work folder; by default ``.seatrial`` in the home folder.
+            base: Absolute path of the work folder, which the user who signs in then works in; by
+                default the machine says which one: ``.seatrial`` in the home folder, or
+                ``/var/lib/seatrial`` where the agent is root by its login or by sudo.
             candidates: Interpreters, the preferred first, which may run the agent; the
                 machine's ``python3`` is the last resort.
             agent: What to run instead of the agent that comes with this program.
@@ -70,7 +64,7 @@ class Workspace:
         self._candidates = (*candidates, DEFAULT_PYTHON)
         self._agent_archive = agent or agent_archive()
         self._lock = threading.Lock()
-        self._known: _Ground | None = None
+        self._known: Ground | None = None
         self._agent_is_there = False
 
     def agent_digest(self) -> str:
@@ -110,11 +104,11 @@ class Workspace:
             ShellError: The machine could not be spoken to; calling again is safe.
         """
         shelf = f"{self.base()}/{kind}"
-        if self._shell.run(f"test -d {shlex.quote(f'{shelf}/{_digest(digest)}')}").status == 0:
+        if self._run(f"test -d {shlex.quote(f'{shelf}/{_digest(digest)}')}").status == 0:
             return False
         program = RECEIVER.read_text(encoding="utf-8")
         command = _words("exec", self.python(), "-E", "-s", "-S", "-c", program, shelf, digest)
-        done = self._shell.run(command, stdin=chunks(), timeout_s=timeout_s)
+        done = self._run(command, stdin=chunks(), timeout_s=timeout_s)
         if done.status != 0:
             raise WorkspaceError(
                 f"the archive {digest} was not stored under {shelf}: {_reason(done)}"
@@ -143,6 +137,17 @@ class Workspace:
             raise WorkspaceError("the agent's probe is of an unknown version")
         return found
 
+    def ready(self) -> dict[str, object]:
+        """How far the machine is with itself: cloud-init, package locks, device drivers.
+
+        Answers at once with ``{"v": 1, "checks": [{"check", "state", "detail"}]}``, where `check`
+        is cloud_init, apt or driver and `state` is ok, waiting, failed or absent.
+        """
+        found = _json_object(self._agent("ready", timeout_s=READY_TIMEOUT_S).stdout, "ready")
+        if found.get("v") != 1 or not isinstance(found.get("checks"), list):
+            raise WorkspaceError("the agent's ready is of an unknown version")
+        return found
+
     def start(
         self, attempt: str, plan: Mapping[str, object], secrets: Mapping[str, str] | None = None
     ) -> None:
@@ -155,10 +160,11 @@ class Workspace:
         text = json.dumps(plan, separators=(",", ":")).encode()
         # A rename makes the plan appear whole; a second start finds the first one's.
         script = (
-            "umask 022 && mkdir -p {0} && cd {0} && if test -e plan.json; then cat >/dev/null; "
+            "umask 022 && mkdir -p {1} && umask 077 && mkdir -p {0} && cd {0} && "
+            "if test -e plan.json; then cat >/dev/null; "
             'else cat > "plan.$$" && mv "plan.$$" plan.json; fi'
-        ).format(shlex.quote(folder))
-        stored = self._shell.run(script, stdin=[text])
+        ).format(shlex.quote(folder), shlex.quote(f"{self.base()}/attempts"))
+        stored = self._run(script, stdin=[text])
         if stored.status != 0:
             raise WorkspaceError(f"the plan was not stored in {folder}: {_reason(stored)}")
         handed = json.dumps({"secrets": dict(secrets or {})}).encode()
@@ -251,37 +257,37 @@ class Workspace:
             self.put_agent()
         folder = shlex.quote(f"{self.base()}/agents/{self.agent_digest()}")
         run = _words("exec", self.python(), "-E", "-s", "-S", "-m", AGENT_PACKAGE, verb, *words)
-        return self._shell.run(
+        return self._run(
             f"cd {folder} 2>/dev/null || exit {AGENT_GONE}; {run}",
             stdin=stdin,
             timeout_s=timeout_s,
             output_limit_bytes=output_limit_bytes,
         )
 
-    def _ground(self) -> _Ground:
+    def _run(
+        self,
+        script: str,
+        *,
+        stdin: Iterable[bytes] = (),
+        timeout_s: float = 60.0,
+        output_limit_bytes: int = 16 * 1024 * 1024,
+    ) -> Completed:
+        """Run a command as the agent's user: the one who signs in, or root by sudo."""
+        return self._shell.run(
+            self._ground().command(script),
+            stdin=stdin,
+            timeout_s=timeout_s,
+            output_limit_bytes=output_limit_bytes,
+        )
+
+    def _ground(self) -> Ground:
         with self._lock:
             if self._known is None:
-                self._known = self._look()
+                try:
+                    self._known = look(self._shell, base=self._base, candidates=self._candidates)
+                except GroundError as error:
+                    raise WorkspaceError(str(error)) from error
             return self._known
-
-    def _look(self) -> _Ground:
-        """Find the work folder and a Python for the agent, in one command."""
-        test = f"import sys; raise SystemExit(sys.version_info < {OLDEST_PYTHON})"
-        script = (
-            f"for name in {_words(*self._candidates)}; do "
-            'python=$(command -v "$name") || continue; '
-            f'"$python" -E -s -S -c {shlex.quote(test)} </dev/null >/dev/null 2>&1 || continue; '
-            'printf "%s\\n%s" "$HOME" "$python"; exit 0; done; exit 4'
-        )
-        done = self._shell.run(script)
-        if done.status != 0:
-            raise WorkspaceError(
-                "the machine has no Python 3.9 or newer for the agent (tried "
-                f"{', '.join(self._candidates)}); install one, or name it in the payload's "
-                "python.candidates"
-            )
-        home, _, python = done.stdout.decode(errors="surrogateescape").partition("\n")
-        return _Ground(base=self._base or f"{home}/.seatrial", python=python)
 
 
 def _words(*words: str) -> str:

@@ -183,12 +183,13 @@ class SshHost:
 
     def processes(self) -> list[int]:
         """Process ids of the host, parents first."""
-        if self._process is None or self._process.poll() is not None:
+        process = self._process  # a kill in another thread forgets it
+        if process is None or process.poll() is not None:
             return []
         children: dict[int, list[int]] = {}
         for pid, parent in _parents():
             children.setdefault(parent, []).append(pid)
-        found = [self._process.pid]
+        found = [process.pid]
         for pid in found:
             found.extend(children.get(pid, []))
         return found

@@ -5,6 +5,7 @@ missing=()
 [ -x /usr/sbin/sshd ] || missing+=(openssh-server)
 command -v rsync >/dev/null || missing+=(rsync)
 command -v ip >/dev/null || missing+=(iproute2)
+command -v sudo >/dev/null || missing+=(sudo)
 command -v git >/dev/null || missing+=(git)
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
 [ ${#missing[@]} -gt 0 ] || exit 0

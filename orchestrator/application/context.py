@@ -10,6 +10,7 @@ from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock, NewId
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.stores import Stores
+from orchestrator.application.sweep_leaks import Janitor
 from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.record import Evidence
@@ -35,5 +36,7 @@ class Context:
     builtin_payload: Callable[[], str]
     """Digest of the payload that comes with Seatrial; stored on the first call."""
     secret: Callable[[str], str | None]
+    janitor: Janitor
+    """Looks over the project's machines, and ends what nobody owns."""
     wake: Callable[[str], None]
     """Tells the engine of a new cell, where this process runs cells."""

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from orchestrator.application.ports.stores import RunSpec, Stores
-from orchestrator.domain.cell import Attempt, Cell, CellState, Lease, Run
+from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.cell import (
+    Attempt,
+    Cell,
+    CellState,
+    Decision,
+    Lease,
+    Run,
+    Transition,
+)
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact
-from orchestrator.domain.machine import SshReach
+from orchestrator.domain.machine import Place, SshReach
 from orchestrator.domain.manifest import Job
-from orchestrator.domain.money import machine_cost, machine_seconds
+from orchestrator.domain.money import billed_seconds, cost_by_phase, lease_bill, machine_seconds
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.record import (
     ArtifactRecord,
@@ -26,12 +37,29 @@ class RunMissingError(LookupError):
     """No run of this id is stored."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """What the ledger says of a run, read at once for all its cells."""
+
+    leases: Mapping[str, Sequence[Lease]]
+    decisions: Mapping[str, Sequence[Decision]]
+    attestations: Mapping[str, Attestation]
+
+    @classmethod
+    def of(cls, stores: Stores, run_id: str) -> _Ledger:
+        """Three statements."""
+        book = stores.leases
+        return cls(book.of_run(run_id), book.decisions(run_id), book.attestations(run_id))
+
+
 def describe_run(stores: Stores, run_id: str, *, at: datetime) -> RunRecord:
     """Everything about a run but its single tests. Raises RunMissingError."""
     run = find_run(stores, run_id)
     spec = stores.runs.spec(run_id)
-    cells = tuple(describe_cell(stores, cell, spec, at=at) for cell in stores.cells.of_run(run_id))
-    return RunRecord(run, cells, at)
+    ledger = _Ledger.of(stores, run_id)
+    cells = stores.cells.of_run(run_id)
+    told = tuple(_cell(stores, cell, spec, ledger, at) for cell in cells)
+    return RunRecord(run, told, at, spec.hold_minutes)
 
 
 def evidence_of(stores: Stores, run_id: str, *, at: datetime) -> Evidence:
@@ -52,8 +80,21 @@ def find_run(stores: Stores, run_id: str) -> Run:
 
 def describe_cell(stores: Stores, cell: Cell, spec: RunSpec, *, at: datetime) -> CellRecord:
     """One cell, with its jobs judged as far as they are over."""
+    return _cell(stores, cell, spec, _Ledger.of(stores, cell.run_id), at)
+
+
+def judge_jobs(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
+    """The cell's jobs alone, judged as far as they are over."""
+    wanted = stores.cells.plan(cell.id).jobs
+    return _jobs(stores, cell, spec, wanted, stores.cells.attempts(cell.id))
+
+
+def _cell(stores: Stores, cell: Cell, spec: RunSpec, ledger: _Ledger, at: datetime) -> CellRecord:
     attempts = stores.cells.attempts(cell.id)
     plan = stores.cells.plan(cell.id)
+    transitions = stores.cells.transitions(cell.id)
+    leases = ledger.leases.get(cell.id, ())
+    attested = [x for lease in leases if (x := ledger.attestations.get(lease.id)) is not None]
     return CellRecord(
         id=cell.name,
         platform=plan.platform,
@@ -65,19 +106,17 @@ def describe_cell(stores: Stores, cell: Cell, spec: RunSpec, *, at: datetime) ->
         detail=cell.detail,
         jobs=_jobs(stores, cell, spec, plan.jobs, attempts),
         attempts=tuple(attempts),
-        transitions=tuple(stores.cells.transitions(cell.id)),
-        leases=tuple(
-            _lease(attempt.number, lease, at)
-            for attempt in attempts
-            for lease in stores.leases.of_attempt(attempt.id)
-        ),
+        transitions=tuple(transitions),
+        leases=_leases(leases, attempts, transitions, at),
         probed=stores.results.environment(cell.id) or {},
         notices=tuple(stores.results.notices(cell.id)),
         artifacts=tuple(
             ArtifactRecord(artifact.name, artifact.size_bytes, artifact.digest)
             for artifact in stores.results.artifacts(cell.id)
         ),
-        simulated=plan.platform.provider == "fake",
+        simulated=plan.platform.provider == "fake" or any(lease.simulated for lease in leases),
+        decisions=tuple(ledger.decisions.get(cell.id, ())),
+        attestation=attested[-1] if attested else None,
     )
 
 
@@ -140,9 +179,24 @@ def _job(
     )
 
 
-def _lease(attempt: int, lease: Lease, at: datetime) -> LeaseRecord:
-    reach = lease.reach
+def _leases(
+    leases: Sequence[Lease],
+    attempts: Sequence[Attempt],
+    transitions: Sequence[Transition],
+    at: datetime,
+) -> tuple[LeaseRecord, ...]:
+    numbers = {attempt.id: attempt.number for attempt in attempts}
+    steps: dict[int, list[Transition]] = {}
+    for step in transitions:
+        steps.setdefault(step.attempt, []).append(step)
+    of = [(numbers[lease.attempt_id], lease) for lease in leases]
+    return tuple(_lease(number, lease, steps.get(number, []), at) for number, lease in of)
+
+
+def _lease(attempt: int, lease: Lease, steps: Sequence[Transition], at: datetime) -> LeaseRecord:
+    reach, offer, facts = lease.reach, lease.offer or Place(lease.place), lease.facts
     address = f"{reach.user}@{reach.address}:{reach.port}" if isinstance(reach, SshReach) else ""
+    bill = lease_bill(lease, at)
     return LeaseRecord(
         attempt=attempt,
         provider=lease.provider,
@@ -152,6 +206,17 @@ def _lease(attempt: int, lease: Lease, at: datetime) -> LeaseRecord:
         address=address,
         price_usd_per_hour=lease.price_usd_per_hour,
         seconds=machine_seconds(lease, at),
-        cost_usd=machine_cost(lease, at),
+        cost_usd=bill.total_usd,
         refusal=lease.refusal,
+        bill=bill,
+        billed_s=billed_seconds(lease, at),
+        phase_usd=cost_by_phase(steps, lease, at),
+        priced=offer.priced,
+        instance_type=facts.get("instance_type") or offer.instance_type,
+        market=facts.get("market") or offer.market,
+        region=facts.get("region") or offer.region,
+        zone=facts.get("zone") or offer.zone,
+        image_id=facts.get("image_id", ""),
+        image_name=facts.get("image_name", ""),
+        simulated=lease.simulated,
     )

@@ -45,6 +45,8 @@ class LaunchOrder:
     only: Mapping[str, Sequence[str]] | None = None
     """Jobs by cell; None means all."""
     rerun_of: str | None = None
+    hold_minutes: float = 0.0
+    """How long the machine of a cell that did not pass is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def prepare_launch(
         created_at=context.clock.now(),
         rerun_of=order.rerun_of,
     )
-    spec = RunSpec(matrix, payload.manifest, order.subject_digest, order.only)
+    spec = RunSpec(matrix, payload.manifest, order.subject_digest, order.only, order.hold_minutes)
     return run, spec, [(f"{run.id}-{n}", plan) for n, plan in enumerate(plans)]
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 
-from orchestrator.application.cell.placing import RELEASE_MINUTES
+from orchestrator.application.cell.placing import places_of
+from orchestrator.application.cell.world import billed_minutes
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
-from orchestrator.domain.machine import Offers, Place, ProviderError
+from orchestrator.application.ports.stores import RunSpec
+from orchestrator.domain.machine import NotOfferedError, Place, ProviderError
 from orchestrator.domain.matrix import CellPlan, Matrix
+from orchestrator.domain.money import worst_usd
+from orchestrator.domain.quota import Demand, Headroom, Level, Quota, Quotas, headroom
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class Plan:
     matrix: Matrix
     payload_digest: str
     cells: tuple[PlannedCell, ...]
+    headroom: tuple[Headroom, ...] = ()
+    """What all machines together take of each quota, at the place that each would try first."""
 
     @property
     def worst_usd(self) -> Decimal | None:
@@ -51,21 +58,41 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
     """
     payload = find_payload(context, order.payload)
     matrix, plans = check_order(context, order, payload)
-    minutes = matrix.limits.max_minutes + RELEASE_MINUTES
-    hours = Decimal(str(minutes)) / 60
-    return Plan(matrix, payload.digest, tuple(_planned(context, plan, hours) for plan in plans))
+    spec = RunSpec(matrix, payload.manifest, hold_minutes=order.hold_minutes)
+    minutes = billed_minutes(spec)
+    cells = tuple(_planned(context, plan, minutes) for plan in plans)
+    room = _headroom(context, cells, at_once=matrix.limits.max_parallel)
+    return Plan(matrix, payload.digest, cells, room)
 
 
-def _planned(context: Context, plan: CellPlan, hours: Decimal) -> PlannedCell:
+def _planned(context: Context, plan: CellPlan, minutes: float) -> PlannedCell:
     provider = context.provider(plan.platform.provider)
-    if not isinstance(provider, Offers):
-        return PlannedCell(plan, (Place("here", price_usd_per_hour=Decimal(0)),), Decimal(0))
-    document = {key: value for key, value in asdict(plan.platform).items() if value is not None}
     try:
-        places = provider.places(document)
+        places = places_of(provider, _document(plan))
+    except NotOfferedError as error:
+        return PlannedCell(plan, (), Decimal(0), str(error))
     except ProviderError as error:
         return PlannedCell(plan, (), None, str(error))
-    prices = [place.price_usd_per_hour for place in places]
-    known = [price for price in prices if price is not None]
-    worst = max(known) * hours if known and len(known) == len(prices) else None
-    return PlannedCell(plan, places, worst)
+    worst = [worst_usd(place, minutes) for place in places]
+    known = [amount for amount in worst if amount is not None]
+    return PlannedCell(plan, places, max(known) if known and len(known) == len(worst) else None)
+
+
+def _headroom(
+    context: Context, cells: tuple[PlannedCell, ...], *, at_once: int
+) -> tuple[Headroom, ...]:
+    demands: list[Demand] = []
+    levels: dict[Quota, Level] = {}
+    for cell in cells:
+        provider = context.provider(cell.cell.platform.provider)
+        if not cell.places or not isinstance(provider, Quotas):
+            continue
+        for demand in provider.demands(_document(cell.cell), cell.places[0]):
+            demands.append(demand)
+            if demand.quota not in levels:
+                levels[demand.quota] = provider.level(demand.quota)
+    return headroom(demands, levels, at_once=at_once)
+
+
+def _document(plan: CellPlan) -> Mapping[str, object]:
+    return {key: value for key, value in asdict(plan.platform).items() if value is not None}

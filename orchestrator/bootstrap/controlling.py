@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.ids import new_id
+from orchestrator.adapters.keys import new_login
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.world import Identity, Timings, World
 from orchestrator.application.context import Context
@@ -27,11 +28,12 @@ from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.engine import Durable
 from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.publish_report import publish_report
+from orchestrator.application.sweep_leaks import Janitor
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.builtin import BuiltinPayload
 from orchestrator.bootstrap.workspaces import WorkspacePool
 from orchestrator.config import Settings, secret
-from orchestrator.domain.machine import Provider
+from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.record import Evidence
 from reports import registry as report_registry
 from runners import ProviderContext
@@ -91,7 +93,11 @@ def _world(
         blobs=blobs,
         clock=SystemClock(),
         provider=provider,
-        open_workspace=WorkspacePool(keys=home / "keys", local_base=home / "work").open,
+        open_workspace=WorkspacePool(
+            keys=home / "keys",
+            local_base=home / "work",
+            login=database.stores.leases.login,
+        ).open,
         wheels=Wheelhouse(home / "wheels", clock=SystemClock()),
         secret=secret,
         unpack=unpack_bundle,
@@ -100,6 +106,8 @@ def _world(
         ),
         identity=Identity(settings.project, _controller_id(home)),
         own_python=sys.executable,
+        traits=provider_registry.traits,
+        new_login=new_login,
         timings=Timings(lost_after_s=settings.lost_after_s),
     )
 
@@ -114,7 +122,7 @@ def _context(world: World, *, wake: Callable[[str], None]) -> Context:
         clock=world.clock,
         new_id=new_id,
         documents=documents,
-        traits={n: provider_registry.traits(n) for n in provider_registry.names()},
+        traits=_traits(),
         provider=world.provider,
         read_payload=archives.read_file,
         render=_render,
@@ -123,7 +131,23 @@ def _context(world: World, *, wake: Callable[[str], None]) -> Context:
             asset_dir("payload"), archives, payloads, world.blobs, world.clock
         ),
         secret=world.secret,
+        janitor=_janitor(world),
         wake=wake,
+    )
+
+
+def _traits() -> Mapping[str, ProviderTraits]:
+    return {name: provider_registry.traits(name) for name in provider_registry.names()}
+
+
+def _janitor(world: World) -> Janitor:
+    return Janitor(
+        stores=world.stores,
+        provider=world.provider,
+        traits=_traits(),
+        project=world.identity.project,
+        controller=world.identity.controller,
+        now=world.clock.now,
     )
 
 
@@ -132,7 +156,13 @@ def _leave_it(cell_id: str) -> None:
 
 
 def _providers(database: Database, settings: Settings) -> Callable[[str], Provider]:
-    context = ProviderContext(book=database.stores.machines, settings={"project": settings.project})
+    context = ProviderContext(
+        book=database.stores.machines,
+        settings=settings.for_providers(),
+        prices=database.stores.prices,
+        now=SystemClock().now,
+        templates=asset_dir("templates"),
+    )
 
     @cache
     def load(name: str) -> Provider:

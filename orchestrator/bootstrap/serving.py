@@ -7,6 +7,7 @@ import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from socket import socket
 
@@ -63,7 +64,17 @@ def control(settings: Settings, options: ServeOptions) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
     )
-    for noisy in ("paramiko", "alembic", "httpx", "dbos"):
+    for noisy in (
+        "boto3",
+        "botocore",
+        "google",
+        "grpc",
+        "urllib3",
+        "paramiko",
+        "alembic",
+        "httpx",
+        "dbos",
+    ):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     _hold(settings, options)
     path = settings.home / "controller.sock"
@@ -106,6 +117,7 @@ def _controller(
         cells=parts.engine,
         until_idle=options.until_idle,
         ready=ready,
+        sweep=partial(parts.context.janitor.sweep, known_only=options.until_idle),
         shared=not is_embedded(settings),
     )
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
-from orchestrator.domain.machine import LocalReach, Reach, UnreachableError
+from orchestrator.domain.machine import LocalReach, Login, Reach, UnreachableError
 from runners.shell import open_shell
 from runners.workspace import Workspace
 
@@ -16,8 +17,11 @@ from runners.workspace import Workspace
 class WorkspacePool:
     """Hands out workspaces; `disconnect` of one drops its connection."""
 
-    def __init__(self, *, keys: Path, local_base: Path) -> None:
+    def __init__(
+        self, *, keys: Path, local_base: Path, login: Callable[[str], Login | None]
+    ) -> None:
         self._keys = keys
+        self._login = login
         self._local_base = local_base
         self._open: dict[Reach, WorkspacePort] = {}
         self._lock = threading.Lock()
@@ -33,7 +37,7 @@ class WorkspacePool:
             return self._open[reach]
 
     def _made(self, reach: Reach) -> WorkspacePort:
-        shell = open_shell(reach, keys_dir=self._keys)
+        shell = open_shell(reach, keys_dir=self._keys, private_key=self._private_key)
         if isinstance(reach, LocalReach):
             if reach.hostname != socket.gethostname():
                 here = socket.gethostname()
@@ -41,3 +45,7 @@ class WorkspacePool:
             base = str(self._local_base)
             return Workspace(shell, base=base, candidates=(sys.executable,))
         return Workspace(shell)
+
+    def _private_key(self, lease_id: str) -> str | None:
+        login = self._login(lease_id)
+        return login.private_key if login else None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from orchestrator.domain.machine import Reach
+from orchestrator.domain.machine import Place, Reach
 from orchestrator.domain.outcome import Outcome
 
 
@@ -65,6 +66,11 @@ RETRIED = frozenset(
         "lost",
         "unavailable",
         "disk_full",
+        "cloud_init",
+        "packages",
+        "driver",
+        "torch_device",
+        "device_check",
     }
 )
 """Reasons of `errored` that another attempt can cure."""
@@ -161,6 +167,55 @@ class Lease:
     """Settled when gone."""
     refusal: str = ""
     """The provider's answer where it did not give a machine: ``capacity: ...``."""
+    offer: Place | None = None
+    """The place as it was offered, prices and all; later offers do not change it."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What the provider says the machine is: instance, image, zone, market."""
+    simulated: bool = False
+    """The provider is an emulation."""
+
+    @property
+    def billed_from(self) -> datetime | None:
+        """Its launch call, or later: when its provider last said that it was not granted yet."""
+        said = self.facts.get("ordered_at")
+        return datetime.fromisoformat(said) if said else self.launched_at
+
+    @property
+    def granted_at(self) -> datetime | None:
+        """When the provider gave the machine: it may have kept us waiting since the launch."""
+        said = self.facts.get("granted_at")
+        if said:
+            return datetime.fromisoformat(said)
+        return self.launched_at if self.offer is None else None
+
+
+class Verdict(StrEnum):
+    """What became of a place on the way to a machine."""
+
+    CHOSEN = "chosen"
+    REFUSED = "refused"
+    """The provider was asked and gave none."""
+    SKIPPED = "skipped"
+    """Not asked, because of what is known."""
+    LAST = "last"
+    """Asked after all the others, because of what is known."""
+    AGAIN = "again"
+    """The same call is made again, with the same token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One line of why a cell's machine is where it is."""
+
+    at: datetime
+    place: str
+    verdict: Verdict
+    reason: str
+    """One word, as of an attempt's cause; empty for CHOSEN."""
+    detail: str
+    """For a person: the provider's answer, or what is known."""
+    attempt: int = 0
+    """Its number."""
 
 
 class RunState(StrEnum):

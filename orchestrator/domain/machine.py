@@ -22,9 +22,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
+
+
+class Extent(StrEnum):
+    """How far a refusal reaches beyond the place that was asked."""
+
+    PLACE = "place"
+    ZONE = "zone"
+    """Every place of the zone."""
+    MARKET = "market"
+    """Every place of the same region and market."""
+    REGION = "region"
+    PROJECT = "project"
+    """Everything that this provider has for us."""
 
 
 class MachineError(Exception):
@@ -32,7 +46,18 @@ class MachineError(Exception):
 
 
 class ProviderError(MachineError):
-    """A provider refused or failed."""
+    """A provider refused or failed.
+
+    Args:
+        message: For a person: what was asked, where, what came back, what to do.
+        code: The provider's own word for it, ``VcpuLimitExceeded``.
+        extent: How far it reaches.
+    """
+
+    def __init__(self, message: str, *, code: str = "", extent: Extent = Extent.PLACE) -> None:
+        super().__init__(message)
+        self.code = code
+        self.extent = extent
 
 
 class CapacityError(ProviderError):
@@ -86,6 +111,8 @@ class CommandTimeoutError(ShellError):
 class MachineState(StrEnum):
     """Where a machine is in its life, as its provider tells it."""
 
+    ORDERED = "ordered"
+    """Asked for, and not granted yet: the provider may still refuse."""
     BOOTING = "booting"
     READY = "ready"
     STOPPING = "stopping"
@@ -108,9 +135,11 @@ class SshReach:
     user: str
     host_key: str
     """The one accepted host key, as in known_hosts: ``ssh-ed25519 AAAA...``."""
-    key_file: str
-    """Name of the private key below ``HOME/keys``."""
+    key_file: str = ""
+    """Name of the private key below ``HOME/keys``; empty where a lease has it."""
     port: int = 22
+    lease: str = ""
+    """The lease whose key pair opens it."""
     kind: str = "ssh"
 
 
@@ -126,16 +155,38 @@ Reach = LocalReach | SshReach | FakeReach
 
 
 @dataclass(frozen=True, slots=True)
+class SshAddress:
+    """Where a rented machine listens; whoever holds its lease has the keys."""
+
+    address: str
+    user: str
+    port: int = 22
+    host_key: str = ""
+    """As the machine published it to its provider; empty where the injected one holds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine as its provider describes it now."""
+    """One machine as its provider describes it now, or another resource that lingers like one."""
 
     id: str
+    """Whatever the provider needs to find it again, ``us-east-1/i-0abc``."""
     token: str
     state: MachineState
-    reach: Reach | None = None
+    reach: SshAddress | Reach | None = None
     """How to reach it; None until that is known."""
     detail: str = ""
     """The provider's own words about the state."""
+    ended: str = ""
+    """Why it ended by itself: ``preempted``, ``capacity``, ``deadline``, ``failed``, or empty."""
+    kind: str = "machine"
+    """``machine``, or what else costs or lingers: ``disk``, ``address``, ``firewall`` ..."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Those of `LaunchRequest.tags` that it carries."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What it is: ``instance_id, instance_type, zone, market, image_id, image_name``."""
+    simulated: bool = False
+    """Its provider is an emulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +198,54 @@ class Place:
     exclusive: bool = False
     """Only one lease at a time may hold it (a host of a pool)."""
     price_usd_per_hour: Decimal | None = None
-    """None when the price is unknown."""
+    """Of the machine alone; None when it is unknown."""
+    disk_usd_per_hour: Decimal = Decimal(0)
+    address_usd_per_hour: Decimal = Decimal(0)
+    minimum_s: int = 0
+    """What is billed at least, in seconds of the machine's price."""
+    priced: str = ""
+    """Where the prices are from, and of when."""
+    region: str = ""
+    zone: str = ""
+    market: str = ""
+    """``spot`` or ``on-demand``."""
+    instance_type: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
-    """What the provider needs to launch exactly here (market, host fields ...)."""
+    """What else the provider needs to launch exactly here (host fields ...)."""
+
+    @property
+    def usd_per_hour(self) -> Decimal | None:
+        """Everything together; None when the machine's price is unknown."""
+        if self.price_usd_per_hour is None:
+            return None
+        return self.price_usd_per_hour + self.disk_usd_per_hour + self.address_usd_per_hour
+
+    def is_within(self, other: Place, extent: Extent) -> bool:
+        """Whether a refusal at the other place reaches this one."""
+        match extent:
+            case Extent.PLACE:
+                return self.name == other.name
+            case Extent.ZONE:
+                return self.zone == other.zone
+            case Extent.MARKET:
+                return (self.region, self.market) == (other.region, other.market)
+            case Extent.REGION:
+                return self.region == other.region
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The keys of one lease, made before its machine: who may enter, and who answers."""
+
+    public_key: str
+    """The one key that the machine lets in, ``ssh-ed25519 AAAA...``."""
+    private_key: str = field(repr=False)
+    """Its other half (OpenSSH PEM); never leaves the controller."""
+    host_public_key: str
+    """What the machine is to answer with."""
+    host_private_key: str = field(repr=False)
+    """Injected where the provider can; worthless once the machine is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +258,11 @@ class LaunchRequest:
     platform: Mapping[str, object]
     """The platform's keys as the matrix gave them."""
     tags: Mapping[str, str]
-    """Project, controller, run, cell, attempt and ``expires-at``."""
+    """``seatrial-project, -controller, -run, -cell, -attempt, -token, -expires-at`` (epoch)."""
+    login: Login | None = None
+    """None where the provider's machines have keys of their own."""
+    expires_at: datetime | None = None
+    """After this it must end by itself, where its cloud or its own timer can see to that."""
 
 
 class Provider(Protocol):
@@ -181,7 +281,7 @@ class Provider(Protocol):
         ...
 
     def inventory(self) -> Iterable[Machine]:
-        """Every machine that carries this project's tag and is not gone."""
+        """Everything that carries this project's tag and is not gone, of every kind."""
         ...
 
 
@@ -191,6 +291,24 @@ class Offers(Protocol):
 
     def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
         """Places in the order to try them. Raises ConfigError for an impossible platform."""
+        ...
+
+
+@runtime_checkable
+class Credentialed(Protocol):
+    """A provider that knows, without asking the network, whether it is set up here."""
+
+    def is_configured(self) -> bool:
+        """Whether credentials and whatever else it needs are at hand."""
+        ...
+
+
+@runtime_checkable
+class ConsoleLog(Protocol):
+    """A provider that shows what a machine wrote while it booted."""
+
+    def console(self, machine_id: str) -> str:
+        """The last part of it; empty when there is none yet. Raises ProviderError."""
         ...
 
 
@@ -204,6 +322,8 @@ class ProviderTraits:
     required: frozenset[str] = frozenset()
     rented: bool = True
     """Costs money, so that a matrix that names it needs ``limits.max_usd``."""
+    notice: str = ""
+    """How its machines hear that they will be taken away: ``aws``, ``gcp``, or not at all."""
 
 
 class MachineBook(Protocol):

@@ -171,6 +171,16 @@ COMMON_KEYS = frozenset({"id", "provider", "accelerator", "environments", "optio
 """Keys that every provider's platforms may have."""
 
 
+_DEVICE_KINDS = {"nvidia": "cuda", "amd": "cuda", "intel": "xpu", "google": "xla"}
+
+
+def device_kind(platform: Platform) -> str | None:
+    """What torch calls the platform's accelerator; None where the matrix promises none."""
+    if platform.accelerator is not None:
+        return _DEVICE_KINDS[platform.accelerator.vendor]
+    return "xla" if platform.accelerator_type else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSelection:
     """Which jobs run where."""

@@ -2,25 +2,203 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from decimal import ROUND_HALF_EVEN, Decimal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 
-from orchestrator.domain.cell import Lease
+from orchestrator.domain.cell import CellState, Lease, LeaseState, Transition
+from orchestrator.domain.machine import Place
+from orchestrator.domain.outcome import Counts
 
 CENT_OF_CENT = Decimal("0.0001")
+_MILLIONTH = Decimal("0.000001")
+_HOUR_S = 3600
+_NOTHING = Place("")
+
+PHASES: tuple[CellState, ...] = tuple(
+    s for s in CellState if s not in (CellState.QUEUED, CellState.DONE)
+)
+"""States in which an attempt may hold a machine, in their order."""
 
 
-def machine_seconds(lease: Lease, at: datetime) -> float:
-    """Seconds from the launch call until the machine was gone, or until `at`."""
-    if lease.launched_at is None:
-        return 0.0
-    return max(0.0, ((lease.gone_at or at) - lease.launched_at).total_seconds())
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What a lease costs, each part to a hundredth of a cent."""
+
+    machine_usd: Decimal = Decimal(0)
+    disk_usd: Decimal = Decimal(0)
+    address_usd: Decimal = Decimal(0)
+
+    @property
+    def total_usd(self) -> Decimal:
+        """All of it."""
+        return self.machine_usd + self.disk_usd + self.address_usd
+
+
+def lease_bill(lease: Lease, at: datetime) -> Bill:
+    """What the lease costs until it was gone, or until `at`.
+
+    The machine by the second that was begun, and at least the offer's minimum; disks and
+    addresses by the time they really were there. What was settled stands: where the parts come
+    to something else, they are shares of it.
+    """
+    bill = _bill(lease, at)
+    if lease.cost_usd is None or lease.cost_usd == bill.total_usd:
+        return bill
+    parts = (bill.machine_usd, bill.disk_usd, bill.address_usd)
+    return Bill(*share(lease.cost_usd, parts))
 
 
 def machine_cost(lease: Lease, at: datetime) -> Decimal:
-    """US dollars, to a hundredth of a cent: real seconds x the price recorded at launch."""
-    if lease.cost_usd is not None:
-        return lease.cost_usd
-    seconds = Decimal(str(machine_seconds(lease, at)))
-    price = lease.price_usd_per_hour or Decimal(0)
-    return (seconds * price / 3600).quantize(CENT_OF_CENT, ROUND_HALF_EVEN)
+    """US dollars: what was settled, or the bill's total until `at`."""
+    return lease_bill(lease, at).total_usd
+
+
+def machine_seconds(lease: Lease, at: datetime) -> float:
+    """Seconds from `Lease.billed_from` until the machine was gone, or until `at`; 0 without one."""
+    return _held(lease, at).total_seconds()
+
+
+def billed_seconds(lease: Lease, at: datetime) -> int:
+    """Seconds of the machine's price: whole ones, and at least the offer's minimum."""
+    if _never_ran(lease):
+        return 0
+    minimum_s = lease.offer.minimum_s if lease.offer else 0
+    return max(-(-_held(lease, at) // timedelta(seconds=1)), minimum_s)
+
+
+def worst_usd(offer: Place, minutes: float) -> Decimal | None:
+    """The most that a machine there can cost in so long; None when its price is unknown.
+
+    No bill of a lease that was gone in time is higher.
+    """
+    if offer.price_usd_per_hour is None:
+        return None
+    real_s = Decimal(str(minutes)) * 60
+    billed_s = max(real_s.to_integral_value(ROUND_CEILING), Decimal(offer.minimum_s))
+    parts = (
+        billed_s * offer.price_usd_per_hour,
+        real_s * offer.disk_usd_per_hour,
+        real_s * offer.address_usd_per_hour,
+    )
+    rounded = ((part / _HOUR_S).quantize(CENT_OF_CENT, ROUND_CEILING) for part in parts)
+    return sum(rounded, Decimal(0))
+
+
+def _bill(lease: Lease, at: datetime) -> Bill:
+    if _never_ran(lease):
+        return Bill()
+    offer = lease.offer or _NOTHING
+    real_s = Decimal(_held(lease, at) // timedelta(microseconds=1)) / 1_000_000
+    return Bill(
+        _usd(Decimal(billed_seconds(lease, at)), lease.price_usd_per_hour or Decimal(0)),
+        _usd(real_s, offer.disk_usd_per_hour),
+        _usd(real_s, offer.address_usd_per_hour),
+    )
+
+
+def _usd(seconds: Decimal, usd_per_hour: Decimal) -> Decimal:
+    return (seconds * usd_per_hour / _HOUR_S).quantize(CENT_OF_CENT, ROUND_HALF_EVEN)
+
+
+def _held(lease: Lease, at: datetime) -> timedelta:
+    if lease.billed_from is None or _never_ran(lease):
+        return timedelta(0)
+    return max(timedelta(0), (lease.gone_at or at) - lease.billed_from)
+
+
+def _never_ran(lease: Lease) -> bool:
+    """Not asked for, or refused: at once, or after the provider had given it a name."""
+    if lease.launched_at is None:
+        return True
+    refused = not lease.machine_id or (bool(lease.refusal) and lease.cost_usd == 0)
+    return lease.state is LeaseState.GONE and refused
+
+
+def share(total_usd: Decimal, weights: Sequence[Decimal]) -> list[Decimal]:
+    """Part an amount in proportion, so that the parts come to exactly the amount.
+
+    Each part is rounded down to a hundredth of a cent; what is left goes to those that lost most
+    by that, and where nothing weighs anything to the first.
+
+    Args:
+        total_usd: Not negative.
+        weights: At least one; none is negative.
+    """
+    if not any(weights):
+        weights = [Decimal(1), *([Decimal(0)] * (len(weights) - 1))]
+    whole = sum(weights, Decimal(0))
+    exact = [total_usd * weight / whole for weight in weights]
+    parts = [part.quantize(CENT_OF_CENT, "ROUND_FLOOR") for part in exact]
+    by_loss = sorted(range(len(parts)), key=lambda i: parts[i] - exact[i])
+    left = total_usd - sum(parts, Decimal(0))
+    for index in by_loss:
+        step = min(left, CENT_OF_CENT)
+        parts[index] += step
+        left -= step
+    return parts
+
+
+def cost_by_phase(
+    transitions: Sequence[Transition], lease: Lease, at: datetime
+) -> dict[CellState, Decimal]:
+    """Part the lease's cost by how long its attempt was in each state while it was held.
+
+    Args:
+        transitions: Of the lease's attempt, in their order.
+        lease: With what was settled, if it was.
+        at: Until when, while the machine is not gone.
+
+    Returns:
+        Every state of `PHASES`; together exactly the lease's cost.
+    """
+    spent = dict.fromkeys(PHASES, timedelta(0))
+    if lease.billed_from is not None and not _never_ran(lease):
+        ends = lease.gone_at or at
+        steps = [(step.at, CellState(step.target)) for step in transitions]
+        begins = [(lease.billed_from, CellState.PLACING), *steps]
+        for (since, state), (until, _) in zip(
+            begins, [*steps, (ends, CellState.DONE)], strict=True
+        ):
+            within = min(until, ends) - max(since, lease.billed_from)
+            spent[_phase(state)] += max(timedelta(0), within)
+    weights = [Decimal(span // timedelta(microseconds=1)) for span in spent.values()]
+    return dict(zip(PHASES, share(machine_cost(lease, at), weights), strict=True))
+
+
+def _phase(state: CellState) -> CellState:
+    """A machine that outlives its attempt is still being given back."""
+    return state if state in PHASES else CellState.RELEASING
+
+
+@dataclass(frozen=True, slots=True)
+class JobCosts:
+    """A machine's cost by what it was spent on."""
+
+    by_job: Mapping[str, Decimal]
+    overhead_usd: Decimal
+    """Booting, installing, collecting, giving back, and the gaps."""
+
+
+def cost_by_job(
+    durations_s: Mapping[str, float], total_usd: Decimal, *, machine_s: float
+) -> JobCosts:
+    """Part a cost by how long each job ran.
+
+    Args:
+        durations_s: Of the jobs that ran, by their ids.
+        total_usd: Of the machines that they ran on.
+        machine_s: How long those machines were held; where the jobs say that they ran for
+            longer, they share everything.
+    """
+    ran = {job: max(Decimal(0), Decimal(str(s))) for job, s in durations_s.items()}
+    rest = max(Decimal(0), Decimal(str(machine_s)) - sum(ran.values(), Decimal(0)))
+    overhead, *parts = share(total_usd, [rest, *ran.values()])
+    return JobCosts(dict(zip(ran, parts, strict=True)), overhead)
+
+
+def usd_per_validated_test(total_usd: Decimal, counts: Counts) -> Decimal | None:
+    """What one test cost that passed or failed; None where no test did."""
+    validated = counts.passed + counts.failed
+    return (total_usd / validated).quantize(_MILLIONTH) if validated else None

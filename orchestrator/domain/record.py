@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
-from orchestrator.domain.cell import Attempt, CellState, Run, Transition
+from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.cell import Attempt, CellState, Decision, Run, Transition
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.matrix import Platform
+from orchestrator.domain.money import Bill, JobCosts, cost_by_job, usd_per_validated_test
 from orchestrator.domain.outcome import Counts, Outcome
 
 
@@ -58,8 +60,26 @@ class LeaseRecord:
     """How it was reached, for a person."""
     price_usd_per_hour: Decimal | None
     seconds: float
+    """From the launch call until it was gone, or until now; 0 where no machine was given."""
     cost_usd: Decimal
+    """What was settled, or what it comes to so far."""
     refusal: str = ""
+    bill: Bill = field(default_factory=Bill)
+    """The parts of the cost."""
+    billed_s: int = 0
+    """Seconds of the machine's price: whole ones, and at least the offer's minimum."""
+    phase_usd: Mapping[CellState, Decimal] = field(default_factory=dict)
+    """The cost again, by the state that its attempt was in."""
+    priced: str = ""
+    """Where its prices are from, and of when."""
+    instance_type: str = ""
+    market: str = ""
+    region: str = ""
+    zone: str = ""
+    image_id: str = ""
+    image_name: str = ""
+    simulated: bool = False
+    """Its provider is an emulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +103,11 @@ class CellRecord:
     notices: tuple[Notice, ...]
     artifacts: tuple[ArtifactRecord, ...]
     simulated: bool = False
+    """Any of its machines was simulated, or its provider is the fake one."""
+    decisions: tuple[Decision, ...] = ()
+    """Why its machine is where it is."""
+    attestation: Attestation | None = None
+    """Who produced the results: of the last machine that told."""
 
     @property
     def counts(self) -> Counts:
@@ -97,6 +122,18 @@ class CellRecord:
         """Of all its machines, so far."""
         return sum((lease.cost_usd for lease in self.leases), Decimal(0))
 
+    @property
+    def job_costs(self) -> JobCosts:
+        """Its cost by job, with what was spent on none of them."""
+        ran = {job.id: job.duration_s for job in self.jobs if job.duration_s is not None}
+        held_s = sum(lease.seconds for lease in self.leases)
+        return cost_by_job(ran, self.cost_usd, machine_s=held_s)
+
+    @property
+    def usd_per_validated_test(self) -> Decimal | None:
+        """Its cost by tests that passed or failed; None where none did."""
+        return usd_per_validated_test(self.cost_usd, self.counts)
+
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
@@ -105,6 +142,8 @@ class RunRecord:
     run: Run
     cells: tuple[CellRecord, ...]
     as_of: datetime
+    hold_minutes: float = 0.0
+    """How long the machine of a cell that did not pass is kept."""
 
     @property
     def counts(self) -> Counts:
@@ -118,6 +157,11 @@ class RunRecord:
     def cost_usd(self) -> Decimal:
         """Of all machines, so far."""
         return sum((cell.cost_usd for cell in self.cells), Decimal(0))
+
+    @property
+    def usd_per_validated_test(self) -> Decimal | None:
+        """Its cost by tests that passed or failed; None where none did."""
+        return usd_per_validated_test(self.cost_usd, self.counts)
 
     def cell(self, name: str) -> CellRecord | None:
         """The cell of this id."""

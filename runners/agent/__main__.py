@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="seatrial_agent", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("probe").add_argument("--candidate", action="append", default=[])
+    verbs.add_parser("ready")
     for name in ("start", "pull", "stop", "close", "bundle"):
         verbs.add_parser(name).add_argument("--attempt", type=_folder, required=True)
     for name in ("events", "log", "limit"):
@@ -72,6 +73,15 @@ def _probe(options: argparse.Namespace) -> int:
     from . import probe
 
     print(json.dumps(probe.everything(options.candidate)))
+    return OK
+
+
+def _ready(_: argparse.Namespace) -> int:
+    import json
+
+    from . import ready
+
+    print(json.dumps({"v": 1, "checks": ready.everything()}))
     return OK
 
 
@@ -132,6 +142,7 @@ def _bundle(options: argparse.Namespace) -> int:
 
 _VERBS = {
     "probe": _probe,
+    "ready": _ready,
     "start": _start,
     "pull": _pull,
     "stop": _stop,

@@ -152,12 +152,14 @@ def tpus(root: Path = Path("/")) -> List[Device]:
     nodes += root.glob("dev/vfio/[0-9]*")
     if not nodes:
         return []
-    chips: List[str] = []
-    for folder in sorted(root.glob("sys/bus/pci/devices/*")):
-        vendor, device = _line(folder / "vendor"), _line(folder / "device")
-        if vendor == _GOOGLE_PCI and device in _TPU_NAMES:
-            chips.append(_TPU_NAMES[device])
-    return [_device(n, "google", name=name) for n, name in enumerate(chips)]
+    return [_device(n, "google", name=name) for n, name in enumerate(tpu_chips(root))]
+
+
+def tpu_chips(root: Path = Path("/")) -> List[str]:
+    """Name the TPU chips on the PCI bus, whether or not a driver shows them."""
+    found = sorted(root.glob("sys/bus/pci/devices/*"))
+    ids = [line(folder / "device") for folder in found if line(folder / "vendor") == _GOOGLE_PCI]
+    return [_TPU_NAMES[device] for device in ids if device in _TPU_NAMES]
 
 
 def _device(
@@ -222,7 +224,8 @@ def _natural(text: object) -> Tuple[int, ...]:
     return tuple(int(digits) for digits in re.findall(r"\d+", str(text)))
 
 
-def _line(path: Path) -> str:
+def line(path: Path) -> str:
+    """Return a small file's text without its blank ends; nothing where it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -26,6 +26,14 @@ class WrongSubject(Ending):
     reason = "wrong_subject"
 
 
+class NotReady(Ending):
+    """The machine's device cannot do what was promised, before any test has touched it."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
 class DiskFull(Ending):
     """Nothing more can be written."""
 

@@ -12,7 +12,9 @@ from . import bounded
 from .masking import JsonValue
 
 _TIMEOUT_S = 60.0
-_ANSWER = "SEATRIAL-ANSWER:"
+ANSWER = "SEATRIAL-ANSWER:"
+LOGIN_HOME = "SEATRIAL_LOGIN_HOME"
+"""Variable with the home folder of the user who signed in, where sudo has changed HOME."""
 
 PACKAGES = """
 def packages():
@@ -35,7 +37,7 @@ _SELF = (
 import importlib.util, json, os, platform, sys
 have = packages()
 names = ("site-packages", "dist-packages")
-print('{_ANSWER}' + json.dumps({{
+print('{ANSWER}' + json.dumps({{
     "path": os.path.abspath(sys.executable),
     "version": platform.python_version(),
     "implementation": sys.implementation.name,
@@ -76,7 +78,7 @@ def bundled_pip(path: str) -> Optional[str]:
 
 def ask(candidate: str) -> Dict[str, JsonValue]:
     """Describe one interpreter; what is wrong with it stands under ``error``."""
-    path = shutil.which(str(Path(candidate).expanduser()))
+    path = shutil.which(_at_home(candidate))
     if path is None:
         return _unusable(candidate, None, "not found, or not executable")
     answer = bounded.run(
@@ -89,12 +91,20 @@ def ask(candidate: str) -> Dict[str, JsonValue]:
     return {"candidate": candidate, **found}
 
 
+def _at_home(candidate: str) -> str:
+    """Resolve ``~``: under sudo it still means the home folder of the user who signed in."""
+    home = os.environ.get(LOGIN_HOME)
+    if home and (candidate == "~" or candidate.startswith("~/")):
+        return home + candidate[1:]
+    return str(Path(candidate).expanduser())
+
+
 def extract(text: str) -> Optional[Mapping[str, JsonValue]]:
     """Find the answer among whatever else a program printed."""
     for line in reversed(text.splitlines()):
-        if line.startswith(_ANSWER):
+        if line.startswith(ANSWER):
             try:
-                value = json.loads(line[len(_ANSWER) :])
+                value = json.loads(line[len(ANSWER) :])
             except ValueError:
                 return None
             return value if isinstance(value, dict) else None
@@ -103,7 +113,7 @@ def extract(text: str) -> Optional[Mapping[str, JsonValue]]:
 
 def answering(script: str, expression: str) -> str:
     """Return a script that ends by printing an expression as its answer."""
-    return f"{script}\nimport json\nprint('{_ANSWER}' + json.dumps({expression}))\n"
+    return f"{script}\nimport json\nprint('{ANSWER}' + json.dumps({expression}))\n"
 
 
 def quiet_environment() -> Dict[str, str]:

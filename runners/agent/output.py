@@ -36,7 +36,9 @@ class Sink:
             self._events.full()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Bring it to the disk and let go of the file."""
+        with contextlib.suppress(OSError):  # a full disk has been told of before
+            os.fsync(self._fd)
         os.close(self._fd)
 
 

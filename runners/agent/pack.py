@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import tarfile
+import time
 from pathlib import Path
 from typing import BinaryIO, Dict, Iterator, Optional, Sequence, Tuple
 
@@ -32,19 +33,26 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._+=@-]")
 class Packer:
     """Fills the ``artifacts`` folder and says what is in it."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, *, patience_s: Optional[float] = None) -> None:
+        """Prepare to pack.
+
+        Args:
+            desk: The attempt's shared things.
+            patience_s: After so long no further file of a job's is taken; None is for ever.
+        """
         self._desk = desk
+        self._until = None if patience_s is None else time.monotonic() + patience_s
         self._room_bytes = _TOTAL_BYTES
         self._room_files = _FILES
         self._owners: Dict[str, str] = {}
 
-    def facts(self, environment: JsonValue) -> None:
+    def facts(self, environment: JsonValue, *, details: bool = True) -> None:
         """Keep the ``environment`` event and, where there is one, nvidia-smi's full answer."""
         text = json.dumps(self._desk.masker.data(environment), indent=2, sort_keys=True)
         self._put("environment.json", text.encode("utf-8", "replace"))
-        details = devices.nvidia_details()
-        if details is not None:
-            self._put("gpu_info.txt", details)
+        answer = devices.nvidia_details() if details else None
+        if answer is not None:
+            self._put("gpu_info.txt", answer)
 
     def outputs(self, jobs: Sequence[str]) -> None:
         """Cut the jobs' outputs where all of them together are too many to bring home."""
@@ -70,6 +78,10 @@ class Packer:
         """Take what a job left in ``$SEATRIAL_ARTIFACTS``, masked; nothing but plain files."""
         folder = self._desk.attempt.job(job).artifacts
         for path in _files_below(folder):
+            if self._too_late():
+                text = f"no more artifacts of {job} are kept: the machine is about to go"
+                self._desk.events.log("warning", text, job)
+                return
             problem = self._take(path, job, path.relative_to(folder))
             if problem is not None:
                 text = f"artifact {path.relative_to(folder)} of {job} is not kept: {problem}"
@@ -83,6 +95,9 @@ class Packer:
             job = self._owners.get(path.name, outputs.get(path.name))
             data: Dict[str, JsonValue] = {"name": path.name, "size_bytes": size, "sha256": digest}
             self._desk.events.emit("artifact", job, data)
+
+    def _too_late(self) -> bool:
+        return self._until is not None and time.monotonic() >= self._until
 
     def _take(self, path: Path, job: str, below: Path) -> Optional[str]:
         name = flat_name(job, below)

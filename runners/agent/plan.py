@@ -11,6 +11,12 @@ T = TypeVar("T")
 Fields = Mapping[str, object]
 _NUMBER = (int, float)
 
+METADATA_URL = "http://169.254.169.254"
+"""Where both clouds tell a machine about itself."""
+
+DEVICES = ("cuda", "xla", "cpu")
+CLOUDS = ("aws", "gcp")
+
 
 class PlanError(ValueError):
     """The plan cannot be followed; the text says why, for a person."""
@@ -66,6 +72,17 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Readiness:
+    """What torch must be seen to do before the first job."""
+
+    device: Optional[str]
+    """cuda (which ROCm is, too), xla or cpu; None where nothing was promised."""
+    enforce: bool
+    """Whether the attempt ends here when it cannot."""
+    timeout_s: float
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything the agent needs to know, except the secrets' values."""
 
@@ -78,6 +95,10 @@ class Plan:
     payload_user: bool
     limits: Limits
     jobs: Tuple[Job, ...]
+    readiness: Optional[Readiness] = None
+    preemption: Optional[str] = None
+    """Whose notices are listened for (aws or gcp), if the machine may be taken away."""
+    metadata_url: str = METADATA_URL
 
 
 def load(path: Path) -> Plan:
@@ -118,6 +139,20 @@ def _plan(raw: Fields) -> Plan:
         payload_user=_flag(raw, "payload_user", default=True),
         limits=_limits(_table(raw, "limits") if raw.get("limits") is not None else {}),
         jobs=jobs,
+        readiness=_readiness(raw),
+        preemption=_choice(raw, "preemption", CLOUDS),
+        metadata_url=_text({"metadata_url": METADATA_URL, **raw}, "metadata_url"),
+    )
+
+
+def _readiness(raw: Fields) -> Optional[Readiness]:
+    if raw.get("readiness") is None:
+        return None
+    asked, at = _table(raw, "readiness"), "readiness."
+    return Readiness(
+        device=_choice(asked, "device", DEVICES, at),
+        enforce=_flag(asked, "enforce", at, default=False),
+        timeout_s=_number(asked, "timeout_s", 120.0, at),
     )
 
 
@@ -190,6 +225,16 @@ def _text(raw: Fields, key: str, at: str = "") -> str:
         return value if isinstance(value, str) and value and "\0" not in value else None
 
     return _need(raw, key, at, check, "a text")
+
+
+def _choice(raw: Fields, key: str, known: Tuple[str, ...], at: str = "") -> Optional[str]:
+    if raw.get(key) is None:
+        return None
+
+    def check(value: object) -> Optional[str]:
+        return value if isinstance(value, str) and value in known else None
+
+    return _need(raw, key, at, check, f"one of {', '.join(known)}")
 
 
 def _name(raw: Fields, key: str, at: str = "") -> str:

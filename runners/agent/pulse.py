@@ -14,14 +14,23 @@ from . import processes
 from .events import EventWriter
 from .failures import DiskFull, Stopped
 from .layout import Attempt
+from .notices import Notices
 
 
 class Pulse:
     """Looked at several times a second from wherever the agent waits."""
 
     def __init__(
-        self, attempt: Attempt, events: EventWriter, *, heartbeat_s: float, left_s: float
+        self,
+        attempt: Attempt,
+        events: EventWriter,
+        notices: Notices,
+        *,
+        heartbeat_s: float,
+        left_s: float,
     ) -> None:
+        self._notices = notices
+        self._heard = False
         self._attempt = attempt
         self._events = events
         self._heartbeat_s = heartbeat_s
@@ -40,6 +49,7 @@ class Pulse:
 
     def beat(self, job: Optional[str] = None, test: Optional[str] = None) -> None:
         """Sync the events when that is due, and say that the agent lives when that is."""
+        self._hear()
         self._events.sync()
         now = time.monotonic()
         if now < self._next_beat:
@@ -51,8 +61,16 @@ class Pulse:
         data = {"job": job, "test": test, "disk_free_bytes": free, "load": load}
         self._events.emit("heartbeat", None, data)
 
+    @property
+    def hurried(self) -> bool:
+        """The machine is about to be taken away: what takes long is not worth its time."""
+        return self._notices.notice is not None
+
     def ending(self) -> Optional[Stopped]:
         """Return why the agent is to stop, if it is to."""
+        self._hear()
+        if self._notices.notice is not None:
+            return Stopped("preempted", self._notices.notice)
         if self._attempt.stop.exists():
             return _asked(self._attempt.stop)
         if self._signalled is not None:
@@ -75,6 +93,17 @@ class Pulse:
             raise ending
         if self._events.disk_full:
             raise DiskFull("the disk is full")
+
+    def _hear(self) -> None:
+        """Say what has come from the provider, each thing once."""
+        trouble = self._notices.trouble()
+        if trouble is not None:
+            text = f"the machine's metadata does not answer ({trouble}): it may go without notice"
+            self._events.log("warning", text)
+        if self._notices.notice is not None and not self._heard:
+            self._heard = True
+            self._events.log("warning", self._notices.notice)
+            self._events.sync(now=True)
 
     def _note(self, number: int, _frame: Optional[FrameType]) -> None:
         self._signalled = number

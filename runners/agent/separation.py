@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import os
 import pwd
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, List, Mapping, Optional, Tuple
+from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
 from . import bounded
 from .layout import Attempt
 
 USER = "seatrial-payload"
+LAST_RESORT = "nobody"
+"""Who takes the jobs where no user can be made, as on a system that is mounted read-only."""
+
+NOT_ROOT = "SEATRIAL_NOT_ROOT"
+"""Variable in which the controller says why it did not make the agent root."""
 
 _TIMEOUT_S = 60.0
+_PLACES = "/usr/sbin:/sbin:/usr/bin:/bin"
 _DEVICE_GROUPS = ("video", "render")
-_DEVICE_NODES = ("nvidia*", "kfd", "dri/render*", "accel*", "vfio/*")
+_DEVICE_NODES = ("nvidia*", "kfd", "dri/render*", "accel*", "accel/*", "vfio/*")
 _OPEN = os.R_OK | os.W_OK
+_TPU_LOCK = Path("/tmp/libtpu_lockfile")
 _TRY = """
 import os, sys
 payload, own, *nodes = sys.argv[1:]
+for folder in [path for path in sys.path if path]:
+    try:
+        names = os.listdir(folder)
+    except PermissionError:
+        sys.exit(f"{folder} cannot be read")
+    except OSError:
+        continue  # there is none, or it is a file
+    for path in [os.path.join(folder, name) for name in names]:
+        if os.path.exists(path) and not os.access(path, os.R_OK):
+            sys.exit(f"{path} cannot be read")
 for folder, _, names in os.walk(payload, onerror=lambda error: sys.exit(str(error))):
     for name in names:
         path = os.path.join(folder, name)
@@ -68,44 +87,57 @@ def choose(attempt: Attempt, *, wanted: bool, tick: Callable[[], None]) -> User:
     if not wanted:
         return own_user("the plan asks for the agent's own user")
     if os.geteuid() != 0:
-        return own_user("agent is not root")
+        why = os.environ.get(NOT_ROOT)
+        return own_user(f"agent is not root: {why}" if why else "agent is not root")
     entry = _entry(tick)
     if entry is None:
         return own_user(f"user {USER} does not exist and cannot be made")
-    account = (entry.pw_uid, entry.pw_gid, _groups())
+    name, nodes = entry.pw_name, _nodes()
+    account = (entry.pw_uid, entry.pw_gid, _groups(nodes))
     _hand_over(attempt, account)
-    problem = _problem(attempt, account, tick)
+    problem = _problem(attempt, account, nodes, tick) or _sudo_problem(name, tick)
     if problem is not None:
         _take_back(attempt)
-        return own_user(f"user {USER} cannot do the work: {problem}")
-    return User(USER, str(attempt.home), account, f"jobs run as {USER}")
+        return own_user(f"user {name} cannot do the work: {problem}")
+    _inherit_tpu_lock(account)
+    return User(name, str(attempt.home), account, f"jobs run as {name}")
 
 
 def _entry(tick: Callable[[], None]) -> Optional[pwd.struct_passwd]:
-    found = _lookup()
-    useradd = shutil.which("useradd", path="/usr/sbin:/sbin:/usr/bin:/bin")
-    if found is not None or useradd is None:
-        return found
-    argv = (useradd, "-r", "-M", "-d", "/nonexistent", "-s", "/usr/sbin/nologin", USER)
-    bounded.run(argv, timeout_s=_TIMEOUT_S, tick=tick)
-    return _lookup()
+    found = _lookup(USER)
+    useradd = shutil.which("useradd", path=_PLACES)
+    if found is None and useradd is not None:
+        argv = (useradd, "-r", "-M", "-d", "/nonexistent", "-s", "/usr/sbin/nologin", USER)
+        bounded.run(argv, timeout_s=_TIMEOUT_S, tick=tick)
+    return _lookup(USER) or _lookup(LAST_RESORT)
 
 
-def _lookup() -> Optional[pwd.struct_passwd]:
+def _lookup(name: str) -> Optional[pwd.struct_passwd]:
     try:
-        return pwd.getpwnam(USER)
+        return pwd.getpwnam(name)
     except KeyError:
         return None
 
 
-def _groups() -> Tuple[int, ...]:
-    found: List[int] = []
+def _nodes() -> Tuple[Path, ...]:
+    """Name the devices that the agent can open."""
+    found = [node for pattern in _DEVICE_NODES for node in Path("/dev").glob(pattern)]
+    return tuple(node for node in found if not node.is_dir() and os.access(node, _OPEN))
+
+
+def _groups(nodes: Sequence[Path]) -> Tuple[int, ...]:
+    """Name the groups that open devices; root's own would open more than that."""
+    found: List[int] = [
+        status.st_gid
+        for status in (node.stat() for node in nodes)
+        if status.st_gid != 0 and status.st_mode & 0o060 == 0o060
+    ]
     for name in _DEVICE_GROUPS:
         try:
             found.append(grp.getgrnam(name).gr_gid)
         except KeyError:  # noqa: PERF203 - few machines have both groups
             continue
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 def _hand_over(attempt: Attempt, account: Tuple[int, int, Tuple[int, ...]]) -> None:
@@ -134,14 +166,22 @@ def give(folder: Path, uid: int, gid: int) -> None:
 
 
 def _problem(
-    attempt: Attempt, account: Tuple[int, int, Tuple[int, ...]], tick: Callable[[], None]
+    attempt: Attempt,
+    account: Tuple[int, int, Tuple[int, ...]],
+    nodes: Sequence[Path],
+    tick: Callable[[], None],
 ) -> Optional[str]:
     """Return what the user cannot do, after letting it try."""
-    found = [node for pattern in _DEVICE_NODES for node in Path("/dev").glob(pattern)]
-    nodes = [str(node) for node in found if not node.is_dir() and os.access(node, _OPEN)]
     environment: Mapping[str, str] = {"PATH": os.defpath, "HOME": str(attempt.home)}
     answer = bounded.run(
-        (str(attempt.python), "-c", _TRY, str(attempt.payload), str(attempt.home), *nodes),
+        (
+            str(attempt.python),
+            "-c",
+            _TRY,
+            str(attempt.payload),
+            str(attempt.home),
+            *map(str, nodes),
+        ),
         timeout_s=_TIMEOUT_S,
         env=environment,
         account=account,
@@ -150,3 +190,25 @@ def _problem(
     if answer.ok:
         return None
     return answer.text.strip()[-500:] or f"its Python ended with exit code {answer.exit_code}"
+
+
+def _sudo_problem(name: str, tick: Callable[[], None]) -> Optional[str]:
+    """Tell whether the user could become root; asked as root, so that nothing is reported."""
+    sudo = shutil.which("sudo", path=_PLACES)
+    if sudo is None:
+        return None
+    answer = bounded.run(
+        (sudo, "-n", "-l", "-U", name),
+        timeout_s=_TIMEOUT_S,
+        env={"PATH": _PLACES, "LC_ALL": "C"},
+        tick=tick,
+    )
+    return "sudo lets it become root without a password" if "NOPASSWD" in answer.text else None
+
+
+def _inherit_tpu_lock(account: Tuple[int, int, Tuple[int, ...]]) -> None:
+    """Give the user the lock file that another user's process left: libtpu takes it for a lock."""
+    with contextlib.suppress(OSError):
+        status = _TPU_LOCK.lstat()
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+            os.chown(_TPU_LOCK, account[0], account[1], follow_symlinks=False)

@@ -21,6 +21,7 @@ _SOURCES_S = 0.1
 _DUMP_S = 3.0
 _DRAIN_S = 5.0
 _AFTERGLOW_S = 0.5
+_HURRIED_GRACE_S = 1.0
 _OOM_SCORE = "500"
 
 
@@ -149,6 +150,8 @@ class Watch:
         if cause == "hung":
             self._ask_where(child)
         grace_s = 0.0 if cause in ("hung", "disk_full") else self._desk.plan.limits.kill_grace_s
+        if self._desk.pulse.hurried:
+            grace_s = min(grace_s, _HURRIED_GRACE_S)
         if grace_s > 0:
             self._ask_to_go(child, grace_s)
         self._clear_away(child)

@@ -7,13 +7,24 @@ import time
 import traceback
 from typing import Callable, Dict, List, Mapping, Optional
 
-from . import devices, facts, history, job_env, plan, processes, separation, subject
+from . import (
+    devices,
+    facts,
+    history,
+    job_env,
+    plan,
+    processes,
+    readiness,
+    separation,
+    subject,
+)
 from .desk import Crew, Desk
 from .events import Data, EventWriter, is_full
 from .failures import DiskFull, Ending, EnvironmentFailed, Stopped
 from .jobs import JobRun
 from .layout import Attempt
 from .masking import SHORTEST, JsonValue, Masker
+from .notices import Notices
 from .output import Sink
 from .overlay import Overlay
 from .pack import Packer
@@ -22,6 +33,8 @@ from .pulse import Pulse
 from .separation import User
 
 _TRACEBACK_CHARS = 8_000
+_HURRIED_PACKING_S = 8.0
+"""Of the half minute that the shortest notice leaves; the rest is for bringing it home."""
 
 
 def run(attempt: Attempt, secrets: Mapping[str, str]) -> None:
@@ -41,9 +54,12 @@ def run(attempt: Attempt, secrets: Mapping[str, str]) -> None:
         after_seq=past.last_seq,
     )
     spent_s = max(time.time() - past.began_at, 0.0) if past.began_at is not None else 0.0
+    notices = Notices(todo.preemption, todo.metadata_url)
+    notices.start()
     pulse = Pulse(
         attempt,
         events,
+        notices,
         heartbeat_s=todo.limits.heartbeat_s,
         left_s=max(todo.limits.deadline_s - spent_s, 0.0),
     )
@@ -125,9 +141,20 @@ class _Work:
         environment = facts.gather(asker, lambda text: desk.events.log("warning", text))
         environment["separated_user"] = user.separated
         environment["separated_user_reason"] = user.reason
-        desk.events.emit("environment", None, environment)
+        self._see_readiness(asker, environment)
         self._prove_subject(crew)
         return crew, environment
+
+    def _see_readiness(self, asker: facts.Asker, environment: Dict[str, JsonValue]) -> None:
+        """Say what the environment is, and whether its device works, where that was asked."""
+        asked = self._desk.plan.readiness
+        if asked is None:
+            self._desk.events.emit("environment", None, environment)
+            return
+        result = readiness.see(asked, asker)
+        environment["readiness"] = result
+        self._desk.events.emit("environment", None, environment)
+        readiness.enforce(asked, result)
 
     def _copy_payload(self) -> None:
         attempt = self._desk.attempt
@@ -218,11 +245,12 @@ class _Work:
     def _pack(self, environment: JsonValue) -> None:
         if self._desk.events.disk_full:
             return  # the space that is left is for the last events
-        packer = Packer(self._desk)
+        hurried = self._desk.pulse.hurried
+        packer = Packer(self._desk, patience_s=_HURRIED_PACKING_S if hurried else None)
         jobs: List[str] = [job.id for job in self._desk.plan.jobs]
         try:
             packer.outputs(jobs)
-            packer.facts(environment)
+            packer.facts(environment, details=not hurried)
             for job in jobs:
                 packer.left_by(job)
         except OSError as error:

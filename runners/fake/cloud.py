@@ -12,6 +12,7 @@ from orchestrator.domain.machine import (
     CapacityError,
     ConfigError,
     CredentialsError,
+    Extent,
     FakeReach,
     LaunchRequest,
     Machine,
@@ -37,6 +38,8 @@ class Fault(StrEnum):
     CONFIG = "config"
     LOST_ANSWER = "lost answer"
     """The machine is made, and the call fails nevertheless."""
+    LATE_CAPACITY = "capacity, late"
+    """The order is taken, and refused when it is looked at."""
 
 
 ERRORS: dict[Fault, type[ProviderError]] = {
@@ -48,6 +51,8 @@ ERRORS: dict[Fault, type[ProviderError]] = {
     Fault.CONFIG: ConfigError,
     Fault.LOST_ANSWER: ProviderUnavailableError,
 }
+_MADE = frozenset({None, Fault.LOST_ANSWER, Fault.LATE_CAPACITY})
+"""Faults that come after a machine, or its order, exists."""
 
 
 @dataclass(slots=True)
@@ -55,6 +60,8 @@ class _Rented:
     machine: Machine
     computer: FakeComputer
     looks_left: int
+    hidden_looks: int = 0
+    is_refused: bool = False
 
 
 @dataclass(slots=True)
@@ -63,6 +70,12 @@ class FakeCloud:
 
     boot_looks: int = 0
     """So many inspects say BOOTING before a machine is READY."""
+    is_ordered_first: bool = False
+    """A new machine is ORDERED at its launch and granted at the first look."""
+    hidden_looks: int = 0
+    """So many looks do not show a new machine at all."""
+    extents: dict[Fault, Extent] = field(default_factory=dict)
+    """How far a fault's error reaches, where that is not its place."""
     stop_looks: int = 0
     """So many inspects say STOPPING before a machine is GONE."""
     prices: dict[str, Decimal | None] = field(default_factory=dict)
@@ -98,7 +111,7 @@ class FakeCloud:
     def preempt(self, machine_id: str) -> None:
         """Take the machine away from its owner, at once, with all that runs on it."""
         with self._lock:
-            self._remove(machine_id, "preempted")
+            self._remove(machine_id, "preempted", ended="preempted")
 
     def live(self) -> tuple[Machine, ...]:
         """Every machine that still costs money."""
@@ -115,12 +128,13 @@ class FakeCloud:
             self.requests.append(request)
             machine_id = f"fake-{request.token}"
             fault = None if machine_id in self._rented else self._next_fault(request.place.name)
-            if fault not in {None, Fault.LOST_ANSWER}:
-                raise _error(fault, request.place.name)
+            if fault not in _MADE:
+                raise self._error(fault, request.place.name)
             if machine_id not in self._rented:
-                self._make(machine_id, request.token)
+                self._make(machine_id, request)
+            self._rented[machine_id].is_refused |= fault is Fault.LATE_CAPACITY
             if fault is Fault.LOST_ANSWER:
-                raise _error(fault, request.place.name)
+                raise self._error(fault, request.place.name)
             return self._rented[machine_id].machine
 
     def inspect(self, machine_id: str) -> Machine:
@@ -128,15 +142,19 @@ class FakeCloud:
         with self._lock:
             self._verb("inspect")
             rented = self._rented.get(machine_id)
-            if rented is None:
+            if rented is None or self._is_hidden(rented):
                 return Machine(id=machine_id, token="", state=MachineState.GONE)
-            if rented.looks_left > 0:
+            if rented.is_refused and rented.machine.state is not MachineState.GONE:
+                self._remove(machine_id, "no capacity after all", ended="capacity")
+            elif rented.machine.state is MachineState.ORDERED:
+                rented.machine = replace(rented.machine, state=MachineState.BOOTING)
+            elif rented.looks_left > 0:
                 rented.looks_left -= 1
             elif rented.machine.state is MachineState.BOOTING:
                 reach = FakeReach(machine_id)
                 rented.machine = replace(rented.machine, state=MachineState.READY, reach=reach)
             elif rented.machine.state is MachineState.STOPPING:
-                self._remove(machine_id, rented.machine.detail)
+                self._remove(machine_id, rented.machine.detail, ended=rented.machine.ended)
             return rented.machine
 
     def terminate(self, machine_id: str) -> None:
@@ -156,20 +174,32 @@ class FakeCloud:
         """As `live`, by the provider's own call."""
         with self._lock:
             self._verb("inventory")
-            return self.live()
+            hidden = {id_ for id_, one in self._rented.items() if self._is_hidden(one)}
+            return tuple(machine for machine in self.live() if machine.id not in hidden)
 
-    def _make(self, machine_id: str, token: str) -> None:
+    def _make(self, machine_id: str, request: LaunchRequest) -> None:
         self.made += 1
-        state = MachineState.BOOTING
-        self._rented[machine_id] = _Rented(
-            Machine(id=machine_id, token=token, state=state), FakeComputer(), self.boot_looks
+        machine = Machine(
+            id=machine_id,
+            token=request.token,
+            state=MachineState.ORDERED if self.is_ordered_first else MachineState.BOOTING,
+            tags=request.tags,
+            facts={"instance_id": machine_id, "zone": request.place.name},
         )
+        rented = _Rented(machine, FakeComputer(), self.boot_looks, self.hidden_looks)
+        self._rented[machine_id] = rented
 
-    def _remove(self, machine_id: str, detail: str) -> None:
+    def _is_hidden(self, rented: _Rented) -> bool:
+        rented.hidden_looks -= 1
+        return rented.hidden_looks >= 0
+
+    def _remove(self, machine_id: str, detail: str, *, ended: str) -> None:
         rented = self._rented[machine_id]
         rented.computer.kill()
         rented.looks_left = 0
-        rented.machine = replace(rented.machine, state=MachineState.GONE, detail=detail)
+        rented.machine = replace(
+            rented.machine, state=MachineState.GONE, detail=detail, ended=ended
+        )
 
     def _next_fault(self, place: str) -> Fault | None:
         queue = self._faults.get(place)
@@ -181,8 +211,9 @@ class FakeCloud:
             self._verb_faults[verb] = left - 1
             raise ProviderUnavailableError(f"the fake cloud's {verb} is scripted to fail")
 
-
-def _error(fault: Fault | None, place: str) -> ProviderError:
-    if fault is None:
-        raise ValueError("no fault")
-    return ERRORS[fault](f"the fake cloud is scripted to answer {place} with: {fault}")
+    def _error(self, fault: Fault | None, place: str) -> ProviderError:
+        if fault is None:
+            raise ValueError("no fault")
+        message = f"the fake cloud is scripted to answer {place} with: {fault}"
+        extent = self.extents.get(fault, Extent.PLACE)
+        return ERRORS[fault](message, code=fault.name, extent=extent)

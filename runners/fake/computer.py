@@ -96,6 +96,11 @@ PROBE: Mapping[str, object] = {
     "interpreters": [INTERPRETER],
     "devices": [],
 }
+READY: tuple[Mapping[str, str], ...] = (
+    {"check": "cloud_init", "state": "absent", "detail": "there is no cloud-init"},
+    {"check": "apt", "state": "absent", "detail": "there is no dpkg"},
+    {"check": "driver", "state": "absent", "detail": "there is no accelerator"},
+)
 
 
 @dataclass(slots=True)
@@ -108,6 +113,8 @@ class FakeComputer:
     """How far every look, one that fails too, finds the agents advanced."""
     disk_is_full: bool = False
     probe: dict[str, object] = field(default_factory=lambda: dict(PROBE))
+    ready: list[Mapping[str, str]] = field(default_factory=lambda: list(READY))
+    """What it says of itself when it is asked whether it is ready."""
     shelves: dict[tuple[str, str], bytes] = field(default_factory=dict)
     attempts: dict[str, FakeAttempt] = field(default_factory=dict)
     looks: int = 0

@@ -27,6 +27,9 @@ class FakeProvider:
         return tuple(
             Place(
                 name=str(name),
+                zone=str(name),
+                region=str(name).rstrip("abc"),
+                market="on-demand",
                 price_usd_per_hour=self.cloud.prices.get(str(name), PRICE_USD_PER_HOUR),
             )
             for name in listed

@@ -73,6 +73,11 @@ class FakeWorkspace:
             found["interpreters"] = [{**INTERPRETER, "candidate": name} for name in candidates]
         return found
 
+    def ready(self) -> dict[str, object]:
+        """How far the machine is with itself."""
+        self._touch()
+        return {"v": 1, "checks": [dict(check) for check in self.computer.ready]}
+
     def start(
         self, attempt: str, plan: Mapping[str, object], secrets: Mapping[str, str] | None = None
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.domain.machine import (
@@ -17,12 +18,26 @@ from runners.shell.local import LocalShell
 __all__ = ["open_shell"]
 
 
-def open_shell(reach: Reach, *, keys_dir: Path, connect_timeout_s: float = 15.0) -> Shell:
+def no_private_key(lease: str) -> str | None:
+    """Nobody keeps keys of leases here."""
+    return None
+
+
+def open_shell(
+    reach: Reach,
+    *,
+    keys_dir: Path,
+    private_key: Callable[[str], str | None] = no_private_key,
+    connect_timeout_s: float = 15.0,
+) -> Shell:
     """A shell for a machine. Nothing is connected before the first command.
 
     Args:
         reach: How the machine is reached.
         keys_dir: The only folder that private keys are taken from.
+        private_key: Answers with the text of a lease's private key (ed25519, OpenSSH's format),
+            None if there is none. Asked at every new connection of a reach that names a lease;
+            the text stays in memory.
         connect_timeout_s: For connecting, verifying and signing in together.
 
     Raises:
@@ -33,11 +48,22 @@ def open_shell(reach: Reach, *, keys_dir: Path, connect_timeout_s: float = 15.0)
         case LocalReach():
             return LocalShell()
         case SshReach():
-            from runners.shell.ssh import SshShell  # noqa: PLC0415 - slow to import, not always needed
-
-            key_path = _key_path(reach, keys_dir)
-            return SshShell(reach, key_path=key_path, connect_timeout_s=connect_timeout_s)
+            return _ssh_shell(reach, keys_dir, private_key, connect_timeout_s)
     raise ShellError(f"machine {reach.machine_id} exists in memory only and has no shell")
+
+
+def _ssh_shell(
+    reach: SshReach,
+    keys_dir: Path,
+    private_key: Callable[[str], str | None],
+    connect_timeout_s: float,
+) -> Shell:
+    # Slow to import, and not always needed.
+    from runners.shell.ssh import SshShell  # noqa: PLC0415
+    from runners.shell.user_key import KeyFile, LeaseKey  # noqa: PLC0415
+
+    key = LeaseKey(reach.lease, private_key) if reach.lease else KeyFile(_key_path(reach, keys_dir))
+    return SshShell(reach, key=key, connect_timeout_s=connect_timeout_s)
 
 
 def _key_path(reach: SshReach, keys_dir: Path) -> Path:

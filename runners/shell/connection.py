@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 import socket
-from pathlib import Path
 
 import paramiko
-from paramiko.pkey import UnknownKeyType
 from paramiko.ssh_exception import (
     AuthenticationException,
     BadAuthenticationType,
     IncompatiblePeer,
-    PasswordRequiredException,
     SSHException,
 )
 
@@ -24,6 +21,7 @@ from orchestrator.domain.machine import (
 )
 from runners.shell.host_key import ALGORITHMS, HostKey, mismatch
 from runners.shell.limits import Deadline
+from runners.shell.user_key import UserKey
 
 CIPHERS = (
     "aes128-gcm@openssh.com",
@@ -46,20 +44,20 @@ def where(reach: SshReach) -> str:
     return f"{reach.user}@{reach.address}:{reach.port}"
 
 
-def connect(reach: SshReach, *, key_path: Path, timeout_s: float) -> paramiko.Transport:
+def connect(reach: SshReach, *, key: UserKey, timeout_s: float) -> paramiko.Transport:
     """Open, verify and authenticate a connection.
 
     Raises:
         UnreachableError: Nobody answered, or not as an SSH server, within `timeout_s`.
         HostKeyError: The pinned key is not what the machine proved; nothing was sent.
-        AuthenticationError: The key file cannot be used, or the machine does not accept it.
+        AuthenticationError: The key cannot be used, or the machine does not accept it.
     """
     pinned = HostKey.parse(reach.host_key, where=where(reach))
-    user_key = _user_key(key_path)
+    user_key = key.load()
     deadline = Deadline(timeout_s)
     transport = _verified(reach, pinned, deadline)
     try:
-        _authenticate(transport, reach, user_key, key_path=key_path, deadline=deadline)
+        _authenticate(transport, reach, user_key, name=key.name, deadline=deadline)
     except BaseException:
         transport.close()
         raise
@@ -136,26 +134,12 @@ def _tcp(reach: SshReach, deadline: Deadline) -> socket.socket:
     return stream
 
 
-def _user_key(path: Path) -> paramiko.PKey:
-    try:
-        return paramiko.PKey.from_path(path)
-    except FileNotFoundError:
-        reason = "does not exist; put the private key there, or correct the name in the matrix"
-    except OSError as error:
-        reason = f"cannot be read ({error.strerror}); give its owner read permission"
-    except (PasswordRequiredException, TypeError):
-        reason = "is protected by a passphrase; make a key without one for this use (ssh-keygen)"
-    except (SSHException, UnknownKeyType, ValueError) as error:
-        reason = f"holds no private key that can be used ({_words(error)})"
-    raise AuthenticationError(f"the key file {path} {reason}")
-
-
 def _authenticate(
     transport: paramiko.Transport,
     reach: SshReach,
     user_key: paramiko.PKey,
     *,
-    key_path: Path,
+    name: str,
     deadline: Deadline,
 ) -> None:
     transport.auth_timeout = max(0.1, deadline.left_s())
@@ -163,20 +147,20 @@ def _authenticate(
         more = transport.auth_publickey(reach.user, user_key)
     except BadAuthenticationType as error:
         detail = f"it takes only {', '.join(error.allowed_types)}"
-        raise _refused(reach, key_path, detail) from error
+        raise _refused(reach, name, detail) from error
     except AuthenticationException as error:
         if not transport.is_active() or deadline.passed():
             raise _gone(reach, error) from error
-        raise _refused(reach, key_path, "") from error
+        raise _refused(reach, name, "") from error
     except (SSHException, EOFError, OSError) as error:
         raise _gone(reach, error) from error
     if more:
-        raise _refused(reach, key_path, f"beside the key it wants {', '.join(more)}")
+        raise _refused(reach, name, f"beside the key it wants {', '.join(more)}")
 
 
-def _refused(reach: SshReach, key_path: Path, detail: str) -> AuthenticationError:
+def _refused(reach: SshReach, name: str, detail: str) -> AuthenticationError:
     return AuthenticationError(
-        f"{where(reach)}: the machine does not accept the key {key_path.name} for user "
+        f"{where(reach)}: the machine does not accept the key {name} for user "
         f"{reach.user}{': ' + detail if detail else ''}; add its public half to that user's "
         "authorized_keys, or name another user or key_file"
     )

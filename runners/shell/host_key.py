@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from dataclasses import dataclass
+
+import paramiko
+from paramiko.pkey import UnknownKeyType
+from paramiko.ssh_exception import SSHException
 
 from orchestrator.domain.machine import HostKeyError
 
@@ -34,7 +37,7 @@ class HostKey:
         words = text.split()
         try:
             key = cls(words[0], base64.b64decode(words[1], validate=True))
-        except (IndexError, binascii.Error):
+        except (IndexError, ValueError):
             raise HostKeyError(
                 f"{where}: the pinned host key {text[:80]!r} cannot be read; "
                 "write it as known_hosts has it: a type and a base64 word"
@@ -49,11 +52,19 @@ class HostKey:
                 f"pin the machine's key of one of these types: {', '.join(ALGORITHMS)}"
             )
         name = self.type.encode()
-        if not self.blob.startswith(len(name).to_bytes(4, "big") + name):
+        if not self.blob.startswith(len(name).to_bytes(4, "big") + name) or not self._whole():
             raise HostKeyError(
                 f"{where}: the pinned host key is damaged: it says {self.type} but holds "
                 "something else; copy it again from the machine"
             )
+
+    def _whole(self) -> bool:
+        """Whether the bytes after the type are a key, every one of them."""
+        try:
+            read = paramiko.PKey.from_type_string(self.type, self.blob)
+            return read.asbytes() == self.blob
+        except (SSHException, UnknownKeyType, ValueError, IndexError, TypeError):
+            return False
 
     @property
     def algorithms(self) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ import shlex
 import threading
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 import paramiko
 from paramiko.ssh_exception import ChannelException, SSHException
@@ -22,6 +21,7 @@ from orchestrator.domain.machine import (
 from runners.shell.connection import connect, where
 from runners.shell.feeder import STREAM_ERRORS, Feeder
 from runners.shell.limits import Deadline, Output
+from runners.shell.user_key import UserKey
 
 CHUNK_BYTES = 256 * 1024
 PACKET_BYTES = 32 * 1024 - 64
@@ -49,7 +49,7 @@ class SshShell:
         self,
         reach: SshReach,
         *,
-        key_path: Path,
+        key: UserKey,
         connect_timeout_s: float = 15.0,
         silence_s: float = 30.0,
     ) -> None:
@@ -57,13 +57,13 @@ class SshShell:
 
         Args:
             reach: The machine and its pinned host key.
-            key_path: The only private key that is offered.
+            key: The only private key that is offered.
             connect_timeout_s: For connecting, verifying and signing in together.
             silence_s: After so long without a sign of life during a command, the machine is
                 asked for one; without an answer the connection is given up.
         """
         self._reach = reach
-        self._key_path = key_path
+        self._key = key
         self._connect_timeout_s = connect_timeout_s
         self._silence_s = silence_s
         self._where = where(reach)
@@ -146,7 +146,7 @@ class SshShell:
             if self._transport is None or not self._transport.is_active():
                 self._transport = None
                 timeout_s = self._patience_s(deadline)
-                self._transport = connect(self._reach, key_path=self._key_path, timeout_s=timeout_s)
+                self._transport = connect(self._reach, key=self._key, timeout_s=timeout_s)
             return self._transport
         finally:
             self._lock.release()

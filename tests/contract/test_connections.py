@@ -21,6 +21,7 @@ from orchestrator.domain.machine import (
 )
 from runners.shell import open_shell
 from runners.shell.ssh import SshShell
+from runners.shell.user_key import KeyFile
 from tests.ssh_hosts import (
     LOOPBACK,
     Relay,
@@ -51,7 +52,7 @@ def relay(host: SshHost) -> Iterator[Relay]:
 
 def shell_to(host: SshHost, reach: SshReach | None = None, **options: float) -> SshShell:
     reach = reach or host.reach()
-    return SshShell(reach, key_path=host.keys_dir / reach.key_file, **options)
+    return SshShell(reach, key=KeyFile(host.keys_dir / reach.key_file), **options)
 
 
 def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:

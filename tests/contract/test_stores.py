@@ -21,7 +21,9 @@ STALE = NOW - timedelta(minutes=5)
 
 def test_a_run_comes_back_as_it_was_stored(stores):
     asked = matrix(3)
-    spec = RunSpec(asked, MANIFEST, subject_digest="5" * 64, only={"p1": ["unit"]})
+    spec = RunSpec(
+        asked, MANIFEST, subject_digest="5" * 64, only={"p1": ["unit"]}, hold_minutes=12.5
+    )
     cells = [(f"c{i}", plan) for i, plan in enumerate(expand(asked, MANIFEST))]
     stores.runs.create(a_run(), spec, cells, key=None)
     assert stores.runs.get("run-1") == a_run()

@@ -115,6 +115,30 @@ def test_a_machine_comes_back(stores, reach):
     assert stores.machines.read("static", "m") is None
 
 
+def test_a_machine_comes_back_with_all_that_is_known_of_it(stores):
+    machine = Machine(
+        "us-east-1/i-1",
+        "token",
+        MachineState.STOPPING,
+        ended="preempted",
+        kind="disk",
+        tags={"seatrial-token": "l1", "seatrial-run": "r"},
+        facts={"zone": "us-east-1a"},
+        simulated=True,
+    )
+    stores.machines.write("fake", machine)
+    assert stores.machines.pages("fake") == (machine,)
+
+
+def test_a_machine_that_an_older_version_stored_comes_back(database, stores):
+    older = '{"id":"m","token":"t","state":"ready","reach":null,"detail":"","ended":""}'
+    with database.sessions.write() as session:
+        session.connection().exec_driver_sql(
+            f"INSERT INTO machine (provider, id, machine) VALUES ('fake', 'm', '{older}')"
+        )
+    assert stores.machines.read("fake", "m") == Machine("m", "t", MachineState.READY)
+
+
 def test_machines_are_replaced_listed_and_erased(stores):
     machine = Machine("m", "token", MachineState.BOOTING)
     other = Machine("a", "token", MachineState.READY)

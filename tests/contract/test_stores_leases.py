@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 
 import pytest
 
 from orchestrator.adapters.db.errors import UnknownIdError
-from orchestrator.application.ports.stores import Reservation
-from orchestrator.domain.cell import (
-    LeaseState,
-)
-from orchestrator.domain.machine import FakeReach, LocalReach, SshReach
+from orchestrator.application.ports.ledger import Reservation
+from orchestrator.domain.cell import LeaseState
+from orchestrator.domain.machine import FakeReach, LocalReach, Place, SshReach
 from tests.databases import NOW, after, attempt, create, lease, together
 
 
@@ -46,6 +45,7 @@ def test_a_lease_that_exists_is_reserved(stores, opened):
     [
         LocalReach("here"),
         SshReach("10.0.0.5", "ubuntu", "ssh-ed25519 AAAA", "id_ed25519", 2222),
+        SshReach("10.0.0.5", "ubuntu", "ssh-ed25519 AAAA", lease="l1"),
         FakeReach("m-1"),
     ],
 )
@@ -148,3 +148,75 @@ def test_leases_are_found_by_attempt_and_by_run(stores, opened):
         "run-1.p1": [],
     }
     assert by_cell["run-1.p0"][0] == lease("b", opened[0])
+
+
+OFFER = Place(
+    "us-east-1a/g5.xlarge/spot",
+    price_usd_per_hour=Decimal("0.4310"),
+    disk_usd_per_hour=Decimal("0.01644"),
+    address_usd_per_hour=Decimal("0.005"),
+    minimum_s=60,
+    priced="table 2026-11-21",
+    region="us-east-1",
+    zone="us-east-1a",
+    market="spot",
+    instance_type="g5.xlarge",
+    options={"zone_id": "use1-az4", "a": "b"},
+)
+
+
+def test_an_offer_comes_back_to_the_last_digit(stores, opened):
+    one = replace(lease("l1", opened[0]), offer=OFFER, facts={"zone": "x"}, simulated=True)
+    reserve(stores, one)
+    kept = stores.leases.get("l1")
+    assert kept == one
+    assert str(kept.offer.price_usd_per_hour) == "0.4310"
+    assert list(kept.offer.options) == ["zone_id", "a"]
+
+
+def test_what_is_noted_of_a_machine_adds_up(stores, opened):
+    reserve(stores, lease("l1", opened[0]))
+    stores.leases.note("l1", {"instance_id": "i-1", "zone": "a"}, simulated=False)
+    stores.leases.note("l1", {"zone": "b", "image_id": "ami-1"}, simulated=False)
+    stores.leases.note("l1", {}, simulated=False)
+    noted = stores.leases.get("l1")
+    assert noted.facts == {"instance_id": "i-1", "zone": "b", "image_id": "ami-1"}
+    assert not noted.simulated
+
+
+def test_a_machine_that_was_simulated_once_stays_so(stores, opened):
+    reserve(stores, lease("l1", opened[0]))
+    stores.leases.note("l1", {}, simulated=True)
+    stores.leases.note("l1", {"zone": "b"}, simulated=False)
+    assert stores.leases.get("l1").simulated
+
+
+def refuse(stores, lease_id, attempt_id, *, seconds, refusal="capacity: none", **changes):
+    of = changes.pop("run_id", "run-1")
+    reserve(stores, replace(lease(lease_id, attempt_id), **changes), run_id=of)
+    stores.leases.gone(lease_id, at=after(seconds), cost_usd=Decimal(0), refusal=refusal)
+
+
+def test_refusals_of_every_run_are_remembered_newest_first(stores, opened):
+    (cell_id,) = create(stores, "run-2", platforms=1)
+    refuse(stores, "before", opened[0], seconds=9)
+    refuse(stores, "on-time", opened[0], seconds=10)
+    refuse(stores, "newest", attempt(stores, cell_id), seconds=12, run_id="run-2", offer=OFFER)
+    refuse(stores, "newer", opened[1], seconds=11)
+    refuse(stores, "given", opened[1], seconds=11, refusal="")
+    refuse(stores, "elsewhere", opened[1], seconds=11, provider="gcp")
+    reserve(stores, lease("open", opened[1]))
+    found = stores.leases.refused_since("fake", after(10))
+    assert [x.id for x in found] == ["newest", "newer", "on-time"]
+    assert (found[0].offer, found[1].attempt_id) == (OFFER, opened[1])
+
+
+def test_leases_are_found_by_the_tokens_that_machines_carry(stores, opened):
+    for name in ("l1", "l2"):
+        reserve(stores, lease(name, opened[0]))
+    stores.leases.gone("l2", at=NOW, cost_usd=Decimal(0))
+    strange = ["l2", "l2", "L1", "", "nobody's", "a\x00b", "\ud800", "x" * 100_000]
+    found = stores.leases.by_token(strange)
+    assert {key: one.state for key, one in found.items()} == {"l2": LeaseState.GONE}
+    assert stores.leases.by_token(f"t{n}" for n in range(5_000)) == {}
+    assert stores.leases.by_token([]) == {}

@@ -19,6 +19,7 @@ from runners.fake import FakeComputer, FakeWorkspace
 from runners.packing import Archive, pack
 from runners.shell import open_shell
 from runners.shell.ssh import SshShell
+from runners.shell.user_key import KeyFile
 from runners.workspace import Workspace, WorkspaceError
 from tests.ssh_hosts import Relay, SshHost
 
@@ -81,6 +82,18 @@ def test_a_probe_is_an_object_of_version_1(workspace: AnyWorkspace) -> None:
     found = workspace.probe(["python3"])
     assert found["v"] == 1
     assert isinstance(found["interpreters"], list)
+
+
+def test_a_machine_says_how_ready_it_is(workspace: AnyWorkspace) -> None:
+    found = workspace.ready()
+    assert found["v"] == 1
+    checks = found["checks"]
+    assert isinstance(checks, list)
+    assert checks
+    for check in checks:
+        assert check["check"] in {"cloud_init", "apt", "driver"}
+        assert check["state"] in {"ok", "waiting", "failed", "absent"}
+        assert isinstance(check["detail"], str)
 
 
 def test_a_missing_attempt_is_a_value(workspace: AnyWorkspace) -> None:
@@ -273,7 +286,9 @@ def test_an_attempt_outlives_a_cut_and_is_found_again(
 ) -> None:
     with Relay(ssh_host.port) as relay:
         key_path = ssh_host.keys_dir / ssh_host.reach().key_file
-        shell = SshShell(ssh_host.reach(port=relay.port), key_path=key_path, connect_timeout_s=2.0)
+        shell = SshShell(
+            ssh_host.reach(port=relay.port), key=KeyFile(key_path), connect_timeout_s=2.0
+        )
         workspace = Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
         workspace.start("a-1", PLAN)
         before = pull(workspace)

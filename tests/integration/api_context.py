@@ -10,7 +10,7 @@ import socket
 import tarfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,9 +29,11 @@ from orchestrator.api.guard import token_guard
 from orchestrator.application.context import Context
 from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.ports.stores import Scope, StoredPayload
+from orchestrator.application.sweep_leaks import Janitor
 from orchestrator.application.tokens import create_token
 from orchestrator.assets import asset_dir
 from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.machine import Provider
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.record import Evidence
 from reports import registry as report_registry
@@ -194,20 +196,33 @@ def make_context(
         database.stores.payloads.put(StoredPayload(digest, size, manifest), at=clock.now())
         return digest
 
+    traits = {name: provider_registry.traits(name) for name in names}
     return Context(
         stores=database.stores,
         blobs=blobs,
         clock=clock,
         new_id=new_id,
         documents=documents,
-        traits={name: provider_registry.traits(name) for name in names},
+        traits=traits,
         provider=providers.__getitem__,
         read_payload=archives.read_file,
         render=_render,
         report_kinds=tuple(report_registry.KINDS),
         builtin_payload=builtin,
         secret={"HF_TOKEN": "hunter2"}.get,
+        janitor=_janitor(database, clock, providers),
         wake=wake,
+    )
+
+
+def _janitor(database: Database, clock: HandClock, providers: Mapping[str, Provider]) -> Janitor:
+    return Janitor(
+        stores=database.stores,
+        provider=providers.__getitem__,
+        traits={name: provider_registry.traits(name) for name in providers},
+        project="seatrial",
+        controller="me",
+        now=clock.now,
     )
 
 

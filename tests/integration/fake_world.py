@@ -13,6 +13,7 @@ from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.wheels import Wheelhouse
+from orchestrator.adapters.keys import new_login
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.world import Identity, Timings, World
 from orchestrator.application.describe_run import describe_run
@@ -30,7 +31,7 @@ from orchestrator.domain.matrix import (
     expand,
 )
 from orchestrator.domain.record import Evidence, RunRecord
-from runners import ProviderContext
+from runners import ProviderContext, registry
 from runners.fake import FakeCloud, FakeComputer, FakeProvider, FakeWorkspace
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -99,6 +100,8 @@ class FakeWorld:
             publish=publish,
             identity=Identity("test", "controller"),
             own_python="/usr/bin/python3",
+            traits=registry.traits,
+            new_login=new_login,
             timings=Timings(never_made_after_s=5),
         )
 

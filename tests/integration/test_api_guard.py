@@ -35,8 +35,16 @@ ROUTES = {
     ("GET", f"{API}/tokens"): "admin",
     ("POST", f"{API}/tokens"): "admin",
     ("DELETE", f"{API}/tokens/nope"): "admin",
+    ("GET", f"{API}/costs"): "read",
+    ("GET", f"{API}/costs/prices"): "read",
+    ("POST", f"{API}/costs/refresh"): "admin",
+    ("GET", f"{API}/machines"): "read",
+    ("POST", f"{API}/machines/nope/a/b/terminate"): "admin",
+    ("GET", f"{API}/runs/nope/cells/c/access"): "admin",
 }
 """Every route that is guarded, and the scope that is just enough."""
+ASKING = {("POST", f"{API}/costs/refresh"), ("GET", f"{API}/machines")}
+"""These ask every cloud that is set up where the tests run: nobody comes in here."""
 OPEN = {"/healthz", "/readyz"}
 SCOPES = ["read", "run", "gate", "admin"]
 MISSING = [
@@ -83,6 +91,8 @@ def test_each_scope_opens_what_it_names_and_what_stands_below(
 ) -> None:
     needed = SCOPES.index(ROUTES[method, path])
     for rank, scope in enumerate(SCOPES):
+        if rank >= needed and (method, path) in ASKING:
+            continue
         answer = api.with_token(scope).request(method, path)
         if rank < needed:
             assert refused(answer, 403), scope

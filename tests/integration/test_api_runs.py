@@ -207,10 +207,9 @@ def test_a_plan_tells_places_and_the_worst_cost_and_changes_nothing(api: Desk) -
     there = plan["cells"][1]
     assert there["provider"] == "fake"
     assert there["jobs"] == ["unit", "demo"]
-    assert there["places"] == [
-        {"name": "north", "price_usd_per_hour": "0.50"},
-        {"name": "south", "price_usd_per_hour": "0.50"},
-    ]
+    told = [(p["name"], p["market"], p["price_usd_per_hour"]) for p in there["places"]]
+    assert told == [("north", "on-demand", "0.50"), ("south", "on-demand", "0.50")]
+    assert plan["headroom"] == []
     assert float(plan["worst_usd"]) == pytest.approx(2 * float(there["worst_usd"]))
     assert plan["max_usd"] == "9.00"
     assert stored(api) == 0

@@ -279,7 +279,16 @@ def test_the_budget_is_reserved_before_a_launch(here):
 
 
 def test_an_unknown_price_is_refused(here):
-    here.cloud.prices["north"] = None
+    here.cloud.prices.update(north=None, south=None)
     finish(here)
     cell = here.record().cells[0]
     assert (cell.outcome, cell.reason) == (Outcome.ERRORED, "price")
+    assert here.cloud.requests == []
+
+
+def test_a_place_without_a_known_price_is_passed_over(here):
+    here.cloud.prices["north"] = None
+    finish(here)
+    cell = here.record().cells[0]
+    assert cell.outcome is Outcome.PASSED
+    assert [lease.place for lease in cell.leases] == ["south"]

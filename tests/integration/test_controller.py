@@ -61,6 +61,7 @@ def controller(stores, engine: Engine) -> Controller:
         cells=engine,
         until_idle=True,
         ready=lambda: None,
+        sweep=lambda: None,
         shared=True,
     )
 

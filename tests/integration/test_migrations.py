@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,12 @@ from orchestrator.adapters.db.errors import (
 from orchestrator.adapters.db.revisions import Revisions, migrate, unmigrate
 from orchestrator.adapters.db.sessions import Access, connect
 from orchestrator.adapters.db.tables import Table
-from tests.databases import create
+from orchestrator.application.ports.ledger import Reservation
+from orchestrator.domain.machine import SshReach
+from tests.databases import attempt, create, lease
 
 ROOT = Path(__file__).parents[2]
-HEAD = "0001"
+HEAD = "0002"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs_postgres)])
@@ -82,7 +85,7 @@ def test_indexes_of_the_few_leave_out_the_many(empty_url):
         for index in table.indexes
         if index.dialect_options["sqlite"]["where"] is not None
     }
-    assert len(wanted) == 5
+    assert len(wanted) == 6
     assert partial_indexes(empty_url) == wanted
 
 
@@ -104,6 +107,48 @@ def test_migrating_again_changes_nothing(empty_url):
     database = open_database(empty_url, migrate=True)
     assert database.check() == Revisions(HEAD, HEAD)
     assert database.stores.runs.find("latest") == ("run-1",)
+    database.close()
+
+
+def holding(url, word):
+    """How many specs have the word."""
+    engine = connect(url, Access.READ)
+    with engine.connect() as connection:
+        specs = connection.exec_driver_sql("SELECT spec FROM run_spec").scalars().all()
+    engine.dispose()
+    return sum(word in spec for spec in specs)
+
+
+def test_what_was_stored_before_machines_were_rented_still_reads(empty_url):
+    database = open_database(empty_url, migrate=True)
+    (cell_id, _) = create(database.stores)
+    one = lease("l1", attempt(database.stores, cell_id))
+    database.stores.leases.reserve(one, run_id="run-1", exclusive=True, max_usd=None)
+    database.stores.leases.reached("l1", SshReach("h", "u", "ssh-ed25519 AAAA", "id"))
+    database.close()
+    unmigrate(empty_url, "0001")
+    assert "decision" not in names(empty_url)
+    older = """replace(spec, ', "hold_minutes": 0.0', '')"""
+    shorter = """replace(reach, ', "lease": ""', '')"""
+    run_sql(
+        empty_url,
+        f"UPDATE run_spec SET spec = {older}",
+        f"UPDATE lease SET reach = {shorter}",
+    )
+    assert holding(empty_url, "hold_minutes") == 0
+    database = open_database(empty_url, migrate=True)
+    stores = database.stores
+    assert stores.runs.spec("run-1").hold_minutes == 0
+    assert stores.leases.get("l1") == replace(
+        one, reach=SshReach("h", "u", "ssh-ed25519 AAAA", "id")
+    )
+    assert (one.offer, one.facts, one.simulated) == (None, {}, False)
+    assert stores.leases.decisions("run-1") == {cell_id: [], "run-1.p1": []}
+    assert stores.leases.attestations("run-1") == {}
+    again = stores.leases.reserve(
+        lease("l2", f"{cell_id}-1"), run_id="run-1", exclusive=True, max_usd=None
+    )
+    assert again is Reservation.BUSY
     database.close()
 
 

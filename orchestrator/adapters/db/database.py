@@ -12,10 +12,12 @@ from orchestrator.adapters.db.feed import DbFeed
 from orchestrator.adapters.db.leases import DbLeases
 from orchestrator.adapters.db.machines import DbMachines
 from orchestrator.adapters.db.payloads import DbPayloads
+from orchestrator.adapters.db.prices import DbPrices
 from orchestrator.adapters.db.results import DbResults
 from orchestrator.adapters.db.revisions import Revisions, migrate, require_current, revisions
 from orchestrator.adapters.db.runs import DbRuns
 from orchestrator.adapters.db.sessions import Access, Sessions, connect
+from orchestrator.adapters.db.sightings import DbSightings
 from orchestrator.adapters.db.tokens import DbTokens
 from orchestrator.application.ports.stores import Stores
 
@@ -86,6 +88,8 @@ def _stores(sessions: Sessions) -> Stores:
         tokens=DbTokens(sessions),
         controllers=DbControllers(sessions),
         machines=DbMachines(sessions),
+        sightings=DbSightings(sessions),
+        prices=DbPrices(sessions),
     )
 
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, delete, select
 from sqlalchemy.orm import Session
 
+from orchestrator.adapters.db.decisions import add_decision, decisions_of
 from orchestrator.adapters.db.errors import UnknownIdError
+from orchestrator.adapters.db.rollups import mend_cost
 from orchestrator.adapters.db.sessions import Sessions
 from orchestrator.adapters.db.statements import attempt_row, changed, insert_into, run_row
-from orchestrator.adapters.db.tables import AttemptRow, CellRow, LeaseRow
-from orchestrator.application.ports.stores import Reservation
-from orchestrator.domain.cell import Lease, LeaseState
-from orchestrator.domain.machine import Reach
+from orchestrator.adapters.db.tables import (
+    AttemptRow,
+    AttestationRow,
+    CellRow,
+    LeaseLoginRow,
+    LeaseRow,
+)
+from orchestrator.application.ports.ledger import Reservation
+from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.cell import Decision, Lease, LeaseState
+from orchestrator.domain.machine import Login, Reach
 
 _BEFORE_RELEASE = (LeaseState.RESERVED, LeaseState.LAUNCHING, LeaseState.HELD)
 
@@ -108,13 +117,102 @@ class DbLeases:
                 row.state = LeaseState.RELEASING
 
     def gone(self, lease_id: str, *, at: datetime, cost_usd: Decimal, refusal: str = "") -> None:
-        """Settle it; the first settlement stands."""
+        """Settle it and erase its login; the first settlement stands."""
         with self._sessions.write() as session:
             row = _locked(session, lease_id)
             if row.state is LeaseState.GONE:
                 return
             row.state, row.gone_at = LeaseState.GONE, at
             row.cost_usd, row.refusal = cost_usd, refusal
+            changed(session, delete(LeaseLoginRow).where(LeaseLoginRow.lease == row.pk))
+            session.flush()
+            mend_cost(session, row.attempt)
+
+    def reopen(self, lease_id: str, machine_id: str) -> None:
+        """From GONE to RELEASING, unsettled; any other lease stays as it is."""
+        with self._sessions.write() as session:
+            row = _locked(session, lease_id)
+            if row.state is not LeaseState.GONE:
+                return
+            row.state, row.machine_id = LeaseState.RELEASING, machine_id
+            row.launched_at = row.launched_at or row.reserved_at
+            row.gone_at = row.cost_usd = None
+            row.exclusive = False  # its place may be another's by now
+
+    def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> None:
+        """Add to what is known of the machine; once simulated, it stays so."""
+        with self._sessions.write() as session:
+            row = _locked(session, lease_id)
+            if facts:
+                row.facts = {**(row.facts or {}), **facts}
+            row.simulated = row.simulated or simulated
+
+    def refused_since(self, provider: str, since: datetime) -> list[Lease]:
+        """Of any run, newest first."""
+        refused = (LeaseRow.provider == provider, LeaseRow.refusal != "", LeaseRow.gone_at >= since)
+        query = _leases().where(*refused).order_by(None)
+        with self._sessions.read() as session:
+            return _all(session, query.order_by(LeaseRow.gone_at.desc(), LeaseRow.pk.desc()))
+
+    def by_token(self, lease_ids: Iterable[str]) -> dict[str, Lease]:
+        """Those that the ledger has."""
+        with self._sessions.read() as session:
+            found = _all(session, _leases().where(LeaseRow.id.in_(set(lease_ids))))
+        return {lease.id: lease for lease in found}
+
+    def providers(self) -> list[str]:
+        """By name."""
+        query = select(LeaseRow.provider).distinct().order_by(LeaseRow.provider)
+        with self._sessions.read() as session:
+            return list(session.scalars(query))
+
+    def keep_login(self, lease_id: str, login: Login) -> Login:
+        """Store the keys; the first ones stand. A lease that is gone keeps none."""
+        with self._sessions.write() as session:
+            row = _locked(session, lease_id)
+            kept = session.get(LeaseLoginRow, row.pk)
+            if kept is not None:
+                return kept.login
+            if row.state is not LeaseState.GONE:
+                session.add(LeaseLoginRow(lease=row.pk, login=login))
+        return login
+
+    def login(self, lease_id: str) -> Login | None:
+        """Its keys, if there are any."""
+        query = select(LeaseLoginRow.login).join(LeaseRow, LeaseRow.pk == LeaseLoginRow.lease)
+        with self._sessions.read() as session:
+            return session.scalar(query.where(LeaseRow.id == lease_id))
+
+    def attest(self, lease_id: str, attestation: Attestation) -> None:
+        """Store or replace it."""
+        with self._sessions.write() as session:
+            insert = insert_into(session, AttestationRow)
+            row = {"lease": _locked(session, lease_id).pk, "document": attestation}
+            statement = insert.values(row).on_conflict_do_update(
+                index_elements=["lease"], set_={"document": insert.excluded.document}
+            )
+            session.execute(statement)
+
+    def attestations(self, run_id: str) -> dict[str, Attestation]:
+        """By lease id, in the order the leases were reserved."""
+        query = (
+            select(LeaseRow.id, AttestationRow.document)
+            .join(AttestationRow, AttestationRow.lease == LeaseRow.pk)
+            .where(LeaseRow.run_id == run_id)
+            .order_by(LeaseRow.pk)
+        )
+        with self._sessions.read() as session:
+            return dict(session.execute(query).all())
+
+    def decide(self, attempt_id: str, decision: Decision) -> None:
+        """Keep one line, once."""
+        with self._sessions.write() as session:
+            add_decision(session, attempt_id, decision)
+
+    def decisions(self, run_id: str) -> dict[str, list[Decision]]:
+        """By cell id; a cell without a line has an empty list."""
+        with self._sessions.read() as session:
+            return decisions_of(session, run_id)
 
 
 def _committed_usd(session: Session, run_id: str) -> Decimal:
@@ -157,6 +255,9 @@ def _values(lease: Lease) -> dict[str, object]:
         "gone_at": lease.gone_at,
         "cost_usd": lease.cost_usd,
         "refusal": lease.refusal,
+        "offer": lease.offer,
+        "facts": dict(lease.facts) or None,
+        "simulated": lease.simulated,
     }
 
 
@@ -176,4 +277,7 @@ def _lease(row: LeaseRow, attempt_id: str) -> Lease:
         gone_at=row.gone_at,
         cost_usd=row.cost_usd,
         refusal=row.refusal,
+        offer=row.offer,
+        facts=row.facts or {},
+        simulated=row.simulated,
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import case, func, insert, select
+from sqlalchemy import case, func, insert, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.adapters.db.statements import changed
 from orchestrator.adapters.db.tables import (
     AttemptRow,
     CellRollupRow,
@@ -53,6 +54,15 @@ def write_rollup(session: Session, cell_pk: int, *, at: datetime) -> None:
     cost = _cost_usd(session, cell_pk)
     row = {"cell": cell_pk, "cost_usd": cost, "concluded_at": at, **total.as_dict()}
     session.execute(insert(CellRollupRow).values(row))
+
+
+def mend_cost(session: Session, attempt_pk: int) -> None:
+    """Bring the cost up to date where a machine is settled after its cell was concluded."""
+    mine = select(AttemptRow.cell).where(AttemptRow.pk == attempt_pk).scalar_subquery()
+    cell_pk = session.scalar(select(CellRollupRow.cell).where(CellRollupRow.cell == mine))
+    if cell_pk is not None:
+        cost = {"cost_usd": _cost_usd(session, cell_pk)}
+        changed(session, update(CellRollupRow).where(CellRollupRow.cell == cell_pk).values(cost))
 
 
 def _cost_usd(session: Session, cell_pk: int) -> Decimal:

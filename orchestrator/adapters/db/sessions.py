@@ -81,6 +81,7 @@ def _pragmas(access: Access) -> Iterator[str]:
         return
     yield "journal_mode=WAL"
     yield "synchronous=FULL"  # NORMAL may lose the last commits, with a machine's id, on power loss
+    yield "secure_delete=ON"  # the keys of a machine that is gone are overwritten
     if access is Access.WRITE:
         yield "foreign_keys=ON"  # migrations rebuild tables, and check the keys at their end
 

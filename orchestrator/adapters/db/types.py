@@ -10,10 +10,12 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import JSON, DateTime, Dialect, Numeric, Text, TypeDecorator
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
+
+from orchestrator.application.ports.stores import DamagedError
 
 T = TypeVar("T")
 W = TypeVar("W", bound=StrEnum)
@@ -148,8 +150,22 @@ class Document(TypeDecorator[T]):
 
     def process_bind_param(self, value: T | None, dialect: Dialect) -> str | None:
         """JSON text."""
-        return None if value is None else self._adapter.dump_json(value).decode()
+        # Not `dump_json`, which fails where a machine named itself by half a character.
+        return (
+            None if value is None else storable_json(self._adapter.dump_python(value, mode="json"))
+        )
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> T | None:
-        """The dataclass again."""
-        return None if value is None else self._adapter.validate_json(value, strict=True)
+        """The dataclass again. Raises DamagedError, which quotes nothing: it may be secret."""
+        if value is None:
+            return None
+        try:
+            return self._adapter.validate_json(value, strict=True)
+        except ValidationError as error:
+            where = "; ".join(_place(one["loc"], one["type"]) for one in error.errors()[:3])
+        kind = getattr(self.kind, "__name__", str(self.kind))
+        raise DamagedError(f"a stored {kind} cannot be read back: {where}")
+
+
+def _place(loc: tuple[int | str, ...], kind: str) -> str:
+    return f"{'.'.join(map(str, loc)) or 'all of it'}: {kind}"

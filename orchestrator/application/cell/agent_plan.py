@@ -6,11 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 from orchestrator.application.cell.environment import PreparedEnvironment
 from orchestrator.application.cell.world import Situation
+from orchestrator.domain.machine import LocalReach
 from orchestrator.domain.manifest import Job
+from orchestrator.domain.matrix import device_kind
 
 PLAN_VERSION = 1
 LOG_LIMIT_BYTES = 64 * 1024 * 1024
 TEXT_LIMIT_BYTES = 64 * 1024
+READINESS_S = 180
 RESTARTS = 5
 """Fresh processes after a crash or a hang, per job."""
 
@@ -21,6 +24,7 @@ def agent_plan(
     *,
     finals: Mapping[str, Sequence[str]],
     finished: Collection[str],
+    notice: str,
 ) -> dict[str, object]:
     """Build the plan of an attempt.
 
@@ -29,24 +33,20 @@ def agent_plan(
         environment: What it runs in.
         finals: By job, the tests that an earlier attempt finished; they are not run again.
         finished: The jobs that an earlier attempt finished.
+        notice: How the machine hears that it will be taken away; empty where it does not.
     """
     manifest = now.spec.manifest
-    asked = manifest.environment(now.plan.environment)
     return {
         "v": PLAN_VERSION,
         "attempt": now.attempt.id,
         "payload": now.run.payload_digest,
         "wheels": environment.wheels_digest,
         "python": environment.python,
-        "environment": {
-            "name": now.plan.environment,
-            "requirements": list(environment.requirements),
-            "constraints": list(environment.constraints),
-            "index": bool(asked and asked.index),
-            "variables": dict(asked.variables) if asked else {},
-        },
+        "environment": _environment(now, environment),
         "subject": dict(environment.subject) if environment.subject else None,
         "payload_user": now.plan.platform.provider != "local",
+        "readiness": _readiness(now),
+        "preemption": notice or None,
         "limits": {
             "log_bytes": LOG_LIMIT_BYTES,
             "text_bytes": TEXT_LIMIT_BYTES,
@@ -60,6 +60,29 @@ def agent_plan(
             for job in manifest.job
             if job.id in now.plan.jobs and job.id not in finished
         ],
+    }
+
+
+def _environment(now: Situation, environment: PreparedEnvironment) -> dict[str, object]:
+    asked = now.spec.manifest.environment(now.plan.environment)
+    return {
+        "name": now.plan.environment,
+        "requirements": list(environment.requirements),
+        "constraints": list(environment.constraints),
+        "index": bool(asked and asked.index),
+        "variables": dict(asked.variables) if asked else {},
+    }
+
+
+def _readiness(now: Situation) -> dict[str, object] | None:
+    """What torch must be able to do before the first job; nothing is asked of this computer."""
+    platform, lease = now.plan.platform, now.lease
+    if lease is None or isinstance(lease.reach, LocalReach):
+        return None
+    return {
+        "device": device_kind(platform),
+        "enforce": not lease.simulated,
+        "timeout_s": READINESS_S,
     }
 
 

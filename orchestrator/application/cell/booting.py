@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orchestrator.application.cell.launching import is_young
 from orchestrator.application.cell.world import (
     GO,
     STOP,
@@ -13,9 +14,10 @@ from orchestrator.application.cell.world import (
     stopped_from_outside,
 )
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.domain.cell import CellState
+from orchestrator.domain.cell import CellState, Lease
 from orchestrator.domain.machine import (
     AuthenticationError,
+    ConsoleLog,
     HostKeyError,
     Machine,
     MachineError,
@@ -23,8 +25,14 @@ from orchestrator.domain.machine import (
     ProviderError,
     Reach,
     ShellError,
+    SshAddress,
+    SshReach,
 )
 from orchestrator.domain.outcome import Outcome
+
+CONSOLE_LINES = 12
+_AS_THEY_ARE = ("capacity", "quota", "preempted")
+"""Reasons of a machine's end that are an attempt's reason too; any other is a failed boot."""
 
 
 def look_booted(world: World, attempt_id: str) -> Value | NotYet:
@@ -40,32 +48,74 @@ def look_booted(world: World, attempt_id: str) -> Value | NotYet:
     except ProviderError as error:
         return blame(world, attempt_id, Outcome.ERRORED, "boot", str(error)) if late else NOT_YET
     if machine.state in (MachineState.GONE, MachineState.STOPPING):
-        said = machine.detail
-        detail = f"machine {machine.id} is {machine.state} before it could be used. {said}"
-        return blame(world, attempt_id, Outcome.ERRORED, "boot", detail.strip())
+        return _ended(world, attempt_id, now.lease, machine)
     if machine.state is MachineState.READY and machine.reach is not None:
-        world.stores.leases.reached(now.lease.id, machine.reach)
-        return _knock(world, attempt_id, machine, machine.reach, late=late)
+        way = now.lease.reach or _pinned(world, now.lease, machine.reach)
+        world.stores.leases.reached(now.lease.id, way)
+        _note(world, now.lease, machine)
+        return _knock(world, attempt_id, now.lease, way, late=late)
     if late:
         detail = f"machine {machine.id} is still {machine.state}. {machine.detail}"
-        return blame(world, attempt_id, Outcome.ERRORED, "boot", detail.strip())
+        return _blame_boot(world, attempt_id, now.lease, "boot", detail.strip())
     return NOT_YET
 
 
+def _ended(world: World, attempt_id: str, lease: Lease, machine: Machine) -> Value | NotYet:
+    if not machine.ended and machine.state is MachineState.GONE and is_young(world, lease):
+        return NOT_YET
+    reason = machine.ended if machine.ended in _AS_THEY_ARE else "boot"
+    detail = f"machine {machine.id} is {machine.state} before it could be used. {machine.detail}"
+    return _blame_boot(world, attempt_id, lease, reason, detail.strip())
+
+
+def _pinned(world: World, lease: Lease, way: Reach | SshAddress) -> Reach:
+    """How to reach the machine, with the one host key that is believed from now on.
+
+    It is the key that the machine published to its provider, or else the one it was given.
+    """
+    if not isinstance(way, SshAddress):
+        return way
+    login = world.stores.leases.login(lease.id)
+    if login is None:
+        raise LookupError(f"lease {lease.id} has no keys")
+    host_key = way.host_key or login.host_public_key
+    return SshReach(way.address, way.user, host_key, port=way.port, lease=lease.id)
+
+
+def _note(world: World, lease: Lease, machine: Machine) -> None:
+    facts = {**lease.facts, **machine.facts}
+    if facts != dict(lease.facts):
+        world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
+
+
 def _knock(
-    world: World, attempt_id: str, machine: Machine, way: Reach, *, late: bool
+    world: World, attempt_id: str, lease: Lease, way: Reach, *, late: bool
 ) -> Value | NotYet:
     try:
         world.open_workspace(way).put_agent()
     except HostKeyError as error:
         return blame(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
     except AuthenticationError as error:
-        if not late and machine.state is MachineState.BOOTING:
+        # a rented machine lets us in only after it has made its user
+        if world.traits(lease.provider).rented and not late:
             return NOT_YET
         return blame(world, attempt_id, Outcome.ERRORED, "auth", str(error))
     except ShellError as error:
-        return blame(world, attempt_id, Outcome.ERRORED, "ssh", str(error)) if late else NOT_YET
+        return _blame_boot(world, attempt_id, lease, "ssh", str(error)) if late else NOT_YET
     except MachineError as error:
         return blame(world, attempt_id, Outcome.ERRORED, "agent", str(error))
     reach(world, situation(world, attempt_id), CellState.PREPARING)
     return GO
+
+
+def _blame_boot(world: World, attempt_id: str, lease: Lease, reason: str, detail: str) -> Value:
+    """Blame the machine, with what it wrote on its console where that can be had."""
+    provider = world.provider(lease.provider)
+    if isinstance(provider, ConsoleLog):
+        try:
+            lines = provider.console(lease.machine_id).splitlines()[-CONSOLE_LINES:]
+        except ProviderError as error:
+            lines = [f"(not to be had: {error})"]
+        if lines:
+            detail = "\n".join([detail, "Its console's last lines:", *lines])
+    return blame(world, attempt_id, Outcome.ERRORED, reason, detail)

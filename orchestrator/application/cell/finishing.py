@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from orchestrator.application.cell.world import Situation, World, situation
-from orchestrator.application.describe_run import describe_cell, evidence_of
+from orchestrator.application.describe_run import evidence_of, judge_jobs
 from orchestrator.application.ports.engine import NotYet, Value
 from orchestrator.application.ports.stores import RunSpec, StoreError
 from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState, RunState, run_outcome
@@ -24,9 +24,10 @@ def look_closed(world: World, attempt_id: str) -> Value | NotYet:
         return "closed"
     cells, at = world.stores.cells, world.clock.now()
     facts = world.stores.results.jobs(now.cell.id)
+    _attest_torch(world, now)
     given_up = [job for job, fact in facts.items() if fact.cause == "crashed"]
     world.stores.evidence.settle(now.cell.id, given_up)
-    if _may_try_again(now):
+    if may_try_again(now):
         cause = now.attempt.cause or Cause(Outcome.ERRORED, "controller")
         cells.requeue(attempt_id, cause, at=at)
         return "again"
@@ -34,11 +35,21 @@ def look_closed(world: World, attempt_id: str) -> Value | NotYet:
     return "done"
 
 
+def _attest_torch(world: World, now: Situation) -> None:
+    """Complete who produced the results by what the agent found in the jobs' environment."""
+    mine = {lease.id for lease in world.stores.leases.of_attempt(now.attempt.id)}
+    probed = world.stores.results.environment(now.cell.id) or {}
+    torch = probed.get("torch")
+    for lease_id, row in world.stores.leases.attestations(now.run.id).items():
+        if lease_id in mine and isinstance(torch, str):
+            world.stores.leases.attest(lease_id, replace(row, torch=torch))
+
+
 def judged(world: World, cell: Cell, spec: RunSpec, cause: Cause | None) -> Cause:
     """The outcome of a cell that is over: by its jobs, whenever they ran, and what stopped it."""
     over = replace(cell, state=CellState.RELEASING)
     try:
-        jobs = describe_cell(world.stores, over, spec, at=world.clock.now()).jobs
+        jobs = judge_jobs(world.stores, over, spec)
         verdicts = [
             JobVerdict(job.id, job.outcome or Outcome.NOT_RUN, job.reason, job.detail)
             for job in jobs
@@ -52,7 +63,8 @@ def judged(world: World, cell: Cell, spec: RunSpec, cause: Cause | None) -> Caus
         return Cause(Outcome.ERRORED, "controller", detail)
 
 
-def _may_try_again(now: Situation) -> bool:
+def may_try_again(now: Situation) -> bool:
+    """Whether another attempt follows: an infrastructure fault, and tries are left."""
     cause = now.attempt.cause
     infra = cause is not None and cause.outcome is Outcome.ERRORED and cause.reason in RETRIED
     left = now.attempt.number <= now.spec.matrix.limits.infra_retries

@@ -1,4 +1,4 @@
-"""PREPARING: the payload, the packages and the plan go to the machine; the agent starts."""
+"""PREPARING: the machine is ready and the one that was asked for; then everything goes to it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from orchestrator.application.cell.agent_plan import agent_plan
 from orchestrator.application.cell.environment import (
     EnvironmentRefusedError,
     prepare_environment,
+)
+from orchestrator.application.cell.readiness import (
+    NotReadyError,
+    WrongHardwareError,
+    attest,
+    await_machine,
 )
 from orchestrator.application.cell.world import (
     GO,
@@ -36,26 +42,41 @@ def look_prepared(world: World, attempt_id: str) -> Value | NotYet:
     if stopped_from_outside(world, now):
         return STOP
     try:
-        _prepare(world, now, workspace_of(world, now.lease))
-    except EnvironmentRefusedError as error:
-        return blame(world, attempt_id, Outcome.ERRORED, "environment", str(error))
-    except HostKeyError as error:
-        return blame(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
-    except ShellError as error:
-        if overdue(world, now.cell, world.timings.prepare_s):
-            return blame(world, attempt_id, Outcome.ERRORED, "ssh", str(error))
-        return NOT_YET
-    except MachineError as error:
-        return blame(world, attempt_id, Outcome.ERRORED, "agent", str(error))
+        if not _prepare(world, now, workspace_of(world, now.lease)):
+            return NOT_YET
+    except (NotReadyError, WrongHardwareError, EnvironmentRefusedError, MachineError) as error:
+        reason = _reason(error)
+        if reason == "ssh" and not overdue(world, now.cell, world.timings.prepare_s):
+            return NOT_YET
+        return blame(world, attempt_id, Outcome.ERRORED, reason, str(error))
     reach(world, now, CellState.RUNNING)
     return GO
 
 
-def _prepare(world: World, now: Situation, workspace: Workspace) -> None:
+def _reason(error: Exception) -> str:
+    match error:
+        case NotReadyError():
+            return error.reason
+        case WrongHardwareError():
+            return "wrong_hardware"
+        case EnvironmentRefusedError():
+            return "environment"
+        case HostKeyError():
+            return "host_key"
+        case ShellError():
+            return "ssh"
+    return "agent"
+
+
+def _prepare(world: World, now: Situation, workspace: Workspace) -> bool:
+    """Everything up to the agent's start; False while the machine is busy with itself."""
     workspace.put_agent()
+    if not await_machine(world, now, workspace):
+        return False
     digest = now.run.payload_digest
     workspace.put_archive("payloads", digest, lambda: world.blobs.open(digest))
     probe = workspace.probe(_candidates(world, now))
+    attest(world, now, probe)
     environment = prepare_environment(world, now, probe)
     if environment.wheels_digest is not None:
         workspace.put_archive("wheels", environment.wheels_digest, environment.wheels)
@@ -64,8 +85,10 @@ def _prepare(world: World, now: Situation, workspace: Workspace) -> None:
         environment,
         finals=world.stores.results.final_tests(now.cell.id),
         finished=_finished_jobs(world, now),
+        notice=world.traits(now.plan.platform.provider).notice,
     )
     workspace.start(now.attempt.id, plan, _secrets(world, now))
+    return True
 
 
 def _candidates(world: World, now: Situation) -> list[str]:

@@ -6,6 +6,8 @@ import logging
 from datetime import timedelta
 from decimal import Decimal
 
+from orchestrator.application.cell.holding import is_held
+from orchestrator.application.cell.launching import made_by
 from orchestrator.application.cell.world import (
     GO,
     Situation,
@@ -38,6 +40,8 @@ def look_released(world: World, attempt_id: str) -> Value | NotYet:
         now = situation(world, attempt_id)
         reach(world, now, CellState.RELEASING)
         now = situation(world, attempt_id)
+        if is_held(world, now):
+            return NOT_YET
         leases = world.stores.leases.of_attempt(attempt_id)
         gone = [_is_gone(world, now, x) for x in leases if x.state is not LeaseState.GONE]
     except Exception as error:
@@ -62,11 +66,10 @@ def _is_gone(world: World, now: Situation, lease: Lease) -> bool:
 def _is_unmade(world: World, lease: Lease) -> bool:
     """The launch call never answered: find the machine by its token, or rule it out."""
     try:
-        machines = list(world.provider(lease.provider).inventory())
+        found = made_by(world.provider(lease.provider), lease)
     except ProviderError as error:
         logger.warning("lease %s: the inventory is not to be had: %s", lease.id, error)
         return False
-    found = next((m for m in machines if m.token == lease.id), None)
     at = world.clock.now()
     if found is not None:
         world.stores.leases.held(lease.id, found.id, at=at)

@@ -21,7 +21,13 @@ from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.evidence import EvidenceError
 from orchestrator.domain.facts import AgentEnd
-from orchestrator.domain.machine import HostKeyError, MachineError, MachineState, ProviderError
+from orchestrator.domain.machine import (
+    HostKeyError,
+    Machine,
+    MachineError,
+    MachineState,
+    ProviderError,
+)
 from orchestrator.domain.outcome import Outcome
 
 
@@ -75,6 +81,8 @@ def _ended(world: World, now: Situation, end: AgentEnd) -> Value:
     if end.outcome == "errored":
         reason = end.reason or "agent"
         return blame(world, now.attempt.id, Outcome.ERRORED, reason, end.detail)
+    if end.outcome == "stopped" and end.reason == "preempted":
+        return blame(world, now.attempt.id, Outcome.ERRORED, "preempted", end.detail)
     if end.outcome == "stopped":
         detail = end.detail or "the agent stopped at the attempt's deadline"
         return blame(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
@@ -93,23 +101,33 @@ def _unheard(world: World, now: Situation, said: str) -> Value | NotYet:
     """The machine does not answer: gone, or only cut off?"""
     at = world.clock.now()
     since = world.lapses.since.setdefault(now.attempt.id, at)
-    state = _inspected(world, now, at)
-    if state in (MachineState.GONE, MachineState.STOPPING):
-        detail = f"the provider took the machine away ({state}); {said}"
-        return blame(world, now.attempt.id, Outcome.ERRORED, "preempted", detail)
+    machine = _inspected(world, now, at)
+    if machine is not None and machine.state in (MachineState.GONE, MachineState.STOPPING):
+        return _taken(world, now, machine, said)
     if at - since >= timedelta(seconds=world.timings.lost_after_s):
         detail = f"no contact for {(at - since).total_seconds():.0f} s: {said}"
         return blame(world, now.attempt.id, Outcome.ERRORED, "lost", detail)
     return NOT_YET
 
 
-def _inspected(world: World, now: Situation, at: datetime) -> MachineState | None:
+def _taken(world: World, now: Situation, machine: Machine, said: str) -> Value:
+    """The provider says that the machine is ending: taken away, or ended by its own timer."""
+    words = machine.detail or machine.state
+    if machine.ended == "deadline":
+        detail = f"the machine ended by its own timer ({words})"
+        return blame(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
+    reason = "preempted" if machine.ended == "preempted" else "lost"
+    detail = f"the provider says that the machine is {machine.state} ({words}); {said}"
+    return blame(world, now.attempt.id, Outcome.ERRORED, reason, detail)
+
+
+def _inspected(world: World, now: Situation, at: datetime) -> Machine | None:
     """Ask the provider, on a slow clock."""
     last = world.lapses.inspected.get(now.attempt.id)
     if now.lease is None or (last and at - last < timedelta(seconds=world.timings.inspect_every_s)):
         return None
     world.lapses.inspected[now.attempt.id] = at
     try:
-        return world.provider(now.lease.provider).inspect(now.lease.machine_id).state
+        return world.provider(now.lease.provider).inspect(now.lease.machine_id)
     except ProviderError:
         return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from orchestrator.application.cell.backoff import Backoff
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.bundles import UnpackBundle
 from orchestrator.application.ports.clock import Clock
@@ -15,10 +16,15 @@ from orchestrator.application.ports.stores import RunSpec, Stores
 from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
 from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Lease, LeaseState, Run
-from orchestrator.domain.machine import Provider
+from orchestrator.domain.machine import Login, Provider, ProviderTraits
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.record import Evidence
+
+ORDER_MINUTES = 10
+"""How long a machine may be waited for at one place."""
+RELEASE_MINUTES = 15
+"""What an attempt may need beyond its limit until its machine is gone."""
 
 GO = "go"
 """The phase is done: go on to the next."""
@@ -31,7 +37,20 @@ class Timings:
     """How long each phase may take, in seconds."""
 
     place_s: float = 1800.0
+    """Until a machine is granted somewhere; counted anew at no place."""
+    ordered_s: float = ORDER_MINUTES * 60.0
+    """How long one place may keep us waiting for what it did not refuse."""
+    note_every_s: float = 5.0
+    """Between two notes that a machine is still not granted."""
+    exhausted_s: float = 600.0
+    """How long a refusal is remembered, by every run."""
+    visible_after_s: float = 60.0
+    """A provider may show a new machine so late."""
     boot_s: float = 900.0
+    ready_s: Mapping[str, float] = field(
+        default_factory=lambda: {"cloud_init": 600.0, "apt": 600.0, "driver": 900.0}
+    )
+    """How long a machine that can be reached may need for itself, by check."""
     prepare_s: float = 1800.0
     first_event_s: float = 90.0
     lost_after_s: float = 180.0
@@ -84,8 +103,13 @@ class World:
     identity: Identity
     own_python: str
     """The interpreter that runs the controller."""
+    traits: Callable[[str], ProviderTraits]
+    """What is known of a provider by its name. Raises ConfigError."""
+    new_login: Callable[[], Login]
+    """Makes fresh keys for a machine."""
     timings: Timings = field(default_factory=Timings)
     lapses: Lapses = field(default_factory=Lapses)
+    backoff: Backoff = field(default_factory=Backoff)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +172,37 @@ def stopped_from_outside(world: World, now: Situation) -> bool:
 
 
 def attempt_deadline(now: Situation) -> datetime | None:
-    """When the attempt must stop: counted from the launch of its machine."""
-    if now.lease is None or now.lease.launched_at is None:
+    """When the attempt must stop: counted from when its machine was granted."""
+    if now.lease is None or now.lease.granted_at is None:
         return None
-    return now.lease.launched_at + timedelta(minutes=now.spec.matrix.limits.max_minutes)
+    return now.lease.granted_at + timedelta(minutes=now.spec.matrix.limits.max_minutes)
+
+
+def billed_minutes(spec: RunSpec) -> float:
+    """The most that one machine of the run can be billed for; this much is reserved."""
+    return spec.matrix.limits.max_minutes + spec.hold_minutes + ORDER_MINUTES + RELEASE_MINUTES
+
+
+def expires_at(world: World, spec: RunSpec, lease: Lease) -> datetime:
+    """When its machine must end by itself, should nobody be left to end it.
+
+    Counted from the first launch call, so that a repeated one asks for the same.
+    """
+    begin = lease.launched_at or lease.reserved_at
+    return (begin + timedelta(minutes=billed_minutes(spec))).replace(microsecond=0)
+
+
+def tags_of(world: World, now: Situation, lease: Lease, ends: datetime) -> dict[str, str]:
+    """What every machine carries, and everything that hangs on it."""
+    return {
+        "seatrial-project": world.identity.project,
+        "seatrial-controller": world.identity.controller,
+        "seatrial-run": now.run.id,
+        "seatrial-cell": now.cell.id,
+        "seatrial-attempt": now.attempt.id,
+        "seatrial-token": lease.id,
+        "seatrial-expires-at": str(int(ends.timestamp())),
+    }
 
 
 def overdue(world: World, cell: Cell, patience_s: float) -> bool:

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol
 
 from orchestrator.application.ports.evidence import EvidenceStore, ResultStore
-from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Lease, Run, Transition
-from orchestrator.domain.machine import MachineBook, Reach
+from orchestrator.application.ports.ledger import LeaseStore, SightingStore
+from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Run, Transition
+from orchestrator.domain.machine import MachineBook
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import CellPlan, Matrix
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.prices import PriceBook
 
 
 class StoreError(Exception):
@@ -38,6 +39,8 @@ class RunSpec:
     """sha256 of the subject's wheel, where one was given."""
     only: Mapping[str, Sequence[str]] | None = None
     """Of a rerun: the jobs of each cell, by the cell's name; None means all."""
+    hold_minutes: float = 0.0
+    """How long the machine of a cell that did not pass is kept for a person to look at."""
 
 
 class Claim(StrEnum):
@@ -161,64 +164,6 @@ class CellStore(Protocol):
 
     def transitions(self, cell_id: str) -> list[Transition]:
         """In their order."""
-        ...
-
-
-class Reservation(StrEnum):
-    """The ledger's answer."""
-
-    RESERVED = "reserved"
-    BUSY = "busy"
-    """Another lease holds the exclusive place."""
-    OVER_BUDGET = "over_budget"
-
-
-class LeaseStore(Protocol):
-    """The ledger: one row per machine, written before the launch call."""
-
-    def reserve(
-        self, lease: Lease, *, run_id: str, exclusive: bool, max_usd: Decimal | None
-    ) -> Reservation:
-        """Set money and place aside. The run's settled costs and open reservations count.
-
-        A lease of this id that exists already answers RESERVED.
-        """
-        ...
-
-    def get(self, lease_id: str) -> Lease:
-        """The lease."""
-        ...
-
-    def of_attempt(self, attempt_id: str) -> list[Lease]:
-        """In the order they were reserved."""
-        ...
-
-    def of_run(self, run_id: str) -> dict[str, list[Lease]]:
-        """By cell id."""
-        ...
-
-    def open(self) -> list[Lease]:
-        """Every lease that is not GONE."""
-        ...
-
-    def launching(self, lease_id: str, *, at: datetime) -> None:
-        """The provider is about to be asked; a machine may exist from now on."""
-        ...
-
-    def held(self, lease_id: str, machine_id: str, *, at: datetime) -> None:
-        """The machine's id is known."""
-        ...
-
-    def reached(self, lease_id: str, reach: Reach) -> None:
-        """How the machine is reached is known."""
-        ...
-
-    def releasing(self, lease_id: str) -> None:
-        """The provider was told to take it back."""
-        ...
-
-    def gone(self, lease_id: str, *, at: datetime, cost_usd: Decimal, refusal: str = "") -> None:
-        """Close it; the place and the money not spent are free again."""
         ...
 
 
@@ -355,3 +300,5 @@ class Stores:
     tokens: TokenStore
     controllers: ControllerStore
     machines: MachineBook
+    sightings: SightingStore
+    prices: PriceBook

@@ -33,6 +33,10 @@ class Workspace(Protocol):
         """What the machine is, and which interpreters it has."""
         ...
 
+    def ready(self) -> Mapping[str, object]:
+        """How far the machine is with itself: cloud-init, package locks, device drivers."""
+        ...
+
     def start(self, attempt: str, plan: Mapping[str, object], secrets: Mapping[str, str]) -> None:
         """Start the agent, detached, unless it runs or has ended."""
         ...

@@ -41,6 +41,18 @@ def test_defaults(tmp_path: Path) -> None:
     assert (job.silence_s, job.gpus, job.env, job.skip) == (60, 0, {}, ())
 
 
+def test_what_is_asked_of_the_device_and_of_the_cloud(tmp_path: Path) -> None:
+    plain = load(tmp_path, GOOD)
+    assert (plain.readiness, plain.preemption) == (None, None)
+    assert plain.metadata_url == "http://169.254.169.254"
+    asked = {"device": "cuda", "enforce": True}
+    found = load(tmp_path, {**GOOD, "readiness": asked, "preemption": "gcp"})
+    assert found.readiness == plan.Readiness("cuda", enforce=True, timeout_s=120)
+    assert found.preemption == "gcp"
+    null = load(tmp_path, {**GOOD, "readiness": {"device": None}, "preemption": None})
+    assert null.readiness == plan.Readiness(None, enforce=False, timeout_s=120)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -57,6 +69,11 @@ def test_defaults(tmp_path: Path) -> None:
         ({"jobs": [{**JOB, "env": {"A": 1}}]}, "jobs[0].env.A must be a text, not 1"),
         ({"jobs": [{**JOB, "env": {"A=B": "1"}}]}, "jobs[0].env.A=B must be a text"),
         ({"jobs": [{**JOB, "skip": [1]}]}, "jobs[0].skip[0] must be a text"),
+        ({"readiness": {"device": "gpu"}}, "readiness.device must be one of cuda, xla, cpu, not"),
+        ({"readiness": {"enforce": 1}}, "readiness.enforce must be true or false"),
+        ({"readiness": True}, "readiness must be an object"),
+        ({"preemption": "azure"}, "preemption must be one of aws, gcp, not 'azure'"),
+        ({"metadata_url": ""}, "metadata_url must be a text"),
         ({"limits": {"restarts": -1}}, "limits.restarts must be a number that is not negative"),
         ({"environment": {"name": "x", "index": "yes"}}, "environment.index must be true or false"),
         ({"subject": {"distribution": "x"}}, "subject.version must be a text"),

@@ -1,9 +1,8 @@
-"""Runs, cells, attempts, leases: what lives."""
+"""Runs, cells and attempts: what lives."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from decimal import Decimal
 
 from sqlalchemy import (
     ForeignKey,
@@ -19,7 +18,6 @@ from orchestrator.adapters.db.tables.columns import (
     KeyNumber,
     KeyRun,
     Long,
-    OfAttempt,
     OfCell,
     OfRun,
     Pk,
@@ -28,8 +26,7 @@ from orchestrator.adapters.db.tables.columns import (
 )
 from orchestrator.adapters.db.types import Document, Json, Name, OneOf
 from orchestrator.application.ports.stores import RunSpec
-from orchestrator.domain.cell import CellState, LeaseState, RunState
-from orchestrator.domain.machine import Machine, Reach
+from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 
@@ -172,53 +169,3 @@ class AttemptRow(Table):
     end_detail: Mapped[str] = mapped_column(default="")
     tests_seen: Mapped[int] = mapped_column(default=0)
     """Counts mentions of tests, so that they keep the order in which they were collected."""
-
-
-class LeaseRow(Table):
-    """A lease; no two open ones share an exclusive place."""
-
-    __tablename__ = "lease"
-    __table_args__ = (
-        Index(
-            "ux_lease_place",
-            "provider",
-            "place",
-            unique=True,
-            postgresql_where=text("exclusive and state <> 'gone'"),
-            sqlite_where=text("exclusive and state <> 'gone'"),
-        ),
-        Index(
-            "ix_lease_open",
-            "pk",
-            postgresql_where=text("state <> 'gone'"),
-            sqlite_where=text("state <> 'gone'"),
-        ),
-    )
-
-    pk: Mapped[Pk]
-    id: Mapped[UniqueId]
-    attempt: Mapped[OfAttempt] = mapped_column(index=True)
-    run_id: Mapped[OfRun] = mapped_column(index=True)
-    provider: Mapped[str]
-    place: Mapped[str]
-    exclusive: Mapped[bool]
-    state: Mapped[LeaseState] = mapped_column(OneOf(LeaseState))
-    reserved_usd: Mapped[Decimal]
-    price_usd_per_hour: Mapped[Decimal | None]
-    reserved_at: Mapped[datetime]
-    machine_id: Mapped[str]
-    reach: Mapped[Reach | None] = mapped_column(Document(Reach))  # type: ignore[arg-type]
-    launched_at: Mapped[datetime | None]
-    gone_at: Mapped[datetime | None]
-    cost_usd: Mapped[Decimal | None]
-    refusal: Mapped[str]
-
-
-class MachineRow(Table):
-    """A machine of a provider without a cloud."""
-
-    __tablename__ = "machine"
-
-    provider: Mapped[Id]
-    id: Mapped[Id]
-    machine: Mapped[Machine] = mapped_column(Document(Machine))

@@ -1,0 +1,27 @@
+"""Fresh ed25519 keys."""
+
+from __future__ import annotations
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from orchestrator.domain.machine import Login
+
+
+def new_login() -> Login:
+    """A key pair for whoever enters a machine, and one for the machine itself."""
+    public, private = _pair()
+    host_public, host_private = _pair()
+    return Login(public, private, host_public, host_private)
+
+
+def _pair() -> tuple[str, str]:
+    key = Ed25519PrivateKey.generate()
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    return public.decode(), private.decode()

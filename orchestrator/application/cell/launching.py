@@ -1,0 +1,253 @@
+"""Asking for a machine, exactly once: the call, its repetition, its refusal, its granting.
+
+The token is the lease's id. A call without an answer is repeated with the same token; a refusal
+after such a call is believed only when the provider's inventory shows no machine of the token.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from orchestrator.application.cell.choosing import Candidate, refusal_facts, refusal_of
+from orchestrator.application.cell.world import (
+    GO,
+    Situation,
+    World,
+    blame,
+    expires_at,
+    overdue,
+    reach,
+    tags_of,
+)
+from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
+from orchestrator.domain.cell import CellState, Decision, Lease, LeaseState, Verdict
+from orchestrator.domain.machine import (
+    CapacityError,
+    ConfigError,
+    CredentialsError,
+    Extent,
+    LaunchRequest,
+    Machine,
+    MachineState,
+    NotOfferedError,
+    Place,
+    Provider,
+    ProviderError,
+    ProviderUnavailableError,
+    QuotaError,
+)
+from orchestrator.domain.money import machine_cost
+from orchestrator.domain.outcome import Outcome
+
+logger = logging.getLogger(__name__)
+
+REASONS: dict[type[ProviderError], str] = {
+    CapacityError: "capacity",
+    QuotaError: "quota",
+    NotOfferedError: "not_offered",
+    CredentialsError: "auth",
+    ConfigError: "config",
+    ProviderUnavailableError: "unavailable",
+}
+"""Word by error, the likeliest to pass by itself first."""
+_WHOLE = (Extent.PLACE, Extent.PROJECT)
+"""A wrong request, or wrong credentials, end the search unless they name a part of the world."""
+
+
+def launch(world: World, now: Situation, lease: Lease, provider: Provider) -> Value | NotYet:
+    """Make the call, or make it again with the same token."""
+    leases, at = world.stores.leases, world.clock.now()
+    if not world.backoff.is_due(lease.id, at):
+        return NOT_YET
+    asked_before = lease.state is LeaseState.LAUNCHING
+    leases.launching(lease.id, at=at)
+    try:
+        machine = provider.launch(_request(world, now, leases.get(lease.id)))
+    except ProviderUnavailableError as error:
+        return _ask_again(world, now, lease, error)
+    except ProviderError as error:
+        return _refused(world, now, lease, error, asked_before=asked_before)
+    world.backoff.forget(lease.id)
+    leases.held(lease.id, machine.id, at=at)
+    if machine.state is MachineState.ORDERED:
+        leases.note(lease.id, machine.facts, simulated=machine.simulated)
+        return NOT_YET
+    return _granted(world, now, leases.get(lease.id), machine)
+
+
+def confirm(world: World, now: Situation, lease: Lease, provider: Provider) -> Value | NotYet:
+    """Look whether the machine that was asked for is granted; a late refusal leads on."""
+    try:
+        machine = provider.inspect(lease.machine_id)
+    except ProviderError as error:
+        if overdue(world, now.cell, world.timings.place_s):
+            return blame(world, now.attempt.id, Outcome.ERRORED, _word(error), str(error))
+        return NOT_YET
+    if machine.state in (MachineState.GONE, MachineState.STOPPING):
+        if not machine.ended and is_young(world, lease):
+            return NOT_YET
+        said = machine.detail or f"the provider says that it is {machine.state}"
+        return _withdraw(world, now, lease, machine.ended or "boot", said)
+    if machine.state is not MachineState.ORDERED:
+        return _granted(world, now, lease, machine)
+    _still_ordered(world, lease)
+    if world.clock.now() - _asked_at(lease) < timedelta(seconds=world.timings.ordered_s):
+        return NOT_YET
+    waited = f"not granted within {world.timings.ordered_s:g} s; {machine.detail}".rstrip("; ")
+    return _withdraw(world, now, lease, "capacity", waited)
+
+
+def _still_ordered(world: World, lease: Lease) -> None:
+    """Note now and then that nothing is billed yet."""
+    at = world.clock.now()
+    since = lease.billed_from
+    if since is None or at - since >= timedelta(seconds=world.timings.note_every_s):
+        facts = {**lease.facts, "ordered_at": at.isoformat()}
+        world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
+
+
+def send_back(world: World, now: Situation, lease: Lease, provider: Provider) -> NotYet:
+    """See a machine off that was refused after all; only then is the next place tried."""
+    try:
+        provider.terminate(lease.machine_id)
+        if provider.inspect(lease.machine_id).state is not MachineState.GONE:
+            return NOT_YET
+    except ProviderError as error:
+        logger.warning("lease %s: not seen off yet: %s", lease.id, error)
+        return NOT_YET
+    at = world.clock.now()
+    never_ran = refusal_of(lease) in ("capacity", "quota")
+    cost = Decimal(0) if never_ran else machine_cost(lease, at)
+    world.stores.leases.gone(lease.id, at=at, cost_usd=cost, refusal=_refusal(lease))
+    return NOT_YET
+
+
+def reconcile(world: World, now: Situation, lease: Lease, provider: Provider) -> NotYet:
+    """A call was lost and a later one refused: keep the machine if the first one made it."""
+    try:
+        found = made_by(provider, lease)
+    except ProviderError as error:
+        logger.warning("lease %s: the inventory is not to be had: %s", lease.id, error)
+        return NOT_YET
+    at = world.clock.now()
+    if found is not None:
+        world.stores.leases.held(lease.id, found.id, at=at)
+    elif at - _asked_at(lease) >= timedelta(seconds=world.timings.never_made_after_s):
+        world.stores.leases.gone(lease.id, at=at, cost_usd=Decimal(0), refusal=_refusal(lease))
+    return NOT_YET
+
+
+def made_by(provider: Provider, lease: Lease) -> Machine | None:
+    """The machine that carries the lease's token. Raises ProviderError."""
+    machines = (m for m in provider.inventory() if m.kind != "disk")
+    return next((m for m in machines if m.token == lease.id), None)
+
+
+def is_young(world: World, lease: Lease) -> bool:
+    """Whether the provider may simply not show it yet."""
+    age = world.clock.now() - _asked_at(lease)
+    return age < timedelta(seconds=world.timings.visible_after_s)
+
+
+def decide(
+    world: World, now: Situation, place: str, verdict: Verdict, why: ProviderError | Candidate | str
+) -> None:
+    """Write one line of why the machine is where it is."""
+    match why:
+        case ProviderError():
+            reason, detail = _word(why), str(why)
+        case Candidate():
+            reason, detail = why.reason, why.detail
+        case _:
+            reason, _, detail = why.partition(": ")
+    line = Decision(world.clock.now(), place, verdict, reason, detail)
+    world.stores.leases.decide(now.attempt.id, line)
+
+
+def give_up(world: World, now: Situation, error: ProviderError) -> Value:
+    """No other place can help."""
+    outcome = Outcome.NOT_AVAILABLE if isinstance(error, NotOfferedError) else Outcome.ERRORED
+    return blame(world, now.attempt.id, outcome, _word(error), str(error))
+
+
+def _request(world: World, now: Situation, lease: Lease) -> LaunchRequest:
+    """The same at every call for the lease, whatever has changed meanwhile."""
+    platform = {k: v for k, v in asdict(now.plan.platform).items() if v is not None}
+    ends = expires_at(world, now.spec, lease)
+    login = None
+    if world.traits(lease.provider).rented:
+        kept = world.stores.leases.login(lease.id)
+        login = kept or world.stores.leases.keep_login(lease.id, world.new_login())
+    place = lease.offer or Place(lease.place)
+    tags = tags_of(world, now, lease, ends)
+    return LaunchRequest(lease.id, place, platform, tags, login=login, expires_at=ends)
+
+
+def _ask_again(world: World, now: Situation, lease: Lease, error: ProviderError) -> Value | NotYet:
+    if overdue(world, now.cell, world.timings.place_s):
+        return blame(world, now.attempt.id, Outcome.ERRORED, "unavailable", str(error))
+    decide(world, now, lease.place, Verdict.AGAIN, error)
+    world.backoff.trouble(lease.id, world.clock.now())
+    return NOT_YET
+
+
+def _refused(
+    world: World, now: Situation, lease: Lease, error: ProviderError, *, asked_before: bool
+) -> Value | NotYet:
+    world.backoff.forget(lease.id)
+    decide(world, now, lease.place, Verdict.REFUSED, error)
+    whole = isinstance(error, CredentialsError | ConfigError) and error.extent in _WHOLE
+    if asked_before and whole:  # the lease stays open: releasing looks for its machine
+        return give_up(world, now, error)
+    facts = refusal_facts(error, _word(error))
+    world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
+    if asked_before:
+        return NOT_YET
+    at, refusal = world.clock.now(), f"{_word(error)}: {error}"
+    world.stores.leases.gone(lease.id, at=at, cost_usd=Decimal(0), refusal=refusal)
+    return give_up(world, now, error) if whole else NOT_YET
+
+
+def _withdraw(world: World, now: Situation, lease: Lease, ended: str, said: str) -> NotYet:
+    """The provider took its word back before the machine was there."""
+    reason = ended if ended in ("capacity", "quota") else "boot"
+    kind = CapacityError if reason != "quota" else QuotaError
+    error = kind(said, code=ended, extent=Extent.PLACE)
+    decide(world, now, lease.place, Verdict.REFUSED, f"{reason}: {said}")
+    facts = {**lease.facts, **refusal_facts(error, reason)}
+    world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
+    world.stores.leases.releasing(lease.id)
+    return NOT_YET
+
+
+def _granted(world: World, now: Situation, lease: Lease, machine: Machine) -> Value:
+    at = world.clock.now()
+    facts = {**lease.facts, **machine.facts, "granted_at": at.isoformat()}
+    world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
+    decide(world, now, lease.place, Verdict.CHOSEN, f": {_price(lease)}")
+    reach(world, now, CellState.BOOTING, f"{lease.provider}: {lease.place}")
+    return GO
+
+
+def _price(lease: Lease) -> str:
+    price = lease.offer.usd_per_hour if lease.offer else lease.price_usd_per_hour
+    if price is None:
+        return "at an unknown price"
+    said = f" ({lease.offer.priced})" if lease.offer and lease.offer.priced else ""
+    return f"{price:.4f} USD per hour{said}" if price else "at no price"
+
+
+def _refusal(lease: Lease) -> str:
+    detail = lease.facts.get("refusal_detail", "")
+    return f"{refusal_of(lease)}: {detail}"
+
+
+def _asked_at(lease: Lease) -> datetime:
+    return lease.launched_at or lease.reserved_at
+
+
+def _word(error: ProviderError) -> str:
+    return next((word for kind, word in REASONS.items() if isinstance(error, kind)), "unavailable")

@@ -1,0 +1,59 @@
+"""Where a person finds a cell's machine, and the keys to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.application.context import Context
+from orchestrator.domain.cell import Cell, Lease, LeaseState
+from orchestrator.domain.machine import SshReach
+
+
+class NoMachineError(LookupError):
+    """The cell has no machine now that a person could enter; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """How to sign in, as the controller itself does."""
+
+    address: str
+    port: int
+    user: str
+    host_key: str
+    """The one that is to answer, as in known_hosts."""
+    private_key: str
+    """OpenSSH PEM; empty where the key is a file below the controller's ``HOME/keys``."""
+    key_file: str
+    """Name of that file; empty where the lease has the key."""
+
+
+def enter_machine(context: Context, cell: Cell) -> Entrance:
+    """The entrance to the machine that the cell holds. Raises NoMachineError."""
+    attempts = context.stores.cells.attempts(cell.id)
+    leases = context.stores.leases.of_attempt(attempts[-1].id) if attempts else []
+    lease = next((one for one in reversed(leases) if one.state is LeaseState.HELD), None)
+    if lease is None:
+        raise NoMachineError(
+            f"cell {cell.name} holds no machine ({cell.state}); "
+            "`seatrial run --hold-on-failure 30` keeps those of cells that do not pass"
+        )
+    if not isinstance(lease.reach, SshReach):
+        raise NoMachineError(
+            f"the machine of cell {cell.name} is not reached over SSH, or not known to be yet"
+        )
+    return _entrance(context, lease, lease.reach)
+
+
+def _entrance(context: Context, lease: Lease, reach: SshReach) -> Entrance:
+    login = context.stores.leases.login(lease.id) if reach.lease else None
+    if reach.lease and login is None:
+        raise NoMachineError(f"the keys of {lease.machine_id} are gone: it is being given back")
+    return Entrance(
+        address=reach.address,
+        port=reach.port,
+        user=reach.user,
+        host_key=reach.host_key,
+        private_key=login.private_key if login else "",
+        key_file=reach.key_file,
+    )

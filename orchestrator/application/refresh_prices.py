@@ -1,0 +1,49 @@
+"""Read prices anew from the providers, and keep those that can be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.application.context import Context
+from orchestrator.domain.machine import ProviderError
+from orchestrator.domain.prices import DoubtfulPrice, Price, Prices, sift
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """What came of it."""
+
+    kept: tuple[Price, ...]
+    doubtful: tuple[DoubtfulPrice, ...]
+    unread: Mapping[str, str]
+    """Providers that could not be asked, with the reason; their prices stay as they were."""
+
+
+def refresh_prices(context: Context) -> Refreshed:
+    """Ask every provider that can tell; a doubtful price replaces nothing."""
+    kept: list[Price] = []
+    doubtful: list[DoubtfulPrice] = []
+    unread: dict[str, str] = {}
+    for name in sorted(context.traits):
+        try:
+            provider = context.provider(name)
+            read = tuple(provider.read_prices()) if isinstance(provider, Prices) else ()
+        except ProviderError as error:
+            unread[name] = str(error)
+            continue
+        believed, doubted = sift(read)
+        context.stores.prices.write(believed)
+        kept += believed
+        doubtful += doubted
+    return Refreshed(tuple(kept), tuple(doubtful), unread)
+
+
+def known_prices(context: Context) -> tuple[Price, ...]:
+    """What is reckoned with now: the shipped tables, and what was refreshed since."""
+    found: list[Price] = []
+    for name in sorted(context.traits):
+        if context.traits[name].rented:
+            provider = context.provider(name)
+            found += provider.known_prices() if isinstance(provider, Prices) else ()
+    return tuple(found)

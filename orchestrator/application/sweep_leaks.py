@@ -1,0 +1,228 @@
+"""The janitor: what the clouds say against what the ledger says.
+
+It kills nothing at first sight. What its own controller made and the ledger has closed, or never
+knew, is noted, and ended when it is still there after a grace that is longer than any launch.
+What another controller of the project made is left alone until it has expired.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from orchestrator.application.ports.stores import Stores
+from orchestrator.domain.cell import Lease, LeaseState
+from orchestrator.domain.machine import (
+    Credentialed,
+    Machine,
+    MachineState,
+    Provider,
+    ProviderError,
+    ProviderTraits,
+)
+from orchestrator.domain.money import machine_cost
+
+logger = logging.getLogger(__name__)
+
+ORPHAN_GRACE = timedelta(minutes=20)
+"""Between the first sight of something that nobody owns and its end."""
+EXPIRED_GRACE = timedelta(minutes=5)
+"""After its `expires-at`, before anybody of the project may end it."""
+SECOND_LOOK = timedelta(seconds=60)
+"""Between the first sight of something expired and its end."""
+MACHINES = frozenset({"machine", "queued-resource"})
+
+
+class Standing(StrEnum):
+    """Whose a machine is, as far as the ledger and its tags say."""
+
+    LEASED = "leased"
+    """An open lease has it: its cell's flow sees to it."""
+    ORPHAN = "orphan"
+    """Ours, and no open lease has it."""
+    EXPIRED = "expired"
+    """Another controller's of the project, which should have ended it by now."""
+    FOREIGN = "foreign"
+    """Another controller's of the project, in its time."""
+    SHARED = "shared"
+    """Serves every machine of the project there, and some are left."""
+    IDLE = "idle"
+    """Served machines of the project, and none is left there."""
+
+
+DOOMED = frozenset({Standing.ORPHAN, Standing.EXPIRED, Standing.IDLE})
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One thing that a cloud shows, and what is made of it."""
+
+    provider: str
+    machine: Machine
+    standing: Standing
+    lease: Lease | None
+    expires_at: datetime | None
+    first_seen: datetime | None = None
+    """When it was first seen without an owner."""
+    ends_after: datetime | None = None
+    """When the janitor will end it, if nothing changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Everything that the clouds show."""
+
+    sights: tuple[Sight, ...]
+    unread: Mapping[str, str]
+    """Providers that could not be asked, with the reason: nothing is known of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Janitor:
+    """Sweeps the clouds of one project for one controller."""
+
+    stores: Stores
+    provider: Callable[[str], Provider]
+    traits: Mapping[str, ProviderTraits]
+    project: str
+    controller: str
+    now: Callable[[], datetime]
+
+    def survey(self, providers: Iterable[str] | None = None) -> Survey:
+        """Ask the providers (all that are set up here or stand in the ledger) what there is."""
+        sights: list[Sight] = []
+        unread: dict[str, str] = {}
+        for name in self._used() if providers is None else providers:
+            try:
+                found = [m for m in self.provider(name).inventory() if self._is_of_project(m)]
+            except ProviderError as error:
+                unread[name] = str(error)
+            else:
+                sights += self._seen(name, found)
+        return Survey(tuple(sights), unread)
+
+    def sweep(self, *, known_only: bool = False) -> list[Sight]:
+        """End what is due; answer what was told to end.
+
+        Args:
+            known_only: Ask only the providers that stand in the ledger.
+        """
+        self._settle()
+        survey = self.survey(self._known() if known_only else None)
+        for name, why in survey.unread.items():
+            logger.warning("janitor: %s cannot be swept: %s", name, why)
+        return [sight for sight in survey.sights if self._is_due(sight) and self.end(sight)]
+
+    def end(self, sight: Sight) -> bool:
+        """Tell its provider to end it now; False when that failed, and is to be tried again."""
+        machine, lease = sight.machine, sight.lease
+        if lease is not None and lease.state is LeaseState.GONE and not lease.machine_id:
+            # its call was ruled out too early: the ledger pays for the machine after all
+            self.stores.leases.reopen(lease.id, machine.id)
+        try:
+            self.provider(sight.provider).terminate(machine.id)
+        except ProviderError as error:
+            logger.warning("janitor: %s %s is not ended yet: %s", machine.kind, machine.id, error)
+            return False
+        logger.warning("janitor: ended %s %s (%s)", machine.kind, machine.id, sight.standing)
+        return True
+
+    def _settle(self) -> None:
+        """Close what was opened again for a machine that turned up late, once it is gone."""
+        for lease in self.stores.leases.open():
+            if self.stores.cells.attempt(lease.attempt_id).closed_at is None:
+                continue
+            try:
+                machine = self.provider(lease.provider).inspect(lease.machine_id)
+            except ProviderError as error:
+                logger.warning("janitor: lease %s is not settled yet: %s", lease.id, error)
+                continue
+            if machine.state is MachineState.GONE:
+                at = self.now()
+                cost = machine_cost(lease, at)
+                self.stores.leases.gone(lease.id, at=at, cost_usd=cost, refusal=lease.refusal)
+
+    def _is_due(self, sight: Sight) -> bool:
+        return sight.ends_after is not None and self.now() >= sight.ends_after
+
+    def _known(self) -> list[str]:
+        found = self.stores.leases.providers()
+        return [name for name in found if name in self.traits and self.traits[name].rented]
+
+    def _used(self) -> list[str]:
+        known = self._known()
+        rented = (name for name, traits in sorted(self.traits.items()) if traits.rented)
+        return [name for name in rented if name in known or self._is_configured(name)]
+
+    def _is_configured(self, name: str) -> bool:
+        try:
+            provider = self.provider(name)
+        except ProviderError:
+            return False
+        return isinstance(provider, Credentialed) and provider.is_configured()
+
+    def _is_of_project(self, machine: Machine) -> bool:
+        said = machine.tags.get("seatrial-project")
+        return machine.state is not MachineState.GONE and said in (None, self.project)
+
+    def _seen(self, provider: str, found: list[Machine]) -> list[Sight]:
+        leases = self.stores.leases.by_token({m.token for m in found if m.token})
+        sights = [self._sight(provider, m, leases.get(m.token), found) for m in found]
+        at = self.now()
+        doomed = [sight.machine.id for sight in sights if sight.standing in DOOMED]
+        first = self.stores.sightings.see(provider, doomed, at=at)
+        return [_dated(sight, first.get(sight.machine.id)) for sight in sights]
+
+    def _sight(
+        self, provider: str, machine: Machine, lease: Lease | None, found: list[Machine]
+    ) -> Sight:
+        standing = self._standing(machine, lease, found)
+        return Sight(provider, machine, standing, lease, _expires_at(machine))
+
+    def _standing(self, machine: Machine, lease: Lease | None, found: list[Machine]) -> Standing:
+        if machine.tags.get("seatrial-shared"):
+            needed = any(one.kind in MACHINES for one in found)
+            return Standing.SHARED if needed else Standing.IDLE
+        if lease is not None:
+            return _standing_of_leased(machine, lease)
+        if machine.tags.get("seatrial-controller") in (self.controller, None):
+            return Standing.ORPHAN
+        expires = _expires_at(machine)
+        over = expires is not None and self.now() >= expires + EXPIRED_GRACE
+        return Standing.EXPIRED if over else Standing.FOREIGN
+
+
+def _standing_of_leased(machine: Machine, lease: Lease) -> Standing:
+    if lease.state is LeaseState.GONE:
+        return Standing.ORPHAN
+    another = lease.machine_id and not _is_same(machine.id, lease.machine_id)
+    return Standing.ORPHAN if another and machine.kind in MACHINES else Standing.LEASED
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether both ids name one thing: a queued resource and its node share place and name."""
+    here, there = one.split("/"), other.split("/")
+    return (here[0], here[-1]) == (there[0], there[-1])
+
+
+def _dated(sight: Sight, first_seen: datetime | None) -> Sight:
+    if first_seen is None:
+        return sight
+    grace = SECOND_LOOK if sight.standing is Standing.EXPIRED else ORPHAN_GRACE
+    return Sight(
+        sight.provider,
+        sight.machine,
+        sight.standing,
+        sight.lease,
+        sight.expires_at,
+        first_seen,
+        first_seen + grace,
+    )
+
+
+def _expires_at(machine: Machine) -> datetime | None:
+    said = machine.tags.get("seatrial-expires-at", "")
+    return datetime.fromtimestamp(int(said), UTC) if said.isdigit() else None

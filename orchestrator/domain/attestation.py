@@ -1,0 +1,86 @@
+"""What a result was produced on, as the machine and its provider say, against what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.domain.matrix import Accelerator
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One accelerator as the machine's own tool names it."""
+
+    vendor: str
+    name: str
+    uuid: str = ""
+    compute_capability: str = ""
+    driver: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attestation:
+    """Who produced the results of an attempt."""
+
+    facts: Mapping[str, str]
+    """The provider's: instance id and type, zone, market, image id and name."""
+    devices: tuple[Device, ...]
+    torch: str
+    """Version of the environment that the jobs ran in; empty while that is unknown."""
+    simulated: bool
+    mismatch: str = ""
+    """How the devices differ from what the matrix asked for; empty when they do not."""
+
+
+def devices_of(probed: Mapping[str, object]) -> tuple[Device, ...]:
+    """The devices in the agent's probe."""
+    found = probed.get("devices")
+    if not isinstance(found, Sequence) or isinstance(found, str):
+        return ()
+    return tuple(_device(one) for one in found if isinstance(one, Mapping))
+
+
+def _device(one: Mapping[str, object]) -> Device:
+    def text(key: str) -> str:
+        value = one.get(key)
+        return "" if value is None else str(value)
+
+    return Device(
+        text("vendor"), text("name"), text("uuid"), text("compute_capability"), text("driver")
+    )
+
+
+def mismatch(asked: Accelerator | None, devices: Sequence[Device], *, simulated: bool) -> str:
+    """Say how the devices differ from what was asked for; empty when they do not.
+
+    A simulated machine may have no device at all; whatever it does report is compared.
+    """
+    if asked is None or (simulated and not devices):
+        return ""
+    mine = [device for device in devices if device.vendor == asked.vendor]
+    found = ", ".join(f"{d.vendor} {d.name}".strip() for d in devices) or "no accelerator"
+    wanted = f"{asked.count} x {asked.vendor} {asked.name}"
+    named = [device for device in mine if _is_named(device.name, asked.name)]
+    if len(named) != asked.count or len(mine) != asked.count:
+        return f"asked for {wanted}, found {found}"
+    if asked.compute_capability is None:
+        return ""
+    other = [d for d in named if d.compute_capability != asked.compute_capability]
+    if other:
+        capability = other[0].compute_capability or "unknown"
+        return (
+            f"asked for compute capability {asked.compute_capability}, "
+            f"found {capability} ({other[0].name})"
+        )
+    return ""
+
+
+def _is_named(found: str, asked: str) -> bool:
+    """Whether the asked name's words stand in the found one in order: L4 is not an L40S."""
+    words = iter(_words(found))
+    return all(word in words for word in _words(asked))
+
+
+def _words(name: str) -> list[str]:
+    return name.lower().replace("-", " ").replace("_", " ").split()

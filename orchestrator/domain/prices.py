@@ -1,0 +1,129 @@
+"""Prices: what a unit of something costs where, since when, and whether that can be believed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Protocol, runtime_checkable
+
+WIDEST_RATIO = Decimal("2.5")
+"""Between two places, for one thing on demand; beyond it another product is mixed in."""
+_ZONE = re.compile(r"[a-z]|-.+")
+"""What follows a region's name in the names of its zones: `us-east-1a`, `us-east1-b`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What one unit of an item costs, in US dollars per hour."""
+
+    provider: str
+    item: str
+    """An instance type, or ``disk-gb``, ``address``."""
+    place: str
+    """A region or a zone."""
+    market: str
+    """``spot`` or ``on-demand``."""
+    usd_per_hour: Decimal
+    as_of: datetime
+    source: str
+    """Where it was read: ``table``, ``pricing API``, ``spot history``."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtfulPrice:
+    """A price that breaks a rule; it is not used."""
+
+    price: Price
+    why: str
+
+
+class PriceBook(Protocol):
+    """The newest believed price of each thing, as it was last refreshed."""
+
+    def write(self, prices: Iterable[Price]) -> None:
+        """Store them; a newer price replaces an older one of the same thing."""
+        ...
+
+    def of(self, provider: str) -> tuple[Price, ...]:
+        """The newest of each (item, place, market)."""
+        ...
+
+
+@runtime_checkable
+class Prices(Protocol):
+    """A provider whose prices can be read from its own interfaces."""
+
+    def read_prices(self) -> Iterable[Price]:
+        """Current prices of all that the shipped table names. Raises ProviderError."""
+        ...
+
+    def known_prices(self) -> Iterable[Price]:
+        """The shipped table, with what was refreshed since."""
+        ...
+
+
+def sift(prices: Iterable[Price]) -> tuple[tuple[Price, ...], tuple[DoubtfulPrice, ...]]:
+    """Part the prices that can be believed from those that break a rule.
+
+    A price is more than nothing; a spot price is lower than the price on demand of its place or
+    its region, in the first four decimals; a price on demand is within `WIDEST_RATIO` of those of
+    more than half of all places. Where no such majority is, none of them is believed: a machine
+    whose price is unknown is not rented, one whose price is wrong is.
+    """
+    given = tuple(prices)
+    on_demand: dict[tuple[str, str], dict[str, Decimal]] = {}
+    for price in given:
+        if price.market == "on-demand" and not _is_nothing(price):
+            places = on_demand.setdefault((price.provider, price.item), {})
+            places[price.place] = price.usd_per_hour
+    believed: list[Price] = []
+    doubtful: list[DoubtfulPrice] = []
+    for price in given:
+        why = _doubt(price, on_demand.get((price.provider, price.item), {}))
+        if why:
+            doubtful.append(DoubtfulPrice(price, why))
+        else:
+            believed.append(price)
+    return tuple(believed), tuple(doubtful)
+
+
+def _doubt(price: Price, on_demand: Mapping[str, Decimal]) -> str:
+    """Why a price is not believed, given those of the same thing on demand; else empty."""
+    if _is_nothing(price):
+        return "not more than nothing"
+    if price.market == "spot":
+        return _spot_doubt(price.usd_per_hour, _at(price.place, on_demand))
+    if price.market == "on-demand":
+        return _ratio_doubt(price.usd_per_hour, on_demand.values())
+    return ""
+
+
+def _is_nothing(price: Price) -> bool:
+    return not price.usd_per_hour.is_finite() or price.usd_per_hour <= 0
+
+
+def _at(place: str, on_demand: Mapping[str, Decimal]) -> Decimal | None:
+    """The price at a place, or in the region of a zone."""
+    if place in on_demand:
+        return on_demand[place]
+    regions = [x for x in on_demand if place.startswith(x) and _ZONE.fullmatch(place[len(x) :])]
+    return on_demand[max(regions, key=len)] if regions else None
+
+
+def _spot_doubt(spot: Decimal, on_demand: Decimal | None) -> str:
+    if on_demand is None:
+        return ""
+    if f"{spot:.4f}" == f"{on_demand:.4f}":
+        return f"spot equals on-demand ({on_demand}): there is no market data behind it"
+    return f"spot is dearer than on-demand ({on_demand})" if spot > on_demand else ""
+
+
+def _ratio_doubt(price: Decimal, others: Collection[Decimal]) -> str:
+    near = [x for x in others if max(x, price) <= min(x, price) * WIDEST_RATIO]
+    if 2 * len(near) > len(others):
+        return ""
+    span = f"{min(others)} to {max(others)}"
+    return f"more than {WIDEST_RATIO} times off most places, which ask {span}"

@@ -1,0 +1,174 @@
+"""What EC2 offers where: instance types, and the zones that have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import partial
+
+from orchestrator.domain.machine import ConfigError, Extent, NotOfferedError, ProviderError
+from runners.aws.remembering import Remembered
+from runners.aws.sdk import Account, Answer
+from runners.aws.table import InstanceType, shipped
+from runners.aws.wanted import Device, Wanted
+
+AT_A_TIME = 100
+"""Instance types that one call describes at most."""
+# A slice of a GPU counts as a whole one in the API.
+_FRACTIONAL = ("g6f.", "gr6f.")
+
+
+class Catalogue:
+    """Answers are kept for some minutes."""
+
+    def __init__(self, account: Account, now: Callable[[], datetime]) -> None:
+        self._account = account
+        self._now = now
+        self._zones: Remembered[tuple[str, ...]] = Remembered(now)
+        self._types: Remembered[tuple[InstanceType, ...]] = Remembered(now)
+        self._type: Remembered[InstanceType] = Remembered(now)
+        self._details: dict[str, InstanceType] = {}
+
+    def zones(self, instance_type: str, region: str) -> tuple[str, ...]:
+        """The region's zones that have the type, sorted. Raises ProviderError."""
+        return self._zones.get(
+            (instance_type, region), lambda: self._ask_zones(instance_type, region)
+        )
+
+    def instance_type(self, name: str, region: str) -> InstanceType:
+        """What a type has; of the usual ones by the shipped table. Raises ProviderError."""
+        return shipped().types.get(name) or self._type.get(
+            (name, region), lambda: self._ask_type(name, region)
+        )
+
+    def chosen(self, wanted: Wanted) -> tuple[str, ...]:
+        """The platform's types: as named, or those with the device, the smallest first.
+
+        Raises:
+            NotOfferedError: No type has the device; nothing else is taken in its place.
+            ConfigError: A named type has another device.
+        """
+        if wanted.device is None:
+            return wanted.instance_types
+        for name in wanted.instance_types:
+            self._compare(name, wanted.device, wanted.regions)
+        return wanted.instance_types or self._by_device(wanted.device, wanted.regions)
+
+    def _compare(self, name: str, device: Device, regions: Iterable[str]) -> None:
+        for region in regions:
+            try:
+                known = self.instance_type(name, region)
+            except ProviderError:
+                # Not there, or no answer: whether it is offered is asked, and said, next.
+                continue
+            if known.vendor != (device.vendor or known.vendor) or not device.may_be(known.gpu):
+                raise ConfigError(
+                    f"instance_type: {name} has {known.count} {known.vendor} {known.gpu}, not "
+                    f"{device.vendor} {device.name}; correct one of the two keys"
+                )
+            return
+
+    def _by_device(self, device: Device, regions: Iterable[str]) -> tuple[str, ...]:
+        seen: dict[str, tuple[InstanceType, ...]] = {}
+        failed: list[ProviderError] = []
+        for region in regions:
+            try:
+                seen[region] = self._types.get(region, partial(self._ask_types, region))
+            except ProviderError as error:
+                failed.append(error)
+        types = {one.name: one for listed in seen.values() for one in listed}
+        fitting = [one for one in types.values() if _has(one, device)]
+        if not fitting and failed:
+            raise failed[0]
+        if not fitting:
+            raise self._not_offered(device, seen)
+        priced = {price.item for price in shipped().prices}
+        fitting = [one for one in fitting if one.name in priced] or fitting
+        return tuple(one.name for one in sorted(fitting, key=lambda one: (one.vcpus, one.name)))
+
+    def _not_offered(
+        self, device: Device, seen: dict[str, tuple[InstanceType, ...]]
+    ) -> NotOfferedError:
+        types = {one.name: one for listed in seen.values() for one in listed}
+        same = sorted(
+            {f"{_family(one)} ({one.gpu})" for one in types.values() if one.vendor == device.vendor}
+        )
+        counts = ", ".join(f"{region} {len(listed)}" for region, listed in seen.items())
+        return NotOfferedError(
+            f"no instance type of EC2 has {device.count} {device.vendor} {device.name}: "
+            f"DescribeInstanceTypeOfferings and DescribeInstanceTypes at "
+            f"{self._now():%Y-%m-%d %H:%M} UTC answered with {len(types)} types ({counts}), "
+            f"{sum(bool(one.gpu) for one in types.values())} of them with GPUs; "
+            f"those by {device.vendor}: {', '.join(same) or 'none'}",
+            code="NotOffered",
+            extent=Extent.PROJECT,
+        )
+
+    def _ask_zones(self, instance_type: str, region: str) -> tuple[str, ...]:
+        offerings = self._account.pages(
+            "ec2",
+            region,
+            "describe_instance_type_offerings",
+            "InstanceTypeOfferings",
+            LocationType="availability-zone",
+            Filters=[{"Name": "instance-type", "Values": [instance_type]}],
+        )
+        zones = sorted(str(one["Location"]) for one in offerings)
+        # Local and wavelength zones have other names, networks and prices.
+        return tuple(zone for zone in zones if zone[:-1] == region)
+
+    def _ask_types(self, region: str) -> tuple[InstanceType, ...]:
+        """All that the region offers; what a type has is asked once, for all regions."""
+        offerings = self._account.pages(
+            "ec2",
+            region,
+            "describe_instance_type_offerings",
+            "InstanceTypeOfferings",
+            LocationType="region",
+        )
+        names = sorted({str(one["InstanceType"]) for one in offerings})
+        unknown = [name for name in names if name not in self._details]
+        for start in range(0, len(unknown), AT_A_TIME):
+            answer = self._account.read(
+                "ec2",
+                region,
+                "describe_instance_types",
+                InstanceTypes=unknown[start : start + AT_A_TIME],
+            )
+            self._details |= {one.name: one for one in map(_read, answer["InstanceTypes"])}
+        return tuple(self._details[name] for name in names if name in self._details)
+
+    def _ask_type(self, name: str, region: str) -> InstanceType:
+        answer = self._account.read(
+            "ec2", region, "describe_instance_types", what=name, InstanceTypes=[name]
+        )
+        for found in answer["InstanceTypes"]:
+            return _read(found)
+        raise ConfigError(f"instance_type: {region} knows no {name}", code="InvalidInstanceType")
+
+
+def _read(answer: Answer) -> InstanceType:
+    name = str(answer["InstanceType"])
+    known = shipped().types.get(name)
+    if known is not None:
+        return known
+    gpus = answer.get("GpuInfo", {}).get("Gpus", ())
+    gpu = gpus[0] if gpus and not name.startswith(_FRACTIONAL) else {}
+    architectures = answer.get("ProcessorInfo", {}).get("SupportedArchitectures", ())
+    return InstanceType(
+        name=name,
+        vcpus=int(answer["VCpuInfo"]["DefaultVCpus"]),
+        architecture="arm64" if "arm64" in architectures else "x86_64",
+        vendor=str(gpu.get("Manufacturer", "")).casefold(),
+        gpu=str(gpu.get("Name", "")),
+        count=int(gpu.get("Count", 0)),
+    )
+
+
+def _has(one: InstanceType, device: Device) -> bool:
+    vendor = device.vendor or one.vendor
+    return (one.vendor, one.count) == (vendor, device.count) and device.is_called(one.gpu)
+
+
+def _family(one: InstanceType) -> str:
+    return one.name.partition(".")[0]

@@ -1,0 +1,168 @@
+"""Finds the image to boot: the first of an ordered list that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from orchestrator.domain.machine import (
+    ConfigError,
+    CredentialsError,
+    Extent,
+    ProviderError,
+)
+from runners.aws.remembering import Remembered
+from runners.aws.sdk import Account, Answer
+from runners.aws.wanted import Wanted
+
+AMAZON = "amazon"
+_DEEP_LEARNING = "/aws/service/deeplearning/ami/{architecture}/oss-nvidia-driver-gpu-pytorch-"
+_LATEST = "/latest/ami-id"
+# Torch and its system, the newest first. A line that AWS has given up is no longer found.
+_LINES = (
+    "2.13-ubuntu-26.04",
+    "2.9-ubuntu-24.04",
+    "2.8-ubuntu-24.04",
+    "2.7-ubuntu-22.04",
+    "2.6-ubuntu-22.04",
+)
+_ARM_LINES = ("2.11-ubuntu-24.04", "2.10-ubuntu-24.04")
+# For accounts that may not read parameters. The two architectures order the words differently.
+_NAMES = {
+    "x86_64": (
+        "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.9 (Ubuntu 24.04) *",
+        "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.8 (Ubuntu 24.04) *",
+        "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.7 (Ubuntu 22.04) *",
+    ),
+    "arm64": (
+        "Deep Learning ARM64 AMI OSS Nvidia Driver GPU PyTorch 2.11 (Ubuntu 24.04) *",
+        "Deep Learning ARM64 AMI OSS Nvidia Driver GPU PyTorch 2.10 (Ubuntu 24.04) *",
+    ),
+}
+_NOT_THERE = frozenset(
+    {
+        "ParameterNotFound",
+        "InvalidAMIID.NotFound",
+        "InvalidAMIID.Unavailable",
+        "ValidationException",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What is booted, as it is recorded."""
+
+    id: str
+    name: str
+    created: str
+    root_device: str
+    root_gb: int
+    user: str
+
+
+class Images:
+    """Answers are kept for some minutes by region."""
+
+    def __init__(self, account: Account, now: Callable[[], datetime]) -> None:
+        self._account = account
+        self._found: Remembered[Image] = Remembered(now)
+
+    def find(self, wanted: Wanted, architecture: str, region: str) -> Image:
+        """The platform's image in the region.
+
+        Raises:
+            ConfigError: None of its list is there (all are named), or the disk is too small.
+            ProviderError: EC2 does not say.
+        """
+        key = (region, architecture, tuple(sorted(wanted.image.items())))
+        image = self._found.get(key, lambda: self._find(wanted, architecture, region))
+        if image.root_gb > wanted.disk_gb:
+            raise ConfigError(
+                f"disk_gb: the image {image.id} ({image.name}) needs {image.root_gb}, and the "
+                f"platform gives {wanted.disk_gb}",
+                extent=Extent.REGION,
+            )
+        return image
+
+    def _find(self, wanted: Wanted, architecture: str, region: str) -> Image:
+        candidates = tuple(_candidates(wanted, architecture))
+        for kind, value in candidates:
+            try:
+                found = self._look(kind, value, wanted, region)
+            except ProviderError as error:
+                unreadable = kind == "ssm" and isinstance(error, CredentialsError)
+                # The usual images can be found by their names as well.
+                if error.code in _NOT_THERE or (unreadable and not wanted.image.get("ssm")):
+                    continue
+                raise
+            if found is not None:
+                return _image(found, wanted)
+        raise ConfigError(
+            f"none of the platform's images is in {region}; tried, in this order: "
+            f"{', '.join(value for _, value in candidates)}; name another one under image (ssm, "
+            "ami or name)",
+            code="NoImage",
+            extent=Extent.REGION,
+        )
+
+    def _look(self, kind: str, value: str, wanted: Wanted, region: str) -> Answer | None:
+        if kind == "ssm":
+            answer = self._account.read("ssm", region, "get_parameter", what=value, Name=value)
+            value = str(answer["Parameter"]["Value"])
+        if kind == "name":
+            return self._by_name(value, wanted.image.get("owner", (AMAZON,)), region)
+        found = self._account.read(
+            "ec2", region, "describe_images", what=value, ImageIds=[value]
+        ).get("Images", ())
+        return next((image for image in found if image.get("State") == "available"), None)
+
+    def _by_name(self, name: str, owners: Iterable[str], region: str) -> Answer | None:
+        found = self._account.pages(
+            "ec2",
+            region,
+            "describe_images",
+            "Images",
+            Owners=list(owners),
+            Filters=[
+                {"Name": "name", "Values": [name]},
+                {"Name": "state", "Values": ["available"]},
+            ],
+        )
+        return max(found, key=lambda image: str(image["CreationDate"]), default=None)
+
+
+def _candidates(wanted: Wanted, architecture: str) -> Iterator[tuple[str, str]]:
+    asked = wanted.image
+    for kind in ("ami", "name", "ssm"):
+        yield from ((kind, value) for value in asked.get(kind, ()))
+    if not asked.keys() & {"ami", "name", "ssm"}:
+        yield from (("ssm", value) for value in default_parameters(architecture))
+        yield from (("name", value) for value in _NAMES[architecture])
+
+
+def default_parameters(architecture: str) -> tuple[str, ...]:
+    """Names of the parameters that hold the usual images, the newest first."""
+    start = _DEEP_LEARNING.format(architecture=architecture)
+    lines = _ARM_LINES if architecture == "arm64" else _LINES
+    return tuple(f"{start}{line}{_LATEST}" for line in lines)
+
+
+def _image(found: Answer, wanted: Wanted) -> Image:
+    root = str(found.get("RootDeviceName") or "/dev/sda1")
+    name = str(found.get("Name", ""))
+    disks = (x for x in found.get("BlockDeviceMappings", ()) if x.get("DeviceName") == root)
+    return Image(
+        id=str(found["ImageId"]),
+        name=name,
+        created=str(found.get("CreationDate", "")),
+        root_device=root,
+        root_gb=max((int(x.get("Ebs", {}).get("VolumeSize", 0)) for x in disks), default=0),
+        user=next(iter(wanted.image.get("user", ())), "") or _usual_user(name),
+    )
+
+
+def _usual_user(name: str) -> str:
+    amazon = ("amazon linux", "amazon-linux", "amzn", "al2023")
+    return "ec2-user" if any(part in name.casefold() for part in amazon) else "ubuntu"

@@ -1,0 +1,194 @@
+"""One launch: the request is the same to the last byte whenever its token is."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.domain.machine import (
+    ConfigError,
+    LaunchRequest,
+    Machine,
+    ProviderError,
+    ProviderUnavailableError,
+)
+from runners.aws import machines, tagging
+from runners.aws.catalogue import Catalogue
+from runners.aws.images import Image, Images
+from runners.aws.network import GROUP_GONE, Network, Subnet
+from runners.aws.sdk import Account, Answer
+from runners.aws.wanted import Wanted, read
+from runners.boot import cloud_config
+
+MISMATCH = "IdempotentParameterMismatch"
+
+
+def client_token(request: LaunchRequest) -> str:
+    """EC2's idempotency token: another one in each zone, where the same would launch twice."""
+    return hashlib.sha256(f"{request.token} {request.place.zone}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Launching:
+    """Launches instances."""
+
+    account: Account
+    catalogue: Catalogue
+    images: Images
+    network: Network
+    project: str
+    templates: Path
+
+    def launch(self, request: LaunchRequest) -> Machine:
+        """Ask EC2 for the instance, or answer with the one that this token made."""
+        wanted = read(request.platform)
+        self.network.require_ingress(wanted)
+        known = self._made_before(request)
+        if known is not None:
+            return known
+        place = request.place
+        kind = self.catalogue.instance_type(place.instance_type, place.region)
+        image = self.images.find(wanted, kind.architecture, place.region)
+        subnet = self.network.subnet(wanted, place)
+        group = self.network.group(subnet, place.region)
+        parameters = _parameters(request, image)
+        parameters["NetworkInterfaces"] = [_interface(subnet, group, public=wanted.public)]
+        parameters["BlockDeviceMappings"] = [_disk(image, wanted)]
+        parameters["TagSpecifications"] = self._tags(request, image, wanted)
+        parameters["UserData"] = self._user_data(request, image)
+        return self._run(request, subnet, parameters)
+
+    def _run(self, request: LaunchRequest, subnet: Subnet, parameters: Answer) -> Machine:
+        place = request.place
+        try:
+            answer = self.account.create(
+                "ec2",
+                place.region,
+                "run_instances",
+                what=f"{place.instance_type} {place.market} in {place.zone}",
+                **parameters,
+            )
+        except ProviderError as error:
+            if error.code == GROUP_GONE:
+                self.network.forget_group(subnet, place.region)
+                raise ProviderUnavailableError(
+                    f"{error}; the security group was deleted meanwhile and is made again",
+                    code=error.code,
+                ) from error
+            if error.code == MISMATCH:
+                return self._mismatched(request, error)
+            raise
+        return self._machine(answer["Instances"][0], place.region)
+
+    def _made_before(self, request: LaunchRequest) -> Machine | None:
+        """What a tag says sooner than a token: EC2 forgets tokens, and images change."""
+        filters = [
+            *tagging.filters(self.project),
+            {"Name": f"tag:{tagging.TOKEN}", "Values": [request.token]},
+        ]
+        found = self._described(request.place.region, filters)
+        return self._machine(found[0], request.place.region) if found else None
+
+    def _mismatched(self, request: LaunchRequest, error: ProviderError) -> Machine:
+        """The token was used, with another request: an image was renewed between two tries."""
+        region = request.place.region
+        filters = [{"Name": "client-token", "Values": [client_token(request)]}]
+        for found in self._described(region, filters):
+            machine = self._machine(found, region)
+            if machine.token == request.token:
+                return machine
+            raise ConfigError(
+                f"{error}; the instance {machine.id} has this token but is not ours",
+                code=error.code,
+            )
+        raise ProviderUnavailableError(
+            f"{error}; an instance with this token must exist, and is not visible yet",
+            code=error.code,
+        )
+
+    def _described(self, region: str, filters: list[Answer]) -> list[Answer]:
+        reservations = self.account.pages(
+            "ec2", region, "describe_instances", "Reservations", Filters=filters
+        )
+        return [one for reservation in reservations for one in reservation["Instances"]]
+
+    def _machine(self, found: Answer, region: str) -> Machine:
+        return machines.instance(found, region, simulated=self.account.is_simulated(region))
+
+    def _tags(self, request: LaunchRequest, image: Image, wanted: Wanted) -> list[Answer]:
+        tags = {
+            **request.tags,
+            tagging.PROJECT: self.project,
+            tagging.TOKEN: request.token,
+            tagging.USER: image.user,
+            tagging.CONNECT: "public" if wanted.public else "private",
+            tagging.IMAGE_NAME: image.name,
+            tagging.IMAGE_CREATED: image.created,
+        }
+        kinds = ["instance", "volume", "network-interface"]
+        if request.place.market == "spot":
+            kinds.append("spot-instances-request")
+        return tagging.specification(tags, *kinds)
+
+    def _user_data(self, request: LaunchRequest, image: Image) -> str:
+        if request.login is None or request.expires_at is None:
+            raise ConfigError(
+                "an instance is launched with a login and a time to end at; without them nobody "
+                "could enter it, and nothing would end it"
+            )
+        return cloud_config(
+            request.login,
+            user=image.user,
+            expires_at=request.expires_at,
+            templates=self.templates,
+        )
+
+
+def _parameters(request: LaunchRequest, image: Image) -> Answer:
+    parameters: Answer = {
+        "ClientToken": client_token(request),
+        "ImageId": image.id,
+        "InstanceType": request.place.instance_type,
+        "MinCount": 1,
+        "MaxCount": 1,
+        # What powers itself off at its deadline is deleted by it.
+        "InstanceInitiatedShutdownBehavior": "terminate",
+        "MetadataOptions": {
+            "HttpEndpoint": "enabled",
+            "HttpTokens": "required",
+            "HttpPutResponseHopLimit": 1,
+        },
+    }
+    if request.place.market == "spot":
+        # No MaxPrice: EC2 never asks more than the on-demand price.
+        parameters["InstanceMarketOptions"] = {
+            "MarketType": "spot",
+            "SpotOptions": {
+                "SpotInstanceType": "one-time",
+                "InstanceInterruptionBehavior": "terminate",
+            },
+        }
+    return parameters
+
+
+def _interface(subnet: Subnet, group: str, *, public: bool) -> Answer:
+    return {
+        "DeviceIndex": 0,
+        "SubnetId": subnet.id,
+        "Groups": [group],
+        "AssociatePublicIpAddress": public,
+        "DeleteOnTermination": True,
+    }
+
+
+def _disk(image: Image, wanted: Wanted) -> Answer:
+    return {
+        "DeviceName": image.root_device,
+        "Ebs": {
+            "VolumeSize": wanted.disk_gb,
+            "VolumeType": "gp3",
+            "Encrypted": True,
+            "DeleteOnTermination": True,
+        },
+    }

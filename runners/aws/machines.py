@@ -1,0 +1,112 @@
+"""What EC2 says of a resource, as a `Machine`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.domain.machine import Machine, MachineState, SshAddress
+from runners.aws import tagging
+from runners.aws.errors import ended_by
+from runners.aws.sdk import Answer
+
+STATES: Mapping[str, MachineState] = {
+    "pending": MachineState.BOOTING,
+    "running": MachineState.READY,
+    "shutting-down": MachineState.STOPPING,
+    # Ours are never only stopped: whoever did it, the machine is to be terminated.
+    "stopping": MachineState.STOPPING,
+    "stopped": MachineState.STOPPING,
+    "terminated": MachineState.GONE,
+}
+_ENDING = frozenset({MachineState.STOPPING, MachineState.GONE})
+
+
+def machine_id(region: str, resource_id: str) -> str:
+    """How a resource is found again: ``us-east-1/i-0abc``."""
+    return f"{region}/{resource_id}"
+
+
+def split_id(machine_id: str) -> tuple[str, str]:
+    """Region and resource id; both empty for an id that is not of this provider's making."""
+    region, _, resource = machine_id.partition("/")
+    return (region, resource) if region and "-" in resource and "/" not in resource else ("", "")
+
+
+def gone(machine_id: str, *, simulated: bool = False) -> Machine:
+    """A machine that EC2 does not know."""
+    return Machine(id=machine_id, token="", state=MachineState.GONE, simulated=simulated)
+
+
+def instance(found: Answer, region: str, *, simulated: bool) -> Machine:
+    """An instance as DescribeInstances and RunInstances tell it."""
+    tags = tagging.read(found.get("Tags"))
+    state = STATES.get(str(found["State"]["Name"]), MachineState.BOOTING)
+    address = _address(found, tags)
+    if state is MachineState.READY and address is None:
+        state = MachineState.BOOTING
+    reason = str(found.get("StateReason", {}).get("Code", ""))
+    return Machine(
+        id=machine_id(region, str(found["InstanceId"])),
+        token=tags.get(tagging.TOKEN, ""),
+        state=state,
+        reach=address if state is MachineState.READY else None,
+        detail=_detail(found),
+        ended=ended_by(reason) if state in _ENDING else "",
+        tags=tagging.given(tags),
+        facts=_facts(found, region, tags),
+        simulated=simulated,
+    )
+
+
+def leftover(
+    kind: str,
+    resource_id: str,
+    region: str,
+    found: Answer,
+    *,
+    state: MachineState = MachineState.READY,
+    detail: str = "",
+    simulated: bool = False,
+) -> Machine:
+    """Any other resource: it costs, or lingers, as a machine does."""
+    tags = tagging.read(found.get("Tags") or found.get("TagSet"))
+    return Machine(
+        id=machine_id(region, resource_id),
+        token=tags.get(tagging.TOKEN, ""),
+        state=state,
+        detail=detail,
+        kind=kind,
+        tags=tagging.given(tags),
+        facts={"region": region},
+        simulated=simulated,
+    )
+
+
+def _address(found: Answer, tags: Mapping[str, str]) -> SshAddress | None:
+    private = tags.get(tagging.CONNECT) == "private"
+    address = found.get("PrivateIpAddress" if private else "PublicIpAddress")
+    return SshAddress(str(address), tags.get(tagging.USER, "ubuntu")) if address else None
+
+
+def _detail(found: Answer) -> str:
+    reason = found.get("StateReason", {})
+    code, words = str(reason.get("Code", "")), str(reason.get("Message", ""))
+    if words and not words.startswith(code):
+        return f"{code}: {words}"
+    return words or code or str(found["State"]["Name"])
+
+
+def _facts(found: Answer, region: str, tags: Mapping[str, str]) -> dict[str, str]:
+    launched = found.get("LaunchTime")
+    facts = {
+        "instance_id": str(found["InstanceId"]),
+        "instance_type": str(found.get("InstanceType", "")),
+        "region": region,
+        "zone": str(found.get("Placement", {}).get("AvailabilityZone", "")),
+        "market": "spot" if found.get("InstanceLifecycle") == "spot" else "on-demand",
+        "image_id": str(found.get("ImageId", "")),
+        "image_name": tags.get(tagging.IMAGE_NAME, ""),
+        "image_created": tags.get(tagging.IMAGE_CREATED, ""),
+        "launched_at": launched.isoformat() if launched else "",
+    }
+    return {key: value for key, value in facts.items() if value}

@@ -1,0 +1,137 @@
+"""What instances cost: the shipped table, what was refreshed since, and how to refresh it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+
+from orchestrator.domain.machine import ConfigError, CredentialsError, Extent, ProviderError
+from orchestrator.domain.prices import Price, PriceBook
+from runners.aws.sdk import Account, Answer
+from runners.aws.table import shipped
+
+PRICING_REGION = "us-east-1"
+"""The Pricing API answers in two regions only, for all of them."""
+SYSTEM = "Linux/UNIX"
+_PRODUCT: Mapping[str, str] = {
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "capacitystatus": "Used",
+    "preInstalledSw": "NA",
+    "licenseModel": "No License required",
+    "marketoption": "OnDemand",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PriceList:
+    """The newest price of each thing: a refreshed one where it is newer than the shipped one."""
+
+    newest: Mapping[tuple[str, str, str], Price]
+
+    def of(self, instance_type: str, zone: str, region: str, market: str) -> Price | None:
+        """The zone's price, or its region's; None if neither is known."""
+        for place in (zone, region):
+            price = self.newest.get((instance_type, place, market))
+            if price is not None:
+                return price
+        return None
+
+
+def price_list(book: PriceBook | None) -> PriceList:
+    """The table with what the book has since."""
+    newest: dict[tuple[str, str, str], Price] = {}
+    refreshed = book.of("aws") if book is not None else ()
+    for price in (*shipped().prices, *refreshed):
+        key = (price.item, price.place, price.market)
+        known = newest.get(key)
+        if price.usd_per_hour > 0 and (known is None or known.as_of <= price.as_of):
+            newest[key] = price
+    table = shipped().as_of
+    return PriceList({key: price for key, price in newest.items() if price.as_of >= table})
+
+
+def read_on_demand(account: Account, now: datetime) -> Iterator[Price]:
+    """On-demand prices by the Pricing API, of each type that the table names, in its regions.
+
+    Raises:
+        ProviderError: It does not answer, or names two prices for one thing.
+    """
+    for item in _items():
+        found: dict[str, Decimal] = {}
+        fields = {"instanceType": item, **_PRODUCT}
+        products = account.pages(
+            "pricing",
+            PRICING_REGION,
+            "get_products",
+            "PriceList",
+            ServiceCode="AmazonEC2",
+            Filters=[{"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in fields.items()],
+        )
+        for product in products:
+            region, usd = _product(str(product), item)
+            if found.get(region, usd) != usd:
+                raise ConfigError(
+                    f"the Pricing API names two on-demand prices for {item} in {region}: "
+                    f"{found[region]} and {usd}; neither is taken"
+                )
+            found[region] = usd
+        for region in shipped().regions:
+            if region in found:
+                yield Price("aws", item, region, "on-demand", found[region], now, "pricing API")
+
+
+def read_spot(account: Account, now: datetime) -> Iterator[Price]:
+    """The spot price that holds now, of each type and zone of the table's regions."""
+    for region in shipped().regions:
+        try:
+            yield from _spot_of(account, region, now)
+        except CredentialsError as error:
+            # A region that the account has not enabled sells nothing to it.
+            if error.extent is not Extent.REGION:
+                raise
+
+
+def _items() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(price.item for price in shipped().prices))
+
+
+def _product(text: str, item: str) -> tuple[str, Decimal]:
+    try:
+        read = json.loads(text)
+        (offer,) = read["terms"]["OnDemand"].values()
+        (dimension,) = offer["priceDimensions"].values()
+        if dimension["unit"] != "Hrs":
+            raise ValueError(dimension["unit"])
+        return str(read["product"]["attributes"]["regionCode"]), Decimal(
+            dimension["pricePerUnit"]["USD"]
+        )
+    except (KeyError, TypeError, ValueError, InvalidOperation) as error:
+        raise ProviderError(
+            f"the Pricing API's product for {item} cannot be read ({error!r}); no price was taken"
+        ) from error
+
+
+def _spot_of(account: Account, region: str, now: datetime) -> Iterable[Price]:
+    newest: dict[tuple[str, str], Answer] = {}
+    history = account.pages(
+        "ec2",
+        region,
+        "describe_spot_price_history",
+        "SpotPriceHistory",
+        InstanceTypes=list(_items()),
+        ProductDescriptions=[SYSTEM],
+        StartTime=now,
+    )
+    for entry in history:
+        key = (str(entry["InstanceType"]), str(entry["AvailabilityZone"]))
+        known = newest.get(key)
+        if known is None or known["Timestamp"] < entry["Timestamp"]:
+            newest[key] = entry
+    for (item, zone), entry in newest.items():
+        usd = Decimal(str(entry["SpotPrice"]))
+        # The price of that time holds until the next entry: it is as of now.
+        yield Price("aws", item, zone, "spot", usd, now, "spot history")

@@ -1,0 +1,105 @@
+"""The verbs of the provider ``aws``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from orchestrator.domain.machine import LaunchRequest, Machine, Place, ProviderError
+from orchestrator.domain.prices import Price
+from orchestrator.domain.quota import Demand, Level, Quota
+from runners import ProviderContext
+from runners.aws import machines, wanted
+from runners.aws.catalogue import Catalogue
+from runners.aws.images import Images
+from runners.aws.inventory import Inventory
+from runners.aws.launch import Launching
+from runners.aws.network import Network
+from runners.aws.places import Offered
+from runners.aws.prices import price_list, read_on_demand, read_spot
+from runners.aws.quotas import Limits
+from runners.aws.resources import INSTANCE, Resources
+from runners.aws.sdk import Account
+
+CONSOLE_LIMIT = 64 * 1024
+"""Characters; EC2 keeps about as much."""
+
+
+class AwsProvider:
+    """Rents instances of EC2. Any thread may use it."""
+
+    def __init__(self, context: ProviderContext) -> None:
+        self._context = context
+        project = context.settings.get("project") or "seatrial"
+        self._account = Account()
+        catalogue = Catalogue(self._account, context.now)
+        network = Network(
+            self._account,
+            context.now,
+            project=project,
+            ingress_cidr=context.settings.get("ingress_cidr") or "",
+        )
+        self._offered = Offered(catalogue, network, context.now)
+        self._launching = Launching(
+            account=self._account,
+            catalogue=catalogue,
+            images=Images(self._account, context.now),
+            network=network,
+            project=project,
+            templates=context.templates,
+        )
+        self._inventory = Inventory(self._account, project)
+        self._resources = Resources(self._account)
+        self._limits = Limits(self._account, catalogue)
+
+    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+        """Zones that have the platform's types, in its order, with prices. Raises ProviderError."""
+        return self._offered.places(wanted.read(platform), price_list(self._context.prices))
+
+    def launch(self, request: LaunchRequest) -> Machine:
+        """Ask for an instance; the same token answers with the same one. Raises ProviderError."""
+        return self._launching.launch(request)
+
+    def inspect(self, machine_id: str) -> Machine:
+        """How it is now; GONE if EC2 does not know it. Raises ProviderError."""
+        return self._resources.inspect(machine_id)
+
+    def terminate(self, machine_id: str) -> None:
+        """Begin to end it; gone already is no error. Raises ProviderError."""
+        self._resources.terminate(machine_id)
+
+    def inventory(self) -> Iterable[Machine]:
+        """Everything of the project in every enabled region. Raises ProviderError."""
+        return self._inventory.read()
+
+    def console(self, machine_id: str) -> str:
+        """The last part of what the instance wrote; empty until EC2 has it."""
+        region, instance_id = machines.split_id(machine_id)
+        if instance_id.partition("-")[0] != INSTANCE:
+            return ""
+        asked = {"what": instance_id, "InstanceId": instance_id}
+        try:
+            answer = self._account.read("ec2", region, "get_console_output", Latest=True, **asked)
+        except ProviderError as error:
+            if error.code != "UnsupportedOperation":
+                raise
+            # Older types keep only what they wrote when they last started or stopped.
+            answer = self._account.read("ec2", region, "get_console_output", **asked)
+        return str(answer.get("Output", ""))[-CONSOLE_LIMIT:]
+
+    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+        """The vCPUs of one machine there. Raises ProviderError."""
+        return self._limits.demands(place)
+
+    def level(self, quota: Quota) -> Level:
+        """Limit and usage now; whatever cannot be read is unknown, with the reason."""
+        return self._limits.level(quota)
+
+    def read_prices(self) -> Iterable[Price]:
+        """On-demand and spot prices of all types that the table names. Raises ProviderError."""
+        now = self._context.now()
+        yield from read_on_demand(self._account, now)
+        yield from read_spot(self._account, now)
+
+    def known_prices(self) -> Iterable[Price]:
+        """The shipped table, with what was refreshed since."""
+        return tuple(price_list(self._context.prices).newest.values())

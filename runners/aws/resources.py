@@ -1,0 +1,140 @@
+"""One resource, of whatever kind its id says: how it is, and how it is given back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchestrator.domain.machine import Machine, ProviderError
+from runners.aws import inventory, machines
+from runners.aws.inventory import Resource
+from runners.aws.sdk import Account, Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The calls for one kind of resource."""
+
+    describe: str
+    key: str
+    parameter: str
+    """Of both calls; a list of ids in `describe`."""
+    delete: str
+    read: Callable[[Answer], Resource]
+    lists: bool = False
+    """Whether `delete` takes a list as well."""
+
+    def listed(self, resource_id: str) -> dict[str, object]:
+        """The id, as `describe` takes it."""
+        return {f"{self.parameter}s": [resource_id]}
+
+    def named(self, resource_id: str) -> dict[str, object]:
+        """The id, as `delete` takes it."""
+        return self.listed(resource_id) if self.lists else {self.parameter: resource_id}
+
+
+INSTANCE = "i"
+OTHERS = {
+    "vol": Kind("describe_volumes", "Volumes", "VolumeId", "delete_volume", inventory.volume),
+    "eni": Kind(
+        "describe_network_interfaces",
+        "NetworkInterfaces",
+        "NetworkInterfaceId",
+        "delete_network_interface",
+        inventory.interface,
+    ),
+    "eipalloc": Kind(
+        "describe_addresses", "Addresses", "AllocationId", "release_address", inventory.address
+    ),
+    "sg": Kind(
+        "describe_security_groups",
+        "SecurityGroups",
+        "GroupId",
+        "delete_security_group",
+        inventory.group,
+    ),
+    "sir": Kind(
+        "describe_spot_instance_requests",
+        "SpotInstanceRequests",
+        "SpotInstanceRequestId",
+        "cancel_spot_instance_requests",
+        inventory.spot_request,
+        lists=True,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Looks at resources and ends them."""
+
+    account: Account
+
+    def inspect(self, machine_id: str) -> Machine:
+        """How it is now; GONE if EC2 does not know it. Raises ProviderError."""
+        region, resource_id = machines.split_id(machine_id)
+        prefix = resource_id.partition("-")[0]
+        if prefix != INSTANCE and prefix not in OTHERS:
+            return machines.gone(machine_id)
+        simulated = self.account.is_simulated(region)
+        try:
+            if prefix == INSTANCE:
+                found = self._instance(resource_id, region)
+                machine = found and machines.instance(found, region, simulated=simulated)
+            else:
+                machine = self._other(OTHERS[prefix], resource_id, region)
+        except ProviderError as error:
+            if not _is_unknown(error):
+                raise
+            machine = None
+        return machine or machines.gone(machine_id, simulated=simulated)
+
+    def terminate(self, machine_id: str) -> None:
+        """Begin to end it; gone or ending already is no error. Raises ProviderError."""
+        region, resource_id = machines.split_id(machine_id)
+        prefix = resource_id.partition("-")[0]
+        try:
+            if prefix == INSTANCE:
+                ids = [resource_id]
+                self._delete(region, "terminate_instances", resource_id, {"InstanceIds": ids})
+            elif prefix in OTHERS:
+                kind = OTHERS[prefix]
+                self._delete(region, kind.delete, resource_id, kind.named(resource_id))
+        except ProviderError as error:
+            ending = prefix == INSTANCE and error.code == "IncorrectInstanceState"
+            if not ending and not _is_unknown(error):
+                raise
+
+    def _delete(
+        self, region: str, operation: str, resource_id: str, parameters: dict[str, object]
+    ) -> None:
+        self.account.read("ec2", region, operation, what=resource_id, **parameters)
+
+    def _instance(self, resource_id: str, region: str) -> Answer | None:
+        answer = self.account.read(
+            "ec2", region, "describe_instances", what=resource_id, InstanceIds=[resource_id]
+        )
+        found = (one for every in answer["Reservations"] for one in every["Instances"])
+        return next(found, None)
+
+    def _other(self, kind: Kind, resource_id: str, region: str) -> Machine | None:
+        answer = self.account.read(
+            "ec2", region, kind.describe, what=resource_id, **kind.listed(resource_id)
+        )
+        for found in answer[kind.key]:
+            resource = kind.read(found)
+            return machines.leftover(
+                resource.kind,
+                resource.id,
+                region,
+                found,
+                state=resource.state,
+                detail=resource.detail,
+                simulated=self.account.is_simulated(region),
+            )
+        return None
+
+
+def _is_unknown(error: ProviderError) -> bool:
+    """`InvalidVolume.NotFound`, `InvalidInstanceID.Malformed`: no such thing is there."""
+    return error.code.startswith("Invalid") and error.code.endswith((".NotFound", ".Malformed"))

@@ -1,0 +1,184 @@
+"""The border to boto3: its clients go no further, and neither do its exceptions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import botocore.session
+from botocore import exceptions as sdk_errors
+from botocore.config import Config
+from botocore.loaders import Loader
+from botocore.parsers import ResponseParserError
+
+from orchestrator.domain.machine import (
+    ConfigError,
+    CredentialsError,
+    ProviderError,
+    ProviderUnavailableError,
+)
+from runners.aws.errors import Refusal, error_of
+
+Answer = dict[str, Any]
+"""What boto3 makes of a response: nested, by the API's own names."""
+
+AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
+CONNECT_TIMEOUT_S = 5
+READ_TIMEOUT_S = 20
+_READING = Config(
+    connect_timeout=CONNECT_TIMEOUT_S,
+    read_timeout=READ_TIMEOUT_S,
+    retries={"mode": "standard", "total_max_attempts": 2},
+)
+# The SDK repeats capacity errors too, for minutes: what creates is asked once, and the caller
+# decides.
+_CREATING = Config(
+    connect_timeout=CONNECT_TIMEOUT_S,
+    read_timeout=READ_TIMEOUT_S,
+    retries={"mode": "standard", "total_max_attempts": 1},
+)
+_STALE = frozenset({"ExpiredToken", "ExpiredTokenException"})
+_NO_CREDENTIALS = (
+    sdk_errors.NoCredentialsError,
+    sdk_errors.PartialCredentialsError,
+    sdk_errors.CredentialRetrievalError,
+    sdk_errors.ProfileNotFound,
+    sdk_errors.SSOError,
+    sdk_errors.TokenRetrievalError,
+)
+_WRONG = (sdk_errors.ParamValidationError, sdk_errors.InvalidRegionError)
+
+
+class Account:
+    """Asks AWS; raises nothing but `ProviderError`. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._clients: dict[tuple[str, str, bool], Any] = {}
+        self._session: Any = None
+
+    def read(
+        self, service: str, region: str, operation: str, /, *, what: str = "", **parameters: object
+    ) -> Answer:
+        """Ask something that may be asked twice; the SDK repeats it once.
+
+        Args:
+            service: ``ec2``.
+            region: ``us-east-1``.
+            operation: boto3's name of it, ``describe_instances``.
+            what: What it is about, for the error's message.
+            parameters: By the API's own names.
+        """
+        asked = _asked(operation, what, region)
+        return self._ask(
+            lambda: getattr(self._client(service, region), operation)(**parameters), asked
+        )
+
+    def create(
+        self, service: str, region: str, operation: str, /, *, what: str = "", **parameters: object
+    ) -> Answer:
+        """As `read`, but the call leaves this computer once at most."""
+        asked = _asked(operation, what, region)
+        return self._ask(
+            lambda: getattr(self._client(service, region, creating=True), operation)(**parameters),
+            asked,
+        )
+
+    def pages(
+        self, service: str, region: str, operation: str, key: str, /, **parameters: object
+    ) -> Iterator[Answer]:
+        """Every entry below `key`, over all pages of the answer."""
+
+        def entries() -> Answer:
+            client = self._client(service, region)
+            pages = client.get_paginator(operation).paginate(**parameters)
+            return {key: [entry for page in pages for entry in page.get(key, ())]}
+
+        yield from self._ask(entries, _asked(operation, "", region))[key]
+
+    def is_simulated(self, region: str) -> bool:
+        """Whether something else than AWS answers for EC2."""
+        endpoint = self._ask(
+            lambda: {"url": self._client("ec2", region).meta.endpoint_url}, "the endpoint of EC2"
+        )
+        host = urlsplit(str(endpoint["url"])).hostname or ""
+        return not host.endswith(AWS_HOSTS)
+
+    def _ask(self, call: Callable[[], Answer], asked: str) -> Answer:
+        try:
+            return _typed(call, asked)
+        except CredentialsError as error:
+            if error.code not in _STALE:
+                raise
+        # Credentials are read again, once: a session of its user may have been renewed meanwhile.
+        with self._lock:
+            self._session = None
+            self._clients.clear()
+        return _typed(call, asked)
+
+    def _client(self, service: str, region: str, *, creating: bool = False) -> Any:  # noqa: ANN401
+        with self._lock:
+            client = self._clients.get((service, region, creating))
+            if client is None:
+                self._session = self._session or _session()
+                config = _CREATING if creating else _READING
+                try:
+                    client = self._session.client(service, region_name=region, config=config)
+                except ValueError as error:
+                    raise ConfigError(f"{error}; see AWS_ENDPOINT_URL and the profile") from error
+                self._clients[service, region, creating] = client
+            return client
+
+
+@cache
+def _loader() -> Any:  # noqa: ANN401
+    return Loader()
+
+
+def _session() -> Any:  # noqa: ANN401
+    core = botocore.session.Session()
+    # It reads the description of EC2 from files, for half a second: once for all sessions.
+    core.register_component("data_loader", _loader())
+    return boto3.session.Session(botocore_session=core)
+
+
+def _typed(call: Callable[[], Answer], asked: str) -> Answer:
+    try:
+        return call()
+    except sdk_errors.ClientError as error:
+        raise error_of(_refusal(error.response), asked=asked) from error
+    except _NO_CREDENTIALS as error:
+        raise CredentialsError(
+            f"{asked} was not sent: {error}; configure credentials as the AWS CLI finds them",
+            code=type(error).__name__,
+        ) from error
+    except _WRONG as error:
+        raise ConfigError(f"{asked} was not sent: {error}", code=type(error).__name__) from error
+    except (sdk_errors.BotoCoreError, ResponseParserError) as error:
+        raise _unknown_outcome(error, asked) from error
+
+
+def _refusal(response: Answer) -> Refusal:
+    said, about = response.get("Error", {}), response.get("ResponseMetadata", {})
+    return Refusal(
+        code=str(said.get("Code", "")),
+        words=str(said.get("Message", "")),
+        request_id=str(about.get("RequestId", "")),
+        status=int(about.get("HTTPStatusCode", 400)),
+    )
+
+
+def _unknown_outcome(error: Exception, asked: str) -> ProviderError:
+    return ProviderUnavailableError(
+        f"{asked} had no usable answer, and may have been carried out: {error}",
+        code=type(error).__name__,
+    )
+
+
+def _asked(operation: str, what: str, region: str) -> str:
+    name = "".join(word.capitalize() for word in operation.split("_"))
+    return f"{name} {what} in {region}" if what else f"{name} in {region}"

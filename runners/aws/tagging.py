@@ -1,0 +1,41 @@
+"""The tags that everything of ours carries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from runners.aws.sdk import Answer
+
+PROJECT = "seatrial-project"
+TOKEN = "seatrial-token"  # noqa: S105 (a tag's name)
+SHARED = "seatrial-shared"
+USER = "seatrial-login"
+"""Whom the machine lets in; kept with it because a provider remembers nothing."""
+CONNECT = "seatrial-connect"
+IMAGE_NAME = "seatrial-image-name"
+IMAGE_CREATED = "seatrial-image-created"
+PREFIX = "seatrial-"
+_OURS_ALONE = frozenset({USER, CONNECT, IMAGE_NAME, IMAGE_CREATED})
+VALUE_LIMIT = 256
+
+
+def specification(tags: Mapping[str, str], *kinds: str) -> list[Answer]:
+    """The tags for each kind of resource that a call makes, as EC2 takes them."""
+    listed = [{"Key": key, "Value": tags[key][:VALUE_LIMIT]} for key in sorted(tags)]
+    return [{"ResourceType": kind, "Tags": listed} for kind in kinds]
+
+
+def filters(project: str) -> list[Answer]:
+    """What finds everything of the project."""
+    return [{"Name": f"tag:{PROJECT}", "Values": [project]}]
+
+
+def read(listed: Iterable[Mapping[str, str]] | None) -> dict[str, str]:
+    """A resource's tags that are ours."""
+    found = {tag["Key"]: tag["Value"] for tag in listed or ()}
+    return {key: value for key, value in found.items() if key.startswith(PREFIX)}
+
+
+def given(tags: Mapping[str, str]) -> dict[str, str]:
+    """Of those, the ones that the launch request asked for."""
+    return {key: value for key, value in tags.items() if key not in _OURS_ALONE}

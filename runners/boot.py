@@ -1,0 +1,87 @@
+"""What a rented machine is told for its first boot: who may enter, and when it must end."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
+
+from orchestrator.domain.machine import ConfigError, Login
+
+USER_DATA_LIMIT_BYTES = 16 * 1024
+"""EC2 takes no more than this, before its encoding."""
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+
+
+def cloud_config(login: Login, *, user: str, expires_at: datetime, templates: Path) -> str:
+    """User data for cloud-init: the login, the injected host key, and the guest timer.
+
+    The same arguments give the same bytes, so that a repeated launch is the same request.
+
+    Args:
+        login: The lease's keys.
+        user: Who is let in; created where it is not the image's own.
+        expires_at: The machine powers itself off then, however often it was booted again.
+        templates: The folder that holds ``cloud_init/``.
+
+    Raises:
+        ConfigError: The user's name is unusable, or the text is longer than clouds take.
+    """
+    if not _USER.fullmatch(user):
+        raise ConfigError(f"image.user: {user!r} is no user name; ubuntu and ec2-user are usual")
+    text = _render(
+        templates,
+        "cloud_config.yaml.j2",
+        user=user,
+        public_key=login.public_key.strip(),
+        host_private_key=login.host_private_key.strip(),
+        host_public_key=login.host_public_key.strip(),
+        **_deadline(expires_at),
+    )
+    size = len(text.encode())
+    if size > USER_DATA_LIMIT_BYTES:
+        raise ConfigError(
+            f"the user data has {size} bytes, and clouds take {USER_DATA_LIMIT_BYTES}; shorten "
+            f"{templates / 'cloud_init'}"
+        )
+    return text
+
+
+def startup_script(*, expires_at: datetime, templates: Path) -> str:
+    """A shell script for images without cloud-init, run at every boot: the guest timer.
+
+    Args:
+        expires_at: The machine powers itself off then.
+        templates: The folder that holds ``cloud_init/``.
+
+    Raises:
+        ConfigError: The template cannot be used.
+    """
+    return _render(templates, "startup_script.sh.j2", **_deadline(expires_at))
+
+
+def _deadline(expires_at: datetime) -> dict[str, object]:
+    whole = expires_at.astimezone(UTC).replace(microsecond=0)
+    # systemd reads this form in OnCalendar=.
+    return {
+        "deadline_epoch_s": int(whole.timestamp()),
+        "deadline_calendar": f"{whole:%Y-%m-%d %H:%M:%S} UTC",
+    }
+
+
+def _render(templates: Path, name: str, **values: object) -> str:
+    # Neither shell nor YAML is escaped as HTML; the templates quote by `tojson` where needed.
+    environment = Environment(
+        loader=FileSystemLoader(templates / "cloud_init"),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    try:
+        return environment.get_template(name).render(**values)
+    except TemplateError as error:
+        raise ConfigError(f"{templates / 'cloud_init' / name} cannot be used: {error}") from error

@@ -1,0 +1,27 @@
+"""The provider ``gcp``: virtual machines with GPUs of Google Compute Engine."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from orchestrator.domain.machine import ProviderTraits
+
+if TYPE_CHECKING:
+    from runners.gcp.provider import GcpProvider
+
+__all__ = ["TRAITS", "GcpProvider"]
+
+TRAITS = ProviderTraits(
+    name="gcp",
+    keys=frozenset({"instance_type", "locations", "market", "image", "connect", "disk_gb"}),
+    rented=True,
+    notice="gcp",
+)
+
+
+def __getattr__(name: str) -> object:
+    # The client library takes a second to import: only who makes a provider pays for it.
+    if name == "GcpProvider":
+        return import_module("runners.gcp.provider").GcpProvider
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,154 @@
+"""Which image a machine boots from: the first of an ordered list that can still be had."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from google.cloud import compute_v1
+
+from orchestrator.domain.machine import ConfigError, Extent
+from runners.gcp.clients import Clients
+from runners.gcp.memory import Memory
+from runners.gcp.reading import READ_TIMEOUT_S, NotThereError, read
+
+DEFAULT_PROJECT = "deeplearning-platform-release"
+DEFAULT_FAMILIES = (
+    "pytorch-2-9-cu129-ubuntu-2404-nvidia-580",
+    "pytorch-2-7-cu128-ubuntu-2204-nvidia-570",
+    "common-cu129-ubuntu-2404-nvidia-580",
+    "common-cu128-ubuntu-2204-nvidia-570",
+)
+"""For NVIDIA GPUs, newest first; families disappear as they age."""
+_KEYS = frozenset({"family", "name", "project", "user"})
+_DRIVER_INSIDE = re.compile(r"-nvidia-\d+")
+_UNUSABLE = frozenset({"OBSOLETE", "DELETED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One image, resolved."""
+
+    link: str
+    name: str
+    id: str
+    created: str
+    disk_gb: int
+    deprecated: str
+    """Empty, ``DEPRECATED``, ``OBSOLETE`` or ``DELETED``."""
+    needs_driver: bool
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """As machines carry it."""
+        return {"image_id": self.id, "image_name": self.name, "image_created": self.created}
+
+
+class Images:
+    """Resolves; remembers for a while."""
+
+    def __init__(self, clients: Clients, now: Callable[[], datetime]) -> None:
+        self._clients = clients
+        self._memory = Memory(now)
+
+    def resolve(self, said: Mapping[str, object]) -> Image:
+        """The image of a platform's `image`. Raises ConfigError where none can be had."""
+        unknown = sorted(set(said) - _KEYS)
+        if unknown:
+            raise ConfigError(
+                f"image: {unknown[0]} is not known to gcp; there are family, name, project, user",
+                extent=Extent.PROJECT,
+            )
+        project = str(said.get("project") or DEFAULT_PROJECT)
+        names, families = _words(said.get("name")), _words(said.get("family"))
+        if not names and not families:
+            families = DEFAULT_FAMILIES
+        key = f"{project} {names} {families}"
+        return self._memory.get(key, lambda: self._first(project, names, families))
+
+    def _first(self, project: str, names: tuple[str, ...], families: tuple[str, ...]) -> Image:
+        tried: list[str] = []
+        aged: list[Image] = []
+        for what, found in self._candidates(project, names, families):
+            if found is not None and not found.deprecated:
+                return found
+            if found is not None and found.deprecated not in _UNUSABLE:
+                aged.append(found)
+            tried.append(f"{what} ({found.deprecated.lower() if found else 'not found'})")
+        if aged:  # still usable, and nothing newer is listed
+            return aged[0]
+        raise ConfigError(
+            f"image: none of these can be had from project {project}: {'; '.join(tried)}; name "
+            "one that exists by `image: {family: [...], project: ...}`",
+            extent=Extent.PROJECT,
+        )
+
+    def _candidates(
+        self, project: str, names: tuple[str, ...], families: tuple[str, ...]
+    ) -> Iterable[tuple[str, Image | None]]:
+        for family in families:
+            yield f"family {family}", self._of_family(project, family)
+        for name in names:
+            yield f"name {name}", self._of_name(project, name)
+
+    def _of_family(self, project: str, family: str) -> Image | None:
+        try:
+            found = read(
+                f"looking up image family {family} of {project}",
+                lambda: self._clients.images.get_from_family(
+                    project=project, family=family, retry=None, timeout=READ_TIMEOUT_S
+                ),
+            )
+        except NotThereError:
+            return None
+        return _image(found, project)
+
+    def _of_name(self, project: str, name: str) -> Image | None:
+        """The newest image whose name is this, or matches this pattern."""
+        is_pattern = any(sign in name for sign in "*?")
+        try:
+            found = read(
+                f"looking up image {name} of {project}",
+                lambda: self._like(project, name) if is_pattern else self._exactly(project, name),
+            )
+        except NotThereError:
+            return None
+        images = [_image(each, project) for each in found if fnmatchcase(each.name, name)]
+        usable = [each for each in images if each.deprecated not in _UNUSABLE]
+        return max(usable, key=lambda each: (not each.deprecated, each.created), default=None)
+
+    def _exactly(self, project: str, name: str) -> list[compute_v1.Image]:
+        return [
+            self._clients.images.get(
+                project=project, image=name, retry=None, timeout=READ_TIMEOUT_S
+            )
+        ]
+
+    def _like(self, project: str, name: str) -> list[compute_v1.Image]:
+        pattern = re.escape(name).replace(r"\*", ".*").replace(r"\?", ".")
+        request = compute_v1.ListImagesRequest(project=project, filter=f"name eq '{pattern}'")
+        return list(self._clients.images.list(request, retry=None, timeout=READ_TIMEOUT_S))
+
+
+def _image(found: compute_v1.Image, project: str) -> Image:
+    # Those of the deep learning project say which driver they carry; where one says nothing, it
+    # installs one at its first boot if it is told to.
+    is_learning = project == DEFAULT_PROJECT
+    return Image(
+        link=found.self_link or f"projects/{project}/global/images/{found.name}",
+        name=found.name,
+        id=str(found.id) if found.id else found.name,
+        created=found.creation_timestamp,
+        disk_gb=int(found.disk_size_gb),
+        deprecated=found.deprecated.state,
+        needs_driver=is_learning and not _DRIVER_INSIDE.search(f"{found.family} {found.name}"),
+    )
+
+
+def _words(said: object) -> tuple[str, ...]:
+    if isinstance(said, str):
+        return (said,)
+    return tuple(str(each) for each in said) if isinstance(said, list | tuple) else ()

@@ -1,0 +1,133 @@
+"""A launch request written as Compute Engine wants it."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import datetime
+from pathlib import Path
+
+from google.cloud import compute_v1
+
+from orchestrator.domain.machine import ConfigError, LaunchRequest, Login
+from runners.boot import cloud_config, startup_script
+from runners.gcp.images import Image
+from runners.gcp.names import instance_name, labels, network_tag
+from runners.gcp.wishes import Wishes
+
+NETWORK = "global/networks/default"
+IMAGE_FACTS = "seatrial-image"
+"""Metadata key under which a machine carries what it was booted from."""
+MINIMUM_RUN_S = 60
+_MODELS = {"spot": "SPOT", "on-demand": "STANDARD"}
+
+
+def build_instance(
+    request: LaunchRequest,
+    wishes: Wishes,
+    image: Image,
+    *,
+    project: str,
+    now: datetime,
+    templates: Path,
+) -> compute_v1.Instance:
+    """The resource to insert.
+
+    Args:
+        request: With login, tags and expiry.
+        wishes: Its platform, read.
+        image: What it boots.
+        project: The controllers' project name, for the network tag.
+        now: The time of this call, which only the run duration depends on.
+        templates: The folder that holds ``cloud_init/``.
+
+    Raises:
+        ConfigError: Something that makes a launch safe is missing, or the disk is too small.
+    """
+    login, expires_at = _safe(request)
+    if image.disk_gb > wishes.disk_gb:
+        raise ConfigError(
+            f"disk_gb: {wishes.disk_gb} is less than the {image.disk_gb} GB of image {image.name}"
+        )
+    place = request.place
+    carried = labels({**request.tags, "seatrial-project": project, "seatrial-token": request.token})
+    return compute_v1.Instance(
+        name=instance_name(request.token),
+        machine_type=f"zones/{place.zone}/machineTypes/{place.instance_type}",
+        labels=carried,
+        tags=compute_v1.Tags(items=[network_tag(project)]),
+        disks=[_boot_disk(place.zone, wishes.disk_gb, image, carried)],
+        network_interfaces=[_network(is_public=wishes.is_public)],
+        scheduling=_scheduling(place.market, expires_at, now),
+        metadata=_metadata(
+            {
+                **_entry(login, wishes.user),
+                "user-data": cloud_config(
+                    login, user=wishes.user, expires_at=expires_at, templates=templates
+                ),
+                "startup-script": startup_script(expires_at=expires_at, templates=templates),
+                IMAGE_FACTS: json.dumps(dict(image.facts)),
+                **({"install-nvidia-driver": "True"} if image.needs_driver else {}),
+            }
+        ),
+    )
+
+
+def _safe(request: LaunchRequest) -> tuple[Login, datetime]:
+    if request.login is None or request.expires_at is None:
+        raise ConfigError("gcp: a machine is never launched without a login and a time to end")
+    return request.login, request.expires_at
+
+
+def _boot_disk(
+    zone: str, disk_gb: int, image: Image, carried: dict[str, str]
+) -> compute_v1.AttachedDisk:
+    return compute_v1.AttachedDisk(
+        boot=True,
+        auto_delete=True,  # Google encrypts every disk at rest; there is nothing to switch on
+        initialize_params=compute_v1.AttachedDiskInitializeParams(
+            source_image=image.link,
+            disk_size_gb=disk_gb,
+            disk_type=f"zones/{zone}/diskTypes/pd-balanced",
+            labels=carried,
+        ),
+    )
+
+
+def _network(*, is_public: bool) -> compute_v1.NetworkInterface:
+    outside = compute_v1.AccessConfig(name="External NAT", type_="ONE_TO_ONE_NAT")
+    return compute_v1.NetworkInterface(
+        network=NETWORK, access_configs=[outside] if is_public else []
+    )
+
+
+def _scheduling(market: str, expires_at: datetime, now: datetime) -> compute_v1.Scheduling:
+    # A repeated call has less time left. That is no other request: its id is the same, and the
+    # first one that arrived holds. Whole minutes, rounded up: the guest's own timer is exact.
+    left_s = (expires_at - now).total_seconds()
+    if left_s <= 0:
+        raise ConfigError(f"the machine was to end at {expires_at:%H:%M:%S} UTC, which is past")
+    run_s = max(MINIMUM_RUN_S, math.ceil(left_s / 60) * 60)
+    return compute_v1.Scheduling(
+        on_host_maintenance="TERMINATE",  # machines with GPUs cannot be moved
+        automatic_restart=False,
+        provisioning_model=_MODELS[market],
+        instance_termination_action="DELETE",
+        max_run_duration=compute_v1.Duration(seconds=run_s),
+    )
+
+
+def _entry(login: Login, user: str) -> dict[str, str]:
+    key = " ".join(login.public_key.split()[:2])
+    return {
+        "ssh-keys": f"{user}:{key} {user}",
+        "block-project-ssh-keys": "TRUE",
+        "enable-oslogin": "FALSE",  # else metadata keys are ignored
+        "enable-guest-attributes": "TRUE",  # the guest publishes its host keys there
+    }
+
+
+def _metadata(items: dict[str, str]) -> compute_v1.Metadata:
+    return compute_v1.Metadata(
+        items=[compute_v1.Items(key=key, value=value) for key, value in items.items()]
+    )

@@ -1,0 +1,136 @@
+"""Everything of ours that the cloud has: machines, disks left behind, addresses, firewall rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from google.cloud import compute_v1
+
+from orchestrator.domain.machine import Machine, MachineState, ProviderUnavailableError
+from runners.gcp.clients import Clients
+from runners.gcp.firewall import firewall_machine
+from runners.gcp.looking import as_machine
+from runners.gcp.names import ResourceId, label, last, tags
+from runners.gcp.reading import READ_TIMEOUT_S, read
+
+
+class _Scoped(Protocol):
+    """What one zone or region answered to a list of all of them."""
+
+    warning: compute_v1.Warning
+
+
+def everything(clients: Clients, *, project: str) -> tuple[Machine, ...]:
+    """All that carries the project's label, in every zone.
+
+    Args:
+        clients: Of the cloud's project.
+        project: The controllers' project name.
+
+    Raises:
+        ProviderUnavailableError: A zone did not answer: the list would only look complete.
+        ProviderError: The cloud refused.
+    """
+    ours = f'labels.seatrial-project = "{label(project)}"'
+    return (
+        *_instances(clients, ours),
+        *_disks(clients, ours),
+        *_addresses(clients, ours),
+        *_firewalls(clients, project),
+    )
+
+
+def _instances(clients: Clients, ours: str) -> Iterable[Machine]:
+    request = compute_v1.AggregatedListInstancesRequest(project=clients.project, filter=ours)
+    pages = read(
+        "listing our machines",
+        lambda: list(
+            clients.instances.aggregated_list(request, retry=None, timeout=READ_TIMEOUT_S).pages
+        ),
+    )
+    for page in pages:
+        _be_complete("machines", page.unreachables)
+        for scope, found in page.items.items():
+            _answered("machines", scope, found)
+            for each in found.instances:
+                yield as_machine(each, last(scope), simulated=clients.is_simulated)
+
+
+def _disks(clients: Clients, ours: str) -> Iterator[Machine]:
+    request = compute_v1.AggregatedListDisksRequest(project=clients.project, filter=ours)
+    pages = read(
+        "listing our disks",
+        lambda: list(
+            clients.disks.aggregated_list(request, retry=None, timeout=READ_TIMEOUT_S).pages
+        ),
+    )
+    for page in pages:
+        _be_complete("disks", page.unreachables)
+        for scope, found in page.items.items():
+            _answered("disks", scope, found)
+            # One in use goes with its machine, which is listed.
+            for each in (disk for disk in found.disks if not disk.users):
+                yield _thing(clients, ResourceId(last(scope), "disks", each.name), each.labels)
+
+
+def _addresses(clients: Clients, ours: str) -> Iterator[Machine]:
+    request = compute_v1.AggregatedListAddressesRequest(project=clients.project, filter=ours)
+    pages = read(
+        "listing our addresses",
+        lambda: list(
+            clients.addresses.aggregated_list(request, retry=None, timeout=READ_TIMEOUT_S).pages
+        ),
+    )
+    for page in pages:
+        _be_complete("addresses", page.unreachables)
+        for scope, found in page.items.items():
+            _answered("addresses", scope, found)
+            for each in found.addresses:
+                which = ResourceId(last(scope), "addresses", each.name)
+                yield _thing(clients, which, each.labels)
+
+
+def _firewalls(clients: Clients, project: str) -> Iterator[Machine]:
+    request = compute_v1.ListFirewallsRequest(project=clients.project)
+    rules = read(
+        "listing our firewall rules",
+        lambda: list(clients.firewalls.list(request, retry=None, timeout=READ_TIMEOUT_S)),
+    )
+    for rule in rules:
+        found = firewall_machine(rule, simulated=clients.is_simulated)
+        if found is not None and found.tags.get("seatrial-project") == project:
+            yield found
+
+
+def _thing(clients: Clients, which: ResourceId, labels: Mapping[str, str]) -> Machine:
+    carried = tags(labels)
+    return Machine(
+        id=str(which),
+        token=carried.get("seatrial-token", ""),
+        state=MachineState.READY,
+        kind=which.kind,
+        tags=carried,
+        facts={"zone": which.scope},
+        simulated=clients.is_simulated,
+    )
+
+
+def _be_complete(what: str, unreachables: Iterable[str]) -> None:
+    missing = ", ".join(last(each) for each in unreachables)
+    if missing:
+        raise _incomplete(what, missing, "unreachable")
+
+
+def _answered(what: str, scope: str, found: _Scoped) -> None:
+    # An empty scope warns too, that it has no results.
+    if found.warning.code == "UNREACHABLE":
+        raise _incomplete(what, last(scope), found.warning.message)
+
+
+def _incomplete(what: str, where: str, why: str) -> ProviderUnavailableError:
+    return ProviderUnavailableError(
+        f"listing our {what}: {where} did not answer ({why}), so that the list is not complete; "
+        "repeat it a little later",
+        code="UNREACHABLE",
+    )

@@ -1,0 +1,292 @@
+"""The provider ``gcp``: its four verbs, and where, for how much, how many and what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from google.cloud import compute_v1
+
+from orchestrator.domain.machine import (
+    ConfigError,
+    LaunchRequest,
+    Machine,
+    MachineState,
+    Place,
+    ProviderUnavailableError,
+)
+from orchestrator.domain.prices import Price
+from orchestrator.domain.quota import Demand, Level, Quota
+from runners import ProviderContext
+from runners.gcp.catalogue import read_catalogue
+from runners.gcp.clients import Clients
+from runners.gcp.errors import meaning
+from runners.gcp.firewall import ensure_ingress
+from runners.gcp.images import Image, Images
+from runners.gcp.instance import build_instance
+from runners.gcp.inventory import everything
+from runners.gcp.looking import Looking, as_machine
+from runners.gcp.names import ResourceId, instance_name, label, parse_id, request_id
+from runners.gcp.offers import Offers
+from runners.gcp.prices import KnownPrices
+from runners.gcp.quotas import QuotaReader, demands
+from runners.gcp.reading import (
+    READ_TIMEOUT_S,
+    AlreadyThereError,
+    NotThereError,
+    create,
+    is_done,
+    of_missing,
+    of_operation,
+    read,
+)
+from runners.gcp.wishes import read_wishes
+
+_WRITE_TIMEOUT_S = 60.0
+_CONSOLE_BYTES = 64 * 1024
+
+
+class GcpProvider:
+    """Rents virtual machines with GPUs from Compute Engine."""
+
+    def __init__(self, context: ProviderContext) -> None:
+        self._context = context
+        self._clients = Clients(context.settings)
+        self._images = Images(self._clients, context.now)
+        self._looking = Looking(self._clients, context.now)
+        self._prices = KnownPrices(context.prices)
+        self._offers = Offers(self._clients, self._prices, context.now)
+        self._quotas = QuotaReader(self._clients)
+
+    # the four verbs
+
+    def launch(self, request: LaunchRequest) -> Machine:
+        """Ask for a machine; the same token, in the same zone, answers with the same machine.
+
+        Raises:
+            ProviderError: By what to do next. Refusals that come a little later, in the operation
+                that this starts, are told by `inspect`.
+        """
+        wishes = read_wishes(request.platform)
+        image = self._images.resolve(wishes.image)
+        wanted = build_instance(
+            request,
+            wishes,
+            image,
+            project=self._project,
+            now=self._context.now(),
+            templates=self._context.templates,
+        )
+        if wishes.is_public:
+            cidr = self._context.settings.get("ingress_cidr", "")
+            ensure_ingress(self._clients, project=self._project, cidr=cidr)
+        try:
+            operation = self._insert(request, wanted)
+        except AlreadyThereError:
+            return self._adopted(request)
+        except NotThereError as error:
+            raise of_missing(f"launching {request.place.name}", error) from error
+        return self._ordered(request, operation, image)
+
+    def inspect(self, machine_id: str) -> Machine:
+        """How a machine, disk, address or firewall rule is now; GONE if there is none."""
+        which = parse_id(machine_id)
+        if which is None:
+            return Machine(id=machine_id, token="", state=MachineState.GONE)
+        if which.collection == "instances":
+            return self._looking.machine(which)
+        try:
+            read(f"looking at {which}", self._getter(which))
+        except NotThereError:
+            state = MachineState.GONE
+        else:
+            state = MachineState.READY
+        return Machine(
+            id=machine_id,
+            token="",
+            state=state,
+            kind=which.kind,
+            simulated=self._clients.is_simulated,
+        )
+
+    def terminate(self, machine_id: str) -> None:
+        """Begin to delete it, with its disk; gone already is no error."""
+        which = parse_id(machine_id)
+        if which is None:
+            return
+        # Without a request id: it would answer a repetition with the first try's failure.
+        try:
+            create(f"deleting {which}", self._deleter(which))
+        except NotThereError:
+            return
+        except AlreadyThereError as error:  # a conflict: something else is being done to it
+            raise ProviderUnavailableError(
+                f"deleting {which}: Compute Engine is at work on it; repeat it", code="conflict"
+            ) from error
+
+    def inventory(self) -> Iterable[Machine]:
+        """Everything that carries the project's label, of every kind, in every zone."""
+        return everything(self._clients, project=self._project)
+
+    # extras
+
+    def is_configured(self) -> bool:
+        """Whether a Google Cloud project is named in the settings."""
+        return self._clients.is_configured
+
+    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+        """Zones by market, location and type. Raises ConfigError, NotOfferedError."""
+        return self._offers.places(platform)
+
+    def known_prices(self) -> tuple[Price, ...]:
+        """The shipped table, with what was refreshed since."""
+        return self._prices.all()
+
+    def read_prices(self) -> tuple[Price, ...]:
+        """Google's catalogue; nothing beside an emulated Compute Engine without a catalogue."""
+        if not self._clients.has_catalogue:
+            return ()
+        return read_catalogue(self._clients, self._context.now())
+
+    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+        """Of GPUs, CPUs, disk and addresses, in the region and in all of them."""
+        return demands(read_wishes(platform), place, project=self._clients.project)
+
+    def level(self, quota: Quota) -> Level:
+        """Limit and usage now; unknown, with the reason, where the cloud does not tell."""
+        return self._quotas.level(quota)
+
+    def console(self, machine_id: str) -> str:
+        """The end of what it wrote to its serial port."""
+        which = parse_id(machine_id)
+        if which is None or which.collection != "instances":
+            return ""
+        request = compute_v1.GetSerialPortOutputInstanceRequest(
+            project=self._clients.project, zone=which.scope, instance=which.name
+        )
+        try:
+            output = read(
+                f"reading the console of {which}",
+                lambda: self._clients.instances.get_serial_port_output(
+                    request, retry=None, timeout=READ_TIMEOUT_S
+                ),
+            )
+        except NotThereError:
+            return ""
+        return output.contents[-_CONSOLE_BYTES:]
+
+    def close(self) -> None:
+        """Drop the connections; the next call makes new ones."""
+        self._clients.close()
+
+    # inside
+
+    @property
+    def _project(self) -> str:
+        return self._context.settings.get("project", "seatrial")
+
+    def _insert(self, request: LaunchRequest, wanted: compute_v1.Instance) -> compute_v1.Operation:
+        call = compute_v1.InsertInstanceRequest(
+            project=self._clients.project,
+            zone=request.place.zone,
+            instance_resource=wanted,
+            request_id=request_id(request.token, request.place.zone),
+        )
+        # The plain operation: the future that `insert` answers with would wait, and ask Google's
+        # own host whatever the settings say.
+        return create(
+            f"launching {request.place.name}",
+            lambda: self._clients.instances.insert_unary(
+                call, retry=None, timeout=_WRITE_TIMEOUT_S
+            ),
+        )
+
+    def _ordered(
+        self, request: LaunchRequest, operation: compute_v1.Operation, image: Image
+    ) -> Machine:
+        place = request.place
+        if is_done(operation):
+            refused = of_operation(f"launching {place.name}", operation)
+            # "Try again" would only be answered with this same operation: `inspect` tells of it.
+            if refused is not None and not isinstance(refused, ProviderUnavailableError):
+                raise refused
+        return Machine(
+            id=str(_id_of(request)),
+            token=request.token,
+            state=MachineState.ORDERED,
+            detail=f"operation {operation.name}",
+            tags=dict(request.tags),
+            facts={
+                **({"instance_id": str(operation.target_id)} if operation.target_id else {}),
+                "instance_type": place.instance_type,
+                "zone": place.zone,
+                "region": place.region,
+                "market": place.market,
+                **image.facts,
+            },
+            simulated=self._clients.is_simulated,
+        )
+
+    def _adopted(self, request: LaunchRequest) -> Machine:
+        """The machine that has our name already, if it is ours."""
+        which = _id_of(request)
+        found = self._looking.instance(which)
+        if found is None:
+            raise ProviderUnavailableError(
+                f"launching {request.place.name}: {which} is said to exist and is not shown yet; "
+                "repeat it a little later",
+                code="alreadyExists",
+            )
+        if found.labels.get("seatrial-token") != label(request.token):
+            told = meaning("alreadyExists")
+            raise ConfigError(
+                f"launching {request.place.name}: {which} exists and is not of lease "
+                f"{request.token}; {told.advice}",
+                code="alreadyExists",
+                extent=told.extent,
+            )
+        machine = as_machine(found, which.scope, simulated=self._clients.is_simulated)
+        return replace(machine, token=request.token)
+
+    def _getter(self, which: ResourceId) -> Callable[[], object]:
+        clients, project = self._clients, self._clients.project
+        match which.collection:
+            case "disks":
+                return lambda: clients.disks.get(
+                    project=project, zone=which.scope, disk=which.name, retry=None
+                )
+            case "addresses":
+                return lambda: self._address(which)
+        return lambda: clients.firewalls.get(project=project, firewall=which.name, retry=None)
+
+    def _address(self, which: ResourceId) -> compute_v1.Address:
+        request = compute_v1.ListAddressesRequest(
+            project=self._clients.project, region=which.scope, filter=f'name = "{which.name}"'
+        )
+        found = self._clients.addresses.list(request, retry=None, timeout=READ_TIMEOUT_S)
+        for each in found:
+            return each
+        raise NotThereError(f"there is no {which}")
+
+    def _deleter(self, which: ResourceId) -> Callable[[], object]:
+        clients, project = self._clients, self._clients.project
+        match which.collection:
+            case "instances":
+                return lambda: clients.instances.delete_unary(
+                    project=project, zone=which.scope, instance=which.name, retry=None
+                )
+            case "disks":
+                return lambda: clients.disks.delete_unary(
+                    project=project, zone=which.scope, disk=which.name, retry=None
+                )
+            case "addresses":
+                return lambda: clients.addresses.delete_unary(
+                    project=project, region=which.scope, address=which.name, retry=None
+                )
+        return lambda: clients.firewalls.delete_unary(
+            project=project, firewall=which.name, retry=None
+        )
+
+
+def _id_of(request: LaunchRequest) -> ResourceId:
+    return ResourceId(request.place.zone, "instances", instance_name(request.token))

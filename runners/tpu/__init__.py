@@ -1,0 +1,86 @@
+"""The provider ``tpu``: Cloud TPU virtual machines, by queued resources or as plain nodes.
+
+`TRAITS` are known without Google's libraries; the first use of a provider imports them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from orchestrator.domain.machine import LaunchRequest, Machine, Place, ProviderTraits
+from runners import ProviderContext
+
+if TYPE_CHECKING:
+    from orchestrator.domain.prices import Price
+    from orchestrator.domain.quota import Demand, Level, Quota
+    from runners.tpu.desk import Desk
+
+TRAITS = ProviderTraits(
+    name="tpu",
+    keys=frozenset({"accelerator_type", "runtime_version", "locations", "market", "connect"}),
+    required=frozenset({"accelerator_type"}),
+    rented=True,
+    notice="gcp",
+)
+
+
+class TpuProvider:
+    """Rents Cloud TPU virtual machines with one host.
+
+    A TPU cannot be told when to end: the guest's timer stops the work, not the bill. So a
+    machine that nobody releases is the janitor's.
+    """
+
+    def __init__(self, context: ProviderContext) -> None:
+        self._context = context
+
+    def is_configured(self) -> bool:
+        """Whether somebody named the Google Cloud project to rent in."""
+        return bool(self._context.settings.get("gcp_project"))
+
+    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+        """Zones x markets in the matrix's order. Raises ConfigError, NotOfferedError."""
+        return self._desk.places(platform)
+
+    def launch(self, request: LaunchRequest) -> Machine:
+        """Ask for a machine; the same token answers with the same one. Raises ProviderError."""
+        return self._desk.launch(request)
+
+    def inspect(self, machine_id: str) -> Machine:
+        """How the machine is now. Raises ProviderError."""
+        return self._desk.inspect(machine_id)
+
+    def terminate(self, machine_id: str) -> None:
+        """Begin to delete the machine, its queue entry too. Raises ProviderError."""
+        self._desk.terminate(machine_id)
+
+    def inventory(self) -> Iterable[Machine]:
+        """Everything of the project in every zone. Raises ProviderError if one is silent."""
+        return self._desk.inventory()
+
+    def read_prices(self) -> Iterable[Price]:
+        """Prices from the Cloud Billing catalogue. Raises ProviderError."""
+        return self._desk.read_prices()
+
+    def known_prices(self) -> Iterable[Price]:
+        """The shipped table, with what was refreshed since."""
+        return self._desk.known_prices()
+
+    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+        """The chips that a machine takes of its zone's quota."""
+        return self._desk.demands(platform, place)
+
+    def level(self, quota: Quota) -> Level:
+        """Limit and usage of a quota now; unknown with the reason."""
+        return self._desk.level(quota)
+
+    def close(self) -> None:
+        """Drop the connections; the next call opens others."""
+        self._desk.close()
+
+    @cached_property
+    def _desk(self) -> Desk:
+        return cast("Desk", import_module("runners.tpu.desk").Desk(self._context))

@@ -1,0 +1,194 @@
+"""The connection to the TPU API, and the only place that its exceptions reach."""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+import google.auth
+import grpc  # type: ignore[import-untyped]
+from google.api_core import exceptions as api
+from google.auth import exceptions as sign_in
+from google.cloud import tpu_v2
+from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
+from google.rpc import error_details_pb2  # type: ignore[import-untyped]
+
+from orchestrator.domain.machine import (
+    ConfigError,
+    CredentialsError,
+    Extent,
+    ProviderError,
+    ProviderUnavailableError,
+)
+from runners.tpu.errors import Answer, code_name, refused
+
+T = TypeVar("T")
+
+READ_TIMEOUT_S = 20.0
+WRITE_TIMEOUT_S = 30.0
+READ_ATTEMPTS = 2
+_HTTP_CODES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ALREADY_EXISTS",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+class Wire:
+    """Opens the client at its first use; safe to share between threads."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = settings
+        self.endpoint = settings.get("gcp_tpu_endpoint") or ""
+        self._lock = threading.Lock()
+        self._client: tpu_v2.TpuClient | None = None
+        self._signed_in_project = ""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether an emulation is spoken to."""
+        return bool(self.endpoint)
+
+    @property
+    def project(self) -> str:
+        """The Google Cloud project. Raises ConfigError where nobody names one."""
+        named = self._settings.get("gcp_project") or self._signed_in_project
+        if not named and not self.simulated:
+            self._signed_in_project = named = guarded("sign in to Google Cloud", default_project)
+        if not named:
+            raise ConfigError(
+                "SEATRIAL_GCP_PROJECT is not set, and says in which Google Cloud project TPUs are "
+                "rented",
+                extent=Extent.PROJECT,
+            )
+        return named
+
+    def read(self, what: str, call: Callable[[tpu_v2.TpuClient], T]) -> T:
+        """Make a call that changes nothing, twice at most. Raises ProviderError."""
+        for _ in range(READ_ATTEMPTS - 1):
+            try:
+                return self.once(what, call)
+            except ProviderUnavailableError:
+                continue
+        return self.once(what, call)
+
+    def find(self, what: str, call: Callable[[tpu_v2.TpuClient], T]) -> T | None:
+        """Read something that may not be there. Raises ProviderError."""
+        try:
+            return self.read(what, call)
+        except ProviderError as error:
+            if error.code == "NOT_FOUND":
+                return None
+            raise
+
+    def once(self, what: str, call: Callable[[tpu_v2.TpuClient], T]) -> T:
+        """Make a call, without a repetition. Raises ProviderError."""
+        return guarded(what, lambda: call(self._open()))
+
+    def close(self) -> None:
+        """Drop the connection; the next call opens another one."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.transport.close()  # type: ignore[no-untyped-call]
+
+    def _open(self) -> tpu_v2.TpuClient:
+        with self._lock:
+            if self._client is None:
+                self._client = _client(self.endpoint)
+            return self._client
+
+
+def guarded(what: str, call: Callable[[], T]) -> T:
+    """Make a call to Google; whatever its libraries raise becomes a ProviderError.
+
+    Args:
+        what: What is asked, and where, for a person.
+        call: The call.
+    """
+    try:
+        return call()
+    except api.GoogleAPICallError as error:
+        raise refused(answer_of(error), what) from error
+    except api.RetryError as error:
+        raise ProviderUnavailableError(f"{what}: {error}", code="DEADLINE_EXCEEDED") from error
+    except sign_in.TransportError as error:
+        raise ProviderUnavailableError(f"{what}: {error}", code="UNAVAILABLE") from error
+    except sign_in.GoogleAuthError as error:
+        raise CredentialsError(
+            f"{what}: no usable credentials of Google Cloud ({error}); run `gcloud auth "
+            "application-default login`, or name a service account's key in "
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            code=type(error).__name__,
+            extent=Extent.PROJECT,
+        ) from error
+    except (grpc.RpcError, OSError) as error:
+        raise ProviderUnavailableError(f"{what}: {error}", code="UNAVAILABLE") from error
+
+
+def answer_of(error: api.GoogleAPICallError) -> Answer:
+    """What the API said, from the exception that its client made of it."""
+    status = error.grpc_status_code
+    number = int(error.code) if error.code is not None else 0
+    code = status.name if status is not None else _HTTP_CODES.get(number, "UNKNOWN")
+    return Answer(code, error.message or "", kinds(error.details))
+
+
+def status_answer(number: int, words: str, details: Iterable[object]) -> Answer:
+    """What an operation, or a queue, says of its failure (a ``google.rpc.Status``)."""
+    return Answer(code_name(number), words, kinds(details), late=True)
+
+
+def kinds(details: Iterable[object]) -> tuple[str, ...]:
+    """The kinds of an error's details, with their reasons and what they say of quotas."""
+    found: list[str] = []
+    for detail in map(_unpacked, details):
+        found.append(type(detail).__name__)
+        found.append(str(getattr(detail, "reason", "")))
+        found += [str(getattr(one, "description", "")) for one in getattr(detail, "violations", ())]
+    return tuple(filter(None, found))
+
+
+def _unpacked(detail: object) -> object:
+    """What an ``Any`` holds, where it is one of those that matter here."""
+    for kind in (error_details_pb2.QuotaFailure, error_details_pb2.ErrorInfo):
+        if str(getattr(detail, "type_url", "")).endswith(f"google.rpc.{kind.__name__}"):
+            return kind.FromString(getattr(detail, "value", b""))
+    return detail
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether ``host:port`` is on this very computer."""
+    host = endpoint.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _client(endpoint: str) -> tpu_v2.TpuClient:
+    if not endpoint:
+        return tpu_v2.TpuClient()
+    if is_loopback(endpoint):
+        # Neither encrypted nor signed in; a proxy of the environment must not see it either.
+        options = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 2000)]
+        channel = grpc.insecure_channel(endpoint, options=options)
+        return tpu_v2.TpuClient(transport=TpuGrpcTransport(channel=channel))
+    return tpu_v2.TpuClient(client_options={"api_endpoint": endpoint})
+
+
+def default_project() -> str:
+    """The project of whoever is signed in; empty where that names none."""
+    return str(google.auth.default()[1] or "")

@@ -1,0 +1,77 @@
+"""The parts of the provider, put together; importing it imports Google's libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from orchestrator.domain.machine import LaunchRequest, Machine, Place
+from orchestrator.domain.prices import Price
+from orchestrator.domain.quota import Demand, Level, Quota
+from runners import ProviderContext
+from runners.tpu.catalogue import Catalogue
+from runners.tpu.client import Wire
+from runners.tpu.ending import Ending
+from runners.tpu.launch import Launching
+from runners.tpu.looking import Looking
+from runners.tpu.places import Offering
+from runners.tpu.prices import known
+from runners.tpu.quotas import Limits
+
+
+class Desk:
+    """What `TpuProvider` hands everything on to."""
+
+    def __init__(self, context: ProviderContext) -> None:
+        settings = context.settings
+        self._context = context
+        self.wire = Wire(settings)
+        self._looking = Looking(
+            self.wire, project=settings.get("project") or "seatrial", now=context.now
+        )
+        self._launching = Launching(
+            self.wire, self._looking, settings=settings, templates=context.templates
+        )
+        self._ending = Ending(self.wire, self._looking)
+        self._offering = Offering(self.wire, prices=context.prices, now=context.now)
+        self._limits = Limits(self.wire, self._looking, settings, now=context.now)
+        self._catalogue = Catalogue(settings, now=context.now)
+
+    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+        """See `Offering.places`."""
+        return self._offering.places(platform)
+
+    def launch(self, request: LaunchRequest) -> Machine:
+        """See `Launching.launch`."""
+        return self._launching.launch(request)
+
+    def inspect(self, machine_id: str) -> Machine:
+        """See `Looking.inspect`."""
+        return self._looking.inspect(machine_id)
+
+    def terminate(self, machine_id: str) -> None:
+        """See `Ending.terminate`."""
+        self._ending.terminate(machine_id)
+
+    def inventory(self) -> Iterable[Machine]:
+        """See `Looking.inventory`."""
+        return tuple(self._looking.inventory())
+
+    def read_prices(self) -> Iterable[Price]:
+        """See `Catalogue.read`."""
+        return self._catalogue.read()
+
+    def known_prices(self) -> Iterable[Price]:
+        """The shipped table, with what was refreshed since."""
+        return known(self._context.prices)
+
+    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+        """See `Limits.demands`."""
+        return self._limits.demands(platform, place)
+
+    def level(self, quota: Quota) -> Level:
+        """See `Limits.level`."""
+        return self._limits.level(quota)
+
+    def close(self) -> None:
+        """Drop every connection."""
+        self.wire.close()

@@ -1,0 +1,198 @@
+"""The table: what each answer of a Google API means for whoever asked.
+
+The code alone does not tell: RESOURCE_EXHAUSTED is a stockout, a quota and a throttle. So the
+words and the kinds of the details are looked at as well, and the first row that fits decides.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from orchestrator.domain.machine import (
+    CapacityError,
+    ConfigError,
+    CredentialsError,
+    Extent,
+    ProviderError,
+    ProviderUnavailableError,
+    QuotaError,
+)
+
+CODES = (
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+)
+"""Names of gRPC's status codes, at their numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an API said when it refused."""
+
+    code: str
+    """Name of the gRPC status."""
+    words: str
+    details: tuple[str, ...] = ()
+    """Kinds of its details, and their reasons: ``QuotaFailure``, ``RATE_LIMIT_EXCEEDED``."""
+    late: bool = False
+    """It accepted the call, and refused in the operation or in the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What that means."""
+
+    kind: type[ProviderError]
+    ended: str
+    """The word for a machine that ended so: ``capacity``, ``quota``, ``preempted``, ``failed``."""
+    extent: Extent = Extent.PLACE
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    codes: tuple[str, ...]
+    pattern: str
+    refusal: Refusal
+    late: bool | None = None
+
+    def fits(self, answer: Answer) -> bool:
+        if self.codes and answer.code not in self.codes:
+            return False
+        if self.late is not None and self.late is not answer.late:
+            return False
+        said = " ".join((answer.words, *answer.details))
+        return re.search(self.pattern, said, re.IGNORECASE | re.DOTALL) is not None
+
+
+_CAPACITY = Refusal(CapacityError, "capacity")
+_NO_ZONE = Refusal(
+    CapacityError, "capacity", Extent.ZONE, "the zone cannot be used from this project"
+)
+_PREEMPTED = Refusal(CapacityError, "preempted")
+_LATER = Refusal(ProviderUnavailableError, "failed")
+_STRANGER = Refusal(
+    CredentialsError,
+    "failed",
+    Extent.PROJECT,
+    "sign in again: `gcloud auth application-default login`, or check the service account's key",
+)
+_FORBIDDEN = Refusal(
+    CredentialsError,
+    "failed",
+    Extent.PROJECT,
+    "give the caller the role roles/tpu.admin on the project (and roles/iam.serviceAccountUser)",
+)
+_API_OFF = Refusal(
+    CredentialsError,
+    "failed",
+    Extent.PROJECT,
+    "enable the API: `gcloud services enable tpu.googleapis.com`",
+)
+_WRONG = Refusal(ConfigError, "failed", advice="correct the platform in the matrix")
+# A TPU quota is one number per zone, generation and market. So the other market of the same zone
+# may still have room: the refusal reaches the place alone, or the region's places of its market.
+_QUOTA_ZONE = Refusal(QuotaError, "quota", advice="ask for more of that quota")
+_QUOTA_REGION = Refusal(QuotaError, "quota", Extent.MARKET, "ask for more of that quota")
+_QUOTA_PROJECT = Refusal(QuotaError, "quota", Extent.PROJECT, "ask for more of that quota")
+
+_EXHAUSTED = ("RESOURCE_EXHAUSTED",)
+_ROWS = (
+    # UNAVAILABLE is also what gRPC says when the credentials could not be refreshed
+    _Row(
+        ("UNAVAILABLE", "UNAUTHENTICATED"),
+        r"metadata from plugin failed.*(Refresh|Reauth|invalid_grant|DefaultCredentials)",
+        _STRANGER,
+    ),
+    _Row(
+        (),
+        r"SERVICE_DISABLED|accessNotConfigured|has not been used in project|API .*is disabled",
+        _API_OFF,
+    ),
+    _Row(
+        ("RESOURCE_EXHAUSTED", "PERMISSION_DENIED"),
+        r"RATE_LIMIT_EXCEEDED|rateLimitExceeded|per (second|minute|day)\b|rate limit",
+        _LATER,
+    ),
+    _Row(
+        ("NOT_FOUND", "PERMISSION_DENIED", "INVALID_ARGUMENT"),
+        r"location \S+ is not found|access is unauthorized|invalid location|unknown zone",
+        _NO_ZONE,
+    ),
+    _Row(("INVALID_ARGUMENT", "NOT_FOUND"), r"was not found in (the )?zone", _CAPACITY),
+    _Row((), r"while in state PREEMPTED|\bwas preempted|has been preempted", _PREEMPTED),
+    _Row(_EXHAUSTED, r"(?=.*quota)(?=.*(all regions|ALL_REGIONS|globally))", _QUOTA_PROJECT),
+    _Row(
+        _EXHAUSTED, r"(?=.*(QuotaFailure|QUOTA_EXCEEDED|quota limit))(?=.*in region)", _QUOTA_REGION
+    ),
+    _Row(_EXHAUSTED, r"QuotaFailure|QUOTA_EXCEEDED|quota limit", _QUOTA_ZONE),
+    _Row(
+        (),
+        r"no more capacity|not enough (resources|capacity)|stock-?out|out of capacity"
+        r"|insufficient (reserved )?capacity|RESOURCE_POOL_EXHAUSTED|resource pool exhausted",
+        _CAPACITY,
+    ),
+    _Row(_EXHAUSTED, r"(?=.*quota)(?=.*in region)", _QUOTA_REGION),
+    _Row(_EXHAUSTED, r"quota", _QUOTA_ZONE),
+    _Row(_EXHAUSTED, r"", _CAPACITY),
+    _Row(("FAILED_PRECONDITION",), r"billing", _FORBIDDEN),
+    # In an operation 9 is "insufficient reserved capacity", whatever else it may say.
+    _Row(("FAILED_PRECONDITION", "OUT_OF_RANGE"), r"", _CAPACITY, late=True),
+    _Row(("PERMISSION_DENIED",), r"", _FORBIDDEN),
+    _Row(("UNAUTHENTICATED",), r"", _STRANGER),
+    _Row(
+        (
+            "INVALID_ARGUMENT",
+            "NOT_FOUND",
+            "ALREADY_EXISTS",
+            "FAILED_PRECONDITION",
+            "OUT_OF_RANGE",
+            "UNIMPLEMENTED",
+        ),
+        r"",
+        _WRONG,
+    ),
+)
+
+
+def classify(answer: Answer) -> Refusal:
+    """What the answer means; whatever no row knows may have happened, and is asked again."""
+    return next((row.refusal for row in _ROWS if row.fits(answer)), _LATER)
+
+
+def refused(answer: Answer, what: str) -> ProviderError:
+    """The error to raise.
+
+    Args:
+        answer: What the API said.
+        what: What was asked of it, and where: ``create queued resource us-west4-a/x``.
+    """
+    refusal = classify(answer)
+    words = " ".join(answer.words.split()) or "no words"
+    advice = f"; {refusal.advice}" if refusal.advice else ""
+    return refusal.kind(
+        f"{what}: Google answered {answer.code}: {words}{advice}",
+        code=answer.code,
+        extent=refusal.extent,
+    )
+
+
+def code_name(number: int) -> str:
+    """The name of a gRPC status number."""
+    return CODES[number] if 0 <= number < len(CODES) else "UNKNOWN"

@@ -1,0 +1,233 @@
+"""Launching: the request, once, and what it means that there is one already.
+
+A TPU has no kill switch of its own: neither API takes a run duration, and a guest that powers
+itself off goes on being billed. The startup script's timer therefore stops the work, not the
+bill; the bill is stopped by the release of the cell, and else by the janitor. What can be
+bounded here is the wait of a queued resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from google.cloud import tpu_v2
+
+from orchestrator.domain.machine import (
+    ConfigError,
+    LaunchRequest,
+    Login,
+    Machine,
+    MachineState,
+    ProviderError,
+    ProviderUnavailableError,
+)
+from runners.boot import startup_script
+from runners.tpu.client import WRITE_TIMEOUT_S, Wire
+from runners.tpu.errors import Answer, refused
+from runners.tpu.looking import Looking
+from runners.tpu.naming import (
+    NODES,
+    QUEUED,
+    Handle,
+    encoded,
+    labels_of,
+    location,
+    network_tag,
+    request_id,
+    resource_id,
+)
+from runners.tpu.operations import error_of
+from runners.tpu.platform import Asked, read
+from runners.tpu.states import Seen, machine_of
+
+# The guest gets a service account whether one is named or not, and with no scope given that one
+# may do everything. These two let it write logs and metrics.
+_SCOPES = (
+    "https://www.googleapis.com/auth/logging.write",
+    "https://www.googleapis.com/auth/monitoring.write",
+)
+
+
+class Launching:
+    """Makes machines."""
+
+    def __init__(
+        self, wire: Wire, looking: Looking, *, settings: Mapping[str, str], templates: Path
+    ) -> None:
+        self._wire = wire
+        self._looking = looking
+        self._project = settings.get("project") or "seatrial"
+        self._ingress = settings.get("ingress_cidr") or ""
+        self._templates = templates
+
+    def launch(self, request: LaunchRequest) -> Machine:
+        """Ask for a machine; the token's id makes a second one impossible in the zone.
+
+        Raises:
+            ProviderError: As the table of errors has it.
+        """
+        asked = read(request.platform)
+        zone, kind, market = _place(request)
+        if kind != asked.accelerator.name:
+            raise ConfigError(f"{request.place.name} is no place of a {asked.accelerator.name}")
+        if asked.public and not self._ingress:
+            raise ConfigError(
+                "SEATRIAL_INGRESS_CIDR is not set, and says who may reach machines with a public "
+                "address; set it, or write connect: private"
+            )
+        handle = Handle(
+            zone, QUEUED if asked.queued else NODES, resource_id(self._project, request.token)
+        )
+        node = self._node(request, asked)
+        try:
+            if asked.queued:
+                return self._queue(request, asked, handle, node, spot=market == "spot")
+            return self._create(request, handle, node, spot=market == "spot")
+        except ProviderError as error:
+            if error.code != "ALREADY_EXISTS":
+                raise
+        return self._adopt(request, handle)
+
+    def _queue(
+        self, request: LaunchRequest, asked: Asked, handle: Handle, node: tpu_v2.Node, *, spot: bool
+    ) -> Machine:
+        parent = location(self._wire.project, handle.zone)
+        queued = queued_resource(parent, handle, node, spot=spot, wait_s=asked.wait_s)
+        body = tpu_v2.CreateQueuedResourceRequest(
+            parent=parent,
+            queued_resource_id=handle.id,
+            queued_resource=queued,
+            request_id=request_id(self._project, request.token, handle.zone),
+        )
+        what = f"create queued resource {handle.machine_id} ({node.accelerator_type})"
+        operation = self._wire.once(
+            what, lambda client: client.create_queued_resource(body, timeout=WRITE_TIMEOUT_S)
+        )
+        _refuse(error_of(operation.operation), what)
+        return self._ordered(Seen(handle, queued, None, simulated=self._wire.simulated))
+
+    def _create(
+        self, request: LaunchRequest, handle: Handle, node: tpu_v2.Node, *, spot: bool
+    ) -> Machine:
+        node.scheduling_config = tpu_v2.SchedulingConfig(spot=spot)
+        body = tpu_v2.CreateNodeRequest(
+            parent=location(self._wire.project, handle.zone), node_id=handle.id, node=node
+        )
+        what = f"create node {handle.machine_id} ({node.accelerator_type})"
+        operation = self._wire.once(
+            what, lambda client: client.create_node(body, timeout=WRITE_TIMEOUT_S)
+        )
+        _refuse(error_of(operation.operation), what)
+        return self._ordered(Seen(handle, None, node, simulated=self._wire.simulated))
+
+    def _adopt(self, request: LaunchRequest, handle: Handle) -> Machine:
+        """There is one of this id: the answer to its create was lost, or it is not ours."""
+        queued = self._looking.queued(handle) if handle.collection == QUEUED else None
+        node = None if queued is not None else self._looking.node(handle.beside(NODES))
+        if queued is None and node is None:
+            raise ProviderUnavailableError(
+                f"{handle.machine_id} was made before, and is not to be seen yet",
+                code="ALREADY_EXISTS",
+            )
+        found = machine_of(Seen(handle, queued, node, simulated=self._wire.simulated))
+        ours = (encoded(request.token), encoded(self._project))
+        if (found.token, found.tags.get("seatrial-project")) != ours:
+            raise ConfigError(
+                f"{handle.machine_id} exists and is not ours (its labels: "
+                f"{dict(found.tags) or 'none'}); whoever made it must give the name back",
+                code="ALREADY_EXISTS",
+            )
+        return self._ordered(Seen(handle, queued, node, simulated=self._wire.simulated))
+
+    def _ordered(self, seen: Seen) -> Machine:
+        """As it is right after the call; how it fares is for the next look."""
+        machine = machine_of(seen)
+        return Machine(
+            id=machine.id,
+            token=machine.token,
+            state=MachineState.ORDERED,
+            detail="asked for",
+            kind=machine.kind,
+            tags=machine.tags,
+            facts=machine.facts,
+            simulated=machine.simulated,
+        )
+
+    def _node(self, request: LaunchRequest, asked: Asked) -> tpu_v2.Node:
+        tags = {
+            **request.tags,
+            "seatrial-project": self._project,
+            "seatrial-token": request.token,
+        }
+        return tpu_v2.Node(
+            accelerator_type=asked.accelerator.name,
+            runtime_version=asked.accelerator.runtime_version,
+            network_config=tpu_v2.NetworkConfig(
+                network=asked.network,
+                subnetwork=asked.subnetwork,
+                enable_external_ips=asked.public,
+            ),
+            service_account=tpu_v2.ServiceAccount(scope=_SCOPES),
+            metadata=self._metadata(request, asked),
+            labels=labels_of(tags),
+            tags=[network_tag(self._project)],
+        )
+
+    def _metadata(self, request: LaunchRequest, asked: Asked) -> dict[str, str]:
+        metadata = {
+            "ssh-keys": f"{asked.user}:{_login(request).public_key.strip()}",
+            "block-project-ssh-keys": "TRUE",
+            # with OS Login the keys above would be ignored
+            "enable-oslogin": "FALSE",
+            # where the guest publishes its host key
+            "enable-guest-attributes": "TRUE",
+        }
+        if request.expires_at is not None:
+            metadata["startup-script"] = startup_script(
+                expires_at=request.expires_at, templates=self._templates
+            )
+        return metadata
+
+
+def queued_resource(
+    parent: str, handle: Handle, node: tpu_v2.Node, *, spot: bool, wait_s: int
+) -> tpu_v2.QueuedResource:
+    """The body of a queued resource: one node, one market, a bounded wait."""
+    spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent, node_id=handle.id, node=node)
+    queued = tpu_v2.QueuedResource(
+        name=f"{parent}/{handle.collection}/{handle.id}",
+        tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]),
+        queueing_policy=tpu_v2.QueuedResource.QueueingPolicy(
+            valid_until_duration=timedelta(seconds=wait_s)
+        ),
+    )
+    if spot:
+        queued.spot = tpu_v2.QueuedResource.Spot()
+    return queued
+
+
+def _refuse(answer: Answer | None, what: str) -> None:
+    """Raise for an operation that failed at once, where the refusal leads somewhere else.
+
+    Any other failure is left to the next look: a repetition would only be told of it again.
+    """
+    error = refused(answer, what) if answer is not None else None
+    if error is not None and not isinstance(error, ProviderUnavailableError):
+        raise error
+
+
+def _login(request: LaunchRequest) -> Login:
+    if request.login is None:
+        raise ConfigError("a TPU needs the keys of its lease, and the request has none")
+    return request.login
+
+
+def _place(request: LaunchRequest) -> tuple[str, str, str]:
+    parts = request.place.name.split("/")
+    if len(parts) != 3 or not all(parts):
+        raise ConfigError(
+            f"{request.place.name!r} is no place of tpu: zone/accelerator type/market"
+        )
+    return parts[0], parts[1], parts[2]

@@ -1,0 +1,98 @@
+"""Names: ids that follow from the token, labels that carry the tags, ids of machines."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+PREFIX = "seatrial-"
+QUEUED = "queuedResources"
+NODES = "nodes"
+_TOKEN = re.compile(r"[a-z0-9-]{0,31}[a-z0-9]")
+_LABEL = re.compile(r"[-_a-z0-9]{0,63}")
+_REQUESTS = uuid.UUID("5f7a5c36-2c1e-5d0b-9c5e-6d2f0a5f7d11")
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A node or a queued resource, wherever it is."""
+
+    zone: str
+    collection: str
+    """``nodes`` or ``queuedResources``."""
+    id: str
+
+    @property
+    def machine_id(self) -> str:
+        """As the rest of the system knows it, ``us-west4-a/nodes/x``."""
+        return f"{self.zone}/{self.collection}/{self.id}"
+
+    def path(self, project: str) -> str:
+        """As the API knows it."""
+        return f"{location(project, self.zone)}/{self.collection}/{self.id}"
+
+    def beside(self, collection: str) -> Handle:
+        """The node of a queued resource, or the other way round: their ids are the same."""
+        return Handle(self.zone, collection, self.id)
+
+
+def parse(machine_id: str) -> Handle | None:
+    """The handle in a machine's id; None where it is none of ours."""
+    parts = machine_id.split("/")
+    if len(parts) != 3 or parts[1] not in (NODES, QUEUED) or not all(parts):
+        return None
+    return Handle(*parts)
+
+
+def handle_of(path: str) -> Handle:
+    """The handle in the API's full name, ``projects/p/locations/z/nodes/x``."""
+    parts = path.split("/")
+    return Handle(parts[3], parts[4], parts[5])
+
+
+def location(project: str, zone: str) -> str:
+    """The parent of a zone's resources; ``-`` is every zone."""
+    return f"projects/{project}/locations/{zone}"
+
+
+def resource_id(project: str, token: str) -> str:
+    """The id that a token has, RFC 1035: it makes a second create impossible in the zone."""
+    short = token if _TOKEN.fullmatch(token) else sha256(token.encode()).hexdigest()[:26]
+    return f"{PREFIX}{project[:20].strip('-')}-{short}"
+
+
+def token_in(resource: str, project: str) -> str | None:
+    """The token in an id that `resource_id` made of one of the controller's own; else None."""
+    start = resource_id(project, "").rpartition("-")[0]
+    found = re.fullmatch(rf"{re.escape(start)}-([0-9a-z]{{26}})", resource)
+    return found[1] if found else None
+
+
+def request_id(project: str, token: str, zone: str) -> str:
+    """The id under which the API remembers a create for a while."""
+    return str(uuid.uuid5(_REQUESTS, f"{project}/{zone}/{token}"))
+
+
+def network_tag(project: str) -> str:
+    """What a firewall rule of the project aims at."""
+    return f"{PREFIX}{project}"
+
+
+def labels_of(tags: Mapping[str, str]) -> dict[str, str]:
+    """Tags as labels; a value that labels cannot carry becomes its digest."""
+    return {key: encoded(value) for key, value in tags.items()}
+
+
+def encoded(value: str) -> str:
+    """The value as a label can carry it."""
+    if _LABEL.fullmatch(value):
+        return value
+    return sha256(value.encode()).hexdigest()[:40]
+
+
+def tags_of(labels: Mapping[str, str]) -> dict[str, str]:
+    """The tags among the labels."""
+    return {key: value for key, value in labels.items() if key.startswith(PREFIX)}

@@ -1,0 +1,175 @@
+"""Where a platform may be launched: zones x markets, in the matrix's order."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from google.cloud import tpu_v2
+
+from orchestrator.domain.machine import (
+    ConfigError,
+    CredentialsError,
+    NotOfferedError,
+    Place,
+    ProviderError,
+    ProviderUnavailableError,
+)
+from orchestrator.domain.prices import Price, PriceBook
+from runners.tpu.client import Wire
+from runners.tpu.naming import location
+from runners.tpu.platform import Asked, read
+from runners.tpu.prices import ADDRESS, MINIMUM_S, chip_item, find, known, table
+
+KEEP = timedelta(minutes=10)
+KEEP_UNKNOWN = timedelta(minutes=1)
+TIMEOUT_S = 5.0
+_ZONE = re.compile(r"([a-z]+-[a-z]+[0-9]+)-[a-z]")
+_REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What a zone said it has."""
+
+    types: frozenset[str] | None
+    """None where it did not say: then a launch is to decide, and nothing is promised."""
+    until: datetime
+
+
+class Offering:
+    """Knows the zones."""
+
+    def __init__(
+        self, wire: Wire, *, prices: PriceBook | None, now: Callable[[], datetime]
+    ) -> None:
+        self._wire = wire
+        self._prices = prices
+        self._now = now
+        self._offers: dict[str, _Offer] = {}
+        self._lock = threading.Lock()
+
+    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+        """Every zone x market that may have the accelerator type.
+
+        Raises:
+            ConfigError: The platform is impossible.
+            NotOfferedError: No zone has the type, as the zones themselves say.
+        """
+        asked = read(platform)
+        zones = self._offered(asked, _zones(asked))
+        prices = known(self._prices)
+        places = [
+            place_of(asked, zone, market, prices) for market in asked.markets for zone in zones
+        ]
+        if asked.cheapest:
+            places.sort(key=_dearness)
+        return tuple(places)
+
+    def _offered(self, asked: Asked, zones: tuple[str, ...]) -> tuple[str, ...]:
+        wanted = asked.accelerator.name
+        offers = self._ask(zones)
+        fitting = tuple(z for z in zones if wanted in (offers[z].types or (wanted,)))
+        if fitting:
+            return fitting
+        counts = ", ".join(f"{zone}: {len(offers[zone].types or ())} types" for zone in zones)
+        raise NotOfferedError(
+            f"Google Cloud offers no {wanted} in the asked locations: ListAcceleratorTypes "
+            f"at {self._now():%Y-%m-%dT%H:%M:%SZ} answered {counts}, and none of them is it",
+            code="NOT_OFFERED",
+        )
+
+    def _ask(self, zones: Iterable[str]) -> dict[str, _Offer]:
+        """What each zone has. After one failure that is not the zone's own, no other is asked."""
+        now, answers, mute = self._now(), dict[str, _Offer](), False
+        for zone in zones:
+            with self._lock:
+                offer = self._offers.get(zone)
+            if offer is None or offer.until <= now:
+                types, mute = (None, True) if mute else self._types(zone)
+                offer = _Offer(types, now + (KEEP_UNKNOWN if types is None else KEEP))
+                with self._lock:
+                    self._offers[zone] = offer
+            answers[zone] = offer
+        return answers
+
+    def _types(self, zone: str) -> tuple[frozenset[str] | None, bool]:
+        """The types of a zone, None for unknown; and whether asking on is of no use."""
+        for _ in range(2):  # good zones answer with an empty list now and then
+            try:
+                found = self._list(zone)
+            except (ProviderUnavailableError, CredentialsError, ConfigError) as error:
+                return None, not _is_zones_own(error)
+            except ProviderError:
+                return None, False
+            if found:
+                return found, False
+        return None, False
+
+    def _list(self, zone: str) -> frozenset[str]:
+        request = tpu_v2.ListAcceleratorTypesRequest(
+            parent=location(self._wire.project, zone), page_size=500
+        )
+
+        def listed(client: tpu_v2.TpuClient) -> frozenset[str]:
+            pages = client.list_accelerator_types(request, timeout=TIMEOUT_S).pages
+            return frozenset(one.type_ for page in pages for one in page.accelerator_types)
+
+        return self._wire.once(f"list the accelerator types of {zone}", listed)
+
+
+def place_of(asked: Asked, zone: str, market: str, prices: Iterable[Price]) -> Place:
+    """One place, with what it costs."""
+    region, kind = zone.rpartition("-")[0], asked.accelerator
+    chip = find(prices, chip_item(kind.generation), region, market)
+    address = find(prices, ADDRESS, region, market) if asked.public else None
+    return Place(
+        name=f"{zone}/{kind.name}/{market}",
+        price_usd_per_hour=chip.usd_per_hour * kind.chips if chip else None,
+        address_usd_per_hour=address.usd_per_hour if address else Decimal(0),
+        minimum_s=MINIMUM_S,
+        priced=f"{chip.source} {chip.as_of:%Y-%m-%d}" if chip else "",
+        region=region,
+        zone=zone,
+        market=market,
+        instance_type=kind.name,
+    )
+
+
+def _zones(asked: Asked) -> tuple[str, ...]:
+    known_zones = table().zones_of(asked.accelerator.generation)
+    if not asked.locations and not known_zones:
+        raise ConfigError(f"locations: list some, no zone is known for {asked.accelerator.name}")
+    zones: list[str] = []
+    for name in asked.locations or known_zones:
+        zones += _expanded(name, known_zones)
+    if not zones:
+        raise NotOfferedError(
+            f"no zone of {', '.join(asked.locations)} is known to have {asked.accelerator.name} "
+            f"(known are {', '.join(known_zones) or 'none'}); name the zone itself if there is one"
+        )
+    return tuple(dict.fromkeys(zones))
+
+
+def _expanded(name: str, known_zones: Iterable[str]) -> list[str]:
+    if _ZONE.fullmatch(name):
+        return [name]
+    if not _REGION.fullmatch(name):
+        raise ConfigError(
+            f"locations: {name!r} is neither a zone (us-west4-a) nor a region (us-west4)"
+        )
+    return [zone for zone in known_zones if zone.startswith(f"{name}-")]
+
+
+def _is_zones_own(error: ProviderError) -> bool:
+    """A zone may refuse us, or be down, while others are fine; broken credentials are not so."""
+    return error.code in ("PERMISSION_DENIED", "NOT_FOUND", "INVALID_ARGUMENT")
+
+
+def _dearness(place: Place) -> tuple[bool, Decimal]:
+    price = place.usd_per_hour
+    return price is None, price or Decimal(0)

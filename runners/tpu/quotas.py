@@ -1,0 +1,116 @@
+"""Quotas: chips per zone, one number for each generation and market."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from datetime import datetime, timedelta
+
+from google.cloud.cloudquotas_v1 import CloudQuotasClient, ListQuotaInfosRequest, QuotaInfo
+
+from orchestrator.domain.machine import ConfigError, Place, ProviderError
+from orchestrator.domain.quota import Demand, Level, Quota
+from runners.tpu.accelerators import accelerator
+from runners.tpu.client import READ_TIMEOUT_S, Wire, guarded
+from runners.tpu.looking import Looking
+from runners.tpu.naming import location
+from runners.tpu.platform import read
+from runners.tpu.prices import PROVIDER
+from runners.tpu.services import may_ask, open_client
+from runners.tpu.states import Seen, market_of, spec_of
+
+SERVICE = "tpu.googleapis.com"
+KEEP = timedelta(minutes=1)
+# As Cloud Quotas names them; where the names differ the level is unknown, never enough.
+_CODES = {
+    ("v5e", "on-demand"): "TPUV5sLitepodPerProjectPerZoneForTPUAPI",
+    ("v5e", "spot"): "TPUV5sPreemptibleLitepodPerProjectPerZoneForTPUAPI",
+}
+
+
+class Limits:
+    """Reads quotas, and counts what is taken of them."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        looking: Looking,
+        settings: Mapping[str, str],
+        *,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._wire = wire
+        self._looking = looking
+        self._settings = settings
+        self._now = now
+        self._infos: tuple[datetime, list[QuotaInfo]] | None = None
+
+    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+        """The chips of one machine, in its zone and market. Raises ConfigError."""
+        kind = read(platform).accelerator
+        code = _CODES.get((kind.generation, place.market), f"{kind.generation or kind.name} quota")
+        name = f"TPU {kind.generation or kind.name} chips, {place.market}"
+        return (Demand(Quota(PROVIDER, place.zone, code, name, "chip"), kind.chips),)
+
+    def level(self, quota: Quota) -> Level:
+        """Limit and usage; whatever cannot be read is unknown, with the reason."""
+        try:
+            limit, why = self._limit(quota)
+            used = self._used(quota) if limit is not None else None
+        except ProviderError as error:
+            return Level(None, None, str(error))
+        return Level(limit, used, why)
+
+    def _limit(self, quota: Quota) -> tuple[int | None, str]:
+        if quota.code not in _CODES.values():
+            return None, f"the quota of {quota.name} has no name here"
+        if not may_ask(self._settings, "gcp_quotas_endpoint"):
+            return None, (
+                "SEATRIAL_GCP_QUOTAS_ENDPOINT is not set, and the clouds are emulated: the real "
+                "Cloud Quotas is not asked"
+            )
+        for info in self._all_infos():
+            if info.quota_id == quota.code:
+                return _limit_in(info, quota.scope)
+        return None, f"Cloud Quotas lists no {quota.code}"
+
+    def _all_infos(self) -> list[QuotaInfo]:
+        now = self._now()
+        if self._infos is None or self._infos[0] <= now:
+            found = guarded("read the quotas of the TPU API", self._list)
+            self._infos = (now + KEEP, found)
+        return self._infos[1]
+
+    def _list(self) -> list[QuotaInfo]:
+        parent = f"{location(self._wire.project, 'global')}/services/{SERVICE}"
+        endpoint = self._settings.get("gcp_quotas_endpoint") or ""
+        client = open_client(CloudQuotasClient, endpoint)
+        with closing(client.transport):
+            request = ListQuotaInfosRequest(parent=parent, page_size=500)
+            return list(client.list_quota_infos(request, timeout=READ_TIMEOUT_S))
+
+    def _used(self, quota: Quota) -> int:
+        """Chips of all that is listed in the zone, whoever made it and whatever became of it."""
+        return sum(_chips(seen, quota.code) for seen in self._looking.everything(quota.scope))
+
+
+def _limit_in(info: QuotaInfo, zone: str) -> tuple[int | None, str]:
+    general: int | None = None
+    for one in info.dimensions_infos:
+        dimensions = dict(one.dimensions)
+        if dimensions.get("zone") == zone or dimensions.get("location") == zone:
+            return int(one.details.value), ""
+        if not dimensions and (not one.applicable_locations or zone in one.applicable_locations):
+            general = int(one.details.value)
+    return general, "" if general is not None else f"{info.quota_id} says nothing of {zone}"
+
+
+def _chips(seen: Seen, code: str) -> int:
+    spec = spec_of(seen)
+    if spec is None:
+        return 0
+    try:
+        kind = accelerator(spec.accelerator_type, spec.runtime_version or "any")
+    except ConfigError:
+        return 0  # several hosts, or nothing that the quotas above are about
+    return kind.chips if _CODES.get((kind.generation, market_of(seen))) == code else 0

@@ -1,0 +1,137 @@
+"""The interface over a cloud in memory that has quotas and prices, and leases in its ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
+
+from starlette.testclient import TestClient
+
+from orchestrator.api.app import create_app
+from orchestrator.domain.cell import Lease, LeaseState
+from orchestrator.domain.machine import (
+    LaunchRequest,
+    Login,
+    Place,
+    ProviderUnavailableError,
+    SshReach,
+)
+from orchestrator.domain.money import lease_bill
+from orchestrator.domain.prices import Price
+from orchestrator.domain.quota import Demand, Level, Quota
+from runners import ProviderContext
+from runners.fake import FakeCloud, FakeProvider
+from tests.integration.api_context import BEGIN, Desk
+
+GPUS = Quota("fake", "north", "L-3819A6DF", "G/VT spot", "vCPU")
+OFFER = Place(
+    "north",
+    price_usd_per_hour=Decimal("1.006"),
+    disk_usd_per_hour=Decimal("0.0123"),
+    address_usd_per_hour=Decimal("0.005"),
+    minimum_s=60,
+    priced="table of 2026-01-01",
+    region="north",
+    zone="north",
+    market="spot",
+    instance_type="g5.xlarge",
+)
+LOGIN = Login("ssh-ed25519 AAAA", "-----BEGIN secret-----\n", "ssh-ed25519 HOST", "host secret")
+
+
+class CostlyProvider(FakeProvider):
+    """Knows its quotas and its prices."""
+
+    level_now = Level(8, 4)
+    is_down = False
+
+    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+        return (Demand(replace(GPUS, scope=place.region), 4),)
+
+    def level(self, quota: Quota) -> Level:
+        return self.level_now
+
+    def is_configured(self) -> bool:
+        return True
+
+    def read_prices(self) -> Iterator[Price]:
+        if self.is_down:
+            raise ProviderUnavailableError("the price list is not answered")
+        yield price("north", "1.006")
+        yield price("south", "0")
+
+    def known_prices(self) -> tuple[Price, ...]:
+        return (price("north", "1.01"),)
+
+
+def price(place: str, usd: str) -> Price:
+    return Price("fake", "g5.xlarge", place, "on-demand", Decimal(usd), BEGIN, "pricing API")
+
+
+@dataclass
+class Clouds:
+    """A desk, its cloud, and a client that speaks to both."""
+
+    desk: Desk
+    cloud: FakeCloud
+    provider: CostlyProvider
+    client: TestClient
+
+    def rent(self, token: str, **tags: str) -> str:
+        """A machine that the ledger does not know."""
+        ends = self.desk.clock.now() + timedelta(hours=1)
+        said = {
+            "seatrial-project": "seatrial",
+            "seatrial-controller": "me",
+            "seatrial-token": token,
+            "seatrial-run": "run-x",
+            "seatrial-expires-at": str(int(ends.timestamp())),
+        }
+        request = LaunchRequest(token, Place("north"), {}, said | tags)
+        return self.cloud.launch(request).id
+
+    def lease(self, run_id: str, cell: str, lease_id: str, *, offer: Place = OFFER) -> Lease:
+        """An open lease of a running cell, held since now, which can be entered."""
+        leases = self.desk.database.stores.leases
+        attempt = f"{self.desk.cell_id(run_id, cell)}-1"
+        at = self.desk.clock.now()
+        made = Lease(
+            id=lease_id,
+            attempt_id=attempt,
+            provider="fake",
+            place=offer.name,
+            state=LeaseState.RESERVED,
+            reserved_usd=Decimal(1),
+            price_usd_per_hour=offer.price_usd_per_hour,
+            reserved_at=at,
+            offer=offer,
+        )
+        leases.reserve(made, run_id=run_id, exclusive=False, max_usd=None)
+        leases.keep_login(lease_id, LOGIN)
+        leases.launching(lease_id, at=at)
+        leases.held(lease_id, f"fake-{lease_id}", at=at)
+        reach = SshReach("203.0.113.7", "ubuntu", "ssh-ed25519 HOST", lease=lease_id)
+        leases.reached(lease_id, reach)
+        return leases.get(lease_id)
+
+    def settle(self, lease_id: str) -> Decimal:
+        """Close a lease now; answers what it cost."""
+        leases, at = self.desk.database.stores.leases, self.desk.clock.now()
+        cost = lease_bill(replace(leases.get(lease_id), gone_at=at), at).total_usd
+        leases.gone(lease_id, at=at, cost_usd=cost)
+        return cost
+
+
+def clouds(desk: Desk) -> Clouds:
+    """Put the cloud behind the interface."""
+    cloud = FakeCloud()
+    stores = desk.context.stores
+    provider = CostlyProvider(ProviderContext(stores.machines, prices=stores.prices), cloud)
+    traits = {"fake": desk.context.traits["fake"]}
+    janitor = replace(desk.context.janitor, provider=lambda _: provider, traits=traits)
+    context = replace(desk.context, janitor=janitor, traits=traits, provider=lambda _: provider)
+    app = create_app(context, guard=None)
+    client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+    return Clouds(desk, cloud, provider, client)

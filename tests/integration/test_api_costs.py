@@ -1,0 +1,176 @@
+"""Money over REST: bills whose parts come to their totals, quotas, and prices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.quota import Level
+from tests.integration.api_clouds import OFFER, Clouds, clouds
+from tests.integration.api_context import MATRIX, Desk, desk
+
+COSTS = "/api/v1/costs"
+
+
+@pytest.fixture
+def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
+    with desk(tmp_path, sqlite_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def here(api: Desk) -> Clouds:
+    return clouds(api)
+
+
+def finished(here: Clouds, key: str = "k") -> tuple[str, Decimal]:
+    """A run of two cells on machines of 1000 and 30 seconds; its id and its cost."""
+    run = str(here.desk.launch(key)["id"])
+    for cell in ("here", "there"):
+        here.desk.begin(run, cell)
+        here.lease(run, cell, f"{key}-{cell}")
+    here.desk.clock.move(seconds=30)
+    short = here.settle(f"{key}-there")
+    here.desk.clock.move(seconds=970)
+    long = here.settle(f"{key}-here")
+    here.desk.finish(run, "here", "there", outcome=Outcome.FAILED)
+    return run, short + long
+
+
+def usd(part: object) -> Decimal:
+    assert isinstance(part, str)
+    return Decimal(part)
+
+
+def test_a_runs_bill_adds_up_in_every_direction(here: Clouds) -> None:
+    run, cost = finished(here)
+    bill = here.client.get(COSTS, params={"run": run}).json()
+    # 1000 s and, by the minimum, 60 s at 1.006; disks and addresses by the time they were there
+    assert usd(bill["bill"]["machine_usd"]) == Decimal("0.2794") + Decimal("0.0168")
+    assert usd(bill["bill"]["disk_usd"]) == Decimal("0.0034") + Decimal("0.0001")
+    assert usd(bill["bill"]["address_usd"]) == Decimal("0.0014") + Decimal("0.0000")
+    assert usd(bill["bill"]["total_usd"]) == cost
+    assert sum(usd(p["bill"]["total_usd"]) for p in bill["platforms"]) == cost
+    assert sum(usd(p["usd"]) for p in bill["phases"]) == cost
+    assert sum(usd(j["usd"]) for j in bill["jobs"]) + usd(bill["overhead_usd"]) == cost
+    assert (bill["settled"], bill["simulated"], bill["max_usd"]) == (True, True, "9.00")
+    assert (bill["validated_tests"], bill["usd_per_validated_test"]) == (0, None)
+    (machine,) = bill["platforms"][0]["machines"]
+    assert (machine["market"], machine["instance_type"]) == ("spot", "g5.xlarge")
+    assert (machine["seconds"], machine["billed_s"]) == (1000.0, 1000)
+    assert bill["platforms"][1]["machines"][0]["billed_s"] == 60
+
+
+def test_the_bill_of_a_run_under_way_is_not_settled(here: Clouds) -> None:
+    run = str(here.desk.launch()["id"])
+    here.desk.begin(run, "here")
+    here.lease(run, "here", "lease-1")
+    here.desk.clock.move(hours=1)
+    bill = here.client.get(COSTS, params={"run": "latest"}).json()
+    assert (bill["run"], bill["settled"]) == (run, False)
+    assert bill["bill"]["total_usd"] == "1.0233"
+
+
+def test_without_a_run_the_last_days_are_summed_by_provider(here: Clouds) -> None:
+    _, first = finished(here, "one")
+    here.desk.clock.move(days=40)
+    second_run, second = finished(here, "two")
+    said = here.client.get(COSTS).json()
+    assert usd(said["bill"]["total_usd"]) == second == usd(said["simulated_usd"])
+    assert [r["run"] for r in said["runs"]] == [second_run]
+    (fake,) = said["providers"]
+    assert (fake["provider"], fake["machines"], fake["seconds"]) == ("fake", 2, 1030.0)
+    both = here.client.get(COSTS, params={"days": 60}).json()
+    assert usd(both["bill"]["total_usd"]) == first + second
+    assert usd(both["runs"][0]["total_usd"]) == second
+
+
+@pytest.mark.parametrize("params", [{"run": "nope"}, {"run": ""}])
+def test_an_unknown_run_has_no_bill(here: Clouds, params: dict[str, str]) -> None:
+    assert here.client.get(COSTS, params=params).status_code == 404
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "9999999999999", "x"])
+def test_a_span_of_days_must_make_sense(here: Clouds, days: str) -> None:
+    assert here.client.get(COSTS, params={"days": days}).status_code == 422
+
+
+def test_show_tells_what_each_machine_was_and_cost(here: Clouds) -> None:
+    run, cost = finished(here)
+    shown = here.client.get(f"/api/v1/runs/{run}").json()
+    assert usd(shown["cost_usd"]) == cost
+    lease = shown["cells"][0]["leases"][0]
+    assert lease["bill"] == {
+        "machine_usd": "0.2794",
+        "disk_usd": "0.0034",
+        "address_usd": "0.0014",
+        "total_usd": "0.2842",
+    }
+    assert (lease["priced"], lease["zone"]) == ("table of 2026-01-01", "north")
+    assert shown["cells"][0]["machine"]["market"] == "spot"
+
+
+def test_prices_are_listed_and_read_anew(here: Clouds) -> None:
+    listed = here.client.get(f"{COSTS}/prices").json()["items"]
+    assert [(p["place"], p["usd_per_hour"]) for p in listed] == [("north", "1.01")]
+    told = here.client.post(f"{COSTS}/refresh").json()
+    assert [(p["place"], p["usd_per_hour"]) for p in told["kept"]] == [("north", "1.006")]
+    assert [(d["price"]["place"], d["why"]) for d in told["doubtful"]] == [
+        ("south", "not more than nothing")
+    ]
+    assert told["unread"] == {}
+    stored = here.desk.context.stores.prices.of("fake")
+    assert [(p.place, p.usd_per_hour) for p in stored] == [("north", Decimal("1.006"))]
+
+
+def test_a_provider_that_does_not_tell_its_prices_is_named(here: Clouds) -> None:
+    here.provider.is_down = True
+    told = here.client.post(f"{COSTS}/refresh").json()
+    assert told["unread"] == {"fake": "the price list is not answered"}
+
+
+@pytest.mark.parametrize(
+    ("level", "room", "sentence"),
+    [
+        (Level(16, 4), "ok", "needs 4 vCPU of G/VT spot in nowhere, 12 free"),
+        (Level(8, 8), "short", "0 free; ask L-3819A6DF for >= 12"),
+        (Level(None, None, "no right to ask"), "unknown", "unknown how much is free: no right"),
+    ],
+)
+def test_a_plan_says_what_room_the_quotas_leave(
+    here: Clouds, level: Level, room: str, sentence: str
+) -> None:
+    here.provider.level_now = level
+    plan = here.client.post("/api/v1/plan", json={"matrix": MATRIX}).json()
+    first, second = plan["headroom"]
+    assert (first["room"], first["scope"], first["needed"]) == (room, "nowhere", 4)
+    assert (first["limit"], first["used"]) == (level.limit, level.used)
+    assert (first["quota"], first["name"], first["unit"]) == ("L-3819A6DF", "G/VT spot", "vCPU")
+    assert sentence in first["sentence"]
+    assert second["scope"] == "north"
+
+
+def test_a_hold_raises_the_worst_that_a_plan_can_cost(here: Clouds) -> None:
+    plans = [
+        here.client.post("/api/v1/plan", json={"matrix": MATRIX, "hold_minutes": m}).json()
+        for m in (0, 60)
+    ]
+    held = usd(plans[1]["worst_usd"]) - usd(plans[0]["worst_usd"])
+    assert held == 2 * Decimal("0.50")  # an hour more of each machine
+
+
+def test_a_refused_place_costs_nothing_and_is_shown(here: Clouds) -> None:
+    run = str(here.desk.launch()["id"])
+    here.desk.begin(run, "here")
+    here.lease(run, "here", "lease-1", offer=replace(OFFER, name="far"))
+    leases, at = here.desk.database.stores.leases, here.desk.clock.now()
+    leases.gone("lease-1", at=at, cost_usd=Decimal(0), refusal="capacity: none <b>left</b>")
+    bill = here.client.get(COSTS, params={"run": run}).json()
+    assert usd(bill["bill"]["total_usd"]) == 0
+    shown = here.client.get(f"/api/v1/runs/{run}").json()["cells"][0]["leases"][0]
+    assert shown["refusal"] == "capacity: none <b>left</b>"

@@ -1,0 +1,177 @@
+"""Machines over REST: what the clouds show, ending one, and the way in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.api.machine_shapes import AccessShape
+from orchestrator.domain.cell import CellState
+from orchestrator.domain.outcome import Outcome
+from tests.integration.api_clouds import LOGIN, Clouds, clouds
+from tests.integration.api_context import Desk, desk
+
+MACHINES = "/api/v1/machines"
+
+
+@pytest.fixture
+def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
+    with desk(tmp_path, sqlite_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def here(api: Desk) -> Clouds:
+    return clouds(api)
+
+
+def end(here: Clouds, name: str):
+    return here.client.post(f"{MACHINES}/fake/{name}/terminate")
+
+
+def test_everything_that_a_cloud_shows_is_listed_with_whose_it_is(here: Clouds) -> None:
+    mine = here.rent("nobodys")
+    here.rent("others", **{"seatrial-controller": "another"})
+    survey = here.client.get(MACHINES).json()
+    assert survey["unread"] == {}
+    found = {item["id"]: item for item in survey["items"]}
+    assert {name: item["standing"] for name, item in found.items()} == {
+        mine: "orphan",
+        "fake-others": "foreign",
+    }
+    orphan = found[mine]
+    assert (orphan["provider"], orphan["kind"], orphan["run"]) == ("fake", "machine", "run-x")
+    assert (orphan["token"], orphan["controller"]) == ("nobodys", "me")
+    assert orphan["expires_at"] == "2026-03-01T13:00:00Z"
+    assert orphan["first_seen"] == "2026-03-01T12:00:00Z"
+    assert orphan["ends_after"] == "2026-03-01T12:20:00Z"
+    assert found["fake-others"]["ends_after"] is None
+
+
+def test_orphans_leave_out_what_somebody_owns(here: Clouds) -> None:
+    mine = here.rent("nobodys")
+    here.rent("others", **{"seatrial-controller": "another"})
+    items = here.client.get(MACHINES, params={"orphans": "true"}).json()["items"]
+    assert [item["id"] for item in items] == [mine]
+
+
+def test_a_cloud_that_cannot_be_asked_is_named(here: Clouds) -> None:
+    here.rent("nobodys")
+    here.cloud.fail_verb("inventory", times=1)
+    survey = here.client.get(MACHINES).json()
+    assert survey["items"] == []
+    assert "inventory" in survey["unread"]["fake"]
+
+
+def test_an_orphan_is_ended_now(here: Clouds) -> None:
+    name = here.rent("nobodys")
+    answer = end(here, name)
+    assert answer.status_code == 202
+    assert answer.json()["id"] == name
+    here.cloud.inspect(name)
+    assert here.cloud.live() == ()
+
+
+def test_a_leased_machine_is_not_ended_and_its_run_is_named(here: Clouds) -> None:
+    run = str(here.desk.launch()["id"])
+    here.desk.begin(run, "here")
+    here.lease(run, "here", "lease-1")
+    name = here.rent("lease-1", **{"seatrial-run": run})
+    answer = end(here, name)
+    assert answer.status_code == 409
+    assert answer.json()["type"] == "urn:seatrial:problem:machine-in-use"
+    assert f"seatrial cancel {run}" in answer.json()["detail"]
+    assert here.cloud.terminates == 0
+
+
+def test_another_controllers_machine_is_its_own_until_it_expires(here: Clouds) -> None:
+    name = here.rent("others", **{"seatrial-controller": "another"})
+    answer = end(here, name)
+    assert answer.status_code == 409
+    assert "another's until 2026-03-01 13:00:00 UTC" in answer.json()["detail"]
+    assert here.cloud.terminates == 0
+    here.desk.clock.move(hours=2)
+    assert end(here, name).status_code == 202
+
+
+@pytest.mark.parametrize("path", ["fake/nope", "fake/a/b/c", "nope/a", "fake/%2e%2e/x"])
+def test_what_no_cloud_shows_is_not_found(here: Clouds, path: str) -> None:
+    here.rent("nobodys")
+    assert here.client.post(f"{MACHINES}/{path}/terminate").status_code == 404
+    assert here.cloud.terminates == 0
+
+
+@pytest.mark.parametrize("verb", ["inventory", "terminate"])
+def test_a_cloud_that_fails_is_no_success(here: Clouds, verb: str) -> None:
+    name = here.rent("nobodys")
+    here.cloud.fail_verb(verb, times=1)
+    answer = end(here, name)
+    assert answer.status_code == 502
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_the_way_in_is_told_with_the_key_and_kept_by_nobody(here: Clouds) -> None:
+    run = str(here.desk.launch()["id"])
+    here.desk.begin(run, "here")
+    here.lease(run, "here", "lease-1")
+    answer = here.client.get(f"/api/v1/runs/{run}/cells/here/access")
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.json() == {
+        "address": "203.0.113.7",
+        "port": 22,
+        "user": "ubuntu",
+        "host_key": "ssh-ed25519 HOST",
+        "private_key": LOGIN.private_key,
+        "key_file": "",
+    }
+    assert LOGIN.private_key not in repr(AccessShape(**answer.json()))
+
+
+def test_a_cell_without_a_machine_has_no_way_in(here: Clouds) -> None:
+    run = str(here.desk.launch()["id"])
+    answer = here.client.get(f"/api/v1/runs/{run}/cells/here/access")
+    assert answer.status_code == 409
+    assert "--hold-on-failure" in answer.json()["detail"]
+    assert here.client.get(f"/api/v1/runs/{run}/cells/nope/access").status_code == 404
+
+
+def test_a_machine_that_is_kept_is_told_in_the_run(here: Clouds) -> None:
+    run = str(here.desk.launch(hold_minutes=30)["id"])
+    for cell in ("here", "there"):
+        here.desk.begin(run, cell)
+        here.lease(run, cell, f"lease-{cell}")
+    stores, at = here.desk.database.stores, here.desk.clock.now()
+    assert shown(here, run) == [None, None]
+    for cell in ("here", "there"):
+        cell_id = here.desk.cell_id(run, cell)
+        for state in (CellState.COLLECTING, CellState.RELEASING):
+            stores.cells.reach(cell_id, state, at=at)
+    assert set(shown(here, run)) == {"2026-03-01T12:30:00Z"}
+    stores.runs.request_cancel(run, at=at)
+    assert shown(here, run) == [None, None]
+
+
+def shown(here: Clouds, run: str) -> list[str | None]:
+    cells = here.client.get(f"/api/v1/runs/{run}").json()["cells"]
+    return [cell["kept_until"] for cell in cells]
+
+
+@pytest.mark.parametrize("minutes", [-1, 1441, "soon", 1e400])
+def test_a_hold_is_a_day_at_most(here: Clouds, minutes: object) -> None:
+    body = f'{{"matrix": "x", "hold_minutes": {minutes!r}}}'.replace("'", '"')
+    body = body.replace("inf", "1e400")
+    headers = {"Idempotency-Key": "k", "Content-Type": "application/json"}
+    answer = here.client.post("/api/v1/runs", content=body, headers=headers)
+    assert answer.status_code == 422
+    assert [e["pointer"] for e in answer.json()["errors"]] == ["/hold_minutes"]
+
+
+def test_a_run_that_passed_keeps_nothing(here: Clouds) -> None:
+    run = str(here.desk.launch(hold_minutes=30)["id"])
+    for cell in ("here", "there"):
+        here.desk.begin(run, cell)
+    here.desk.finish(run, "here", "there", outcome=Outcome.PASSED)
+    assert shown(here, run) == [None, None]

@@ -1,0 +1,70 @@
+"""What the product tells its machines at boot works on real ones. Run inside the seal."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.machine import Login
+from runners import boot
+from tests.lab.machine_specs import PRIVATE, PUBLIC, gce, up
+from tests.lab.machines import MachineSpec
+from tests.lab.ssh_access import connect, run, wait_until
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.usefixtures("sealed")]
+
+TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
+
+
+def soon(after_s: float) -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=after_s)
+
+
+def told(keys, user: str, expires_at: datetime) -> MachineSpec:
+    login = Login(
+        public_key=keys.user_key,
+        private_key=keys.user.read_text(),
+        host_public_key=keys.host_key,
+        host_private_key=keys.host.read_text(),
+    )
+    text = boot.cloud_config(login, user=user, expires_at=expires_at, templates=TEMPLATES)
+    return MachineSpec("i-0a", "aws", (PRIVATE, PUBLIC), "ip-10-20-0-4", user_data=text)
+
+
+@pytest.mark.parametrize("user", ["ubuntu", "runner"])
+def test_the_user_data_lets_the_user_in_with_the_injected_host_key(machines, keys, user):
+    spec = told(keys, user, soon(600))
+    up(machines, spec)
+    with connect(PUBLIC, keys, user=user) as client:
+        assert run(client, "id -un; sudo -n id -un").split() == [user, "root"]
+        assert "status: done" in run(client, "cloud-init status --wait")
+        run(client, "pgrep -f seatrial-deadline")
+    machines.reboot(spec.id)
+    up(machines, spec)
+    with connect(PUBLIC, keys, user=user) as client:  # armed again
+        run(client, "pgrep -f seatrial-deadline")
+    assert machines.live() == (spec.id,)
+
+
+@pytest.mark.slow
+def test_the_deadline_ends_the_machine_also_after_a_reboot(machines, keys):
+    deadline = soon(10)
+    spec = told(keys, "ubuntu", deadline)
+    up(machines, spec)
+    machines.reboot(spec.id)
+    up(machines, spec)
+    wait_until(lambda: machines.has_ended(spec.id), "the deadline ends it", 40)
+    assert deadline <= datetime.now(UTC) < deadline + timedelta(seconds=25)
+
+
+@pytest.mark.slow
+def test_the_startup_script_has_the_same_deadline(machines, keys):
+    deadline = soon(8)
+    script = boot.startup_script(expires_at=deadline, templates=TEMPLATES)
+    spec = gce(keys, **{"startup-script": script})
+    up(machines, spec)
+    wait_until(lambda: machines.has_ended(spec.id), "the deadline ends it", 40)
+    assert deadline <= datetime.now(UTC) < deadline + timedelta(seconds=25)
+    assert "exit status 0" in machines.console(spec.id)

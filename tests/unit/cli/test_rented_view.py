@@ -1,0 +1,188 @@
+"""What rented machines look like on a terminal: why there, what it was, what it cost."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+
+from orchestrator.cli.planned import read_plan
+from orchestrator.cli.shown import read_run
+from orchestrator.cli.shown_costs import read_costs
+from orchestrator.cli.view.costs import run_cost, spending
+from orchestrator.cli.view.planned import headroom_table, plan_table, shortages
+from orchestrator.cli.view.provenance import provenance
+from orchestrator.cli.view.screen import summary
+from orchestrator.cli.watching.plain import PlainTeller
+from tests.unit.cli import rented, runs
+from tests.unit.cli.fake_controller import plan
+from tests.unit.cli.golden import assert_golden
+from tests.unit.cli.test_view import HOSTILE
+
+WIDTHS = [60, 80, 120, 200]
+Show = Callable[[Console], Iterable[RenderableType]]
+
+
+def drawn(show: Show, width: int) -> str:
+    """What a terminal without colours would get."""
+    out = io.StringIO()
+    console = Console(file=out, width=width, no_color=True, emoji=False, highlight=False)
+    for part in show(console):
+        console.print(part)
+    return out.getvalue()
+
+
+def told(*cells: runs.Json, width: int = 80) -> str:
+    found = provenance(read_run(runs.run(*cells)))
+    return drawn(lambda _: [found] if found is not None else [], width)
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def hostile_cell() -> runs.Json:
+    evil = "".join(HOSTILE[:8]) + "[bold red]x[/bold red]"
+    lines = [rented.decision(n, evil, evil, evil, evil) for n in range(3)]
+    names = ("name", "uuid", "driver", "compute_capability", "vendor")
+    device = dict.fromkeys(names, evil)
+    keys = ("place", "id", "market", "zone", "image_id", "image_name", "priced", "instance_type")
+    return rented.a10g(
+        decisions=lines,
+        leases=[rented.lease(**dict.fromkeys(keys, evil))],
+        attestation=rented.attestation(devices=[device], torch=evil, mismatch=evil),
+        simulated=True,
+    )
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_why_and_what_fit_every_window(width: int) -> None:
+    text = told(rented.a10g(), rented.simulated(), width=width)
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    assert_golden(f"provenance-{width}.txt", text)
+
+
+def test_every_refusal_is_told_in_full_with_its_place() -> None:
+    text = flat(told(rented.a10g(), width=60))
+    assert "refused us-east-1b/spot capacity: InsufficientInstanceCapacity:" in text
+    assert "try another zone" in text
+    assert "chosen us-east-1a/spot" in text
+    assert "us-east-1/i-0abc (g5.xlarge, spot) in us-east-1a" in text
+    assert "ami-0123 Deep Learning OSS" in text
+    assert "NVIDIA A10G, GPU-5f1c, compute 8.6, driver 580.65.06" in text
+    assert "$0.1257 machine + $0.0034 disk + $0.0014 address = $0.1305" in text
+
+
+def test_a_simulated_machine_is_called_one_everywhere() -> None:
+    run = read_run(runs.run(rented.simulated()))
+    assert "SIMULATED: no gate accepts this" in told(rented.simulated())
+    picture = drawn(lambda _: [summary(run, now=runs.NOW, width=60)], 60)
+    assert "SIMULATED: no gate accepts this" in picture
+    lines = PlainTeller().tell(run, runs.NOW)
+    assert any("SIMULATED: no gate accepts this" in line for line in lines)
+    assert "none that its tools show" in told(rented.simulated())
+    assert "SIMULATED" not in told(rented.a10g())
+
+
+def test_what_no_tool_showed_is_not_claimed() -> None:
+    text = told(rented.a10g(attestation=None))
+    assert "the machine did not tell" in text
+    assert "A10G" not in text
+
+
+def test_this_computer_needs_no_explanation() -> None:
+    here = rented.lease(provider="local", place="local", price_usd_per_hour="0", market="")
+    chosen = [rented.decision(1, "chosen", "local")]
+    cell = runs.cell("local-cpu", "done", leases=[here], decisions=chosen)
+    assert told(cell) == ""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_hostile_text_stays_text(width: int) -> None:
+    text = told(hostile_cell(), width=width)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "\x07" not in text
+    assert "[bold red]x[/bold red]" in text.replace("\n", "").replace(" ", "") or width < 200
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    assert all(c.isprintable() for line in text.splitlines() for c in line)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_bill_fits_every_window(width: int) -> None:
+    text = drawn(lambda console: run_cost(console, read_costs(rented.costs())), width)
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    assert "$1.1305" in text
+    assert_golden(f"cost-{width}.txt", text)
+    text = drawn(lambda console: spending(console, read_costs(rented.spent())), width)
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    assert "$1.2345" in text
+    assert "nobody was charged" in flat(text)
+
+
+def test_a_hostile_bill_stays_text() -> None:
+    costs = rented.costs()
+    evil = "".join(HOSTILE[:8])
+    costs["run"] = evil
+    costs["platforms"][0] |= {"cell": evil, "machines": [rented.lease(market=evil)]}
+    costs["jobs"] = [{"id": evil, "usd": "1"}]
+    costs["phases"] = [{"phase": evil, "usd": "1"}]
+    text = drawn(lambda console: run_cost(console, read_costs(costs)), 80)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def a_plan() -> runs.Json:
+    answer = plan("aws", "1.00")
+    rates = ["0.4521", "0.5", "1.006"]
+    answer["cells"][0]["places"] = [
+        {"name": f"us-east-1{zone}/spot", "price_usd_per_hour": usd, "usd_per_hour": usd}
+        for zone, usd in zip("abc", rates, strict=True)
+    ]
+    ask = "needs 8 vCPU of G/VT spot in us-east-1, 4 free; ask L-3819A6DF for >= 12"
+    answer["headroom"] = [
+        rented.headroom("short", ask),
+        rented.headroom("ok", "needs 1", name="L4", scope="us-west1", needed=1),
+        rented.headroom("unknown", "unknown how much: no right", limit=None, used=None),
+    ]
+    return answer
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_plan_is_compact_and_says_what_to_ask_for(width: int) -> None:
+    shown = read_plan(a_plan())
+    text = drawn(lambda _: [plan_table(shown), headroom_table(shown), *shortages(shown)], width)
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    if width >= 120:
+        assert "us-east-1a/spot $0.4521/h, first of 3, up to $1.006/h" in text
+    assert "short: aws needs 8 vCPU of G/VT spot in us-east-1, 4 free; ask L-3819A6DF" in flat(text)
+    assert "unknown: aws unknown how much: no right" in flat(text)
+    assert "needs 1" not in flat(text)
+    assert_golden(f"plan-{width}.txt", text)
+
+
+def test_places_without_a_price_are_not_called_cheap() -> None:
+    answer = a_plan()
+    answer["cells"][0]["places"][1] |= {"price_usd_per_hour": None, "usd_per_hour": None}
+    text = drawn(lambda _: [plan_table(read_plan(answer))], 200)
+    assert "first of 3, 1 price unknown" in text
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_kept_machine_is_shown_with_the_way_to_it(width: int) -> None:
+    run = read_run(runs.run(rented.kept()))
+    text = drawn(lambda _: [summary(run, now=runs.NOW, width=width)], width)
+    assert "its machine is kept until 12:30:00 UTC" in text
+    assert f"seatrial ssh {runs.RUN_ID} aws-a10g" in text
+    assert f"seatrial cancel {runs.RUN_ID}" in text
+
+
+def test_a_kept_machine_is_told_once() -> None:
+    teller = PlainTeller()
+    run = read_run(runs.run(rented.kept()))
+    said = [line for _ in range(3) for line in teller.tell(run, runs.NOW) if "kept until" in line]
+    assert len(said) == 1
+    assert f"`seatrial ssh {runs.RUN_ID} aws-a10g`" in said[0]

@@ -1,0 +1,109 @@
+"""What of a platform AWS understands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from orchestrator.domain.machine import ConfigError
+from runners.aws.wanted import Device, Location, read
+
+
+def test_what_is_not_said_has_its_default() -> None:
+    wanted = read({"instance_type": "g5.xlarge"})
+    assert wanted.instance_types == ("g5.xlarge",)
+    assert wanted.markets == ("on-demand",)
+    assert wanted.regions == ("us-east-1", "us-east-2", "us-west-2")
+    assert (wanted.public, wanted.disk_gb, wanted.device) == (True, 150, None)
+    assert (wanted.image, wanted.subnets, wanted.cheapest) == ({}, (), False)
+
+
+def test_everything_can_be_said() -> None:
+    wanted = read(
+        {
+            "instance_type": ("g6.xlarge", "g5.xlarge"),
+            "accelerator": {"vendor": "nvidia", "name": "L4", "count": 1},
+            "locations": ("us-west-2b", "ap-southeast-2", "us-west-2"),
+            "market": ("spot", "on-demand"),
+            "image": {"ami": "ami-1", "user": "tester"},
+            "connect": "private",
+            "disk_gb": 200,
+            "options": {"subnet": "subnet-1, subnet-2"},
+        }
+    )
+    assert wanted.locations == (
+        Location("us-west-2", "us-west-2b"),
+        Location("ap-southeast-2"),
+        Location("us-west-2"),
+    )
+    assert wanted.regions == ("us-west-2", "ap-southeast-2")
+    assert wanted.image == {"ami": ("ami-1",), "user": ("tester",)}
+    assert (wanted.public, wanted.subnets) == (False, ("subnet-1", "subnet-2"))
+
+
+def test_cheapest_is_over_every_region_with_a_price() -> None:
+    wanted = read({"instance_type": "g5.xlarge", "locations": "cheapest"})
+    assert wanted.cheapest
+    assert len(wanted.regions) == 15
+
+
+@pytest.mark.parametrize(
+    ("platform", "words"),
+    [
+        ({}, "instance_type: name one, or an accelerator"),
+        ({"instance_type": ()}, "instance_type: neither"),
+        ({"instance_type": 5}, "instance_type: neither"),
+        ({"instance_type": ("g5.xlarge", 5)}, "instance_type: .* no text"),
+        ({"accelerator": "L4"}, "accelerator: a mapping"),
+        ({"accelerator": {"name": "L4", "count": 0}}, r"accelerator\.count: 0"),
+        ({"accelerator": {"name": "L4", "count": True}}, r"accelerator\.count: True"),
+        ({"instance_type": "x", "locations": ("virginia",)}, "locations: 'virginia' is neither"),
+        ({"instance_type": "x", "locations": ("us-west1-a",)}, "neither a region"),
+        ({"instance_type": "x", "market": ("spot", "futures")}, "market: 'futures'"),
+        ({"instance_type": "x", "image": "ami-1"}, "image: a mapping"),
+        ({"instance_type": "x", "image": {"family": "f"}}, r"image\.family: not for aws"),
+        ({"instance_type": "x", "image": {"ami": "a", "ssm": "b"}}, "image: one of"),
+        ({"instance_type": "x", "image": {"ami": ()}}, r"image\.ami: neither"),
+        ({"instance_type": "x", "connect": "vpn"}, "connect: 'vpn'"),
+        ({"instance_type": "x", "disk_gb": "150"}, "disk_gb: '150'"),
+        ({"instance_type": "x", "disk_gb": 0}, "disk_gb: 0"),
+        ({"instance_type": "x", "disk_gb": True}, "disk_gb: True"),
+        ({"instance_type": "x", "options": {"subnets": "s"}}, r"options\.subnets: aws knows"),
+        ({"instance_type": "x", "options": "s"}, "options: not a mapping"),
+    ],
+)
+def test_an_impossible_platform_is_refused_by_its_key(
+    platform: Mapping[str, object], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read(platform)
+
+
+@pytest.mark.parametrize(
+    ("asked", "known", "same"),
+    [
+        ("A10G", "A10G", True),
+        ("NVIDIA A10G", "A10G", True),
+        ("nvidia a10g", "A10G", True),
+        ("L4", "L4", True),
+        ("L4", "L40S", False),
+        ("L40S", "L4", False),
+        ("H100", "H200", False),
+        ("NVIDIA H100 80GB HBM3", "H100", True),
+        ("AMD Instinct MI300X", "MI300X", True),
+        ("MI300X", "Radeon Pro V520", False),
+        ("MI300X", "MI300A", False),
+        ("Tesla T4", "T4", True),
+        ("T4", "T4g", False),
+        ("NVIDIA H200", "NVIDIA", False),
+        ("NVIDIA H200", "", False),
+    ],
+)
+def test_a_device_is_known_by_its_whole_name(asked: str, known: str, same: bool) -> None:
+    assert Device("", asked, 1).is_called(known) is same
+
+
+def test_a_vendors_name_alone_may_be_any_of_its_devices() -> None:
+    assert Device("", "H200", 8).may_be("NVIDIA")
+    assert not Device("", "H200", 8).may_be("")
