@@ -31,6 +31,15 @@ bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest (up to 40 minutes
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.ingest
 
+lab: $(VENV)/.test ## Three emulated clouds, real machines behind their addresses (up to 20 minutes; root on Debian)
+	tests/system-packages.sh
+	$(BIN)/python -m tests.lab.image --torch '$(TORCH)'
+	$(BIN)/python -m tests.lab.wheels
+	$(BIN)/python -m tests.lab.seal -- $(BIN)/python -m pytest tests/lab
+
+cloud-smoke: $(VENV)/.run ## One cheapest cell on each cloud you have an account with; prints its price and asks first
+	$(BIN)/python -m tests.cloud_smoke
+
 format: $(VENV)/.test ## Format the code and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -40,7 +49,7 @@ docs: $(VENV)/.test ## Write the generated reference pages again
 	$(BIN)/python -m orchestrator.cli.reference > docs/cli.md
 
 clean: ## Remove the environment and everything that was run
-	rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) var .lab .mypy_cache .ruff_cache .pytest_cache
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make run PYTHON=python3.11")'
@@ -53,4 +62,4 @@ $(VENV)/.test: $(VENV)/.run
 	$(PIP) --editable '.[payload,test,check]'
 	touch $@
 
-.PHONY: help run test check bench format docs clean
+.PHONY: help run test check bench lab cloud-smoke format docs clean

@@ -160,6 +160,24 @@ def usd(value: Decimal) -> str:
 
 
 @or_absent
+def part(value: Decimal) -> str:
+    """``$0.1795``: four decimals; a part of a bill."""
+    return f"${value:,.4f}"
+
+
+@or_absent
+def cents(value: Decimal) -> str:
+    """``$1.01``: a total; never a rounded zero."""
+    return "<$0.01" if 0 < value < Decimal("0.005") else f"${value:,.2f}"
+
+
+@or_absent
+def each(value: Decimal) -> str:
+    """``$0.000985``: of one test."""
+    return f"${value:,.6f}"
+
+
+@or_absent
 def price(value: Decimal) -> str:
     """``$1.006``: as the provider says it, with two decimals or more."""
     plain = format(value.normalize(), "f")

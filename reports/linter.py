@@ -17,9 +17,10 @@ from reports.model.values import Finding, ReportModel
 from reports.rules.claims import claims_rule
 from reports.rules.metrics import METRIC_RULES, reported_rule
 from reports.rules.models import platform_rules, summary_rules
+from reports.rules.money import MONEY_RULES
 from reports.rules.parts import RULES, Said, differs
 
-EVERY_RULE = {**RULES, **METRIC_RULES}
+EVERY_RULE = {**RULES, **METRIC_RULES, **MONEY_RULES}
 """By the type of the part."""
 
 

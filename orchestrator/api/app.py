@@ -11,7 +11,19 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
 import orchestrator
-from orchestrator.api import docs, errors, events, logs, payloads, reports, runs, service, tokens
+from orchestrator.api import (
+    costs,
+    docs,
+    errors,
+    events,
+    logs,
+    machines,
+    payloads,
+    reports,
+    runs,
+    service,
+    tokens,
+)
 from orchestrator.api.guard import Guard, HostCheck
 from orchestrator.application.context import Context
 
@@ -66,6 +78,7 @@ def _include_routers(app: FastAPI) -> None:
     api = (
         *(runs.writing, runs.reading, events.router, logs.router, reports.router),
         *(payloads.reading, payloads.writing, service.router, tokens.router),
+        *(machines.reading, machines.writing, costs.reading, costs.writing),
     )
     for router in api:
         app.include_router(router, prefix=PREFIX)

@@ -62,12 +62,18 @@ class LaunchBody(_Given):
     """``builtin``, or the digest of an uploaded archive."""
     subject: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     """The digest of the uploaded wheel, where the matrix names one."""
+    hold_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
+    """How long the machine of a cell that does not pass is kept for a person to look at."""
 
     def order(self) -> LaunchOrder:
         """What the client asks for."""
         source: Source = self.matrix
         return LaunchOrder(
-            matrix=source, name=self.name, payload=self.payload, subject_digest=self.subject
+            matrix=source,
+            name=self.name,
+            payload=self.payload,
+            subject_digest=self.subject,
+            hold_minutes=self.hold_minutes,
         )
 
 
@@ -76,6 +82,8 @@ class RerunBody(_Given):
 
     only: Only | None = None
     """null takes every job of the run."""
+    hold_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
+    """How long the machine of a cell that does not pass is kept for a person to look at."""
 
 
 class TokenBody(_Given):
@@ -102,6 +110,10 @@ _LAUNCH_EXAMPLES: dict[str, Example] = {
     "object": {
         "summary": "The matrix as an object, with an uploaded payload and wheel",
         "value": {"matrix": _MATRIX_OBJECT, "payload": _DIGEST, "subject": _DIGEST},
+    },
+    "hold": {
+        "summary": "With the machines of cells that do not pass kept for half an hour",
+        "value": {"matrix": MATRIX_TEXT, "hold_minutes": 30},
     },
 }
 _RERUN_EXAMPLES: dict[str, Example] = {

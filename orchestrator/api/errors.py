@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from orchestrator.api.shapes import FaultShape, ProblemShape
 from orchestrator.application.describe_run import RunMissingError
+from orchestrator.application.enter_machine import NoMachineError
 from orchestrator.application.launch_run import (
     KeyInFlightError,
     KeyReusedError,
@@ -30,6 +31,7 @@ from orchestrator.application.ports.blobs import (
 )
 from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
+from orchestrator.domain.machine import ProviderError
 from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -74,6 +76,18 @@ class SpoolFullError(Exception):
     """There is no room to receive the upload."""
 
 
+class MachineInUseError(Exception):
+    """An open lease has the machine."""
+
+
+class MachineStaysError(Exception):
+    """The machine is somebody else's, or others need it."""
+
+
+class ProviderUnreadError(Exception):
+    """A provider could not be asked, or did not do what it was told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """How one kind of error is answered."""
@@ -99,6 +113,11 @@ TABLE: Mapping[type[Exception], Refusal] = {
     ),
     StillRunningError: Refusal(409, "still-running", "The run is not finished"),
     NothingToRerunError: Refusal(409, "nothing-to-rerun", "Nothing is left to run again"),
+    NoMachineError: Refusal(409, "no-machine", "The cell has no machine to enter"),
+    MachineInUseError: Refusal(409, "machine-in-use", "A run has the machine"),
+    MachineStaysError: Refusal(409, "machine-stays", "The machine is not ours to end"),
+    ProviderUnreadError: Refusal(502, "provider", "The provider failed"),
+    ProviderError: Refusal(502, "provider", "The provider failed"),
     ReportRefusedError: Refusal(422, "report-refused", "The report cannot be made"),
     BlobMismatchError: Refusal(422, "digest-mismatch", "The digest is another"),
     DigestMismatchError: Refusal(422, "digest-mismatch", "The digest is another"),

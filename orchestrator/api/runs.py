@@ -9,8 +9,10 @@ from fastapi import APIRouter, Query, Request, Response, Security
 from orchestrator.api.bodies import Launch, Rerun, RerunBody
 from orchestrator.api.deps import ContextDep, KeyHeader, RunId, idempotency_key
 from orchestrator.api.guard import bearer, secured
-from orchestrator.api.shapes import PlanShape, RunPageShape, RunShape, RunSummaryShape
-from orchestrator.api.telling import sum_usd, tell_plan, tell_run, tell_summary
+from orchestrator.api.plan_shapes import PlanShape
+from orchestrator.api.shapes import RunPageShape, RunShape, RunSummaryShape
+from orchestrator.api.telling import sum_usd, tell_run, tell_summary
+from orchestrator.api.telling_machines import tell_plan
 from orchestrator.application.cancel_run import cancel_run
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
@@ -91,7 +93,7 @@ def rerun(
     """Launch a finished run again, or only some of its jobs, as a new run."""
     body = body or RerunBody()
     claim = idempotency_key(key, f"POST /runs/{run_id}/rerun", body)
-    launched = rerun_run(context, run_id, only=body.only, key=claim)
+    launched = rerun_run(context, run_id, only=body.only, key=claim, hold_minutes=body.hold_minutes)
     return _answer(context, launched, request, response)
 
 

@@ -13,7 +13,8 @@ from orchestrator.api.deps import ContextDep
 from orchestrator.api.errors import Refusal, answer
 from orchestrator.api.events import Streams
 from orchestrator.api.guard import bearer, secured
-from orchestrator.api.shapes import PlatformListShape, PlatformShape, Shape
+from orchestrator.api.shape import Shape
+from orchestrator.api.shapes import PlatformListShape, PlatformShape
 from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope
 

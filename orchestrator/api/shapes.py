@@ -7,23 +7,19 @@ seconds. Everything that came back from a machine is plain data in these shapes.
 from __future__ import annotations
 
 from datetime import datetime
-from decimal import Decimal
-from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field
 
+from orchestrator.api.machine_shapes import (
+    AttestationShape,
+    DecisionShape,
+    LeaseShape,
+    MachineShape,
+)
+from orchestrator.api.shape import Shape, Usd
 from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.outcome import Outcome
-
-Usd = Annotated[Decimal, PlainSerializer(lambda usd: format(usd, "f"), return_type=str)]
-"""Decimal text, never in exponent form."""
-
-
-class Shape(BaseModel):
-    """A JSON object of the API."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class CountsShape(Shape):
@@ -96,27 +92,6 @@ class AttemptShape(Shape):
     closed_at: datetime | None
 
 
-class MachineShape(Shape):
-    """The machine of the cell's last lease."""
-
-    provider: str
-    place: str
-    id: str
-    address: str
-    state: str
-    price_usd_per_hour: Usd | None
-    seconds: float
-
-
-class LeaseShape(MachineShape):
-    """One row of the ledger."""
-
-    attempt: int
-    cost_usd: Usd
-    refusal: str
-    """The provider's answer where it gave no machine."""
-
-
 class TransitionShape(Shape):
     """One step of a cell's life."""
 
@@ -168,7 +143,15 @@ class CellShape(Shape):
     cost_usd: Usd
     attempts: list[AttemptShape]
     machine: MachineShape | None
+    """The one of its last lease."""
     leases: list[LeaseShape]
+    """Every row of the ledger, refused places too, in their order."""
+    kept_until: datetime | None
+    """Its machine is kept for a person until then, since it did not pass; null where it is not."""
+    decisions: list[DecisionShape]
+    """Why its machine is where it is."""
+    attestation: AttestationShape | None
+    """Who produced its results; null before a machine told."""
     packages: dict[str, str]
     """What the jobs could import: name and version."""
     probed: dict[str, object]
@@ -256,40 +239,6 @@ class LogShape(Shape):
     """The byte offset to ask for next."""
     done: bool
     """Nothing will ever come after this piece."""
-
-
-class PlaceShape(Shape):
-    """Somewhere a machine could be launched."""
-
-    name: str
-    price_usd_per_hour: Usd | None
-    """null when the price is unknown."""
-
-
-class PlannedCellShape(Shape):
-    """One cell as it would be launched."""
-
-    id: str
-    platform: str
-    provider: str
-    environment: str
-    jobs: list[str]
-    places: list[PlaceShape]
-    """In the order they would be tried."""
-    worst_usd: Usd | None
-    """What one attempt can cost at most; null if a price is unknown."""
-    note: str
-    """What the provider said instead of an offer."""
-
-
-class PlanShape(Shape):
-    """What a launch would do."""
-
-    cells: list[PlannedCellShape]
-    worst_usd: Usd | None
-    max_usd: Usd | None
-    """The matrix's own limit."""
-    payload: str
 
 
 class PayloadShape(Shape):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
@@ -14,14 +14,9 @@ from orchestrator.api.shapes import (
     CheckShape,
     CountsShape,
     JobShape,
-    LeaseShape,
-    MachineShape,
     MetricShape,
     NoticeShape,
     PayloadShape,
-    PlaceShape,
-    PlannedCellShape,
-    PlanShape,
     RunShape,
     RunSummaryShape,
     SubjectShape,
@@ -29,26 +24,26 @@ from orchestrator.api.shapes import (
     TokenShape,
     TransitionShape,
 )
-from orchestrator.application.plan_run import Plan, PlannedCell
-from orchestrator.application.ports.stores import StoredPayload, Token
-from orchestrator.domain.cell import Attempt, Run, Transition
-from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
-from orchestrator.domain.outcome import Counts
-from orchestrator.domain.record import (
-    ArtifactRecord,
-    CellRecord,
-    JobRecord,
-    LeaseRecord,
-    RunRecord,
+from orchestrator.api.telling_machines import (
+    tell_attestation,
+    tell_decision,
+    tell_lease,
+    tell_machine,
 )
+from orchestrator.application.ports.stores import StoredPayload, Token
+from orchestrator.domain.cell import Attempt, CellState, LeaseState, Run, Transition
+from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
+from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.record import ArtifactRecord, CellRecord, JobRecord, RunRecord
 
 PACKAGES = "packages"
+_NOT_KEPT = frozenset({Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE})
 
 
 def tell_run(record: RunRecord) -> RunShape:
     """A run with its cells."""
     summary = tell_summary(record.run, record.counts, record.cost_usd)
-    return RunShape(**dict(summary), cells=[tell_cell(cell) for cell in record.cells])
+    return RunShape(**dict(summary), cells=[tell_cell(cell, record) for cell in record.cells])
 
 
 def tell_summary(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummaryShape:
@@ -70,8 +65,8 @@ def tell_summary(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummaryShape
     )
 
 
-def tell_cell(cell: CellRecord) -> CellShape:
-    """One cell."""
+def tell_cell(cell: CellRecord, run: RunRecord) -> CellShape:
+    """One cell of a run."""
     last = cell.leases[-1] if cell.leases else None
     return CellShape(
         id=cell.id,
@@ -89,14 +84,33 @@ def tell_cell(cell: CellRecord) -> CellShape:
         jobs=[_job(job) for job in cell.jobs],
         cost_usd=cell.cost_usd,
         attempts=[_attempt(attempt) for attempt in cell.attempts],
-        machine=_machine(last) if last else None,
-        leases=[_lease(lease) for lease in cell.leases],
+        machine=tell_machine(last) if last else None,
+        leases=[tell_lease(lease) for lease in cell.leases],
+        kept_until=_kept_until(cell, run),
+        decisions=[tell_decision(decision) for decision in cell.decisions],
+        attestation=tell_attestation(cell.attestation) if cell.attestation else None,
         packages=_packages(cell.probed),
         probed={key: value for key, value in cell.probed.items() if key != PACKAGES},
         transitions=[_transition(step) for step in cell.transitions],
         notices=[_notice(notice) for notice in cell.notices],
         artifacts=[_artifact(artifact) for artifact in cell.artifacts],
     )
+
+
+def _kept_until(cell: CellRecord, run: RunRecord) -> datetime | None:
+    """When a machine that is kept for a person goes; None where none is."""
+    last = cell.leases[-1] if cell.leases else None
+    if not run.hold_minutes or run.run.cancel_requested_at is not None or last is None:
+        return None
+    if cell.state is not CellState.RELEASING or last.state != LeaseState.HELD or not last.address:
+        return None
+    attempt = cell.attempts[-1] if cell.attempts else None
+    outcomes = {job.outcome for job in cell.jobs}
+    if attempt is not None and attempt.cause is not None:
+        outcomes = {attempt.cause.outcome}
+    if outcomes <= _NOT_KEPT:
+        return None
+    return cell.entered_at + timedelta(minutes=run.hold_minutes)
 
 
 def _packages(probed: Mapping[str, object]) -> dict[str, str]:
@@ -167,27 +181,6 @@ def _attempt(attempt: Attempt) -> AttemptShape:
     )
 
 
-def _machine(lease: LeaseRecord) -> MachineShape:
-    return MachineShape(
-        provider=lease.provider,
-        place=lease.place,
-        id=lease.machine_id,
-        address=lease.address,
-        state=lease.state,
-        price_usd_per_hour=lease.price_usd_per_hour,
-        seconds=lease.seconds,
-    )
-
-
-def _lease(lease: LeaseRecord) -> LeaseShape:
-    return LeaseShape(
-        **dict(_machine(lease)),
-        attempt=lease.attempt,
-        cost_usd=lease.cost_usd,
-        refusal=lease.refusal,
-    )
-
-
 def _transition(step: Transition) -> TransitionShape:
     words = {"from": step.origin, "to": step.target}
     return TransitionShape(at=step.at, attempt=step.attempt, reason=step.reason, **words)
@@ -217,33 +210,6 @@ def tell_test(test: TestFact) -> TestShape:
         reason=test.reason,
         message=test.message,
         text=test.text,
-    )
-
-
-def tell_plan(plan: Plan) -> PlanShape:
-    """What a launch would do."""
-    return PlanShape(
-        cells=[_planned(cell) for cell in plan.cells],
-        worst_usd=plan.worst_usd,
-        max_usd=plan.matrix.limits.max_usd,
-        payload=plan.payload_digest,
-    )
-
-
-def _planned(planned: PlannedCell) -> PlannedCellShape:
-    cell = planned.cell
-    return PlannedCellShape(
-        id=cell.id,
-        platform=cell.platform.id,
-        provider=cell.platform.provider,
-        environment=cell.environment,
-        jobs=list(cell.jobs),
-        places=[
-            PlaceShape(name=place.name, price_usd_per_hour=place.price_usd_per_hour)
-            for place in planned.places
-        ],
-        worst_usd=planned.worst_usd,
-        note=planned.note,
     )
 
 

@@ -25,7 +25,10 @@ class PlannedCell:
     places: tuple[Place, ...]
     """Where it would be tried, in order."""
     worst_usd: Decimal | None
-    """What one attempt can cost at most, at the dearest place; None if a price is unknown."""
+    """What one attempt can cost at most, at the dearest place that would be tried.
+
+    None if no price is known, or if it may go where none is.
+    """
     note: str = ""
     """What the provider said instead of an offer."""
 
@@ -60,22 +63,24 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
     matrix, plans = check_order(context, order, payload)
     spec = RunSpec(matrix, payload.manifest, hold_minutes=order.hold_minutes)
     minutes = billed_minutes(spec)
-    cells = tuple(_planned(context, plan, minutes) for plan in plans)
+    blind = matrix.limits.allow_unknown_price
+    cells = tuple(_planned(context, plan, minutes, blind=blind) for plan in plans)
     room = _headroom(context, cells, at_once=matrix.limits.max_parallel)
     return Plan(matrix, payload.digest, cells, room)
 
 
-def _planned(context: Context, plan: CellPlan, minutes: float) -> PlannedCell:
-    provider = context.provider(plan.platform.provider)
+def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -> PlannedCell:
+    """Plan one cell; `blind` takes places without a known price too, as a launch would."""
     try:
-        places = places_of(provider, _document(plan))
+        places = places_of(context.provider(plan.platform.provider), _document(plan))
     except NotOfferedError as error:
         return PlannedCell(plan, (), Decimal(0), str(error))
     except ProviderError as error:
         return PlannedCell(plan, (), None, str(error))
     worst = [worst_usd(place, minutes) for place in places]
     known = [amount for amount in worst if amount is not None]
-    return PlannedCell(plan, places, max(known) if known and len(known) == len(worst) else None)
+    told = known and (len(known) == len(worst) or not blind)
+    return PlannedCell(plan, places, max(known) if told else None)
 
 
 def _headroom(
@@ -87,11 +92,24 @@ def _headroom(
         provider = context.provider(cell.cell.platform.provider)
         if not cell.places or not isinstance(provider, Quotas):
             continue
-        for demand in provider.demands(_document(cell.cell), cell.places[0]):
-            demands.append(demand)
-            if demand.quota not in levels:
-                levels[demand.quota] = provider.level(demand.quota)
+        try:
+            wanted = provider.demands(_document(cell.cell), cell.places[0])
+        except ProviderError as error:
+            unread = _unreadable(cell)
+            demands.append(unread)
+            levels[unread.quota] = Level(None, None, str(error))
+            continue
+        demands += wanted
+        for quota in {demand.quota for demand in wanted} - levels.keys():
+            levels[quota] = provider.level(quota)
     return headroom(demands, levels, at_once=at_once)
+
+
+def _unreadable(cell: PlannedCell) -> Demand:
+    """What a machine takes of quotas that the provider does not even name."""
+    place, provider = cell.places[0], cell.cell.platform.provider
+    quota = Quota(provider, place.region or place.name, "", "its quotas", "machine")
+    return Demand(quota, 1)
 
 
 def _document(plan: CellPlan) -> Mapping[str, object]:

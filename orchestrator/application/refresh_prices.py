@@ -44,6 +44,14 @@ def known_prices(context: Context) -> tuple[Price, ...]:
     found: list[Price] = []
     for name in sorted(context.traits):
         if context.traits[name].rented:
-            provider = context.provider(name)
-            found += provider.known_prices() if isinstance(provider, Prices) else ()
+            found += _known(context, name)
     return tuple(found)
+
+
+def _known(context: Context, name: str) -> tuple[Price, ...]:
+    """Of one provider; nothing where it is not set up here."""
+    try:
+        provider = context.provider(name)
+        return tuple(provider.known_prices()) if isinstance(provider, Prices) else ()
+    except ProviderError:
+        return ()

@@ -24,9 +24,14 @@ class StillRunningError(RuntimeError):
 
 
 def rerun_run(
-    context: Context, run_id: str, *, only: Only | None, key: IdempotencyKey | None
+    context: Context,
+    run_id: str,
+    *,
+    only: Only | None,
+    key: IdempotencyKey | None,
+    hold_minutes: float = 0.0,
 ) -> Launched:
-    """Launch the run, or only some of its jobs, again.
+    """Launch the run, or only some of its jobs, again; how long to hold is asked anew.
 
     Raises RunMissingError, StillRunningError, NothingToRerunError and what `launch_run` raises.
     """
@@ -41,6 +46,7 @@ def rerun_run(
         subject_digest=spec.subject_digest,
         only=_jobs_again(record, only) if only else spec.only,
         rerun_of=run_id,
+        hold_minutes=hold_minutes,
     )
     return launch_run(context, order, key)
 

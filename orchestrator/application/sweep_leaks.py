@@ -119,8 +119,8 @@ class Janitor:
     def end(self, sight: Sight) -> bool:
         """Tell its provider to end it now; False when that failed, and is to be tried again."""
         machine, lease = sight.machine, sight.lease
-        if lease is not None and lease.state is LeaseState.GONE and not lease.machine_id:
-            # its call was ruled out too early: the ledger pays for the machine after all
+        if lease is not None and _is_unpaid(machine, lease):
+            # it was ruled out too early: the ledger pays for the machine after all
             self.stores.leases.reopen(lease.id, machine.id)
         try:
             self.provider(sight.provider).terminate(machine.id)
@@ -131,12 +131,15 @@ class Janitor:
         return True
 
     def _settle(self) -> None:
-        """Close what was opened again for a machine that turned up late, once it is gone."""
+        """See off what was opened again for a machine that turned up late, and close it."""
         for lease in self.stores.leases.open():
             if self.stores.cells.attempt(lease.attempt_id).closed_at is None:
                 continue
             try:
-                machine = self.provider(lease.provider).inspect(lease.machine_id)
+                provider = self.provider(lease.provider)
+                machine = provider.inspect(lease.machine_id)
+                if machine.state is not MachineState.GONE:
+                    provider.terminate(lease.machine_id)
             except ProviderError as error:
                 logger.warning("janitor: lease %s is not settled yet: %s", lease.id, error)
                 continue
@@ -165,8 +168,8 @@ class Janitor:
         return isinstance(provider, Credentialed) and provider.is_configured()
 
     def _is_of_project(self, machine: Machine) -> bool:
-        said = machine.tags.get("seatrial-project")
-        return machine.state is not MachineState.GONE and said in (None, self.project)
+        is_ours = machine.tags.get("seatrial-project") == self.project
+        return is_ours and machine.state is not MachineState.GONE
 
     def _seen(self, provider: str, found: list[Machine]) -> list[Sight]:
         leases = self.stores.leases.by_token({m.token for m in found if m.token})
@@ -188,7 +191,7 @@ class Janitor:
             return Standing.SHARED if needed else Standing.IDLE
         if lease is not None:
             return _standing_of_leased(machine, lease)
-        if machine.tags.get("seatrial-controller") in (self.controller, None):
+        if machine.tags.get("seatrial-controller") == self.controller:
             return Standing.ORPHAN
         expires = _expires_at(machine)
         over = expires is not None and self.now() >= expires + EXPIRED_GRACE
@@ -200,6 +203,12 @@ def _standing_of_leased(machine: Machine, lease: Lease) -> Standing:
         return Standing.ORPHAN
     another = lease.machine_id and not _is_same(machine.id, lease.machine_id)
     return Standing.ORPHAN if another and machine.kind in MACHINES else Standing.LEASED
+
+
+def _is_unpaid(machine: Machine, lease: Lease) -> bool:
+    """Whether a machine, and no disk of one, is there whose lease was closed too early."""
+    is_its = lease.machine_id in ("", machine.id) and machine.kind in MACHINES
+    return is_its and lease.state is LeaseState.GONE
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -21,6 +21,8 @@ from orchestrator.cli.commands.administering import (
     serve_command,
     token_app,
 )
+from orchestrator.cli.commands.entering import SETTINGS as SSH_SETTINGS
+from orchestrator.cli.commands.entering import ssh_command
 from orchestrator.cli.commands.launching import (
     plan_command,
     rerun_command,
@@ -33,6 +35,7 @@ from orchestrator.cli.commands.looking import (
     runs_command,
     show_command,
 )
+from orchestrator.cli.commands.renting import cost_command, machines_command
 from orchestrator.cli.commands.reporting import report_command
 from orchestrator.cli.commands.starting import doctor_command, init_command
 from orchestrator.cli.faults import DETACHED, FAILED, NO_VERDICT, CliError
@@ -67,9 +70,12 @@ def build() -> typer.Typer:
         ("logs", logs_command, _LOOK),
         ("report", report_command, _LOOK),
         ("cancel", cancel_command, _LOOK),
+        ("cost", cost_command, _LOOK),
+        ("machines", machines_command, _LOOK),
         ("serve", serve_command, _KEEP),
     ):
         app.command(name, rich_help_panel=panel)(command)
+    app.command("ssh", rich_help_panel=_LOOK, context_settings=SSH_SETTINGS)(ssh_command)
     app.command("controller", hidden=True)(controller_command)
     app.add_typer(token_app, name="token", rich_help_panel=_KEEP)
     app.add_typer(db_app, name="db", rich_help_panel=_KEEP)

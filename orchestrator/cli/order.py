@@ -38,15 +38,19 @@ class Order:
     """None means the built-in one."""
     subject: SubjectWheel | None
     """The subject's wheel, where it has one of its own."""
+    hold_minutes: float = 0.0
+    """How long the machine of a cell that does not pass is kept."""
 
     @property
     def body(self) -> dict[str, object]:
         """What the API takes."""
+        held = {"hold_minutes": self.hold_minutes} if self.hold_minutes else {}
         return {
             "matrix": self.source,
             "name": Path(self.file).name,
             "payload": self.payload.digest if self.payload else BUILTIN,
             "subject": self.subject.digest if self.subject else None,
+            **held,
         }
 
 

@@ -28,9 +28,11 @@ terminal, or with `CI` set, progress is plain lines; `NO_COLOR` takes the colour
 | 1 | failed, or timed out | `db check`: an upgrade is needed |
 | 2 | usage, an invalid file, no controller | the same |
 | 4 | not signed in, or not allowed | the same |
-| 5 | errored, cancelled, not available | the controller failed |
+| 5 | errored, cancelled, not available | the controller or a cloud failed |
 | 7 | `--timeout` is up; the run goes on | |
 | 130 | detached; the run goes on | interrupted |
+
+`ssh` ends with the exit code of `ssh` itself.
 """
 
 

@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
-from typing import Annotated
 
-from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.cli.faults import CliError
+from orchestrator.cli.shown_machines import Attestation, Decision, Lease
+from orchestrator.cli.shown_machines import Money as _Money
+from orchestrator.cli.shown_machines import Words as _Text
 from orchestrator.domain.outcome import Counts
-
-_Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
-_Money = Annotated[Decimal, BeforeValidator(lambda value: 0 if value is None else value)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +80,13 @@ class Cell:
     entered_at: datetime | None = None
     cost_usd: _Money = Decimal(0)
     artifacts: tuple[Artifact, ...] = ()
+    simulated: bool = False
+    """Emulated machines: no gate accepts its results."""
+    kept_until: datetime | None = None
+    """Its machine waits for a person until then."""
+    leases: tuple[Lease, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    attestation: Attestation | None = None
 
     @property
     def is_done(self) -> bool:

@@ -49,3 +49,16 @@ def usd(amount: Decimal | None) -> str:
 def plural(count: int, noun: str, many: str = "") -> str:
     """``1 cell``, ``2 cells``."""
     return f"{count} {noun if count == 1 else many or noun + 's'}"
+
+
+def cents_of_cents(amount: Decimal) -> str:
+    """``$0.2794``: a part of a bill, with all its decimals."""
+    return f"${amount:.4f}"
+
+
+def price(amount: Decimal | None) -> str:
+    """``$1.006``: as the provider says it, with two decimals or more."""
+    if amount is None:
+        return "unknown"
+    decimals = len(format(amount.normalize(), "f").partition(".")[2])
+    return f"${amount:.{max(2, decimals)}f}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 
 from reports.model.values import Absent, CheckTally, Rate, Status, Tally
 
@@ -193,38 +192,6 @@ class AttemptRow:
     closed_at: datetime | Absent
     status: Status
     detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class MoneyRow:
-    """One machine and its price, or the provider's refusal."""
-
-    attempt: int
-    provider: str
-    place: str
-    state: str
-    machine_id: str
-    address: str
-    seconds: float | Absent
-    price_usd_per_hour: Decimal | Absent
-    machine_usd: Decimal | Absent
-    """Derived: ``seconds * price / 3600``, to the millionth."""
-    other_usd: Decimal | Absent
-    """Derived: ``cost - machine``: disks and addresses."""
-    cost_usd: Decimal | Absent
-    """By the ledger."""
-    refusal: str
-
-
-@dataclass(frozen=True, slots=True)
-class Money:
-    """What the cell's machines cost."""
-
-    rows: tuple[MoneyRow, ...]
-    seconds: float | Absent
-    """Derived: the sum of the rows."""
-    cost_usd: Decimal | Absent
-    """Derived: the sum of the rows that have a cost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reports.model.metrics import MetricTable
+from reports.model.money import Money
 from reports.model.parts import (
     AttemptRow,
     CommandTable,
     FileRow,
     Hardware,
-    Money,
     NoticeRow,
     SuiteProblems,
     SuiteSkips,
     SuiteTable,
     TimelineRow,
 )
+from reports.model.provenance import Provenance
 from reports.model.values import Absent, ReportModel, Status
 
 
@@ -44,6 +45,7 @@ class PlatformReport(ReportModel):
     benchmarks: CommandTable
     metrics: tuple[MetricTable, ...]
     hardware: Hardware
+    provenance: Provenance
     timeline: tuple[TimelineRow, ...]
     money: Money
     notices: tuple[NoticeRow, ...]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 
 from reports.model.compared import Comparison, ComparisonTable, tables_of
 from reports.model.metrics import MetricLine, MetricTable
+from reports.model.money import Costs, Money
 from reports.model.parts import Hardware
+from reports.model.provenance import Provenance
 from reports.model.values import Absent, CheckTally, Rate, ReportModel, Status, Tally
 
 HIGHLIGHTS_SHOWN = 6
@@ -38,7 +39,8 @@ class CellRow:
     not_passed: tuple[tuple[str, Status], ...]
     """Jobs that did not pass."""
     metrics: tuple[MetricTable, ...]
-    cost_usd: Decimal | Absent
+    money: Money
+    provenance: Provenance
     files: tuple[str, ...]
 
     @property
@@ -87,7 +89,7 @@ class SummaryReport(ReportModel):
     """Derived: cells that passed, of all cells."""
     comparisons: tuple[Comparison, ...]
     comparisons_hidden: int
-    cost_usd: Decimal | Absent
+    costs: Costs | Absent
     """Derived: the sum of the cells that have a cost."""
 
     @property

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 
 from reports.model.compared import ComparedRow, Comparison
 from reports.model.parts import CommandTable
 from reports.model.platform import PlatformReport
 from reports.model.summary import CellRow, SummaryReport, Total
 from reports.model.values import Absent, Tally
+from reports.rules.money import platform_money_rule, summary_money_rule
 from reports.rules.parts import Said, close, differs, total_is
 from reports.rules.throughput import throughput_rule
 
@@ -23,6 +23,7 @@ def platform_rules(report: PlatformReport) -> Iterator[Said]:
     yield from _outcome(report)
     yield from _timeline(report)
     yield from throughput_rule(report.metrics)
+    yield from platform_money_rule(report)
     for table in (report.demos, report.use_cases, report.benchmarks):
         yield from _degraded(table)
     for notice in report.notices:
@@ -82,7 +83,7 @@ def summary_rules(report: SummaryReport) -> Iterator[Said]:
     yield from differs("total", "cells", report.passed_cells.whole, len(report.rows))
     yield from _run_outcome(report)
     yield from _distinct(report)
-    yield from _cost(report)
+    yield from summary_money_rule(report)
     for comparison in report.comparisons:
         yield from _comparison(comparison, {row.cell: row for row in report.rows})
 
@@ -113,14 +114,6 @@ def _distinct(report: SummaryReport) -> Iterator[Said]:
     sizes = [row.tally.collected for row in report.rows if not isinstance(row.tally, Absent)]
     if not max(sizes, default=0) <= report.distinct_tests <= sum(sizes):
         yield "error", "distinct", f"{report.distinct_tests} distinct tests of {sum(sizes)} results"
-
-
-def _cost(report: SummaryReport) -> Iterator[Said]:
-    known = [row.cost_usd for row in report.rows if not isinstance(row.cost_usd, Absent)]
-    if isinstance(report.cost_usd, Absent):
-        yield from differs("total", "cells behind an absent cost", 0, len(known))
-    else:
-        yield from differs("total", "cost", report.cost_usd, sum(known, Decimal(0)))
 
 
 def _comparison(comparison: Comparison, cells: dict[str, CellRow]) -> Iterator[Said]:

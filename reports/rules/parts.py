@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal
 from typing import Any
 
 from reports.model.parts import (
     CommandRow,
     CommandTable,
     Device,
-    Money,
-    MoneyRow,
     SuiteProblems,
     SuiteRow,
     SuiteSkips,
@@ -30,8 +27,6 @@ _FAMILIES = {"7.0": "Volta", "7.5": "Turing", "8.9": "Ada Lovelace", "9.0": "Hop
     "8.0": _AMPERE, "8.6": _AMPERE, "8.7": _AMPERE,
     "10.0": _BLACKWELL, "10.3": _BLACKWELL, "12.0": _BLACKWELL,
 }  # fmt: skip
-_CENT = Decimal("0.01")
-_MICRO = Decimal("0.000002")
 
 
 def close(a: float, b: float) -> bool:
@@ -163,41 +158,6 @@ def timeline_rule(part: TimelineRow) -> Iterator[Said]:
         yield "warning", "clock", f"the clock ran backwards by {-found:.3f} s in {part.target}"
 
 
-def lease_rule(part: MoneyRow) -> Iterator[Said]:
-    """Seconds times price, and what the ledger has above it."""
-    price, machine, cost = part.price_usd_per_hour, part.machine_usd, part.cost_usd
-    if isinstance(price, Absent) or isinstance(machine, Absent):
-        both = isinstance(price, Absent) and isinstance(machine, Absent)
-        yield from differs("cost", "without a price", both, True)
-        return
-    if isinstance(part.seconds, Absent):
-        yield "error", "cost", "a cost without seconds"
-        return
-    found = Decimal(str(part.seconds)) / 3600 * price
-    if abs(machine - found) > _MICRO:
-        yield "error", "cost", f"seconds x price is {machine}, recomputed {found}"
-    if isinstance(cost, Absent) or isinstance(part.other_usd, Absent):
-        return
-    if abs(cost - machine - part.other_usd) > _MICRO:
-        yield "error", "cost", f"the rest is {part.other_usd}, recomputed {cost - machine}"
-    if part.state == "gone" and cost < found - _CENT:
-        yield "error", "cost", f"the ledger has {cost}, less than seconds x price, {found:.6f}"
-
-
-def money_rule(part: Money) -> Iterator[Said]:
-    """The totals of the machines."""
-    held = [row.seconds for row in part.rows if not isinstance(row.seconds, Absent)]
-    if isinstance(part.seconds, Absent):
-        yield from differs("total", "machines behind absent seconds", 0, len(held))
-    elif not close(part.seconds, math.fsum(held)):
-        yield "error", "total", f"seconds are {part.seconds}, recomputed {math.fsum(held)}"
-    known = [row.cost_usd for row in part.rows if not isinstance(row.cost_usd, Absent)]
-    if isinstance(part.cost_usd, Absent):
-        yield from differs("total", "machines behind an absent cost", 0, len(known))
-    else:
-        yield from differs("total", "cost", part.cost_usd, sum(known, Decimal(0)))
-
-
 RULES: dict[type, Callable[[Any], Iterator[Said]]] = {
     Rate: rate_rule,
     Tally: tally_rule,
@@ -210,7 +170,5 @@ RULES: dict[type, Callable[[Any], Iterator[Said]]] = {
     CommandTable: commands_rule,
     Device: device_rule,
     TimelineRow: timeline_rule,
-    MoneyRow: lease_rule,
-    Money: money_rule,
 }
 """By the type of the part."""

@@ -1,19 +1,17 @@
-"""The life of a cell: timeline, attempts, money, notices and files."""
+"""The life of a cell: timeline, attempts, notices and files."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 
-from orchestrator.domain.cell import Attempt, CellState, LeaseState, Transition
-from orchestrator.domain.record import CellRecord, LeaseRecord
-from reports.model.parts import AttemptRow, FileRow, Money, MoneyRow, NoticeRow, TimelineRow
+from orchestrator.domain.cell import Attempt, CellState, Transition
+from orchestrator.domain.record import CellRecord
+from reports.model.parts import AttemptRow, FileRow, NoticeRow, TimelineRow
 from reports.model.values import Absent, Status
 
 NOTICES_SHOWN = 50
 """Notices that are listed; the rest are in the evidence."""
 
-_MICRO = Decimal("0.000001")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_S = 4102444800.0
 """The year 2100."""
@@ -65,81 +63,6 @@ def _attempt(attempt: Attempt) -> AttemptRow:
         status=Status(outcome.value if outcome else "running", cause.reason if cause else ""),
         detail=cause.detail if cause else "",
     )
-
-
-def money_of(cell: CellRecord) -> Money:
-    """Each machine's seconds times its price, beside what the ledger says."""
-    rows = tuple(_refused(lease) or _money(lease) for lease in cell.leases)
-    held = [row.seconds for row in rows if not isinstance(row.seconds, Absent)]
-    costs = [row.cost_usd for row in rows if not isinstance(row.cost_usd, Absent)]
-    without = [row.cost_usd for row in rows if isinstance(row.cost_usd, Absent)]
-    nothing = without[0] if without else Absent("no machine was asked for")
-    return Money(
-        rows=rows,
-        seconds=sum(held) if held else nothing,
-        cost_usd=sum(costs, Decimal(0)) if costs else nothing,
-    )
-
-
-def _refused(lease: LeaseRecord) -> MoneyRow | None:
-    """A lease that never had a machine has no seconds and no cost, which is not the same as 0."""
-    if lease.machine_id or lease.seconds or lease.cost_usd:
-        return None
-    gone = lease.state == LeaseState.GONE.value
-    none = Absent("no machine was given" if gone else "no machine yet")
-    return _row_of(lease, seconds=none, price=none, machine=none, cost=none)
-
-
-def _money(lease: LeaseRecord) -> MoneyRow:
-    price = _price(lease)
-    machine = price if isinstance(price, Absent) else machine_usd(lease, price)
-    return _row_of(lease, seconds=lease.seconds, price=price, machine=machine, cost=_cost(lease))
-
-
-def _row_of(
-    lease: LeaseRecord,
-    *,
-    seconds: float | Absent,
-    price: Decimal | Absent,
-    machine: Decimal | Absent,
-    cost: Decimal | Absent,
-) -> MoneyRow:
-    other: Decimal | Absent = Absent("not known")
-    if not isinstance(machine, Absent) and not isinstance(cost, Absent):
-        other = cost - machine
-    return MoneyRow(
-        attempt=lease.attempt,
-        provider=lease.provider,
-        place=lease.place,
-        state=lease.state,
-        machine_id=lease.machine_id,
-        address=lease.address,
-        seconds=seconds,
-        price_usd_per_hour=price,
-        machine_usd=machine,
-        other_usd=other,
-        cost_usd=cost,
-        refusal=lease.refusal,
-    )
-
-
-def machine_usd(lease: LeaseRecord, price: Decimal) -> Decimal:
-    """Seconds times the hourly price, to the millionth of a dollar."""
-    return (Decimal(str(lease.seconds)) * price / 3600).quantize(_MICRO)
-
-
-def _price(lease: LeaseRecord) -> Decimal | Absent:
-    if lease.price_usd_per_hour is not None:
-        return lease.price_usd_per_hour
-    own = lease.provider in ("local", "static")
-    return Absent("own machine: nothing is charged" if own else "price unknown")
-
-
-def _cost(lease: LeaseRecord) -> Decimal | Absent:
-    price = _price(lease)
-    if isinstance(price, Absent) and not lease.cost_usd:
-        return price
-    return lease.cost_usd
 
 
 def notices_of(cell: CellRecord) -> tuple[tuple[NoticeRow, ...], int]:

@@ -46,6 +46,9 @@ def place_of(cell: CellRecord) -> str | Absent:
 def instance_of(cell: CellRecord, hardware: Hardware) -> str | Absent:
     """The machine's type; of an own machine its address; of this computer its system."""
     platform = cell.platform
+    held = [lease.instance_type for lease in cell.leases if lease.machine_id]
+    if held and held[-1]:
+        return held[-1]
     if platform.accelerator_type:
         return platform.accelerator_type
     if isinstance(platform.instance_type, str):
@@ -60,9 +63,17 @@ def instance_of(cell: CellRecord, hardware: Hardware) -> str | Absent:
 
 def accelerator_of(cell: CellRecord, hardware: Hardware) -> str:
     """As probed; without a probe what the platform promises, marked as that."""
+    said = _accelerator(cell, hardware)
+    return f"{said}, SIMULATED" if cell.simulated else said
+
+
+def _accelerator(cell: CellRecord, hardware: Hardware) -> str:
     if not isinstance(hardware.accelerator, Absent):
         return hardware.accelerator
     promised = cell.platform.accelerator
+    if not cell.probed and cell.attestation is not None:
+        named = ", ".join(device.name or device.vendor for device in cell.attestation.devices)
+        return named or "none that the machine's tools show"
     if not cell.probed and promised is not None:
         return f"{promised.name} (promised, not probed)"
     if not cell.probed and cell.platform.accelerator_type:

@@ -22,12 +22,13 @@ from reports.views.life import (
     attempts_of,
     evidence_digest,
     files_of,
-    money_of,
     notices_of,
     timeline_of,
 )
+from reports.views.money import money_of
 from reports.views.place import cell_status, heading_of, instance_of, long_name, place_of
 from reports.views.probe import hardware_of
+from reports.views.provenance import SIMULATED, provenance_of
 from reports.views.suites import problems_of, skips_of, suites_of
 
 TEMPLATE = "platform 1"
@@ -49,7 +50,7 @@ def _report(record: RunRecord, cell: CellRecord, tests: tuple[TestFact, ...]) ->
     said = f"{heading_of(cell, hardware)} Validation Report"
     return PlatformReport(
         kind="platform",
-        title=f"{said} - {run.subject_name} {version(run.subject_version)}",
+        title=f"{said} - {run.subject_name} {version(run.subject_version)}{_mark(cell)}",
         subject=run.subject_name,
         version=run.subject_version,
         unfinished=unfinished_cell(record, cell),
@@ -73,12 +74,17 @@ def _report(record: RunRecord, cell: CellRecord, tests: tuple[TestFact, ...]) ->
         benchmarks=commands_of(cell, "benchmark"),
         metrics=metrics_of(cell),
         hardware=hardware,
+        provenance=provenance_of(cell),
         timeline=timeline_of(cell, as_of=record.as_of),
         money=money_of(cell),
         notices=notices,
         notices_hidden=hidden,
         files=files_of(cell),
     )
+
+
+def _mark(cell: CellRecord) -> str:
+    return f" ({SIMULATED})" if cell.simulated else ""
 
 
 def unfinished_cell(record: RunRecord, cell: CellRecord) -> str | None:

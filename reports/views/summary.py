@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.record import CellRecord, Evidence, RunRecord
@@ -14,7 +13,7 @@ from reports.views.benchmarks import metrics_of
 from reports.views.commands import commands_of
 from reports.views.comparison import compare
 from reports.views.conclusion import degraded_claim, judged_claim, run_claim
-from reports.views.life import money_of
+from reports.views.money import money_of, total_costs
 from reports.views.place import (
     accelerator_of,
     cell_status,
@@ -25,6 +24,7 @@ from reports.views.place import (
     short_name,
 )
 from reports.views.probe import hardware_of
+from reports.views.provenance import SIMULATED, provenance_of
 from reports.views.suites import rate, suites_of, sum_tallies
 
 TEMPLATE = "summary 1"
@@ -33,7 +33,7 @@ TEMPLATE = "summary 1"
 def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
     """Tell a whole run."""
     record = evidence.record
-    run, subject = record.run, record.run.subject_name
+    run, subject, counts = record.run, record.run.subject_name, record.counts
     rows = tuple(_cell(cell, subject) for cell in record.cells)
     everything = total_of("all platforms", rows, [])
     accelerators = total_of("accelerators only", rows, _not_accelerators(rows))
@@ -48,7 +48,7 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
     )
     return SummaryReport(
         kind="summary",
-        title=f"{subject} {version(run.subject_version)} Validation Summary",
+        title=_title(record),
         subject=subject,
         version=run.subject_version,
         unfinished=unfinished_run(record),
@@ -65,8 +65,20 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
         passed_cells=passed,
         comparisons=comparisons,
         comparisons_hidden=hidden,
-        cost_usd=_cost(rows),
+        costs=total_costs(
+            (row.money.costs for row in rows), validated=counts.passed + counts.failed
+        ),
     )
+
+
+def _title(record: RunRecord) -> str:
+    run = record.run
+    said = f"{run.subject_name} {version(run.subject_version)} Validation Summary"
+    simulated = sum(cell.simulated for cell in record.cells)
+    if not simulated:
+        return said
+    which = "" if simulated == len(record.cells) else f"{simulated} of {len(record.cells)} cells "
+    return f"{said} ({which}{SIMULATED})"
 
 
 def _cell(cell: CellRecord, subject: str) -> CellRow:
@@ -89,7 +101,8 @@ def _cell(cell: CellRecord, subject: str) -> CellRow:
         degraded=tuple((title, job.degraded) for title, job, _ in jobs if job.degraded is not None),
         not_passed=tuple((title, said) for title, _, said in jobs if said.code != "passed"),
         metrics=metrics_of(cell),
-        cost_usd=money_of(cell).cost_usd,
+        money=money_of(cell),
+        provenance=provenance_of(cell),
         files=tuple(sorted(artifact.name for artifact in cell.artifacts)),
     )
 
@@ -144,8 +157,3 @@ def _conclusion(
         *degraded_claim(degraded),
         run_claim(run_status(record), passed),
     )
-
-
-def _cost(rows: Sequence[CellRow]) -> Decimal | Absent:
-    known = [row.cost_usd for row in rows if not isinstance(row.cost_usd, Absent)]
-    return sum(known, Decimal(0)) if known else Absent("no machine has a price")

@@ -317,6 +317,9 @@ def test_a_finished_run_is_launched_again_as_a_new_one(api: Desk) -> None:
     assert replay.json()["id"] == again["id"]
     whole = api.client.post(rerun, headers={"Idempotency-Key": "whole"})
     assert [c["id"] for c in whole.json()["cells"]] == ["here", "there"]
+    held = {"only": "failed", "hold_minutes": 5}
+    kept = api.client.post(rerun, json=held, headers={"Idempotency-Key": "held"}).json()
+    assert api.database.stores.runs.spec(kept["id"]).hold_minutes == 5
     none = api.client.post(rerun, json={"only": "errored"}, headers={"Idempotency-Key": "none"})
     assert none.status_code == 409
     bad = api.client.post(rerun, json={"only": "bad"}, headers={"Idempotency-Key": "bad"})

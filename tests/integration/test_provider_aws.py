@@ -67,7 +67,7 @@ def test_it_has_all_the_verbs_and_extras(aws: AwsProvider) -> None:
 
 def test_a_launch_is_tagged_encrypted_and_ends_by_itself(aws: AwsProvider, cloud: AwsCloud) -> None:
     machine = aws.launch(ask(aws))
-    assert (machine.token, machine.state) == ("a-1-1", MachineState.BOOTING)
+    assert (machine.token, machine.state) == ("a-1-1", MachineState.ORDERED)
     assert machine.simulated
     found = ec2(cloud).describe_instances()["Reservations"][0]["Instances"][0]
     assert machine.id == f"us-east-1/{found['InstanceId']}"
@@ -266,7 +266,7 @@ def test_a_throttled_launch_goes_through_with_the_same_token(
 def test_expired_credentials_are_read_again_once(aws: AwsProvider, cloud: AwsCloud) -> None:
     request = ask(aws)
     cloud.refuse("RunInstances", "ExpiredToken")
-    assert aws.launch(request).state is MachineState.BOOTING
+    assert aws.launch(request).state is MachineState.ORDERED
     assert calls(cloud, "RunInstances") == ["ExpiredToken", "ok"]
 
 

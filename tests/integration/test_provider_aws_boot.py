@@ -109,7 +109,7 @@ def test_a_group_that_was_swept_is_made_again(aws: AwsProvider, cloud: AwsCloud)
     request = ask(aws, token="a-2-1")
     with pytest.raises(ProviderUnavailableError, match="made again"):
         aws.launch(request)
-    assert aws.launch(request).state is MachineState.BOOTING
+    assert aws.launch(request).state is MachineState.ORDERED
 
 
 def test_a_group_in_use_is_ended_later(aws: AwsProvider, cloud: AwsCloud) -> None:

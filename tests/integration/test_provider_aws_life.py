@@ -47,7 +47,7 @@ def test_a_machine_boots_before_it_can_be_reached(cloud: AwsCloud) -> None:
     machines.boot_delay_s = 3600
     aws = AwsProvider(context())
     machine = running(aws, cloud)
-    assert (machine.state, machine.reach) == (MachineState.BOOTING, None)
+    assert (machine.state, machine.reach) == (MachineState.ORDERED, None)
 
 
 @pytest.mark.parametrize(

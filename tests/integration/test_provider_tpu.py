@@ -64,7 +64,7 @@ def test_the_machine_is_told_what_it_needs_and_nothing_secret(
 ) -> None:
     until(provider, provider.launch(ask(options=api)).id, MachineState.READY)
     told = machines.booted[0].attributes
-    assert told["ssh-keys"] == f"ubuntu:{USER_KEY}"
+    assert told["ssh-keys"] == f"ubuntu:{USER_KEY.removesuffix(' run')} ubuntu"
     assert told["block-project-ssh-keys"] == "TRUE"
     assert told["enable-oslogin"] == "FALSE"
     assert told["enable-guest-attributes"] == "TRUE"

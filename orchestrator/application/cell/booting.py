@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from orchestrator.application.cell.launching import is_young
 from orchestrator.application.cell.world import (
     GO,
@@ -43,12 +45,17 @@ def look_booted(world: World, attempt_id: str) -> Value | NotYet:
     if stopped_from_outside(world, now) or now.lease is None:
         return STOP
     late = overdue(world, now.cell, world.timings.boot_s)
+    at = world.clock.now()
+    if not world.backoff.is_due(now.lease.id, at):
+        return NOT_YET
     try:
         machine = world.provider(now.lease.provider).inspect(now.lease.machine_id)
     except ProviderError as error:
+        world.backoff.trouble(now.lease.id, world.clock.now())
         return blame(world, attempt_id, Outcome.ERRORED, "boot", str(error)) if late else NOT_YET
+    world.backoff.forget(now.lease.id)
     if machine.state in (MachineState.GONE, MachineState.STOPPING):
-        return _ended(world, attempt_id, now.lease, machine)
+        return _ended(world, attempt_id, now.lease, machine, at=at)
     if machine.state is MachineState.READY and machine.reach is not None:
         way = now.lease.reach or _pinned(world, now.lease, machine.reach)
         world.stores.leases.reached(now.lease.id, way)
@@ -60,8 +67,11 @@ def look_booted(world: World, attempt_id: str) -> Value | NotYet:
     return NOT_YET
 
 
-def _ended(world: World, attempt_id: str, lease: Lease, machine: Machine) -> Value | NotYet:
-    if not machine.ended and machine.state is MachineState.GONE and is_young(world, lease):
+def _ended(
+    world: World, attempt_id: str, lease: Lease, machine: Machine, *, at: datetime
+) -> Value | NotYet:
+    not_shown = machine.state is MachineState.GONE and is_young(world, lease, at=at)
+    if not machine.ended and not_shown:
         return NOT_YET
     reason = machine.ended if machine.ended in _AS_THEY_ARE else "boot"
     detail = f"machine {machine.id} is {machine.state} before it could be used. {machine.detail}"

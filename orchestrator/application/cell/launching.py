@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from orchestrator.application.cell.choosing import Candidate, refusal_facts, refusal_of
+from orchestrator.application.cell.choosing import CODE, Candidate, refusal_facts, refusal_of
 from orchestrator.application.cell.world import (
     GO,
     Situation,
@@ -23,6 +23,7 @@ from orchestrator.application.cell.world import (
     tags_of,
 )
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
+from orchestrator.application.sweep_leaks import MACHINES
 from orchestrator.domain.cell import CellState, Decision, Lease, LeaseState, Verdict
 from orchestrator.domain.machine import (
     CapacityError,
@@ -53,6 +54,10 @@ REASONS: dict[type[ProviderError], str] = {
     ProviderUnavailableError: "unavailable",
 }
 """Word by error, the likeliest to pass by itself first."""
+ASKED = "asked_at"
+"""Fact: when the provider was last asked for the machine, or last gave a sign of it."""
+_NOT_GRANTED = "not_granted"
+_NEVER_RAN = ("capacity", "quota")
 _WHOLE = (Extent.PLACE, Extent.PROJECT)
 """A wrong request, or wrong credentials, end the search unless they name a part of the world."""
 
@@ -64,6 +69,8 @@ def launch(world: World, now: Situation, lease: Lease, provider: Provider) -> Va
         return NOT_YET
     asked_before = lease.state is LeaseState.LAUNCHING
     leases.launching(lease.id, at=at)
+    if asked_before:  # this call, too, may make the machine, and show it late
+        leases.note(lease.id, {ASKED: at.isoformat()}, simulated=lease.simulated)
     try:
         machine = provider.launch(_request(world, now, leases.get(lease.id)))
     except ProviderUnavailableError as error:
@@ -71,38 +78,50 @@ def launch(world: World, now: Situation, lease: Lease, provider: Provider) -> Va
     except ProviderError as error:
         return _refused(world, now, lease, error, asked_before=asked_before)
     world.backoff.forget(lease.id)
-    leases.held(lease.id, machine.id, at=at)
+    hold(world, lease, machine)
     if machine.state is MachineState.ORDERED:
-        leases.note(lease.id, machine.facts, simulated=machine.simulated)
         return NOT_YET
     return _granted(world, now, leases.get(lease.id), machine)
 
 
+def hold(world: World, lease: Lease, machine: Machine) -> None:
+    """The machine's id is known; the provider may not show it everywhere yet."""
+    at = world.clock.now()
+    facts = {**machine.facts, ASKED: at.isoformat()}
+    world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
+    world.stores.leases.held(lease.id, machine.id, at=at)
+
+
 def confirm(world: World, now: Situation, lease: Lease, provider: Provider) -> Value | NotYet:
     """Look whether the machine that was asked for is granted; a late refusal leads on."""
+    if not world.backoff.is_due(lease.id, world.clock.now()):
+        return NOT_YET
     try:
         machine = provider.inspect(lease.machine_id)
     except ProviderError as error:
         if overdue(world, now.cell, world.timings.place_s):
             return blame(world, now.attempt.id, Outcome.ERRORED, _word(error), str(error))
+        world.backoff.trouble(lease.id, world.clock.now())
         return NOT_YET
+    world.backoff.forget(lease.id)
     if machine.state in (MachineState.GONE, MachineState.STOPPING):
-        if not machine.ended and is_young(world, lease):
+        if not machine.ended and is_young(world, lease, at=at):
             return NOT_YET
         said = machine.detail or f"the provider says that it is {machine.state}"
         return _withdraw(world, now, lease, machine.ended or "boot", said)
     if machine.state is not MachineState.ORDERED:
         return _granted(world, now, lease, machine)
-    _still_ordered(world, lease)
-    if world.clock.now() - _asked_at(lease) < timedelta(seconds=world.timings.ordered_s):
+    still_ordered(world, lease, at=at)
+    if at - (lease.launched_at or lease.reserved_at) < timedelta(
+        seconds=world.timings.ordered_s
+    ):
         return NOT_YET
     waited = f"not granted within {world.timings.ordered_s:g} s; {machine.detail}".rstrip("; ")
-    return _withdraw(world, now, lease, "capacity", waited)
+    return _withdraw(world, now, lease, _NOT_GRANTED, waited)
 
 
-def _still_ordered(world: World, lease: Lease) -> None:
-    """Note now and then that nothing is billed yet."""
-    at = world.clock.now()
+def still_ordered(world: World, lease: Lease, *, at: datetime) -> None:
+    """Note now and then that nothing was billed yet, when the provider was asked."""
     since = lease.billed_from
     if since is None or at - since >= timedelta(seconds=world.timings.note_every_s):
         facts = {**lease.facts, "ordered_at": at.isoformat()}
@@ -113,13 +132,18 @@ def send_back(world: World, now: Situation, lease: Lease, provider: Provider) ->
     """See a machine off that was refused after all; only then is the next place tried."""
     try:
         provider.terminate(lease.machine_id)
-        if provider.inspect(lease.machine_id).state is not MachineState.GONE:
-            return NOT_YET
+        at = world.clock.now()
+        machine = provider.inspect(lease.machine_id)
     except ProviderError as error:
         logger.warning("lease %s: not seen off yet: %s", lease.id, error)
         return NOT_YET
+    if machine.state is MachineState.ORDERED:
+        still_ordered(world, lease, at=at)
+    if not is_gone(world, lease, machine, at=at):
+        return NOT_YET
     at = world.clock.now()
-    never_ran = refusal_of(lease) in ("capacity", "quota")
+    # what only kept us waiting may have been granted at the last moment
+    never_ran = lease.facts.get(CODE) in _NEVER_RAN or machine.ended in _NEVER_RAN
     cost = Decimal(0) if never_ran else machine_cost(lease, at)
     world.stores.leases.gone(lease.id, at=at, cost_usd=cost, refusal=_refusal(lease))
     return NOT_YET
@@ -127,29 +151,41 @@ def send_back(world: World, now: Situation, lease: Lease, provider: Provider) ->
 
 def reconcile(world: World, now: Situation, lease: Lease, provider: Provider) -> NotYet:
     """A call was lost and a later one refused: keep the machine if the first one made it."""
+    at = world.clock.now()
     try:
         found = made_by(provider, lease)
     except ProviderError as error:
         logger.warning("lease %s: the inventory is not to be had: %s", lease.id, error)
         return NOT_YET
-    at = world.clock.now()
     if found is not None:
-        world.stores.leases.held(lease.id, found.id, at=at)
-    elif at - _asked_at(lease) >= timedelta(seconds=world.timings.never_made_after_s):
+        hold(world, lease, found)
+    elif at - asked_at(lease) >= timedelta(seconds=world.timings.never_made_after_s):
         world.stores.leases.gone(lease.id, at=at, cost_usd=Decimal(0), refusal=_refusal(lease))
     return NOT_YET
 
 
 def made_by(provider: Provider, lease: Lease) -> Machine | None:
     """The machine that carries the lease's token. Raises ProviderError."""
-    machines = (m for m in provider.inventory() if m.kind != "disk")
+    machines = (m for m in provider.inventory() if m.kind in MACHINES)
     return next((m for m in machines if m.token == lease.id), None)
 
 
-def is_young(world: World, lease: Lease) -> bool:
-    """Whether the provider may simply not show it yet."""
-    age = world.clock.now() - _asked_at(lease)
-    return age < timedelta(seconds=world.timings.visible_after_s)
+def is_young(world: World, lease: Lease, *, at: datetime) -> bool:
+    """Whether the provider may simply not have shown it yet, when it was asked."""
+    return at - asked_at(lease) < timedelta(seconds=world.timings.visible_after_s)
+
+
+def is_gone(world: World, lease: Lease, machine: Machine, *, at: datetime) -> bool:
+    """Whether that is certain: what its provider does not know may only not be shown yet.
+
+    Args:
+        world: The ports.
+        lease: Of the machine.
+        machine: As its provider told it.
+        at: When the provider was asked; its answer may have taken long.
+    """
+    is_known = bool(machine.token or machine.ended)
+    return machine.state is MachineState.GONE and (is_known or not is_young(world, lease, at=at))
 
 
 def decide(
@@ -213,7 +249,9 @@ def _refused(
 
 def _withdraw(world: World, now: Situation, lease: Lease, ended: str, said: str) -> NotYet:
     """The provider took its word back before the machine was there."""
-    reason = ended if ended in ("capacity", "quota") else "boot"
+    reason = ended if ended in _NEVER_RAN else "boot"
+    if ended == _NOT_GRANTED:
+        reason = "capacity"
     kind = CapacityError if reason != "quota" else QuotaError
     error = kind(said, code=ended, extent=Extent.PLACE)
     decide(world, now, lease.place, Verdict.REFUSED, f"{reason}: {said}")
@@ -245,8 +283,10 @@ def _refusal(lease: Lease) -> str:
     return f"{refusal_of(lease)}: {detail}"
 
 
-def _asked_at(lease: Lease) -> datetime:
-    return lease.launched_at or lease.reserved_at
+def asked_at(lease: Lease) -> datetime:
+    """When the provider was last asked for it: so long ago it must be shown by now."""
+    said = lease.facts.get(ASKED)
+    return datetime.fromisoformat(said) if said else lease.launched_at or lease.reserved_at
 
 
 def _word(error: ProviderError) -> str:

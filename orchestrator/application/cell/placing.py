@@ -65,8 +65,11 @@ def look_placed(world: World, attempt_id: str) -> Value | NotYet:
 
 
 def _reserve(world: World, now: Situation, provider: Provider) -> Value | NotYet:
+    if not world.backoff.is_due(now.attempt.id, world.clock.now()):
+        return NOT_YET
     try:
         places = places_of(provider, _document(now))
+        world.backoff.forget(now.attempt.id)
     except ProviderUnavailableError as error:
         return _cannot_be_asked(world, now, error)
     except ProviderError as error:
@@ -149,6 +152,7 @@ def _lease(world: World, now: Situation, place: Place, number: int) -> Lease:
 
 def _cannot_be_asked(world: World, now: Situation, error: ProviderError) -> Value | NotYet:
     if not overdue(world, now.cell, world.timings.place_s):
+        world.backoff.trouble(now.attempt.id, world.clock.now())
         return NOT_YET
     return blame(world, now.attempt.id, Outcome.ERRORED, "unavailable", str(error))
 

@@ -9,6 +9,7 @@ from orchestrator.application.cell.environment import (
     EnvironmentRefusedError,
     prepare_environment,
 )
+from orchestrator.application.cell.hearing import blame_its_end
 from orchestrator.application.cell.readiness import (
     NotReadyError,
     WrongHardwareError,
@@ -45,12 +46,21 @@ def look_prepared(world: World, attempt_id: str) -> Value | NotYet:
         if not _prepare(world, now, workspace_of(world, now.lease)):
             return NOT_YET
     except (NotReadyError, WrongHardwareError, EnvironmentRefusedError, MachineError) as error:
-        reason = _reason(error)
-        if reason == "ssh" and not overdue(world, now.cell, world.timings.prepare_s):
-            return NOT_YET
-        return blame(world, attempt_id, Outcome.ERRORED, reason, str(error))
+        return _trouble(world, now, error)
     reach(world, now, CellState.RUNNING)
     return GO
+
+
+def _trouble(world: World, now: Situation, error: Exception) -> Value | NotYet:
+    """A machine that cannot be spoken to may be gone; one that is there is given time."""
+    reason = _reason(error)
+    if reason in ("ssh", "host_key"):
+        ended = blame_its_end(world, now, str(error), at_once=reason == "host_key")
+        if ended is not None:
+            return ended
+    if reason == "ssh" and not overdue(world, now.cell, world.timings.prepare_s):
+        return NOT_YET
+    return blame(world, now.attempt.id, Outcome.ERRORED, reason, str(error))
 
 
 def _reason(error: Exception) -> str:

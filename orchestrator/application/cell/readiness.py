@@ -78,7 +78,8 @@ def attest(world: World, now: Situation, probed: Mapping[str, object]) -> None:
     wrong = (
         "" if local else mismatch(now.plan.platform.accelerator, devices, simulated=lease.simulated)
     )
-    facts = {k: v for k, v in lease.facts.items() if k not in ("granted_at", "ordered_at")}
+    ours = ("granted_at", "ordered_at", "asked_at")
+    facts = {k: v for k, v in lease.facts.items() if k not in ours}
     row = Attestation(facts, devices, "", lease.simulated, wrong)
     world.stores.leases.attest(lease.id, row)
     if wrong:

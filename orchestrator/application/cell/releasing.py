@@ -7,7 +7,13 @@ from datetime import timedelta
 from decimal import Decimal
 
 from orchestrator.application.cell.holding import is_held
-from orchestrator.application.cell.launching import made_by
+from orchestrator.application.cell.launching import (
+    asked_at,
+    hold,
+    is_gone,
+    made_by,
+    still_ordered,
+)
 from orchestrator.application.cell.world import (
     GO,
     Situation,
@@ -65,17 +71,16 @@ def _is_gone(world: World, now: Situation, lease: Lease) -> bool:
 
 def _is_unmade(world: World, lease: Lease) -> bool:
     """The launch call never answered: find the machine by its token, or rule it out."""
+    at = world.clock.now()
     try:
         found = made_by(world.provider(lease.provider), lease)
     except ProviderError as error:
         logger.warning("lease %s: the inventory is not to be had: %s", lease.id, error)
         return False
-    at = world.clock.now()
     if found is not None:
-        world.stores.leases.held(lease.id, found.id, at=at)
+        hold(world, lease, found)
         return False
-    asked = lease.launched_at or lease.reserved_at
-    if at - asked < timedelta(seconds=world.timings.never_made_after_s):
+    if at - asked_at(lease) < timedelta(seconds=world.timings.never_made_after_s):
         return False
     world.stores.leases.gone(lease.id, at=at, cost_usd=Decimal(0), refusal="never made")
     return True
@@ -104,14 +109,17 @@ def _is_told(world: World, now: Situation, lease: Lease) -> bool:
 
 def _is_verified(world: World, lease: Lease) -> bool:
     """Done only when the provider says that the machine is gone."""
-    provider = world.provider(lease.provider)
+    provider, at = world.provider(lease.provider), world.clock.now()
     try:
-        if provider.inspect(lease.machine_id).state is not MachineState.GONE:
+        machine = provider.inspect(lease.machine_id)
+        if machine.state is MachineState.ORDERED:
+            still_ordered(world, lease, at=at)
+        if not is_gone(world, lease, machine, at=at):
             provider.terminate(lease.machine_id)
             return False
     except MachineError as error:
         logger.warning("lease %s: cannot be verified yet: %s", lease.id, error)
         return False
-    at = world.clock.now()
+    at, lease = world.clock.now(), world.stores.leases.get(lease.id)
     world.stores.leases.gone(lease.id, at=at, cost_usd=machine_cost(lease, at))
     return True

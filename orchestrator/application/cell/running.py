@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
+from orchestrator.application.cell.hearing import blame_its_end
 from orchestrator.application.cell.world import (
     GO,
     STOP,
@@ -21,13 +22,7 @@ from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.evidence import EvidenceError
 from orchestrator.domain.facts import AgentEnd
-from orchestrator.domain.machine import (
-    HostKeyError,
-    Machine,
-    MachineError,
-    MachineState,
-    ProviderError,
-)
+from orchestrator.domain.machine import HostKeyError, MachineError
 from orchestrator.domain.outcome import Outcome
 
 
@@ -57,7 +52,9 @@ def _watch(world: World, now: Situation) -> Value | NotYet:
             limit_bytes=world.timings.pull_limit_bytes,
         )
     except HostKeyError as error:
-        return blame(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
+        # the address of a machine that was taken away is given to a stranger
+        ended = blame_its_end(world, now, str(error), at_once=True)
+        return ended or blame(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
     except MachineError as error:
         return _unheard(world, now, str(error))
     except EvidenceError as error:
@@ -101,33 +98,10 @@ def _unheard(world: World, now: Situation, said: str) -> Value | NotYet:
     """The machine does not answer: gone, or only cut off?"""
     at = world.clock.now()
     since = world.lapses.since.setdefault(now.attempt.id, at)
-    machine = _inspected(world, now, at)
-    if machine is not None and machine.state in (MachineState.GONE, MachineState.STOPPING):
-        return _taken(world, now, machine, said)
+    ended = blame_its_end(world, now, said)
+    if ended is not None:
+        return ended
     if at - since >= timedelta(seconds=world.timings.lost_after_s):
         detail = f"no contact for {(at - since).total_seconds():.0f} s: {said}"
         return blame(world, now.attempt.id, Outcome.ERRORED, "lost", detail)
     return NOT_YET
-
-
-def _taken(world: World, now: Situation, machine: Machine, said: str) -> Value:
-    """The provider says that the machine is ending: taken away, or ended by its own timer."""
-    words = machine.detail or machine.state
-    if machine.ended == "deadline":
-        detail = f"the machine ended by its own timer ({words})"
-        return blame(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
-    reason = "preempted" if machine.ended == "preempted" else "lost"
-    detail = f"the provider says that the machine is {machine.state} ({words}); {said}"
-    return blame(world, now.attempt.id, Outcome.ERRORED, reason, detail)
-
-
-def _inspected(world: World, now: Situation, at: datetime) -> Machine | None:
-    """Ask the provider, on a slow clock."""
-    last = world.lapses.inspected.get(now.attempt.id)
-    if now.lease is None or (last and at - last < timedelta(seconds=world.timings.inspect_every_s)):
-        return None
-    world.lapses.inspected[now.attempt.id] = at
-    try:
-        return world.provider(now.lease.provider).inspect(now.lease.machine_id)
-    except ProviderError:
-        return None

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from orchestrator.cli.asking import ask, plan_table, read_plan, totals
+from orchestrator.cli.asking import ask
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import (
     DetachOption,
+    HoldOption,
     InterruptOption,
     JsonOption,
     MatrixArgument,
@@ -26,8 +27,10 @@ from orchestrator.cli.conclusion import conclude, say_how_to_return
 from orchestrator.cli.faults import DETACHED, CliError
 from orchestrator.cli.finding import find_run
 from orchestrator.cli.order import read_order, upload
+from orchestrator.cli.planned import read_plan
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.shown import read_run
+from orchestrator.cli.view.planned import headroom_table, plan_table, shortages, totals
 from orchestrator.cli.watching.interrupts import Interrupts
 from orchestrator.cli.watching.watch import OnInterrupt, watch
 
@@ -46,6 +49,7 @@ def plan_command(
     context: typer.Context,
     matrix: MatrixArgument,
     settings: SetOption = None,
+    hold: HoldOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
     """Say what `run` would do: cells, places, and the most it can cost. Launches nothing."""
@@ -53,13 +57,18 @@ def plan_command(
     client = session.client()
     with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
         order = read_order(session, matrix, settings or (), Path(scratch))
+        order = replace(order, hold_minutes=hold)
         upload(session, client, order)
         answer = client.post("/plan", order.body, key=session.wiring.new_id(), document=order.file)
     if as_json:
         session.print_json(answer)
         return
     shown = read_plan(answer)
-    session.out.print(plan_table(shown))
+    session.out.print(plan_table(session.out, shown))
+    if shown.headroom:
+        session.out.print(headroom_table(shown))
+    for line in shortages(shown):
+        session.out.print(line)
     session.print(totals(shown))
 
 
@@ -70,6 +79,7 @@ def run_command(
     detach: DetachOption = False,
     timeout: TimeoutOption = None,
     on_interrupt: InterruptOption = None,
+    hold: HoldOption = 0.0,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -80,6 +90,7 @@ def run_command(
     try:
         with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
             order = read_order(session, matrix, settings or (), Path(scratch))
+            order = replace(order, hold_minutes=hold)
             upload(session, client, order)
         plan = client.post("/plan", order.body, key=session.wiring.new_id(), document=order.file)
         ask(session, read_plan(plan), yes=yes)
@@ -103,6 +114,7 @@ def rerun_command(
             help="Only the jobs that went so; all by default.",
         ),
     ] = None,
+    hold: HoldOption = 0.0,
     detach: DetachOption = False,
     timeout: TimeoutOption = None,
     on_interrupt: InterruptOption = None,
@@ -115,7 +127,8 @@ def rerun_command(
     waiting = Waiting(timeout, on_interrupt, as_json, detach)
 
     def launch(key: str) -> Json:
-        return client.post(f"/runs/{old.id}/rerun", {"only": only}, key=key)
+        held = {"hold_minutes": hold} if hold else {}
+        return client.post(f"/runs/{old.id}/rerun", {"only": only, **held}, key=key)
 
     raise typer.Exit(_launch_and_wait(session, client, launch, waiting))
 

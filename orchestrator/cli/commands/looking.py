@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.client import Client, Json
@@ -21,14 +19,18 @@ from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.shown import Cell, Run, read_run
 from orchestrator.cli.units import usd
 from orchestrator.cli.view.glyphs import sign_of, tally, word
+from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.view.screen import summary
+from orchestrator.cli.view.tables import Layout, fitting
 
 _PAGE = 100
 _FOLLOW_EVERY_S = 0.5
-_TITLES = ("run", "launched (UTC)", "matrix", "subject", "outcome", "tests", "cost")
-_FIRST_TO_GO = ("cost", "matrix", "launched (UTC)", "subject", "tests")
-_WHOLE = ("run", "launched (UTC)", "outcome")
-_ANY_WIDTH = 1000
+_RUNS = Layout(
+    titles=("run", "launched (UTC)", "matrix", "subject", "outcome", "tests", "cost"),
+    first_to_go=("cost", "matrix", "launched (UTC)", "subject", "tests"),
+    whole=("run", "launched (UTC)", "outcome"),
+    right=("cost",),
+)
 
 
 def runs_command(
@@ -47,7 +49,7 @@ def runs_command(
     if not shown:
         session.say("No run yet: `seatrial init` in a project, then `seatrial run seatrial.yaml`.")
         return
-    session.out.print(_fitting(session.out, [read_run(run) for run in shown]))
+    session.out.print(fitting(session.out, _RUNS, [_row(read_run(run)) for run in shown]))
 
 
 def show_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
@@ -59,6 +61,9 @@ def show_command(context: typer.Context, run: RunArgument, as_json: JsonOption =
         return
     now = session.wiring.clock.now()
     session.out.print(summary(found, now=now, width=session.out.width))
+    told = provenance(found)
+    if told is not None:
+        session.out.print(told)
 
 
 def cancel_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
@@ -163,30 +168,6 @@ def _without_cells(run: Json) -> Json:
     return {key: value for key, value in run.items() if key != "cells"}
 
 
-def _fitting(console: Console, runs: list[Run]) -> Table:
-    """The runs, with as many columns as the window has room for."""
-    unlimited = console.options.update(width=_ANY_WIDTH)
-    titles = list(_TITLES)
-    table = _runs_table(runs, titles)
-    for title in _FIRST_TO_GO:
-        if console.measure(table, options=unlimited).minimum <= console.width:
-            break
-        titles.remove(title)
-        table = _runs_table(runs, titles)
-    return table
-
-
-def _runs_table(runs: list[Run], titles: list[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
-    for title in titles:
-        justify: Literal["left", "right"] = "right" if title == "cost" else "left"
-        table.add_column(title, no_wrap=title in _WHOLE, overflow="fold", justify=justify)
-    for run in runs:
-        shown = _row(run)
-        table.add_row(*(shown[title] for title in titles))
-    return table
-
-
 def _row(run: Run) -> dict[str, Text]:
     sign = sign_of(run.outcome, active=not run.is_finished)
     texts = (
@@ -198,7 +179,7 @@ def _row(run: Run) -> dict[str, Text]:
         tally(run.totals, over=run.is_finished),
         Text(usd(run.cost_usd)),
     )
-    return dict(zip(_TITLES, texts, strict=True))
+    return dict(zip(_RUNS.titles, texts, strict=True))
 
 
 def _moment(at: datetime | None) -> Text:

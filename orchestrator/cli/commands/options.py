@@ -46,6 +46,17 @@ DetachOption = Annotated[
     bool,
     typer.Option("--detach", help="Launch, print the run's id, and leave with exit code 130."),
 ]
+HoldOption = Annotated[
+    float,
+    typer.Option(
+        "--hold-on-failure",
+        metavar="MINUTES",
+        min=0,
+        max=1440,
+        help="Keep the machine of a cell that does not pass for so long, at its price.",
+        show_default=False,
+    ),
+]
 YesOption = Annotated[
     bool, typer.Option("-y", "--yes", help="Rent what the plan says without asking.")
 ]

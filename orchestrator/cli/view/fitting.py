@@ -15,7 +15,9 @@ from orchestrator.cli.view.rows import (
     current_row,
     ends,
     job_row,
+    kept_rows,
     reason_row,
+    simulated_row,
 )
 
 Lines = list[Text]
@@ -85,9 +87,10 @@ _TELLINGS: tuple[Callable[[Run, Frame], Lines], ...] = (
 
 
 def _cell(cell: Cell, frame: Frame, jobs: Iterable[Job]) -> Lines:
-    lines: list[Text | None] = [cell_row(cell, frame)]
+    lines: list[Text | None] = [cell_row(cell, frame), simulated_row(cell, frame)]
     if cell.outcome != "passed":
         lines.append(reason_row(cell, frame))
+    lines += kept_rows(cell, frame)
     for job in jobs:
         lines += [job_row(job, frame), current_row(job, frame)]
     return [line for line in lines if line is not None]

@@ -28,14 +28,18 @@ class Frame:
     width: int
     name_width: int
     """Of cells' and jobs' ids."""
+    run_id: str = "RUN"
 
     @classmethod
-    def of(cls, cells: tuple[Cell, ...], now: datetime, width: int) -> Frame:
+    def of(
+        cls, cells: tuple[Cell, ...], now: datetime, width: int, *, run_id: str = "RUN"
+    ) -> Frame:
         """Make room for the longest id, within reason."""
         # A job stands two cells further right than its cell.
         names = [len(c.id) for c in cells] + [len(j.id) + 2 for c in cells for j in c.jobs]
         widest = max(names, default=_NAME_MIN)
-        return cls(now, width, min(max(widest, _NAME_MIN), _NAME_MAX, max(width // 3, _NAME_MIN)))
+        name_width = min(max(widest, _NAME_MIN), _NAME_MAX, max(width // 3, _NAME_MIN))
+        return cls(now, width, name_width, run_id)
 
 
 def cell_row(cell: Cell, frame: Frame) -> Text:
@@ -55,6 +59,25 @@ def reason_row(cell: Cell, frame: Frame) -> Text | None:
     """Why a cell went the way it did, in one line."""
     said = ": ".join(one_line(part) for part in (word(cell.reason), cell.detail) if part)
     return Text(fit(f"  {said}", frame.width), style="dim") if said else None
+
+
+def simulated_row(cell: Cell, frame: Frame) -> Text | None:
+    """That nothing here was produced on what it looks like."""
+    said = "  SIMULATED: no gate accepts this"
+    return Text(fit(said, frame.width), style="bold red") if cell.simulated else None
+
+
+def kept_rows(cell: Cell, frame: Frame) -> list[Text]:
+    """That its machine waits for a person, and the two commands for it."""
+    if cell.kept_until is None:
+        return []
+    run, name = one_line(frame.run_id), one_line(cell.id)
+    said = (
+        f"  its machine is kept until {cell.kept_until:%H:%M:%S} UTC",
+        f"    enter: seatrial ssh {run} {name}",
+        f"    let go: seatrial cancel {run}",
+    )
+    return [Text(fit(line, frame.width), style="yellow") for line in said]
 
 
 def job_row(job: Job, frame: Frame) -> Text:

@@ -46,7 +46,7 @@ def picture(
         height: Rows of the terminal.
         note: Stands in the last line: how to leave, or what is wrong with the connection.
     """
-    frame = Frame.of(run.cells, now, width)
+    frame = Frame.of(run.cells, now, width, run_id=run.id)
     head = [*header(run, frame), Text()]
     room = height - len(head) - _FOOTER
     reserved = 0 if height < _SMALL or not tail.lines else _LOG_MIN + 1
@@ -59,7 +59,7 @@ def picture(
 
 def summary(run: Run, *, now: datetime, width: int) -> Text:
     """What stays on the terminal, and what `show` prints: every cell and every job."""
-    frame = Frame.of(run.cells, now, width)
+    frame = Frame.of(run.cells, now, width, run_id=run.id)
     return _joined([*header(run, frame), Text(), *whole(run, frame)])
 
 

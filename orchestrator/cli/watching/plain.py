@@ -44,6 +44,7 @@ class PlainTeller:
             before = self._cells.get(cell.id)
             yield from _job_news(cell, before, now)
             yield from _cell_news(cell, before)
+            yield from _kept(cell, before, run)
         if run.is_finished and self._state != run.state:
             yield f"run: {word(run.outcome or run.state)}{_figures(run.totals)}"
         self._state = run.state
@@ -60,8 +61,21 @@ def _figures(counts: Counts | None) -> str:
     return f" ({words})" if words else ""
 
 
+def _kept(cell: Cell, before: Cell | None, run: Run) -> Iterator[str]:
+    """That a machine waits for a person."""
+    if cell.kept_until is None or (before is not None and before.kept_until is not None):
+        return
+    name, run_id = one_line(cell.id), one_line(run.id)
+    yield (
+        f"{name}: its machine is kept until {cell.kept_until:%H:%M:%S} UTC; "
+        f"`seatrial ssh {run_id} {name}` goes there, `seatrial cancel {run_id}` lets it go"
+    )
+
+
 def _cell_news(cell: Cell, before: Cell | None) -> Iterator[str]:
     name = one_line(cell.id)
+    if cell.simulated and not (before is not None and before.simulated):
+        yield f"{name}: SIMULATED: no gate accepts this"
     if before is not None and cell.attempt > before.attempt > 0:
         yield f"{name}: attempt {cell.attempt}"
     if before is not None and cell.state == before.state:

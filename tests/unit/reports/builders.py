@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from orchestrator.domain.cell import Attempt, CellState, Run, RunState, Transition
+from orchestrator.domain.attestation import Attestation, Device
+from orchestrator.domain.cell import (
+    Attempt,
+    CellState,
+    Decision,
+    Run,
+    RunState,
+    Transition,
+    Verdict,
+)
 from orchestrator.domain.facts import CheckFact, MetricFact, TestFact
 from orchestrator.domain.matrix import Platform
+from orchestrator.domain.money import Bill
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.record import (
     ArtifactRecord,
@@ -237,6 +248,7 @@ def logs(jobs: Jobs, *more: str) -> tuple[ArtifactRecord, ...]:
 
 
 def lease(**changes: object) -> LeaseRecord:
+    """A lease whose bill is what its seconds, its price and its cost come to."""
     made = LeaseRecord(
         attempt=1,
         provider="aws",
@@ -247,8 +259,49 @@ def lease(**changes: object) -> LeaseRecord:
         price_usd_per_hour=Decimal("1.006"),
         seconds=637.5,
         cost_usd=Decimal("0.1823"),
+        priced="table of 2026-01-01",
+        instance_type="g5.xlarge",
+        market="on-demand",
+        region="us-east-1",
+        zone="us-east-1a",
     )
-    return replace(made, **changes)
+    if changes.get("provider", "aws") != "aws":
+        made = replace(made, instance_type="", market="", zone="")
+    return billed(replace(made, **changes))
+
+
+def decision(
+    seconds: float, verdict: Verdict, place: str, reason: str = "", detail: str = ""
+) -> Decision:
+    """A line of the first attempt's log."""
+    return Decision(at(seconds), place, verdict, reason, detail, attempt=1)
+
+
+def attestation(*devices: Mapping[str, object], simulated: bool = False) -> Attestation:
+    """What an EC2 machine with such devices says."""
+    facts = {
+        "instance_id": "i-0abc",
+        "instance_type": "g5.xlarge",
+        "market": "on-demand",
+        "zone": "us-east-1a",
+        "image_id": "ami-0123",
+        "image_name": "Deep Learning OSS Nvidia Driver AMI",
+    }
+    found = tuple(
+        Device("nvidia", str(d["name"]), str(d["uuid"]), str(d["compute_capability"]), "580.65.06")
+        for d in devices
+    )
+    return Attestation(facts, found, "2.7.0+cu128", simulated)
+
+
+def billed(made: LeaseRecord) -> LeaseRecord:
+    """The same with its bill: what its cost has above its seconds is its disk's."""
+    whole = math.ceil(made.seconds)
+    machine = Decimal(whole) * (made.price_usd_per_hour or 0) / 3600
+    machine = min(machine.quantize(Decimal("0.0001")), made.cost_usd)
+    phases = {CellState.BOOTING: made.cost_usd / 4, CellState.RUNNING: made.cost_usd * 3 / 4}
+    bill = Bill(machine, made.cost_usd - machine)
+    return replace(made, bill=bill, billed_s=whole, phase_usd=phases)
 
 
 def cell_of(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from orchestrator.domain.cell import Attempt, Cause, CellState
+from orchestrator.domain.cell import Attempt, Cause, CellState, Verdict
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.matrix import Accelerator, Platform
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.record import ArtifactRecord, CellRecord, Evidence
+from orchestrator.domain.record import CellRecord, Evidence
 from tests.unit.reports.builders import (
     A10G,
     L4,
@@ -18,8 +18,10 @@ from tests.unit.reports.builders import (
     Jobs,
     T,
     at,
+    attestation,
     cell_of,
     checks,
+    decision,
     evidence_of,
     lease,
     logs,
@@ -32,6 +34,7 @@ from tests.unit.reports.builders import (
     sweep,
     throughput,
 )  # fmt: skip
+from tests.unit.reports.evil import hostile
 
 
 def local() -> tuple[CellRecord, Jobs]:
@@ -132,6 +135,18 @@ def a10g() -> tuple[CellRecord, Jobs]:
         detail="fp8-training: 10 failed",
         probed=probe(A10G),
         leases=(lease(),),
+        decisions=(
+            decision(
+                1.5,
+                Verdict.REFUSED,
+                "us-east-1b/spot",
+                "capacity",
+                "InsufficientInstanceCapacity: no g5.xlarge is left in us-east-1b",
+            ),
+            decision(1.7, Verdict.SKIPPED, "us-west-2a/spot", "quota", "L-3819A6DF: 4 of 4 used"),
+            decision(2.5, Verdict.CHOSEN, "us-east-1", "", "$1.006 an hour"),
+        ),
+        attestation=attestation(A10G),
         notices=(
             Notice(4, START.timestamp() + 66.5, "moe", "warning", "the log was cut at 64 MiB"),
         ),
@@ -166,12 +181,28 @@ def l4() -> tuple[CellRecord, Jobs]:
             lease(
                 provider="gcp",
                 place="us-west1-a",
+                instance_type="g2-standard-4",
+                market="spot",
                 price_usd_per_hour=Decimal("0.70"),
                 cost_usd=Decimal("0.1301"),
             ),
         ),
     )
     return cell, jobs
+
+
+def simulated() -> tuple[CellRecord, Jobs]:
+    """An A10G was asked for, and an emulation with no accelerator at all came."""
+    jobs = Jobs().suite("moe", "MoE Tests", passing("moe", 48), Outcome.PASSED)
+    jobs.command("moe-demo", "demo", "MoE Demo", checks=checks("moe-demo", 8))
+    cell, _ = a10g()
+    made = cell_of(
+        cell.platform, jobs, Outcome.PASSED, probed=probe(torch="2.13.0+cpu", cuda=None),
+        leases=(replace(lease(), simulated=True),), simulated=True,
+        decisions=(decision(2.5, Verdict.CHOSEN, "us-east-1", "", "$1.006 an hour"),),
+        attestation=attestation(simulated=True),
+    )  # fmt: skip
+    return made, jobs
 
 
 def every_test_outcome() -> list[TestFact]:
@@ -248,6 +279,16 @@ def not_available() -> tuple[CellRecord, Jobs]:
         detail="no instance type has an AMD MI300X",
         transitions=path((1, "placing", 1), (2, "releasing", 1), (3, "done", 1)),
         leases=(refused, replace(refused, place="us-west-2")),
+        decisions=(
+            decision(
+                1.2,
+                Verdict.REFUSED,
+                "aws",
+                "not_offered",
+                "DescribeInstanceTypeOfferings in us-east-1 and us-west-2 lists no type with an "
+                "AMD MI300X",
+            ),
+        ),
         artifacts=(),
     )
     return cell, jobs
@@ -295,49 +336,6 @@ def lost_twice() -> tuple[CellRecord, Jobs]:
     return cell, jobs
 
 
-EVIL = (
-    "a|b", "new\nline", "`tick`", "``", "<script>alert(1)</script>", "</td><img src=x onerror=y>",
-    "\x1b[31mred\x1b[0m", "\x1b]0;title\x07bell", "emoji 🚢 ⚓", "\\", "\\|", "a\\", "|" * 7,
-    "[click](https://example.com)", "![img](https://example.com/x.png)", "**bold** _it_ __init__",
-    "&lt;b&gt; &#60;", "\u202egnp.exe", "---", "# heading", "1. list", "~~~", "```", "\x00nul",
-    "x" * 2000, "{{ 7*7 }}", "{% raw %}", "\ud800", "tab\there", "\u2028sep", "<!-- c -->", "$x$",
-)  # fmt: skip
-
-
-def hostile() -> tuple[CellRecord, Jobs]:
-    """Names that want to be more than names, and two thousand parametrised ones."""
-    tests: list[TestFact] = []
-    for index, word in enumerate(EVIL):
-        name = f"suites/test_x.py::test_x[{word}]"
-        tests += results_of("x", [(name, T.FAILED)], message=word, reason=word)
-        tests += results_of("x", [(f"{name}-s{index}", T.SKIPPED)], reason=word)
-    many = [(f"suites/test_x.py::test_many[{i}|<{i}>]", T.FAILED) for i in range(2000)]
-    tests += results_of("x", many, message="assert |")
-    jobs = Jobs().suite("x", "Hostile | `Suite` <b>", tests, Outcome.FAILED, "tests")
-    said = [CheckFact("d", w, "failed", w, w, w, w) for w in EVIL]
-    metrics = [
-        MetricFact(i, "d", w, (1.5, 2.5), w, "higher", {w: w, "k|": i}) for i, w in enumerate(EVIL)
-    ]
-    jobs.command(
-        "d", "demo", "Demo\n# x", Outcome.FAILED, reason="checks",
-        checks=said, metrics=metrics, degraded="|".join(EVIL[:9]),
-    )  # fmt: skip
-    device = A10G | {"name": "GPU | `x`\n```\n# <b>"}
-    raw = probe(device)
-    raw["packages"] = {"torch": "2|<i>"}
-    cell = cell_of(
-        Platform(id="rack-2", provider="static"),
-        jobs,
-        Outcome.FAILED,
-        "tests",
-        detail="|".join(EVIL[:8]),
-        probed=raw,
-        notices=tuple(Notice(i, 1.0, w, "info", w) for i, w in enumerate(EVIL)),
-        artifacts=tuple(ArtifactRecord(w, 10, "ab" * 32) for w in EVIL if w.strip()),
-    )
-    return cell, jobs
-
-
 def running() -> tuple[CellRecord, Jobs]:
     """In the middle: three of five tests reported, nothing judged, the demo still waits."""
     rest = results_of("moe", [(f"suites/test_moe.py::test_late_{i}", T.MISSING) for i in range(2)])
@@ -361,6 +359,7 @@ STORIES = {
     "built-in": (built_in, Outcome.FAILED),
     "a10g": (a10g, Outcome.FAILED),
     "l4-degraded": (l4, Outcome.PASSED),
+    "simulated": (simulated, Outcome.PASSED),
     "every-outcome": (every_outcome, Outcome.FAILED),
     "not-available": (not_available, Outcome.NOT_AVAILABLE),
     "lost-twice": (lost_twice, Outcome.ERRORED),

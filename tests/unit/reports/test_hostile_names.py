@@ -12,7 +12,8 @@ from markdown_it import MarkdownIt
 
 from reports.markdown import cell, code, plain
 from reports.registry import render
-from tests.unit.reports.stories import EVIL, STORIES, hostile, release, story
+from tests.unit.reports.evil import EVIL, hostile
+from tests.unit.reports.stories import STORIES, release, story
 from tests.unit.reports.tables import rendered_rows, split, tables
 
 OURS = {

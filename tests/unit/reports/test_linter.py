@@ -14,7 +14,15 @@ from reports.model.values import Absent
 from reports.registry import KINDS, ReportRefusedError, model_of, render
 from reports.views.platform import platform_view
 from reports.views.summary import summary_view
-from tests.unit.reports.builders import Jobs, cell_of, evidence_of, passing, results_of, throughput
+from tests.unit.reports.builders import (
+    Jobs,
+    billed,
+    cell_of,
+    evidence_of,
+    passing,
+    results_of,
+    throughput,
+)
 from tests.unit.reports.leaves import changed, kind_of, numbers
 from tests.unit.reports.stories import STORIES, a10g, l4, local, release, story, twenty
 
@@ -32,6 +40,8 @@ MEASURED = {
     "metrics.repeated",
     "metrics.rows.cells.samples",
     "money.rows.attempt",
+    "provenance.decisions.attempt",
+    "provenance.decisions_hidden",
     "notices_hidden",
     "suites.rows.duration_s",
     "timeline.attempt",
@@ -41,6 +51,9 @@ MEASURED = {
 
 MEASURED_OF_A_RUN = {
     "comparisons_hidden",
+    "rows.money.rows.attempt",
+    "rows.provenance.decisions.attempt",
+    "rows.provenance.decisions_hidden",
     "distinct_tests",
     "rows.demos.skipped",
     "rows.hardware.cpus",
@@ -127,7 +140,7 @@ LIES = [
     ("a10g", ("conclusion", -1, "text"), "Outcome: ✅ PASS.", "claim"),
     ("a10g", ("conclusion", -2, "text"), "This release is production ready.", "claim"),
     ("a10g", ("timeline", 2, "origin"), "queued", "timeline"),
-    ("a10g", ("money", "cost_usd"), Absent("free"), "total"),
+    ("a10g", ("money", "costs"), Absent("free"), "total"),
     ("not-available", ("suites", "rows", 0, "status", "code"), "passed", "outcome"),
 ]
 
@@ -145,7 +158,7 @@ LIES_OF_A_RUN = [
     (("comparisons", 0, "rows", 0, "same_stack"), True, "comparison"),
     (("comparisons", 0, "rows", 2, "overlaps"), True, "comparison"),
     (("rows", 1, "hardware", "is_accelerator_evidence"), False, "denominator"),
-    (("cost_usd",), Absent("free"), "total"),
+    (("costs",), Absent("free"), "total"),
 ]
 
 
@@ -247,7 +260,7 @@ def test_a_clock_that_runs_backwards_is_a_remark():
 
 def test_a_ledger_below_seconds_times_price_is_refused():
     cell, jobs = a10g()
-    cheap = replace(cell.leases[0], cost_usd=Decimal("0.08"))
+    cheap = billed(replace(cell.leases[0], cost_usd=Decimal("0.08")))
     evidence = evidence_of((replace(cell, leases=(cheap,)), jobs), outcome=Outcome.FAILED)
-    with pytest.raises(ReportRefusedError, match="less than seconds x price"):
+    with pytest.raises(ReportRefusedError, match=r"seconds x price is 0\.08, recomputed 0\.178"):
         model_of("platform", evidence)

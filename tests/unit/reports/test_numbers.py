@@ -15,7 +15,7 @@ WRITERS = {
     int: (fmt.count, fmt.size, fmt.memory, fmt.number),
     float: (fmt.number, fmt.percent, fmt.duration, fmt.seconds, fmt.ratio),
 }
-MONEY = (fmt.usd, fmt.price)
+MONEY = (fmt.usd, fmt.price, fmt.part, fmt.cents, fmt.each)
 
 
 def sayable(model) -> set[str]:
@@ -32,6 +32,8 @@ def sayable(model) -> set[str]:
 def moments(model) -> set[str]:
     rows = [row.at for row in getattr(model, "timeline", ())]
     rows += [row.at for row in getattr(model, "notices", ())]
+    for told in getattr(model, "rows", (model,)):
+        rows += [row.at for row in told.provenance.decisions]
     for row in getattr(model, "attempts", ()):
         rows += [row.opened_at, row.closed_at]
     return {part for at in rows for part in numerals(fmt.moment(at))}
@@ -58,4 +60,4 @@ def test_summary(templates):
     counts = {str(len(total.cells)) for total in (model.total, model.accelerators)}
     cells = [c for table in tables(text) for row in table[1:] for c in row]
     found = {numeral for cell in cells for numeral in numerals(cell)}
-    assert found - sayable(model) - counts == set()
+    assert found - sayable(model) - moments(model) - counts == set()

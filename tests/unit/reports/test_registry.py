@@ -38,7 +38,7 @@ def test_the_only_cell_need_not_be_named(templates):
 def test_json_holds_unrounded_figures_and_says_what_was_not_measured(templates):
     told = json.loads(render("platform", story("a10g"), format="json", templates=templates))
     assert told["suites"]["total"]["rate"]["percent"] == 100 * 175 / 185
-    assert told["money"]["rows"][0]["cost_usd"] == "0.1823"
+    assert told["money"]["rows"][0]["bill"]["total_usd"] == "0.1823"
     assert len(told["metrics"][0]["rows"][0]["cells"][0]["samples"]) == 6
     absent = json.loads(
         render("platform", story("not-available"), format="json", templates=templates)

@@ -187,7 +187,7 @@ def test_twenty_cells_are_all_there(templates):
 
 def test_costs_are_added_up_over_the_priced_cells_only():
     model = model_of("summary", evidence_of(local(), lost_twice(), a10g(), outcome=Outcome.FAILED))
-    assert model.cost_usd == Decimal("0.083") + Decimal("0.1823")
+    assert model.costs.bill.total_usd == Decimal("0.083") + Decimal("0.1823")
 
 
 def test_the_evidence_digest_is_that_of_the_raw_events():

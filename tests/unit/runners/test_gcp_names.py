@@ -22,17 +22,11 @@ from runners.gcp.catalogue import prices_from
 from runners.gcp.images import Image
 from runners.gcp.instance import build_instance
 from runners.gcp.machines import KNOWN, types_with
-from runners.gcp.names import (
-    ResourceId,
-    firewall_name,
-    instance_name,
-    label,
-    network_tag,
-    parse_id,
-    request_id,
-)
+from runners.gcp.names import ResourceId, instance_name, network_tag, parse_id, request_id
 from runners.gcp.prices import KnownPrices, table
 from runners.gcp.wishes import read_wishes
+from runners.google.firewall import rule_name
+from runners.google.names import label
 
 RFC1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -42,7 +36,7 @@ NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 def test_every_token_has_a_name_that_is_allowed(token: str) -> None:
     assert RFC1035.fullmatch(instance_name(token))
     assert RFC1035.fullmatch(network_tag(token))
-    assert RFC1035.fullmatch(f"{firewall_name(token, '10.0.0.0/8')}-deny")
+    assert RFC1035.fullmatch(f"{rule_name(network_tag(token), '10.0.0.0/8')}-deny")
     assert re.fullmatch(r"[-_a-z0-9]{0,63}", label(token))
 
 

@@ -50,6 +50,7 @@ TABLE = [
     ("RESOURCE_EXHAUSTED", LITEPOD + "in region us-west4.", (), QuotaError, Extent.MARKET),
     ("RESOURCE_EXHAUSTED", "exceeded", (*QF, "0 in region us-west4"), QuotaError, Extent.MARKET),
     ("RESOURCE_EXHAUSTED", "Quota TPUS_ALL_REGIONS exceeded", (), QuotaError, Extent.PROJECT),
+    ("RESOURCE_EXHAUSTED", "not enough resources in zone x", QF, QuotaError, Extent.PLACE),
     # throttles are no quota of ours
     (
         "RESOURCE_EXHAUSTED",

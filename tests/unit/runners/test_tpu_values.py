@@ -18,6 +18,7 @@ from google.type.money_pb2 import Money
 
 from orchestrator.domain.machine import ConfigError
 from orchestrator.domain.prices import Price, sift
+from runners.google.names import labels
 from runners.tpu import TRAITS, naming
 from runners.tpu.accelerators import accelerator
 from runners.tpu.catalogue import prices_of
@@ -70,7 +71,7 @@ def test_the_request_id_belongs_to_the_token_and_the_zone() -> None:
 
 @pytest.mark.parametrize("value", ["", "ok-1_x", "A", "a.b", "a@b/c", "x" * 64, "ü"])
 def test_labels_carry_any_tag(value: str) -> None:
-    (made,) = naming.labels_of({"seatrial-cell": value}).values()
+    (made,) = labels({"seatrial-cell": value}).values()
     assert re.fullmatch(r"[-_a-z0-9]{0,63}", made)
     assert (made == value) is bool(re.fullmatch(r"[-_a-z0-9]{0,63}", value))
 

@@ -19,8 +19,8 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
     QuotaError,
 )
-from runners.gcp.errors import TABLE, ended_by, meaning
-from runners.gcp.reading import (
+from runners.google.errors import TABLE, ended_by, meaning
+from runners.google.reading import (
     AlreadyThereError,
     NotThereError,
     create,
@@ -135,7 +135,7 @@ def test_an_http_answer_carries_dicts() -> None:
     error = of_exception("launching here", forbidden("quotaExceeded", GLOBAL))
     assert isinstance(error, QuotaError)
     assert (error.code, error.extent) == ("quotaExceeded", PROJECT)
-    assert str(error).startswith("launching here: Compute Engine answered quotaExceeded: Quota")
+    assert str(error).startswith("launching here: Google answered quotaExceeded: Quota")
 
 
 def test_an_exception_of_an_operation_carries_messages() -> None:

@@ -1,0 +1,78 @@
+"""Money: what runs cost, and the prices that are reckoned with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Security
+
+from orchestrator.api.cost_shapes import (
+    PriceListShape,
+    RefreshedShape,
+    RunCostShape,
+    SpendingShape,
+)
+from orchestrator.api.deps import ContextDep, resolve_run
+from orchestrator.api.guard import bearer, secured
+from orchestrator.api.telling_costs import (
+    tell_price,
+    tell_refreshed,
+    tell_run_cost,
+    tell_spending,
+)
+from orchestrator.application.context import Context
+from orchestrator.application.describe_run import describe_run
+from orchestrator.application.ports.stores import Scope
+from orchestrator.application.refresh_prices import known_prices, refresh_prices
+from orchestrator.domain.cell import Lease, Run
+
+_ASKED = [Security(bearer)]
+_PAGE = 200
+reading = APIRouter(tags=["costs"], route_class=secured(Scope.READ), dependencies=_ASKED)
+writing = APIRouter(tags=["costs"], route_class=secured(Scope.ADMIN), dependencies=_ASKED)
+
+
+@reading.get("/costs")
+def get_costs(
+    context: ContextDep,
+    run: Annotated[
+        str | None, Query(max_length=64, description="A run's id, its beginning, or `latest`")
+    ] = None,
+    days: Annotated[int, Query(ge=1, le=3650, description="Without a run: how far back")] = 30,
+) -> RunCostShape | SpendingShape:
+    """The bill of one run; without one, what the runs of the last days came to."""
+    now = context.clock.now()
+    if run is None:
+        since = now - timedelta(days=days)
+        return tell_spending(_spent(context, since), since=since, until=now)
+    run_id = resolve_run(context, run)
+    record = describe_run(context.stores, run_id, at=now)
+    return tell_run_cost(record, context.stores.runs.spec(run_id).matrix.limits.max_usd)
+
+
+@reading.get("/costs/prices")
+def get_prices(context: ContextDep) -> PriceListShape:
+    """The prices that are reckoned with now: the shipped tables, and what was read since."""
+    return PriceListShape(items=[tell_price(price) for price in known_prices(context)])
+
+
+@writing.post("/costs/refresh")
+def refresh_costs(context: ContextDep) -> RefreshedShape:
+    """Read the prices anew from the providers; a doubtful one replaces nothing."""
+    return tell_refreshed(refresh_prices(context))
+
+
+def _spent(context: Context, since: datetime) -> Iterator[tuple[Run, list[Lease]]]:
+    """The runs that were launched since then, newest first, each with its leases."""
+    cursor: str | None = None
+    while True:
+        runs, cursor = context.stores.runs.page(limit=_PAGE, before=cursor)
+        for run in runs:
+            if run.created_at < since:
+                return
+            of_cells = context.stores.leases.of_run(run.id).values()
+            yield run, [lease for leases in of_cells for lease in leases]
+        if cursor is None:
+            return

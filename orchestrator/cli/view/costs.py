@@ -1,0 +1,191 @@
+"""Bills and prices on a terminal. Parts have four decimals, totals are in cents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.cli.client import Json
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.shown_costs import (
+    Costs,
+    PlatformCost,
+    Price,
+    PriceList,
+    Refreshed,
+    RunTotal,
+    Share,
+    read,
+)
+from orchestrator.cli.shown_machines import Bill
+from orchestrator.cli.units import cents_of_cents, duration, plural, price, usd
+from orchestrator.cli.view.glyphs import sign_of, word
+from orchestrator.cli.view.provenance import SIMULATED
+from orchestrator.cli.view.tables import Layout, fitting
+
+_PARTS = ("machine", "disk", "address", "total")
+_PLATFORMS = Layout(
+    titles=("platform", "market", "price/h", "held", *_PARTS, "per test"),
+    first_to_go=("per test", "market", "price/h", "held", "disk"),
+    together=_PARTS[:-1],
+    whole=("platform", "held", "price/h", *_PARTS, "per test"),
+    right=("price/h", "held", *_PARTS, "per test"),
+)
+_PROVIDERS = Layout(
+    titles=("provider", "machines", "held", *_PARTS),
+    first_to_go=("machines", "held", "disk"),
+    together=_PARTS[:-1],
+    whole=("held", *_PARTS),
+    right=("machines", "held", *_PARTS),
+)
+_RUNS = Layout(
+    titles=("run", "launched (UTC)", "matrix", "outcome", "total"),
+    first_to_go=("matrix", "launched (UTC)", "outcome"),
+    whole=("run", "launched (UTC)", "total"),
+    right=("total",),
+)
+_PRICES = Layout(
+    titles=("provider", "item", "place", "market", "per hour", "as of", "source"),
+    first_to_go=("source", "as of", "market", "provider"),
+    whole=("per hour", "as of"),
+    right=("per hour",),
+)
+_ALL = "all"
+
+
+def run_cost(console: Console, costs: Costs) -> Iterator[RenderableType]:
+    """The bill of one run."""
+    yield Text(_headline(costs), style="bold")
+    if costs.simulated:
+        yield Text(f"{SIMULATED}, and nobody was charged for these machines", style="bold red")
+    rows = [_platform(row) for row in costs.platforms]
+    yield fitting(console, _PLATFORMS, [*rows, _total(costs)])
+    spent = [share for share in costs.phases if share.usd]
+    if spent:
+        yield Text("by state: " + ", ".join(_share(share) for share in spent))
+    if costs.jobs:
+        parts = [_share(share) for share in costs.jobs]
+        parts.append(f"none of them {cents_of_cents(costs.overhead_usd)}")
+        yield Text("by job: " + ", ".join(parts))
+
+
+def spending(console: Console, costs: Costs) -> Iterator[RenderableType]:
+    """What the runs of some days came to."""
+    since = f" since {costs.since:%Y-%m-%d}" if costs.since else ""
+    runs = plural(len(costs.runs), "run")
+    yield Text(f"{runs}{since}: {usd(costs.bill.total_usd)}", style="bold")
+    if costs.simulated_usd:
+        amount = usd(costs.simulated_usd)
+        yield Text(f"SIMULATED machines are {amount} of it: nobody was charged", style="bold red")
+    if costs.providers:
+        yield fitting(console, _PROVIDERS, [_provider(row) for row in costs.providers])
+    if costs.runs:
+        yield Text()
+        yield fitting(console, _RUNS, [_run(row) for row in costs.runs])
+
+
+def prices_table(console: Console, answer: Json) -> Table:
+    """Every price that is reckoned with."""
+    return fitting(console, _PRICES, [_price(one) for one in read(PriceList, answer).items])
+
+
+def refreshed(answer: Json) -> list[str]:
+    """What came of reading the prices anew, in sentences."""
+    found = read(Refreshed, answer)
+    lines = [f"{plural(len(found.kept), 'price')} read"]
+    for doubtful in found.doubtful:
+        one = doubtful.price
+        named = " ".join(part for part in (one.provider, one.item, one.place, one.market) if part)
+        lines.append(
+            f"not used: {one_line(named)} {price(one.usd_per_hour)}: {one_line(doubtful.why)}"
+        )
+    lines += [
+        f"{one_line(name)} keeps its prices: {one_line(why)}" for name, why in found.unread.items()
+    ]
+    return lines
+
+
+def _headline(costs: Costs) -> str:
+    limit = f" (limit {usd(costs.max_usd)})" if costs.max_usd is not None else ""
+    going = "" if costs.settled else ", so far"
+    per = costs.usd_per_validated_test
+    each = f"; {_tiny(per)} a validated test" if per is not None else ""
+    return f"run {one_line(costs.run)}: {usd(costs.bill.total_usd)}{limit}{going}{each}"
+
+
+def _platform(row: PlatformCost) -> dict[str, Text]:
+    machines = row.machines if isinstance(row.machines, tuple) else ()
+    rates = list(dict.fromkeys(price(m.price_usd_per_hour) for m in machines))
+    markets = list(dict.fromkeys(m.market for m in machines if m.market))
+    name = one_line(row.cell) + (" SIMULATED" if row.simulated else "")
+    per = row.usd_per_validated_test
+    return {
+        "platform": Text(name, style="bold red" if row.simulated else "bold"),
+        "market": Text(one_line(", ".join(markets)) or "–"),
+        "price/h": Text(", ".join(rates) or "–"),
+        "held": Text(duration(row.seconds)),
+        **_parts(row.bill),
+        "per test": Text(_tiny(per) if per is not None else "–"),
+    }
+
+
+def _total(costs: Costs) -> dict[str, Text]:
+    per = costs.usd_per_validated_test
+    return {
+        "platform": Text(_ALL, style="bold"),
+        "market": Text(),
+        "price/h": Text(),
+        "held": Text(duration(sum(row.seconds for row in costs.platforms))),
+        **_parts(costs.bill),
+        "per test": Text(_tiny(per) if per is not None else "–"),
+    }
+
+
+def _parts(bill: Bill) -> dict[str, Text]:
+    amounts = (bill.machine_usd, bill.disk_usd, bill.address_usd, bill.total_usd)
+    return {n: Text(cents_of_cents(a)) for n, a in zip(_PARTS, amounts, strict=True)}
+
+
+def _tiny(amount: object) -> str:
+    return f"${amount:.6f}"
+
+
+def _share(share: Share) -> str:
+    return f"{one_line(share.id or word(share.phase))} {cents_of_cents(share.usd)}"
+
+
+def _provider(row: PlatformCost) -> dict[str, Text]:
+    count = row.machines if isinstance(row.machines, int) else len(row.machines)
+    return {
+        "provider": Text(one_line(row.provider), style="bold"),
+        "machines": Text(str(count)),
+        "held": Text(duration(row.seconds)),
+        **_parts(row.bill),
+    }
+
+
+def _run(row: RunTotal) -> dict[str, Text]:
+    sign = sign_of(row.outcome or None, active=True)
+    said = f"{sign.glyph} {word(row.outcome or 'running')}"
+    return {
+        "run": Text(one_line(row.run)),
+        "launched (UTC)": Text(f"{row.created_at:%Y-%m-%d %H:%M}" if row.created_at else "–"),
+        "matrix": Text(one_line(row.matrix)),
+        "outcome": Text(said, style=sign.style),
+        "total": Text(usd(row.total_usd)),
+    }
+
+
+def _price(one: Price) -> dict[str, Text]:
+    return {
+        "provider": Text(one_line(one.provider)),
+        "item": Text(one_line(one.item)),
+        "place": Text(one_line(one.place)),
+        "market": Text(one_line(one.market)),
+        "per hour": Text(price(one.usd_per_hour)),
+        "as of": Text(f"{one.as_of:%Y-%m-%d}" if one.as_of else "–"),
+        "source": Text(one_line(one.source)),
+    }

@@ -1,0 +1,135 @@
+"""Where each machine of a run is, and why; what it is; what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.shown import Cell, Run
+from orchestrator.cli.shown_machines import Attestation, Decision, Device, Lease
+from orchestrator.cli.units import cents_of_cents, duration, price
+
+SIMULATED = "SIMULATED: no gate accepts this"
+_STYLES = {"chosen": "green", "refused": "yellow", "skipped": "dim", "last": "dim", "again": "cyan"}
+_LOUD = "bold red"
+
+
+def provenance(run: Run) -> Group | None:
+    """A block for each cell that has or wanted a rented machine; None where none has."""
+    blocks = [_block(cell) for cell in run.cells if is_worth_telling(cell)]
+    return Group(*(part for block in blocks for part in block)) if blocks else None
+
+
+def is_worth_telling(cell: Cell) -> bool:
+    """Whether its machine was rented, emulated or refused."""
+    rented = any(lease.price_usd_per_hour or lease.market for lease in cell.leases)
+    asked = any(decision.verdict != "chosen" for decision in cell.decisions)
+    refused = any(lease.refusal for lease in cell.leases)
+    return rented or asked or refused or cell.simulated
+
+
+def _block(cell: Cell) -> Iterator[RenderableType]:
+    head = Text().append("\n").append(one_line(cell.id), style="bold")
+    if cell.simulated:
+        head.append(f"  {SIMULATED}", style=_LOUD)
+    yield head
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    facts.add_column(no_wrap=True, style="dim")
+    facts.add_column(overflow="fold")
+    for name, text in (*_produced(cell), *_bills(cell)):
+        facts.add_row(f"  {name}", text)
+    if facts.row_count:
+        yield facts
+    if cell.decisions:
+        yield Text("  where it ran, and why", style="dim")
+        yield _decisions(cell.decisions)
+
+
+def _produced(cell: Cell) -> Iterator[tuple[str, Text]]:
+    """What its results were made on, as the provider and the machine say."""
+    held = [lease for lease in cell.leases if lease.id]
+    if held:
+        yield "instance", _text(_instance(held[-1]))
+    if held and (held[-1].image_id or held[-1].image_name):
+        yield "image", _text(f"{held[-1].image_id} {held[-1].image_name}".strip())
+    told = cell.attestation
+    if told is None:
+        if held:
+            yield "devices", _text("the machine did not tell")
+        return
+    yield from _attested(told)
+
+
+def _attested(told: Attestation) -> Iterator[tuple[str, Text]]:
+    for device in told.devices:
+        yield "device", _text(_device(device))
+    if not told.devices:
+        yield "device", _text("none that its tools show")
+    yield "torch", _text(told.torch or "unknown")
+    if told.mismatch:
+        yield "mismatch", Text(one_line(told.mismatch), style=_LOUD)
+
+
+def _instance(lease: Lease) -> str:
+    kind = ", ".join(part for part in (lease.instance_type, lease.market) if part)
+    where = f" in {lease.zone or lease.place}" if lease.zone or lease.place else ""
+    return f"{lease.id} ({kind}){where}" if kind else f"{lease.id}{where}"
+
+
+def _device(device: Device) -> str:
+    parts = (
+        device.name or device.vendor,
+        device.uuid,
+        f"compute {device.compute_capability}" if device.compute_capability else "",
+        f"driver {device.driver}" if device.driver else "",
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def _bills(cell: Cell) -> Iterator[tuple[str, Text]]:
+    held = [lease for lease in cell.leases if lease.id and lease.price_usd_per_hour]
+    for lease in held:
+        yield "bill", _text(_bill(lease))
+    if len(held) > 1:
+        total = sum((lease.bill.total_usd for lease in held), Decimal(0))
+        yield "together", _text(cents_of_cents(total))
+
+
+def _bill(lease: Lease) -> str:
+    bill = lease.bill
+    parts = [f"{cents_of_cents(bill.machine_usd)} machine"]
+    parts += [f"{cents_of_cents(bill.disk_usd)} disk"] if bill.disk_usd else []
+    parts += [f"{cents_of_cents(bill.address_usd)} address"] if bill.address_usd else []
+    rate = f"{duration(lease.billed_s or lease.seconds)} at {price(lease.price_usd_per_hour)}/h"
+    source = f"; {lease.priced}" if lease.priced else ""
+    total = f" = {cents_of_cents(bill.total_usd)}" if len(parts) > 1 else ""
+    going = "" if lease.state == "gone" else ", so far"
+    return f"{' + '.join(parts)}{total}{going} ({rate}{source})"
+
+
+def _decisions(decisions: tuple[Decision, ...]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold", ratio=1)
+    many = len({decision.attempt for decision in decisions}) > 1
+    for decision in decisions:
+        when = f"  {decision.at:%H:%M:%S}" + (f" #{decision.attempt}" if many else "")
+        verdict = Text(one_line(decision.verdict), style=_STYLES.get(decision.verdict, ""))
+        table.add_row(when, verdict, _why(decision))
+    return table
+
+
+def _why(decision: Decision) -> Text:
+    line = Text(one_line(decision.place))
+    said = ": ".join(one_line(part) for part in (decision.reason, decision.detail) if part)
+    return line.append(f"  {said}", style="dim") if said else line
+
+
+def _text(said: str) -> Text:
+    return Text(one_line(said))

@@ -1,0 +1,59 @@
+"""Who produced the results of a cell, and why its machine is where it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from reports.model.values import Absent
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """One line of the decision log."""
+
+    at: datetime
+    attempt: int
+    place: str
+    verdict: str
+    reason: str
+    detail: str
+    """The provider's answer, or what is known."""
+
+    @property
+    def why(self) -> str:
+        """Both in one."""
+        return ": ".join(part for part in (self.reason.replace("_", " "), self.detail) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class AttestedDevice:
+    """An accelerator as the machine's own tool names it."""
+
+    name: str
+    uuid: str | Absent
+    compute_capability: str | Absent
+    driver: str | Absent
+
+
+@dataclass(frozen=True, slots=True)
+class Attested:
+    """What the provider and the machine say that it is."""
+
+    facts: tuple[tuple[str, str], ...]
+    """The provider's: instance, image, zone, market."""
+    devices: tuple[AttestedDevice, ...]
+    torch: str | Absent
+    mismatch: str
+    """How it differs from what the matrix asked for; empty when it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a cell ran, why, and on what."""
+
+    simulated: bool
+    """The machine is an emulation: no gate accepts its results."""
+    attested: Attested | Absent
+    decisions: tuple[DecisionRow, ...]
+    decisions_hidden: int

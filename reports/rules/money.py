@@ -1,0 +1,128 @@
+"""Rules about money: parts come to their sums, and seconds times prices to the parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from typing import Any
+
+from reports.model.money import Bill, Costs, Money, MoneyRow
+from reports.model.platform import PlatformReport
+from reports.model.summary import SummaryReport
+from reports.model.values import Absent, Tally
+from reports.rules.parts import Said, close, differs
+
+_ROUNDED = Decimal("0.00006")
+"""Half of a hundredth of a cent, and a little."""
+_MILLIONTH = Decimal("0.000001")
+_NOTHING = Decimal(0)
+
+
+def bill_rule(part: Bill) -> Iterator[Said]:
+    """The parts come to the total; nothing is negative."""
+    parts = (part.machine_usd, part.disk_usd, part.address_usd)
+    yield from differs("cost", "the bill's total", part.total_usd, sum(parts, _NOTHING))
+    if min(parts) < 0:
+        yield "error", "cost", "a part of the bill is negative"
+
+
+def row_rule(part: MoneyRow) -> Iterator[Said]:
+    """Billed seconds times the price are the machine's part."""
+    price, bill, billed_s = part.price_usd_per_hour, part.bill, part.billed_s
+    if isinstance(price, Absent) or isinstance(bill, Absent) or isinstance(billed_s, Absent):
+        every = (price, bill, billed_s)
+        both = all(isinstance(value, Absent) for value in every)
+        yield from differs("cost", "a bill without a price", both, True)
+        return
+    if isinstance(part.seconds, Absent):
+        yield "error", "cost", "a cost without seconds"
+        return
+    if billed_s and billed_s < math.ceil(round(part.seconds, 6)):
+        yield "error", "cost", f"{billed_s} s are billed of {part.seconds} s"
+    found = Decimal(billed_s) * price / 3600
+    if abs(bill.machine_usd - found) > _ROUNDED:
+        yield "error", "cost", f"seconds x price is {bill.machine_usd}, recomputed {found:.6f}"
+
+
+def costs_rule(part: Costs) -> Iterator[Said]:
+    """The total is the same by state and by job, and the cost of a test is a quotient of it."""
+    total = part.bill.total_usd
+    phases = sum((share.usd for share in part.phases), _NOTHING)
+    yield from differs("cost", "the total by state", phases, total)
+    jobs = sum((share.usd for share in part.jobs), part.overhead_usd)
+    yield from differs("cost", "the total by job", jobs, total)
+    if not part.validated or isinstance(part.usd_per_validated, Absent):
+        both = not part.validated and isinstance(part.usd_per_validated, Absent)
+        yield from differs("cost", "a cost per test without a test", both, True)
+        return
+    found = (total / part.validated).quantize(_MILLIONTH)
+    yield from differs("cost", "the cost per test", part.usd_per_validated, found)
+
+
+def money_rule(part: Money) -> Iterator[Said]:
+    """The totals are the machines'."""
+    held = [row.seconds for row in part.rows if not isinstance(row.seconds, Absent)]
+    if isinstance(part.seconds, Absent):
+        yield from differs("total", "machines behind absent seconds", 0, len(held))
+    elif not close(part.seconds, math.fsum(held)):
+        yield "error", "total", f"seconds are {part.seconds}, recomputed {math.fsum(held)}"
+    bills = [row.bill for row in part.rows if not isinstance(row.bill, Absent)]
+    yield from _sum_of(part.costs, bills, what="machines")
+
+
+def _sum_of(costs: Costs | Absent, bills: list[Bill], *, what: str) -> Iterator[Said]:
+    if isinstance(costs, Absent):
+        yield from differs("total", f"{what} behind an absent cost", 0, len(bills))
+        return
+    for name in ("machine_usd", "disk_usd", "address_usd", "total_usd"):
+        found = sum((getattr(bill, name) for bill in bills), _NOTHING)
+        yield from differs("total", name, getattr(costs.bill, name), found)
+
+
+def platform_money_rule(report: PlatformReport) -> Iterator[Said]:
+    """What was validated is what the suites say."""
+    yield from _validated(report.money.costs, report.suites.total)
+
+
+def summary_money_rule(report: SummaryReport) -> Iterator[Said]:
+    """The run's sums are its cells'."""
+    known = [c for row in report.rows if not isinstance(c := row.money.costs, Absent)]
+    for row in report.rows:
+        yield from _validated(row.money.costs, row.tally)
+    yield from _sum_of(report.costs, [costs.bill for costs in known], what="cells")
+    if isinstance(report.costs, Absent):
+        return
+    total = report.costs
+    tallies = [row.tally for row in report.rows if not isinstance(row.tally, Absent)]
+    found = sum(tally.passed + tally.failed for tally in tallies)
+    yield from differs("total", "validated tests", total.validated, found)
+    overhead = sum((costs.overhead_usd for costs in known), _NOTHING)
+    yield from differs("total", "overhead_usd", total.overhead_usd, overhead)
+    for name in ("phases", "jobs"):
+        mine = {share.name: share.usd for share in getattr(total, name)}
+        yield from differs("total", name, mine, _added(known, name))
+
+
+def _added(known: Iterable[Costs], name: str) -> dict[str, Decimal]:
+    total: dict[str, Decimal] = {}
+    for costs in known:
+        for share in getattr(costs, name):
+            total[share.name] = total.get(share.name, _NOTHING) + share.usd
+    return total
+
+
+def _validated(costs: Costs | Absent, tally: Tally | Absent) -> Iterator[Said]:
+    if isinstance(costs, Absent):
+        return
+    found = 0 if isinstance(tally, Absent) else tally.passed + tally.failed
+    yield from differs("total", "validated tests", costs.validated, found)
+
+
+MONEY_RULES: dict[type, Callable[[Any], Iterator[Said]]] = {
+    Bill: bill_rule,
+    MoneyRow: row_rule,
+    Costs: costs_rule,
+    Money: money_rule,
+}
+"""By the type of the part."""

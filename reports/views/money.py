@@ -1,0 +1,126 @@
+"""What machines cost, from the ledger: by machine, by state, by job and by validated test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+
+from orchestrator.domain import money
+from orchestrator.domain.cell import LeaseState
+from orchestrator.domain.record import CellRecord, LeaseRecord
+from reports.model.money import Bill, Costs, CostShare, Money, MoneyRow
+from reports.model.values import Absent
+
+_OWN = ("local", "static")
+_OWN_MACHINE = Absent("own machine: nothing is charged")
+_NOTHING = Decimal(0)
+
+
+def money_of(cell: CellRecord) -> Money:
+    """Each machine's bill, and their sum told in every way."""
+    rows = tuple(_row(lease) for lease in cell.leases)
+    held = [row.seconds for row in rows if not isinstance(row.seconds, Absent)]
+    charged = [
+        lease
+        for lease, row in zip(cell.leases, rows, strict=True)
+        if not isinstance(row.bill, Absent)
+    ]
+    without = [row.bill for row in rows if isinstance(row.bill, Absent)]
+    nothing = without[-1] if without else Absent("no machine was asked for")
+    return Money(
+        rows=rows,
+        seconds=sum(held) if held else nothing,
+        costs=_costs(cell, charged) if charged else nothing,
+    )
+
+
+def _row(lease: LeaseRecord) -> MoneyRow:
+    none = _without_machine(lease)
+    price = none or _price(lease)
+    return MoneyRow(
+        attempt=lease.attempt,
+        provider=lease.provider,
+        place=lease.place,
+        state=lease.state,
+        machine_id=lease.machine_id,
+        instance_type=lease.instance_type,
+        market=lease.market,
+        priced=lease.priced,
+        simulated=lease.simulated,
+        seconds=none or lease.seconds,
+        billed_s=price if isinstance(price, Absent) else lease.billed_s,
+        price_usd_per_hour=price,
+        bill=price if isinstance(price, Absent) else _bill([lease.bill]),
+        refusal=lease.refusal,
+    )
+
+
+def _without_machine(lease: LeaseRecord) -> Absent | None:
+    """A lease that never had a machine has no seconds and no cost, which is not the same as 0."""
+    if lease.machine_id or lease.seconds or lease.cost_usd:
+        return None
+    gone = lease.state == LeaseState.GONE.value
+    return Absent("no machine was given" if gone else "no machine yet")
+
+
+def _price(lease: LeaseRecord) -> Decimal | Absent:
+    if lease.provider in _OWN and not lease.price_usd_per_hour and not lease.cost_usd:
+        return _OWN_MACHINE
+    if lease.price_usd_per_hour is None:
+        return Absent("price unknown")
+    return lease.price_usd_per_hour
+
+
+def _costs(cell: CellRecord, charged: list[LeaseRecord]) -> Costs:
+    bill = _bill(lease.bill for lease in charged)
+    jobs = cell.job_costs
+    counts = cell.counts
+    return Costs(
+        bill=bill,
+        phases=_shares({s.value: usd for s, usd in x.phase_usd.items()} for x in charged),
+        jobs=tuple(CostShare(name, usd) for name, usd in jobs.by_job.items()),
+        overhead_usd=jobs.overhead_usd,
+        validated=counts.passed + counts.failed,
+        usd_per_validated=_each(bill.total_usd, counts.passed + counts.failed),
+    )
+
+
+def total_costs(costs: Iterable[Costs | Absent], *, validated: int) -> Costs | Absent:
+    """The sum over several cells, of those that have a cost.
+
+    `validated` are the tests of all cells that passed or failed, the free ones' too.
+    """
+    known = [one for one in costs if not isinstance(one, Absent)]
+    if not known:
+        return Absent("no machine has a price")
+    bill = _bill(one.bill for one in known)
+    return Costs(
+        bill=bill,
+        phases=_shares({share.name: share.usd for share in one.phases} for one in known),
+        jobs=_shares({share.name: share.usd for share in one.jobs} for one in known),
+        overhead_usd=sum((one.overhead_usd for one in known), _NOTHING),
+        validated=validated,
+        usd_per_validated=_each(bill.total_usd, validated),
+    )
+
+
+def _bill(bills: Iterable[money.Bill | Bill]) -> Bill:
+    found = list(bills)
+    machine = sum((bill.machine_usd for bill in found), _NOTHING)
+    disk = sum((bill.disk_usd for bill in found), _NOTHING)
+    address = sum((bill.address_usd for bill in found), _NOTHING)
+    return Bill(machine, disk, address, machine + disk + address)
+
+
+def _shares(parts: Iterable[Mapping[str, Decimal]]) -> tuple[CostShare, ...]:
+    total: dict[str, Decimal] = {}
+    for one in parts:
+        for name, usd in one.items():
+            total[name] = total.get(name, _NOTHING) + usd
+    return tuple(CostShare(name, usd) for name, usd in total.items())
+
+
+def _each(total_usd: Decimal, validated: int) -> Decimal | Absent:
+    if not validated:
+        return Absent("no test passed or failed")
+    return (total_usd / validated).quantize(Decimal("0.000001"))

@@ -1,0 +1,55 @@
+"""Reports and bills of runs that the flow itself made, over a cloud in memory."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from orchestrator.api.telling_costs import tell_run_cost
+from orchestrator.application.describe_run import evidence_of
+from orchestrator.assets import asset_dir
+from orchestrator.domain.matrix import Limits
+from reports.registry import render
+from runners.fake import Fault
+from tests.integration.fake_world import FakeWorld
+
+
+@pytest.fixture
+def here(tmp_path):
+    world = FakeWorld(tmp_path)
+    yield world
+    world.close()
+
+
+@pytest.mark.parametrize("kind", ["platform", "summary"])
+def test_the_ledger_of_a_run_with_refusals_is_published(here, kind):
+    here.locations = ("north", "south")
+    here.cloud.prices["south"] = Decimal("60.006")
+    here.limits = Limits(max_usd=Decimal(1000))
+    here.cloud.fail("north", Fault.CAPACITY)
+    for cell_id in here.launch():
+        here.engine.run(cell_id)
+    evidence = evidence_of(here.database.stores, "run", at=here.clock.now())
+    text = render(kind, evidence, format="md", templates=asset_dir("templates") / "reports")
+    assert "SIMULATED: no gate accepts this" in text.splitlines()[0]
+    assert "| refused | capacity: " in text
+    assert "$60.006" in text
+    bill = tell_run_cost(evidence.record, None)
+    total = bill.bill.total_usd
+    assert total > 0
+    assert sum(share.usd for share in bill.phases) == total
+    assert sum(job.usd for job in bill.jobs) + bill.overhead_usd == total
+    assert f"**${total:.2f}**" in text
+
+
+def test_what_is_not_offered_is_published_with_the_answer(here):
+    for place in here.locations:
+        here.cloud.fail(place, Fault.NOT_OFFERED)
+    for cell_id in here.launch():
+        here.engine.run(cell_id)
+    evidence = evidence_of(here.database.stores, "run", at=here.clock.now())
+    text = render("summary", evidence, templates=asset_dir("templates") / "reports")
+    assert "NOT AVAILABLE (not offered)" in text
+    assert "scripted to answer north with: not offered" in text
+    assert tell_run_cost(evidence.record, None).bill.total_usd == 0
