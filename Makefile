@@ -38,7 +38,7 @@ lab: $(VENV)/.test ## Three emulated clouds, real machines behind their addresse
 	$(BIN)/python -m tests.lab.seal -- $(BIN)/python -m pytest tests/lab
 
 cloud-smoke: $(VENV)/.run ## One cheapest cell on each cloud you have an account with; prints its price and asks first
-	$(BIN)/python -m tests.cloud_smoke
+	$(BIN)/python -m tests.cloud_smoke $(ARGS)
 
 format: $(VENV)/.test ## Format the code and mend what can be mended
 	$(BIN)/ruff format .

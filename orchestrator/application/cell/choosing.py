@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.domain.cell import Lease, Verdict
@@ -39,7 +39,7 @@ def weigh(
     places: Iterable[Place],
     *,
     mine: Sequence[Lease],
-    worn: Iterable[Lease],
+    worn: Mapping[str, str],
     lately: Iterable[Lease],
 ) -> list[Candidate]:
     """Sort the places that are left: fresh ones in their order, then those with a past.
@@ -47,13 +47,13 @@ def weigh(
     Args:
         places: As the provider offers them, in order of preference.
         mine: Leases of this attempt: what they tried is out, as far as each refusal reaches.
-        worn: Leases of the cell's earlier attempts, which broke down there.
+        worn: Where the cell's earlier attempts broke down, by place; the value is one word of why.
         lately: Refusals that any run met a short while ago.
     """
     tried = {lease.place for lease in mine}
     known = [lease for lease in lately if refusal_of(lease) in REMEMBERED]
     weighed = [
-        _weighed(place, mine, worn=list(worn), lately=known)
+        _weighed(place, mine, worn=worn, lately=known)
         for place in places
         if place.name not in tried
     ]
@@ -62,15 +62,14 @@ def weigh(
 
 
 def _weighed(
-    place: Place, mine: Sequence[Lease], *, worn: Sequence[Lease], lately: Sequence[Lease]
+    place: Place, mine: Sequence[Lease], *, worn: Mapping[str, str], lately: Sequence[Lease]
 ) -> Candidate:
     for lease in mine:
         if _reaches(lease, place):
             return Candidate(place, Verdict.SKIPPED, refusal_of(lease), _because(lease, "asked"))
-    for lease in worn:
-        if lease.place == place.name and not refusal_of(lease):
-            detail = "an earlier attempt broke down there"
-            return Candidate(place, Verdict.LAST, "worn", detail)
+    if place.name in worn:
+        detail = f"an earlier attempt broke down there: {worn[place.name]}"
+        return Candidate(place, Verdict.LAST, "worn", detail)
     for lease in lately:
         if lease.place == place.name or _reaches(lease, place):
             return Candidate(place, Verdict.LAST, refusal_of(lease), _because(lease, "lately"))

@@ -94,7 +94,8 @@ def hold(world: World, lease: Lease, machine: Machine) -> None:
 
 def confirm(world: World, now: Situation, lease: Lease, provider: Provider) -> Value | NotYet:
     """Look whether the machine that was asked for is granted; a late refusal leads on."""
-    if not world.backoff.is_due(lease.id, world.clock.now()):
+    at = world.clock.now()
+    if not world.backoff.is_due(lease.id, at):
         return NOT_YET
     try:
         machine = provider.inspect(lease.machine_id)
@@ -112,9 +113,7 @@ def confirm(world: World, now: Situation, lease: Lease, provider: Provider) -> V
     if machine.state is not MachineState.ORDERED:
         return _granted(world, now, lease, machine)
     still_ordered(world, lease, at=at)
-    if at - (lease.launched_at or lease.reserved_at) < timedelta(
-        seconds=world.timings.ordered_s
-    ):
+    if at - (lease.launched_at or lease.reserved_at) < timedelta(seconds=world.timings.ordered_s):
         return NOT_YET
     waited = f"not granted within {world.timings.ordered_s:g} s; {machine.detail}".rstrip("; ")
     return _withdraw(world, now, lease, _NOT_GRANTED, waited)

@@ -85,17 +85,17 @@ def _reserve(world: World, now: Situation, provider: Provider) -> Value | NotYet
             left.append(one)
     if not left:
         return _refused_everywhere(world, now, mine)
-    return _set_aside(world, now, provider, left, number=len(mine) + 1)
+    return _set_aside(world, now, provider, left, mine)
 
 
 def _set_aside(
-    world: World, now: Situation, provider: Provider, left: list[Candidate], *, number: int
+    world: World, now: Situation, provider: Provider, left: list[Candidate], mine: list[Lease]
 ) -> Value | NotYet:
     """Reserve the first of the places that is free and that the budget allows, and ask for it."""
     limits, refused = now.spec.matrix.limits, Reservation.BUSY
     unpriced = []
     for one in left:
-        lease = _lease(world, now, one.place, number)
+        lease = _lease(world, now, one.place, len(mine) + 1)
         if one.place.price_usd_per_hour is None and not limits.allow_unknown_price:
             unpriced.append(one.place.name)
             decide(world, now, one.place.name, Verdict.SKIPPED, "price: its price is unknown")
@@ -113,8 +113,10 @@ def _set_aside(
         detail = f"another machine could exceed limits.max_usd ({limits.max_usd})"
         return blame(world, now.attempt.id, Outcome.ERRORED, "budget", detail)
     if len(unpriced) == len(left):
-        detail = f"the price at {', '.join(unpriced)} is unknown and limits.allow_unknown_price is "
-        return blame(world, now.attempt.id, Outcome.ERRORED, "price", f"{detail}false")
+        said = f"the price at {', '.join(unpriced)} is unknown and limits.allow_unknown_price is "
+        if any(refusal_of(lease) for lease in mine):  # the others were asked, and refused
+            return _refused_everywhere(world, now, mine, f"{said}false")
+        return blame(world, now.attempt.id, Outcome.ERRORED, "price", f"{said}false")
     return NOT_YET
 
 
@@ -122,10 +124,15 @@ def _over_budget(now: Situation, lease: Lease) -> str:
     return f"its worst case of {lease.reserved_usd:.2f} USD does not fit limits.max_usd"
 
 
-def _worn(world: World, now: Situation) -> list[Lease]:
-    """Where earlier attempts of the cell broke down: those places are tried last."""
+def _worn(world: World, now: Situation) -> dict[str, str]:
+    """Where earlier attempts of the cell broke down, and why: those places are tried last."""
     earlier = world.stores.cells.attempts(now.cell.id)[:-1]
-    return [x for attempt in earlier for x in world.stores.leases.of_attempt(attempt.id)]
+    return {
+        lease.place: attempt.cause.reason if attempt.cause else "it stopped"
+        for attempt in earlier
+        for lease in world.stores.leases.of_attempt(attempt.id)
+        if not refusal_of(lease)
+    }
 
 
 def _lately(world: World, now: Situation) -> list[Lease]:
@@ -157,14 +164,14 @@ def _cannot_be_asked(world: World, now: Situation, error: ProviderError) -> Valu
     return blame(world, now.attempt.id, Outcome.ERRORED, "unavailable", str(error))
 
 
-def _refused_everywhere(world: World, now: Situation, mine: list[Lease]) -> Value:
+def _refused_everywhere(world: World, now: Situation, mine: list[Lease], also: str = "") -> Value:
     reasons = {refusal_of(lease) for lease in mine if refusal_of(lease)}
-    detail = "; ".join(lease.refusal for lease in mine if lease.refusal)
+    detail = "; ".join([*(lease.refusal for lease in mine if lease.refusal), *filter(None, [also])])
     reach(world, now, CellState.PLACING)
     if reasons == {"not_offered"}:
         return blame(world, now.attempt.id, Outcome.NOT_AVAILABLE, "not_offered", detail)
     ranked = [reason for reason in REASONS.values() if reason in reasons]
-    reason = ranked[0] if ranked else "capacity"
+    reason = next(iter([*ranked, *sorted(reasons)]), "capacity")
     return blame(world, now.attempt.id, Outcome.ERRORED, reason, detail)
 
 

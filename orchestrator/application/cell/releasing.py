@@ -26,7 +26,13 @@ from orchestrator.application.cell.world import (
 )
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, Lease, LeaseState
-from orchestrator.domain.machine import MachineError, MachineState, ProviderError
+from orchestrator.domain.machine import (
+    MachineError,
+    MachineState,
+    ProviderError,
+    Reach,
+    SshReach,
+)
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Outcome
 
@@ -88,16 +94,8 @@ def _is_unmade(world: World, lease: Lease) -> bool:
 
 def _is_told(world: World, now: Situation, lease: Lease) -> bool:
     """Leave the machine clean, then tell the provider to take it back."""
-    if lease.reach is not None:
-        try:
-            workspace = world.open_workspace(lease.reach)
-            workspace.close(now.attempt.id)
-            workspace.disconnect()
-        except MachineError as error:
-            late = overdue(world, now.cell, world.timings.close_s)
-            if not late and not is_out_of_reach(now.attempt):
-                return False
-            logger.warning("lease %s: given back without cleaning up: %s", lease.id, error)
+    if lease.reach is not None and not _is_left(world, now, lease, lease.reach):
+        return False
     try:
         world.provider(lease.provider).terminate(lease.machine_id)
     except MachineError as error:
@@ -105,6 +103,24 @@ def _is_told(world: World, now: Situation, lease: Lease) -> bool:
         return False
     world.stores.leases.releasing(lease.id)
     return _is_verified(world, lease)
+
+
+def _is_left(world: World, now: Situation, lease: Lease, way: Reach) -> bool:
+    """Whether the machine was left as it was found, or is given back all the same.
+
+    One that was made for this lease ends with it: nothing on it is worth the wait.
+    """
+    try:
+        workspace = world.open_workspace(way)
+        if not (isinstance(way, SshReach) and way.lease):
+            workspace.close(now.attempt.id)
+        workspace.disconnect()
+    except MachineError as error:
+        late = overdue(world, now.cell, world.timings.close_s)
+        if not late and not is_out_of_reach(now.attempt):
+            return False
+        logger.warning("lease %s: given back without cleaning up: %s", lease.id, error)
+    return True
 
 
 def _is_verified(world: World, lease: Lease) -> bool:

@@ -213,7 +213,7 @@ def overdue(world: World, cell: Cell, patience_s: float) -> bool:
 
 def is_out_of_reach(attempt: Attempt) -> bool:
     """Whether its machine is gone or lets nobody in: one more try is all the attempt gets."""
-    hopeless = ("lost", "preempted", "host_key", "auth")
+    hopeless = ("lost", "preempted", "host_key", "auth", "ssh")
     return attempt.cause is not None and attempt.cause.reason in hopeless
 
 

@@ -1,0 +1,396 @@
+"""The stores that a cell's flow and the janitor use, in memory: so fast that thousands of
+histories can be lived through. `test_no_leaks` shows that SQLite's lead to the same histories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from types import SimpleNamespace
+
+from orchestrator.application.ports.evidence import Position
+from orchestrator.application.ports.ledger import Reservation
+from orchestrator.application.ports.stores import RunSpec, Stores
+from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.cell import (
+    Attempt,
+    Cause,
+    Cell,
+    CellState,
+    Decision,
+    Lease,
+    LeaseState,
+    Run,
+    RunState,
+    Transition,
+)
+from orchestrator.domain.facts import Facts
+from orchestrator.domain.machine import Login, Reach
+from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.outcome import Outcome
+
+
+@dataclass(slots=True)
+class Tables:
+    """What is stored."""
+
+    runs: dict[str, Run] = field(default_factory=dict)
+    specs: dict[str, RunSpec] = field(default_factory=dict)
+    cells: dict[str, Cell] = field(default_factory=dict)
+    plans: dict[str, CellPlan] = field(default_factory=dict)
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    transitions: dict[str, list[Transition]] = field(default_factory=dict)
+    leases: dict[str, Lease] = field(default_factory=dict)
+    exclusive: set[str] = field(default_factory=set)
+    logins: dict[str, Login] = field(default_factory=dict)
+    attestations: dict[str, Attestation] = field(default_factory=dict)
+    decisions: dict[str, list[Decision]] = field(default_factory=dict)
+    positions: dict[str, Position] = field(default_factory=dict)
+    sightings: dict[str, dict[str, datetime]] = field(default_factory=dict)
+
+    def run_of(self, attempt_id: str) -> str:
+        return self.cells[self.attempts[attempt_id].cell_id].run_id
+
+
+@dataclass(slots=True)
+class MemoryRuns:
+    """Runs, as far as a flow looks at them."""
+
+    tables: Tables
+
+    def create(
+        self, run: Run, spec: RunSpec, cells: Sequence[tuple[str, CellPlan]], *, key: str | None
+    ) -> None:
+        self.tables.runs[run.id], self.tables.specs[run.id] = run, spec
+        for position, (cell_id, plan) in enumerate(cells):
+            self.tables.cells[cell_id] = Cell(cell_id, run.id, f"cell-{position}", position)
+            self.tables.plans[cell_id] = plan
+
+    def get(self, run_id: str) -> Run | None:
+        return self.tables.runs.get(run_id)
+
+    def spec(self, run_id: str) -> RunSpec:
+        return self.tables.specs[run_id]
+
+    def request_cancel(self, run_id: str, *, at: datetime) -> None:
+        run = self.tables.runs[run_id]
+        if run.cancel_requested_at is None and run.state is not RunState.FINISHED:
+            self.tables.runs[run_id] = replace(run, cancel_requested_at=at)
+
+    def finish(self, run_id: str, outcome: Outcome, *, at: datetime) -> bool:
+        run = self.tables.runs[run_id]
+        if run.state is RunState.FINISHED:
+            return False
+        ended = replace(run, state=RunState.FINISHED, outcome=outcome, finished_at=at)
+        self.tables.runs[run_id] = ended
+        return True
+
+
+@dataclass(slots=True)
+class MemoryCells:
+    """Cells and their attempts."""
+
+    tables: Tables
+
+    def get(self, cell_id: str) -> Cell:
+        return self.tables.cells[cell_id]
+
+    def of_run(self, run_id: str) -> list[Cell]:
+        return [cell for cell in self.tables.cells.values() if cell.run_id == run_id]
+
+    def plan(self, cell_id: str) -> CellPlan:
+        return self.tables.plans[cell_id]
+
+    def attempt(self, attempt_id: str) -> Attempt:
+        return self.tables.attempts[attempt_id]
+
+    def attempts(self, cell_id: str) -> list[Attempt]:
+        return [one for one in self.tables.attempts.values() if one.cell_id == cell_id]
+
+    def transitions(self, cell_id: str) -> list[Transition]:
+        return list(self.tables.transitions.get(cell_id, ()))
+
+    def admit(self, cell_id: str, attempt_id: str, *, max_parallel: int, at: datetime) -> bool:
+        known = self.tables.attempts.get(attempt_id)
+        if known is not None:
+            return known.closed_at is None
+        cell = self.get(cell_id)
+        idle = (CellState.QUEUED, CellState.DONE)
+        if sum(one.state not in idle for one in self.of_run(cell.run_id)) >= max_parallel:
+            return False
+        number = len(self.attempts(cell_id)) + 1
+        self.tables.attempts[attempt_id] = Attempt(attempt_id, cell_id, number, at)
+        self._move(cell, CellState.PLACING, at=at)
+        return True
+
+    def reach(self, cell_id: str, state: CellState, *, at: datetime, reason: str = "") -> Cell:
+        cell = self.get(cell_id)
+        return cell if cell.has_reached(state) else self._move(cell, state, at=at, reason=reason)
+
+    def requeue(self, attempt_id: str, outcome: Cause, *, at: datetime) -> None:
+        attempt = self.attempt(attempt_id)
+        if attempt.closed_at is not None:
+            return
+        self._close(attempt, outcome, at=at)
+        self.blame(attempt_id, outcome)
+        self._move(self.get(attempt.cell_id), CellState.QUEUED, at=at, reason=outcome.reason)
+
+    def conclude(self, cell_id: str, outcome: Cause, *, at: datetime) -> None:
+        cell = self.get(cell_id)
+        if cell.state is CellState.DONE:
+            return
+        attempts = self.attempts(cell_id)
+        if attempts and attempts[-1].closed_at is None:
+            self._close(attempts[-1], outcome, at=at)
+        said = replace(cell, outcome=outcome.outcome, reason=outcome.reason, detail=outcome.detail)
+        self._move(said, CellState.DONE, at=at, reason=outcome.reason)
+
+    def blame(self, attempt_id: str, cause: Cause) -> None:
+        attempt = self.attempt(attempt_id)
+        if attempt.cause is None:
+            self.tables.attempts[attempt_id] = replace(attempt, cause=cause)
+
+    def _close(self, attempt: Attempt, outcome: Cause, *, at: datetime) -> None:
+        closed = replace(attempt, outcome=outcome.outcome, closed_at=at)
+        self.tables.attempts[attempt.id] = closed
+
+    def _move(self, cell: Cell, state: CellState, *, at: datetime, reason: str = "") -> Cell:
+        moved = self.tables.cells[cell.id] = cell.to(state, at=at)
+        step = Transition(at, len(self.attempts(cell.id)), cell.state, state, reason)
+        self.tables.transitions.setdefault(cell.id, []).append(step)
+        return moved
+
+
+@dataclass(slots=True)
+class MemoryLeases:
+    """The ledger."""
+
+    tables: Tables
+
+    def reserve(
+        self, lease: Lease, *, run_id: str, exclusive: bool, max_usd: Decimal | None
+    ) -> Reservation:
+        if lease.id in self.tables.leases:
+            return Reservation.RESERVED
+        spent = sum(
+            (x.reserved_usd if x.cost_usd is None else x.cost_usd for x in self._of_run(run_id)),
+            Decimal(0),
+        )
+        if max_usd is not None and spent + lease.reserved_usd > max_usd:
+            return Reservation.OVER_BUDGET
+        held = (self.tables.leases[x] for x in self.tables.exclusive)
+        if exclusive and any((x.provider, x.place) == (lease.provider, lease.place) for x in held):
+            return Reservation.BUSY
+        self.tables.leases[lease.id] = lease
+        if exclusive:
+            self.tables.exclusive.add(lease.id)
+        return Reservation.RESERVED
+
+    def get(self, lease_id: str) -> Lease:
+        return self.tables.leases[lease_id]
+
+    def of_attempt(self, attempt_id: str) -> list[Lease]:
+        return [x for x in self.tables.leases.values() if x.attempt_id == attempt_id]
+
+    def of_run(self, run_id: str) -> dict[str, list[Lease]]:
+        found: dict[str, list[Lease]] = {
+            cell.id: [] for cell in self.tables.cells.values() if cell.run_id == run_id
+        }
+        for lease in self._of_run(run_id):
+            found[self.tables.attempts[lease.attempt_id].cell_id].append(lease)
+        return found
+
+    def open(self) -> list[Lease]:
+        return [x for x in self.tables.leases.values() if x.state is not LeaseState.GONE]
+
+    def launching(self, lease_id: str, *, at: datetime) -> None:
+        if self.get(lease_id).state is LeaseState.RESERVED:
+            self._set(lease_id, state=LeaseState.LAUNCHING, launched_at=at)
+
+    def held(self, lease_id: str, machine_id: str, *, at: datetime) -> None:
+        lease = self.get(lease_id)
+        early = lease.state in (LeaseState.RESERVED, LeaseState.LAUNCHING)
+        self._set(
+            lease_id,
+            machine_id=lease.machine_id or machine_id,
+            launched_at=lease.launched_at or at,
+            state=LeaseState.HELD if early else lease.state,
+        )
+
+    def reached(self, lease_id: str, reach: Reach) -> None:
+        self._set(lease_id, reach=reach)
+
+    def releasing(self, lease_id: str) -> None:
+        if self.get(lease_id).state is not LeaseState.GONE:
+            self._set(lease_id, state=LeaseState.RELEASING)
+
+    def gone(self, lease_id: str, *, at: datetime, cost_usd: Decimal, refusal: str = "") -> None:
+        if self.get(lease_id).state is LeaseState.GONE:
+            return
+        self._set(lease_id, state=LeaseState.GONE, gone_at=at, cost_usd=cost_usd, refusal=refusal)
+        self.tables.logins.pop(lease_id, None)
+        self.tables.exclusive.discard(lease_id)
+
+    def reopen(self, lease_id: str, machine_id: str) -> None:
+        lease = self.get(lease_id)
+        if lease.state is LeaseState.GONE:
+            self._set(
+                lease_id,
+                state=LeaseState.RELEASING,
+                machine_id=machine_id,
+                launched_at=lease.launched_at or lease.reserved_at,
+                gone_at=None,
+                cost_usd=None,
+            )
+
+    def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> None:
+        lease = self.get(lease_id)
+        known = {**lease.facts, **facts}
+        self._set(lease_id, facts=known, simulated=lease.simulated or simulated)
+
+    def refused_since(self, provider: str, since: datetime) -> list[Lease]:
+        found = (x for x in self.tables.leases.values() if x.provider == provider)
+        late = [x for x in found if x.refusal and x.gone_at is not None and x.gone_at >= since]
+        late.reverse()
+        return sorted(late, key=lambda x: x.gone_at or since, reverse=True)
+
+    def by_token(self, lease_ids: Iterable[str]) -> dict[str, Lease]:
+        return {x: self.tables.leases[x] for x in lease_ids if x in self.tables.leases}
+
+    def providers(self) -> list[str]:
+        return sorted({x.provider for x in self.tables.leases.values()})
+
+    def keep_login(self, lease_id: str, login: Login) -> Login:
+        if self.get(lease_id).state is LeaseState.GONE:
+            return self.tables.logins.get(lease_id, login)
+        return self.tables.logins.setdefault(lease_id, login)
+
+    def login(self, lease_id: str) -> Login | None:
+        return self.tables.logins.get(lease_id)
+
+    def attest(self, lease_id: str, attestation: Attestation) -> None:
+        self.tables.attestations[lease_id] = attestation
+
+    def attestations(self, run_id: str) -> dict[str, Attestation]:
+        known = self.tables.attestations
+        return {x.id: known[x.id] for x in self._of_run(run_id) if x.id in known}
+
+    def decide(self, attempt_id: str, decision: Decision) -> None:
+        lines = self.tables.decisions.setdefault(attempt_id, [])
+        said = {(x.place, x.verdict, x.reason) for x in lines}
+        if (decision.place, decision.verdict, decision.reason) not in said:
+            lines.append(decision)
+
+    def decisions(self, run_id: str) -> dict[str, list[Decision]]:
+        found: dict[str, list[Decision]] = {}
+        for attempt in self.tables.attempts.values():
+            lines = self.tables.decisions.get(attempt.id, ())
+            mine = found.setdefault(attempt.cell_id, [])
+            mine += [replace(line, attempt=attempt.number) for line in lines]
+        return found
+
+    def _of_run(self, run_id: str) -> Iterator[Lease]:
+        leases = self.tables.leases.values()
+        return (x for x in leases if self.tables.run_of(x.attempt_id) == run_id)
+
+    def _set(self, lease_id: str, **values: object) -> None:
+        self.tables.leases[lease_id] = replace(self.tables.leases[lease_id], **values)
+
+
+@dataclass(slots=True)
+class MemoryEvidence:
+    """How far the evidence of each attempt has come; what it says is not kept."""
+
+    tables: Tables
+
+    def position(self, attempt_id: str) -> Position:
+        return self.tables.positions.get(attempt_id, Position())
+
+    def append(
+        self, attempt_id: str, *, offset: int, chunk: bytes, facts: Facts, at: datetime
+    ) -> bool:
+        known = self.position(attempt_id)
+        if offset != known.events_bytes:
+            return False
+        self.tables.positions[attempt_id] = replace(
+            known,
+            seq=facts.last_seq,
+            events_bytes=offset + len(chunk),
+            last_event_at=at,
+            end=facts.end or known.end,
+        )
+        return True
+
+    def append_log(self, attempt_id: str, *, offset: int, chunk: bytes) -> bool:
+        known = self.position(attempt_id)
+        if offset != known.log_bytes:
+            return False
+        self.tables.positions[attempt_id] = replace(known, log_bytes=offset + len(chunk))
+        return True
+
+    def raw_events(self, attempt_id: str) -> Iterable[bytes]:
+        return iter(())
+
+    def settle(self, cell_id: str, given_up: Iterable[str]) -> None:
+        """There are no tests."""
+
+
+class NoResults:
+    """No test, no job, no file."""
+
+    def _none(self, *_: object, **__: object) -> None:
+        """Nothing."""
+
+    def _nothing(self, *_: object, **__: object) -> dict[str, object]:
+        return {}
+
+    def _empty(self, *_: object, **__: object) -> list[object]:
+        return []
+
+    environment = put_artifacts = _none
+    tally = final_tests = jobs = _nothing
+    tests = checks = metrics = notices = artifacts = _empty
+
+
+class NoFeed:
+    """Nobody watches."""
+
+    def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None:
+        """Nothing."""
+
+
+@dataclass(slots=True)
+class MemorySightings:
+    """What the janitor saw."""
+
+    tables: Tables
+
+    def see(
+        self, provider: str, machine_ids: Iterable[str], *, at: datetime
+    ) -> dict[str, datetime]:
+        known = self.tables.sightings.get(provider, {})
+        seen = {machine_id: known.get(machine_id, at) for machine_id in machine_ids}
+        self.tables.sightings[provider] = seen
+        return dict(seen)
+
+
+def memory_stores() -> Stores:
+    """Everything that a flow asks for; the rest is not there."""
+    tables = Tables()
+    missing = SimpleNamespace()
+    return Stores(
+        runs=MemoryRuns(tables),
+        cells=MemoryCells(tables),
+        leases=MemoryLeases(tables),
+        evidence=MemoryEvidence(tables),
+        results=NoResults(),
+        feed=NoFeed(),
+        payloads=missing,
+        tokens=missing,
+        controllers=missing,
+        machines=missing,
+        sightings=MemorySightings(tables),
+        prices=missing,
+    )
