@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from dataclasses import dataclass
@@ -60,6 +61,7 @@ class JobRun:
             How it ended; the same stands in its ``finished`` event.
         """
         verdict = self._refusal() or self._work(done)
+        self._lock_away()
         self._finished(verdict)
         return verdict
 
@@ -180,6 +182,13 @@ class JobRun:
         account = self._crew.user.account
         if account is not None:
             give(self._folder.folder, account[0], account[1])
+
+    def _lock_away(self) -> None:
+        """Shut the job's folder: later jobs are the same user, and what it left is evidence."""
+        if self._crew.user.account is None or not self._folder.folder.is_dir():
+            return
+        os.chown(self._folder.folder, os.geteuid(), os.getegid(), follow_symlinks=False)
+        self._folder.folder.chmod(0o700)
 
     def _environment(self, tmp: Path) -> Mapping[str, str]:
         return job_env.for_job(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from orchestrator.domain.machine import (
     CapacityError,
     ConfigError,
+    Credentialed,
     CredentialsError,
     LaunchRequest,
     LocalReach,
@@ -27,19 +28,21 @@ from orchestrator.domain.machine import (
 from runners import ProviderContext, registry
 from runners.fake import FakeCloud, FakeProvider, Fault, MemoryBook
 from runners.static import StaticProvider
-
-HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEZha2VGYWtlRmFrZUZha2VGYWtlRmFrZUZha2VGYWtl"
-HOST: Mapping[str, object] = {
-    "address": "10.0.0.5",
-    "user": "ubuntu",
-    "key_file": "id_ed25519",
-    "host_key": HOST_KEY,
-}
-PLATFORMS: Mapping[str, Mapping[str, object]] = {
-    "local": {"provider": "local"},
-    "static": {"provider": "static", "hosts": [HOST, {**HOST, "address": "10.0.0.6"}]},
-    "fake": {"provider": "fake", "locations": ["east", "west"]},
-}
+from tests.contract import provider_cases
+from tests.contract.provider_cases import (
+    CLOUDS,
+    HOST,
+    HOST_KEY,
+    ONE_TOKEN_EVERYWHERE,
+    PLATFORMS,
+    RENTED,
+    Case,
+    acme_module,
+    ask,
+    machines_of,
+    until,
+)
+from tests.e2e.home import eventually
 
 
 @pytest.fixture(params=sorted(PLATFORMS))
@@ -49,15 +52,14 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def provider(name: str) -> Provider:
-    return registry.load(name, ProviderContext(book=MemoryBook()))
+def case(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
+    with provider_cases.case(name, monkeypatch) as case:
+        yield case
 
 
-def ask(provider: Provider, name: str, *, token: str = "t-1", place: int = 0) -> LaunchRequest:
-    platform = PLATFORMS[name]
-    assert isinstance(provider, Offers)
-    places = provider.places(platform)
-    return LaunchRequest(token=token, place=places[place % len(places)], platform=platform, tags={})
+@pytest.fixture
+def provider(case: Case) -> Provider:
+    return case.provider
 
 
 def test_places_are_known_before_anything_is_launched(provider: Provider, name: str) -> None:
@@ -69,13 +71,24 @@ def test_places_are_known_before_anything_is_launched(provider: Provider, name: 
     assert list(provider.inventory()) == []
 
 
+@pytest.mark.parametrize("name", RENTED)
+def test_what_costs_says_where_and_how_it_is_sold(provider: Provider, name: str) -> None:
+    assert isinstance(provider, Offers)
+    for place in provider.places(PLATFORMS[name]):
+        assert place.usd_per_hour is not None
+        assert place.usd_per_hour > 0
+        assert place.zone.startswith(place.region)
+        assert place.market in ("spot", "on-demand")
+
+
 def test_the_same_token_never_makes_a_second_machine(provider: Provider, name: str) -> None:
     first = provider.launch(ask(provider, name))
     second = provider.launch(ask(provider, name))
     assert (first.id, first.token) == (second.id, "t-1")
-    assert [machine.id for machine in provider.inventory()] == [first.id]
+    assert machines_of(provider) == [first.id]
 
 
+@pytest.mark.parametrize("name", ONE_TOKEN_EVERYWHERE)
 def test_the_token_decides_even_when_another_place_is_asked(provider: Provider, name: str) -> None:
     first = provider.launch(ask(provider, name))
     assert provider.launch(ask(provider, name, place=1)).id == first.id
@@ -87,12 +100,48 @@ def test_two_tokens_make_two_machines(provider: Provider, name: str) -> None:
         provider.launch(ask(provider, name, token="t-2", place=1)).id,
     }
     assert len(made) == 2
-    assert {machine.id for machine in provider.inventory()} == made
+    assert set(machines_of(provider)) == made
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_a_lost_answer_leaves_one_machine_that_its_token_finds(case: Case, name: str) -> None:
+    request = ask(case.provider, name)
+    case.lose_answer()
+    with pytest.raises(ProviderUnavailableError):
+        case.provider.launch(request)
+    (found,) = [one for one in case.provider.inventory() if one.kind == "machine"]
+    assert found.token == "t-1"
+    assert case.provider.launch(request).id == found.id
+    assert machines_of(case.provider) == [found.id]
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_another_controller_finds_and_ends_what_one_has_left(case: Case, name: str) -> None:
+    request = ask(case.provider, name)
+    launched = case.provider.launch(request)
+    other = case.again()
+    (found,) = [one for one in other.inventory() if one.kind == "machine"]
+    assert (found.id, found.token) == (launched.id, "t-1")
+    assert launched.simulated
+    assert found.simulated
+    assert dict(request.tags).items() <= dict(found.tags).items()
+    other.terminate(found.id)
+    until(other, found, MachineState.GONE)
+    assert machines_of(case.provider) == []
+    eventually(lambda: not case.left())
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_a_cloud_says_without_being_asked_whether_it_is_set_up(
+    provider: Provider, name: str
+) -> None:
+    assert isinstance(provider, Credentialed)
+    assert provider.is_configured()
 
 
 def test_a_machine_becomes_ready_and_says_how_to_reach_it(provider: Provider, name: str) -> None:
     launched = provider.launch(ask(provider, name))
-    machine = looked_at(provider, launched, until=MachineState.READY)
+    machine = until(provider, launched, MachineState.READY)
     assert machine.reach is not None
     assert (machine.id, machine.token) == (launched.id, "t-1")
 
@@ -105,10 +154,10 @@ def test_terminate_is_repeatable_and_ends_in_gone(provider: Provider, name: str)
     machine = provider.launch(ask(provider, name))
     provider.terminate(machine.id)
     provider.terminate(machine.id)
-    looked_at(provider, machine, until=MachineState.GONE)
+    until(provider, machine, MachineState.GONE)
     provider.terminate(machine.id)
     assert provider.inspect(machine.id).state is MachineState.GONE
-    assert list(provider.inventory()) == []
+    assert machines_of(provider) == []
 
 
 def test_terminating_the_unknown_is_no_error(provider: Provider) -> None:
@@ -118,25 +167,17 @@ def test_terminating_the_unknown_is_no_error(provider: Provider) -> None:
 def test_a_machine_that_was_given_back_can_be_had_again(provider: Provider, name: str) -> None:
     first = provider.launch(ask(provider, name))
     provider.terminate(first.id)
-    looked_at(provider, first, until=MachineState.GONE)
+    until(provider, first, MachineState.GONE)
     again = provider.launch(ask(provider, name, token="t-2"))
     assert again.id != first.id
-    assert [machine.id for machine in provider.inventory()] == [again.id]
+    assert machines_of(provider) == [again.id]
 
 
 def test_traits_name_the_provider_and_its_keys(name: str) -> None:
-    traits = registry.traits(name)
+    traits = acme_module().TRAITS if name == "acme" else registry.traits(name)
     assert traits.name == name
     assert traits.required <= traits.keys
     assert set(PLATFORMS[name]) <= traits.keys | {"provider"}
-
-
-def looked_at(provider: Provider, machine: Machine, *, until: MachineState) -> Machine:
-    for _ in range(10):
-        machine = provider.inspect(machine.id)
-        if machine.state is until:
-            return machine
-    raise AssertionError(f"never {until}, but {machine.state}")
 
 
 # what survives the controller

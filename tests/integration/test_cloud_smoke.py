@@ -71,7 +71,7 @@ def smoke(clouds: Clouds, folder: Path, *words: str) -> subprocess.CompletedProc
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=400,
         stdin=subprocess.DEVNULL,
     )
 
@@ -92,7 +92,7 @@ def test_it_tells_the_price_and_rents_nothing_unasked(clouds: Clouds, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(450)
 def test_a_smoke_without_machines_fails_truly_and_leaves_nothing(
     clouds: Clouds, tmp_path: Path
 ) -> None:
