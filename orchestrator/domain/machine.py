@@ -179,6 +179,8 @@ class Machine:
     """The provider's own words about the state."""
     ended: str = ""
     """Why it ended by itself: ``preempted``, ``capacity``, ``deadline``, ``failed``, or empty."""
+    extent: Extent = Extent.PLACE
+    """How far the reason of its end reaches, where that was a refusal."""
     kind: str = "machine"
     """``machine``, or what else costs or lingers: ``disk``, ``address``, ``firewall`` ..."""
     tags: Mapping[str, str] = field(default_factory=dict)

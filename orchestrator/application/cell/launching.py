@@ -56,6 +56,8 @@ REASONS: dict[type[ProviderError], str] = {
 """Word by error, the likeliest to pass by itself first."""
 ASKED = "asked_at"
 """Fact: when the provider was last asked for the machine, or last gave a sign of it."""
+_SEEN = "seen_at"
+"""Fact: when the provider first showed the machine; what it shows no more is gone since then."""
 _NOT_GRANTED = "not_granted"
 _NEVER_RAN = ("capacity", "quota")
 _WHOLE = (Extent.PLACE, Extent.PROJECT)
@@ -105,18 +107,26 @@ def confirm(world: World, now: Situation, lease: Lease, provider: Provider) -> V
         world.backoff.trouble(lease.id, world.clock.now())
         return NOT_YET
     world.backoff.forget(lease.id)
+    if machine.state is not MachineState.GONE and _SEEN not in lease.facts:
+        world.stores.leases.note(lease.id, {_SEEN: at.isoformat()}, simulated=machine.simulated)
+    return _confirmed(world, now, lease, machine, at=at)
+
+
+def _confirmed(
+    world: World, now: Situation, lease: Lease, machine: Machine, *, at: datetime
+) -> Value | NotYet:
     if machine.state in (MachineState.GONE, MachineState.STOPPING):
         if not machine.ended and is_young(world, lease, at=at):
             return NOT_YET
         said = machine.detail or f"the provider says that it is {machine.state}"
-        return _withdraw(world, now, lease, machine.ended or "boot", said)
+        return _withdraw(world, now, lease, machine.ended or "boot", said, machine.extent)
     if machine.state is not MachineState.ORDERED:
         return _granted(world, now, lease, machine)
     still_ordered(world, lease, at=at)
     if at - (lease.launched_at or lease.reserved_at) < timedelta(seconds=world.timings.ordered_s):
         return NOT_YET
     waited = f"not granted within {world.timings.ordered_s:g} s; {machine.detail}".rstrip("; ")
-    return _withdraw(world, now, lease, _NOT_GRANTED, waited)
+    return _withdraw(world, now, lease, _NOT_GRANTED, waited, Extent.PLACE)
 
 
 def still_ordered(world: World, lease: Lease, *, at: datetime) -> None:
@@ -150,17 +160,32 @@ def send_back(world: World, now: Situation, lease: Lease, provider: Provider) ->
 
 def reconcile(world: World, now: Situation, lease: Lease, provider: Provider) -> NotYet:
     """A call was lost and a later one refused: keep the machine if the first one made it."""
+    is_unmade(world, lease, provider, refusal=_refusal(lease))
+    return NOT_YET
+
+
+def is_unmade(world: World, lease: Lease, provider: Provider, *, refusal: str) -> bool:
+    """Find the machine of a call without an answer by its token, or rule it out and close it."""
     at = world.clock.now()
+    if not world.backoff.is_due(lease.id, at):
+        return False
     try:
         found = made_by(provider, lease)
     except ProviderError as error:
         logger.warning("lease %s: the inventory is not to be had: %s", lease.id, error)
-        return NOT_YET
-    if found is not None:
+        found = None
+    else:
+        is_sure = at - asked_at(lease) >= timedelta(seconds=world.timings.never_made_after_s)
+        if found is None and is_sure:
+            leases = world.stores.leases
+            leases.gone(lease.id, at=at, cost_usd=Decimal(0), refusal=refusal)
+            return True
+    if found is None:
+        world.backoff.trouble(lease.id, world.clock.now())
+    else:
+        world.backoff.forget(lease.id)
         hold(world, lease, found)
-    elif at - asked_at(lease) >= timedelta(seconds=world.timings.never_made_after_s):
-        world.stores.leases.gone(lease.id, at=at, cost_usd=Decimal(0), refusal=_refusal(lease))
-    return NOT_YET
+    return False
 
 
 def made_by(provider: Provider, lease: Lease) -> Machine | None:
@@ -183,7 +208,7 @@ def is_gone(world: World, lease: Lease, machine: Machine, *, at: datetime) -> bo
         machine: As its provider told it.
         at: When the provider was asked; its answer may have taken long.
     """
-    is_known = bool(machine.token or machine.ended)
+    is_known = bool(machine.token or machine.ended or _SEEN in lease.facts)
     return machine.state is MachineState.GONE and (is_known or not is_young(world, lease, at=at))
 
 
@@ -246,15 +271,17 @@ def _refused(
     return give_up(world, now, error) if whole else NOT_YET
 
 
-def _withdraw(world: World, now: Situation, lease: Lease, ended: str, said: str) -> NotYet:
+def _withdraw(
+    world: World, now: Situation, lease: Lease, ended: str, said: str, extent: Extent
+) -> NotYet:
     """The provider took its word back before the machine was there."""
     reason = ended if ended in _NEVER_RAN else "boot"
     if ended == _NOT_GRANTED:
         reason = "capacity"
     kind = CapacityError if reason != "quota" else QuotaError
-    error = kind(said, code=ended, extent=Extent.PLACE)
+    error = kind(said, code=ended, extent=extent)
     decide(world, now, lease.place, Verdict.REFUSED, f"{reason}: {said}")
-    facts = {**lease.facts, **refusal_facts(error, reason)}
+    facts = {**refusal_facts(error, reason), _SEEN: world.clock.now().isoformat()}
     world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
     world.stores.leases.releasing(lease.id)
     return NOT_YET

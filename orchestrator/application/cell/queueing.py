@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from orchestrator.application.cell.finishing import judged
 from orchestrator.application.cell.world import World
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.cell import Attempt, Cause, CellState
 from orchestrator.domain.outcome import Outcome
 
 
@@ -24,7 +26,17 @@ def look_admitted(world: World, cell_id: str) -> Value | NotYet:
         outcome = judged(world, cell, world.stores.runs.spec(cell.run_id), cause)
         cells.conclude(cell_id, outcome, at=world.clock.now())
         return None
+    if attempts and _is_too_soon(world, attempts[-1]):
+        return NOT_YET
     attempt_id = f"{cell_id}-{len(attempts) + 1}"
     limit = world.stores.runs.spec(cell.run_id).matrix.limits.max_parallel
     admitted = cells.admit(cell_id, attempt_id, max_parallel=limit, at=world.clock.now())
     return attempt_id if admitted else NOT_YET
+
+
+def _is_too_soon(world: World, last: Attempt) -> bool:
+    """Whether what ended the last attempt needs time to change."""
+    if last.cause is None or last.closed_at is None:
+        return False
+    wait_s = world.timings.retry_after_s.get(last.cause.reason, 0.0)
+    return world.clock.now() - last.closed_at < timedelta(seconds=wait_s)

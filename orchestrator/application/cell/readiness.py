@@ -78,7 +78,7 @@ def attest(world: World, now: Situation, probed: Mapping[str, object]) -> None:
     wrong = (
         "" if local else mismatch(now.plan.platform.accelerator, devices, simulated=lease.simulated)
     )
-    ours = ("granted_at", "ordered_at", "asked_at")
+    ours = ("granted_at", "ordered_at", "asked_at", "seen_at")
     facts = {k: v for k, v in lease.facts.items() if k not in ours}
     row = Attestation(facts, devices, "", lease.simulated, wrong)
     world.stores.leases.attest(lease.id, row)

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
 from decimal import Decimal
 
 from orchestrator.application.cell.holding import is_held
-from orchestrator.application.cell.launching import (
-    asked_at,
-    hold,
-    is_gone,
-    made_by,
-    still_ordered,
-)
+from orchestrator.application.cell.launching import is_gone, is_unmade, still_ordered
 from orchestrator.application.cell.world import (
     GO,
     Situation,
@@ -29,7 +22,6 @@ from orchestrator.domain.cell import CellState, Lease, LeaseState
 from orchestrator.domain.machine import (
     MachineError,
     MachineState,
-    ProviderError,
     Reach,
     SshReach,
 )
@@ -69,27 +61,10 @@ def _is_gone(world: World, now: Situation, lease: Lease) -> bool:
             world.stores.leases.gone(lease.id, at=world.clock.now(), cost_usd=Decimal(0))
             return True
         case LeaseState.LAUNCHING:
-            return _is_unmade(world, lease)
+            return is_unmade(world, lease, world.provider(lease.provider), refusal="never made")
         case LeaseState.HELD:
             return _is_told(world, now, lease)
     return _is_verified(world, lease)
-
-
-def _is_unmade(world: World, lease: Lease) -> bool:
-    """The launch call never answered: find the machine by its token, or rule it out."""
-    at = world.clock.now()
-    try:
-        found = made_by(world.provider(lease.provider), lease)
-    except ProviderError as error:
-        logger.warning("lease %s: the inventory is not to be had: %s", lease.id, error)
-        return False
-    if found is not None:
-        hold(world, lease, found)
-        return False
-    if at - asked_at(lease) < timedelta(seconds=world.timings.never_made_after_s):
-        return False
-    world.stores.leases.gone(lease.id, at=at, cost_usd=Decimal(0), refusal="never made")
-    return True
 
 
 def _is_told(world: World, now: Situation, lease: Lease) -> bool:

@@ -44,6 +44,10 @@ class Timings:
     """Between two notes that a machine is still not granted."""
     exhausted_s: float = 600.0
     """How long a refusal is remembered, by every run."""
+    retry_after_s: Mapping[str, float] = field(
+        default_factory=lambda: {"capacity": 120.0, "unavailable": 60.0}
+    )
+    """How long the cell waits before its next attempt, by why the last one ended."""
     visible_after_s: float = 60.0
     """A provider may show a new machine so late."""
     boot_s: float = 900.0
