@@ -10,7 +10,8 @@ from runners.aws.errors import ended_by
 from runners.aws.sdk import Answer
 
 STATES: Mapping[str, MachineState] = {
-    "pending": MachineState.BOOTING,
+    # EC2 may still refuse, and asks nothing for it until it runs.
+    "pending": MachineState.ORDERED,
     "running": MachineState.READY,
     "shutting-down": MachineState.STOPPING,
     # Ours are never only stopped: whoever did it, the machine is to be terminated.

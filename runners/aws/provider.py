@@ -51,6 +51,10 @@ class AwsProvider:
         self._resources = Resources(self._account)
         self._limits = Limits(self._account, catalogue)
 
+    def is_configured(self) -> bool:
+        """Whether keys or a profile are at hand; an instance's own role is not asked for."""
+        return self._account.has_credentials()
+
     def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
         """Zones that have the platform's types, in its order, with prices. Raises ProviderError."""
         return self._offered.places(wanted.read(platform), price_list(self._context.prices))

@@ -50,6 +50,18 @@ _NO_CREDENTIALS = (
     sdk_errors.SSOError,
     sdk_errors.TokenRetrievalError,
 )
+_SIGNS = frozenset(
+    {
+        "aws_access_key_id",
+        "credential_process",
+        "role_arn",
+        "sso_session",
+        "sso_start_url",
+        "web_identity_token_file",
+        "login_session",
+    }
+)
+"""Keys of a profile in the configuration file that lead to credentials."""
 _WRONG = (sdk_errors.ParamValidationError, sdk_errors.InvalidRegionError)
 
 
@@ -108,6 +120,17 @@ class Account:
         host = urlsplit(str(endpoint["url"])).hostname or ""
         return not host.endswith(AWS_HOSTS)
 
+    def has_credentials(self) -> bool:
+        """Whether any are at hand, without asking for them: neither the network nor a program."""
+        core = _core()
+        try:
+            profile = core.get_scoped_config()
+        except sdk_errors.ProfileNotFound:
+            return True  # somebody named it: the first call says what is wrong
+        finder = core.get_component("credential_provider")
+        files = (finder.get_provider(kind) for kind in ("env", "shared-credentials-file"))
+        return bool(_SIGNS.intersection(profile)) or any(each.load() for each in files)
+
     def _ask(self, call: Callable[[], Answer], asked: str) -> Answer:
         try:
             return _typed(call, asked)
@@ -139,11 +162,15 @@ def _loader() -> Any:  # noqa: ANN401
     return Loader()
 
 
-def _session() -> Any:  # noqa: ANN401
+def _core() -> Any:  # noqa: ANN401
     core = botocore.session.Session()
     # It reads the description of EC2 from files, for half a second: once for all sessions.
     core.register_component("data_loader", _loader())
-    return boto3.session.Session(botocore_session=core)
+    return core
+
+
+def _session() -> Any:  # noqa: ANN401
+    return boto3.session.Session(botocore_session=_core())
 
 
 def _typed(call: Callable[[], Answer], asked: str) -> Answer:

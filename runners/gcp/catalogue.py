@@ -10,20 +10,12 @@ from decimal import Decimal
 from google.cloud import billing_v1
 
 from orchestrator.domain.prices import Price
-from runners.gcp.clients import Clients
 from runners.gcp.machines import KNOWN, MachineShape
 from runners.gcp.prices import DISK, HOURS_PER_MONTH, MARKETS, PROVIDER, table
-from runners.gcp.reading import READ_TIMEOUT_S, read
+from runners.google.catalogue import SOURCE, compute_skus, is_plain, market_of, usd_of
+from runners.google.clients import Clients
 
-_COMPUTE = "services/6F81-5844-456A"
-SOURCE = "pricing API"
-_OTHER_TERMS = re.compile(
-    "Sole Tenancy|Reserved|Premium|Custom|Commitment|suspended|DWS Defined Duration|"
-    "DWS Calendar Mode",
-    re.IGNORECASE,
-)
 _PART = re.compile(r"(?:spot preemptible )?(.+?) (?:instance )?(gpu|ram|core)\b", re.IGNORECASE)
-_SPOT = re.compile("Preemptible|Spot", re.IGNORECASE)
 _DISK = re.compile(r"Balanced PD Capacity\b(?! in .*Regional)", re.IGNORECASE)
 
 Parts = Mapping[tuple[str, str, str], Decimal]
@@ -32,14 +24,7 @@ Parts = Mapping[tuple[str, str, str], Decimal]
 
 def read_catalogue(clients: Clients, now: datetime) -> tuple[Price, ...]:
     """Today's prices of everything that the shipped table names. Raises ProviderError."""
-    what = "reading Google's price catalogue"
-    pages = read(
-        what,
-        lambda: list(
-            clients.catalogue.list_skus(parent=_COMPUTE, retry=None, timeout=READ_TIMEOUT_S)
-        ),
-    )
-    return prices_from(pages, now)
+    return prices_from(compute_skus(clients), now)
 
 
 def prices_from(skus: Iterable[billing_v1.Sku], now: datetime) -> tuple[Price, ...]:
@@ -81,19 +66,16 @@ def _disks(parts: Parts, now: datetime) -> Iterable[Price]:
 def _parts(skus: Iterable[billing_v1.Sku]) -> Parts:
     found: dict[tuple[str, str, str], Decimal] = {}
     for sku in skus:
-        part, usd = _part(sku), _usd(sku)
+        part, usd = _part(sku), usd_of(sku)
         if not part or usd is None:
             continue
-        market = "spot" if _SPOT.search(sku.description) else "on-demand"
         for region in sku.service_regions:
-            found[part, region, market] = usd
+            found[part, region, market_of(sku)] = usd
     return found
 
 
 def _part(sku: billing_v1.Sku) -> str:
-    if sku.category.usage_type not in ("OnDemand", "Preemptible"):
-        return ""
-    if _OTHER_TERMS.search(sku.description):
+    if sku.category.usage_type not in ("OnDemand", "Preemptible") or not is_plain(sku):
         return ""
     if sku.category.resource_family == "Storage" and _DISK.match(sku.description):
         return DISK
@@ -101,11 +83,3 @@ def _part(sku: billing_v1.Sku) -> str:
     if matched is None or sku.category.resource_family != "Compute":
         return ""
     return f"{matched[1]} {matched[2]}".lower()
-
-
-def _usd(sku: billing_v1.Sku) -> Decimal | None:
-    for info in sku.pricing_info[:1]:
-        for rate in info.pricing_expression.tiered_rates[:1]:
-            price = rate.unit_price
-            return Decimal(price.units) + Decimal(price.nanos) / 10**9
-    return None

@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 from google.cloud import compute_v1
 
 from orchestrator.domain.machine import ConfigError, Extent
-from runners.gcp.clients import Clients
+from runners.gcp.clients import ComputeClients
 from runners.gcp.memory import Memory
-from runners.gcp.reading import READ_TIMEOUT_S, NotThereError, read
+from runners.google.reading import READ_TIMEOUT_S, NotThereError, read
 
 DEFAULT_PROJECT = "deeplearning-platform-release"
 DEFAULT_FAMILIES = (
@@ -50,7 +50,7 @@ class Image:
 class Images:
     """Resolves; remembers for a while."""
 
-    def __init__(self, clients: Clients, now: Callable[[], datetime]) -> None:
+    def __init__(self, clients: ComputeClients, now: Callable[[], datetime]) -> None:
         self._clients = clients
         self._memory = Memory(now)
 

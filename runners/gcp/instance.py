@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from google.cloud import compute_v1
@@ -12,13 +12,18 @@ from google.cloud import compute_v1
 from orchestrator.domain.machine import ConfigError, LaunchRequest, Login
 from runners.boot import cloud_config, startup_script
 from runners.gcp.images import Image
-from runners.gcp.names import instance_name, labels, network_tag
+from runners.gcp.names import instance_name, network_tag
 from runners.gcp.wishes import Wishes
+from runners.google.firewall import NETWORK
+from runners.google.metadata import entry
+from runners.google.names import labels
 
-NETWORK = "global/networks/default"
 IMAGE_FACTS = "seatrial-image"
 """Metadata key under which a machine carries what it was booted from."""
 MINIMUM_RUN_S = 60
+GUEST_LATER = timedelta(minutes=10)
+"""How long after Google's own end the guest's timer fires. A guest that powers itself off is only
+stopped, and its disk goes on costing; Google's end deletes, but counts from when it ran."""
 _MODELS = {"spot": "SPOT", "on-demand": "STANDARD"}
 
 
@@ -49,7 +54,7 @@ def build_instance(
         raise ConfigError(
             f"disk_gb: {wishes.disk_gb} is less than the {image.disk_gb} GB of image {image.name}"
         )
-    place = request.place
+    place, guest_ends_at = request.place, expires_at + GUEST_LATER
     carried = labels({**request.tags, "seatrial-project": project, "seatrial-token": request.token})
     return compute_v1.Instance(
         name=instance_name(request.token),
@@ -61,11 +66,11 @@ def build_instance(
         scheduling=_scheduling(place.market, expires_at, now),
         metadata=_metadata(
             {
-                **_entry(login, wishes.user),
+                **entry(login, wishes.user),
                 "user-data": cloud_config(
-                    login, user=wishes.user, expires_at=expires_at, templates=templates
+                    login, user=wishes.user, expires_at=guest_ends_at, templates=templates
                 ),
-                "startup-script": startup_script(expires_at=expires_at, templates=templates),
+                "startup-script": startup_script(expires_at=guest_ends_at, templates=templates),
                 IMAGE_FACTS: json.dumps(dict(image.facts)),
                 **({"install-nvidia-driver": "True"} if image.needs_driver else {}),
             }
@@ -103,7 +108,7 @@ def _network(*, is_public: bool) -> compute_v1.NetworkInterface:
 
 def _scheduling(market: str, expires_at: datetime, now: datetime) -> compute_v1.Scheduling:
     # A repeated call has less time left. That is no other request: its id is the same, and the
-    # first one that arrived holds. Whole minutes, rounded up: the guest's own timer is exact.
+    # first one that arrived holds. Whole minutes, rounded up.
     left_s = (expires_at - now).total_seconds()
     if left_s <= 0:
         raise ConfigError(f"the machine was to end at {expires_at:%H:%M:%S} UTC, which is past")
@@ -115,16 +120,6 @@ def _scheduling(market: str, expires_at: datetime, now: datetime) -> compute_v1.
         instance_termination_action="DELETE",
         max_run_duration=compute_v1.Duration(seconds=run_s),
     )
-
-
-def _entry(login: Login, user: str) -> dict[str, str]:
-    key = " ".join(login.public_key.split()[:2])
-    return {
-        "ssh-keys": f"{user}:{key} {user}",
-        "block-project-ssh-keys": "TRUE",
-        "enable-oslogin": "FALSE",  # else metadata keys are ignored
-        "enable-guest-attributes": "TRUE",  # the guest publishes its host keys there
-    }
 
 
 def _metadata(items: dict[str, str]) -> compute_v1.Metadata:

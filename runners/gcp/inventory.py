@@ -1,4 +1,4 @@
-"""Everything of ours that the cloud has: machines, disks left behind, addresses, firewall rules."""
+"""Everything of ours that carries labels: machines, disks left behind, addresses."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 from google.cloud import compute_v1
 
 from orchestrator.domain.machine import Machine, MachineState, ProviderUnavailableError
-from runners.gcp.clients import Clients
-from runners.gcp.firewall import firewall_machine
+from runners.gcp.clients import ComputeClients
 from runners.gcp.looking import as_machine
-from runners.gcp.names import ResourceId, label, last, tags
-from runners.gcp.reading import READ_TIMEOUT_S, read
+from runners.gcp.names import ResourceId, last
+from runners.google.names import label, tags
+from runners.google.reading import READ_TIMEOUT_S, read
 
 
 class _Scoped(Protocol):
@@ -21,7 +21,7 @@ class _Scoped(Protocol):
     warning: compute_v1.Warning
 
 
-def everything(clients: Clients, *, project: str) -> tuple[Machine, ...]:
+def everything(clients: ComputeClients, *, project: str) -> tuple[Machine, ...]:
     """All that carries the project's label, in every zone.
 
     Args:
@@ -37,11 +37,10 @@ def everything(clients: Clients, *, project: str) -> tuple[Machine, ...]:
         *_instances(clients, ours),
         *_disks(clients, ours),
         *_addresses(clients, ours),
-        *_firewalls(clients, project),
     )
 
 
-def _instances(clients: Clients, ours: str) -> Iterable[Machine]:
+def _instances(clients: ComputeClients, ours: str) -> Iterable[Machine]:
     request = compute_v1.AggregatedListInstancesRequest(project=clients.project, filter=ours)
     pages = read(
         "listing our machines",
@@ -57,7 +56,7 @@ def _instances(clients: Clients, ours: str) -> Iterable[Machine]:
                 yield as_machine(each, last(scope), simulated=clients.is_simulated)
 
 
-def _disks(clients: Clients, ours: str) -> Iterator[Machine]:
+def _disks(clients: ComputeClients, ours: str) -> Iterator[Machine]:
     request = compute_v1.AggregatedListDisksRequest(project=clients.project, filter=ours)
     pages = read(
         "listing our disks",
@@ -74,7 +73,7 @@ def _disks(clients: Clients, ours: str) -> Iterator[Machine]:
                 yield _thing(clients, ResourceId(last(scope), "disks", each.name), each.labels)
 
 
-def _addresses(clients: Clients, ours: str) -> Iterator[Machine]:
+def _addresses(clients: ComputeClients, ours: str) -> Iterator[Machine]:
     request = compute_v1.AggregatedListAddressesRequest(project=clients.project, filter=ours)
     pages = read(
         "listing our addresses",
@@ -91,19 +90,7 @@ def _addresses(clients: Clients, ours: str) -> Iterator[Machine]:
                 yield _thing(clients, which, each.labels)
 
 
-def _firewalls(clients: Clients, project: str) -> Iterator[Machine]:
-    request = compute_v1.ListFirewallsRequest(project=clients.project)
-    rules = read(
-        "listing our firewall rules",
-        lambda: list(clients.firewalls.list(request, retry=None, timeout=READ_TIMEOUT_S)),
-    )
-    for rule in rules:
-        found = firewall_machine(rule, simulated=clients.is_simulated)
-        if found is not None and found.tags.get("seatrial-project") == project:
-            yield found
-
-
-def _thing(clients: Clients, which: ResourceId, labels: Mapping[str, str]) -> Machine:
+def _thing(clients: ComputeClients, which: ResourceId, labels: Mapping[str, str]) -> Machine:
     carried = tags(labels)
     return Machine(
         id=str(which),

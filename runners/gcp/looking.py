@@ -10,18 +10,20 @@ from datetime import UTC, datetime, timedelta
 from google.cloud import compute_v1
 
 from orchestrator.domain.machine import Machine, MachineState, SshAddress
-from runners.gcp.clients import Clients
-from runners.gcp.errors import ended_by
+from runners.gcp.clients import ComputeClients
 from runners.gcp.instance import IMAGE_FACTS
-from runners.gcp.names import ResourceId, last, region_of, tags
-from runners.gcp.reading import (
+from runners.gcp.names import ResourceId, last
+from runners.google.errors import ended_by
+from runners.google.locations import region_of
+from runners.google.metadata import HOST_KEYS, host_key_in, user_in
+from runners.google.names import tags
+from runners.google.reading import (
     READ_TIMEOUT_S,
     NotThereError,
     is_done,
     of_operation,
     read,
 )
-from runners.gcp.wishes import DEFAULT_USER
 
 _STATES: Mapping[str, MachineState] = {
     "PENDING": MachineState.ORDERED,
@@ -51,7 +53,7 @@ class End:
 class Looking:
     """Answers `inspect` for virtual machines."""
 
-    def __init__(self, clients: Clients, now: Callable[[], datetime]) -> None:
+    def __init__(self, clients: ComputeClients, now: Callable[[], datetime]) -> None:
         self._clients = clients
         self._now = now
 
@@ -104,14 +106,14 @@ class Looking:
         address, key = _address(found), self._host_key(which)
         if not address or not key:
             return None
-        return SshAddress(address=address, user=_user(found), host_key=key)
+        return SshAddress(address=address, user=user_in(_metadata(found)), host_key=key)
 
     def _host_key(self, which: ResourceId) -> str:
         request = compute_v1.GetGuestAttributesInstanceRequest(
             project=self._clients.project,
             zone=which.scope,
             instance=which.name,
-            query_path="hostkeys/",
+            query_path=HOST_KEYS,
         )
         try:
             found = read(
@@ -122,8 +124,7 @@ class Looking:
             )
         except NotThereError:  # until the guest published something
             return ""
-        keys = {item.key: item.value.strip() for item in found.query_value.items}
-        key = keys.get("ssh-ed25519", "")
+        key = host_key_in((item.key, item.value) for item in found.query_value.items)
         return f"ssh-ed25519 {key}" if key else ""
 
     def _end(self, which: ResourceId) -> End:
@@ -234,11 +235,6 @@ def _image_facts(said: str) -> dict[str, str]:
 
 def _metadata(found: compute_v1.Instance) -> dict[str, str]:
     return {item.key: item.value for item in found.metadata.items}
-
-
-def _user(found: compute_v1.Instance) -> str:
-    user, colon, _ = _metadata(found).get("ssh-keys", "").partition(":")
-    return user if colon else DEFAULT_USER
 
 
 def _address(found: compute_v1.Instance) -> str:

@@ -10,13 +10,14 @@ from google.cloud import compute_v1
 
 from orchestrator.domain.machine import ConfigError, NotOfferedError, Place
 from orchestrator.domain.prices import Price
-from runners.gcp.clients import Clients
+from runners.gcp.clients import ComputeClients
 from runners.gcp.machines import KNOWN, plain
 from runners.gcp.memory import Memory
-from runners.gcp.names import region_of
-from runners.gcp.prices import ADDRESS, DISK, KnownPrices, said_by, table
-from runners.gcp.reading import READ_TIMEOUT_S, read
+from runners.gcp.prices import ADDRESS, DISK, KnownPrices, table
 from runners.gcp.wishes import Wishes, read_wishes
+from runners.google.locations import region_of
+from runners.google.prices import said_by
+from runners.google.reading import READ_TIMEOUT_S, read
 
 MINIMUM_S = 60
 """Compute Engine bills by the second, after the first minute."""
@@ -27,7 +28,9 @@ Prices = Mapping[tuple[str, str, str], Price]
 class Offers:
     """Answers `places`; remembers what it asked for a while."""
 
-    def __init__(self, clients: Clients, prices: KnownPrices, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, clients: ComputeClients, prices: KnownPrices, now: Callable[[], datetime]
+    ) -> None:
         self._clients = clients
         self._prices = prices
         self._memory = Memory(now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from decimal import Decimal
@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from orchestrator.domain.prices import Price, PriceBook
+from runners.google.prices import known
 
 PROVIDER = "gcp"
 DISK, ADDRESS = "disk-gb", "address"
@@ -61,21 +62,8 @@ class KnownPrices:
 
     def all(self) -> tuple[Price, ...]:
         """Each (item, place, market) once."""
-        found: dict[tuple[str, str, str], Price] = {}
-        for price in (*table().prices, *self._refreshed()):
-            key = (price.item, price.place, price.market)
-            if key not in found or price.as_of >= found[key].as_of:
-                found[key] = price
-        return tuple(found.values())
+        return known(PROVIDER, table().prices, self._book)
 
     def index(self) -> Mapping[tuple[str, str, str], Price]:
         """The same by (item, place, market)."""
         return {(price.item, price.place, price.market): price for price in self.all()}
-
-    def _refreshed(self) -> Iterable[Price]:
-        return self._book.of(PROVIDER) if self._book is not None else ()
-
-
-def said_by(price: Price) -> str:
-    """Where a price is from, for a person: ``table 2026-11-21``."""
-    return f"{price.source} {price.as_of:%Y-%m-%d}"

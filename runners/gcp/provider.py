@@ -19,30 +19,33 @@ from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners import ProviderContext
 from runners.gcp.catalogue import read_catalogue
-from runners.gcp.clients import Clients
-from runners.gcp.errors import meaning
-from runners.gcp.firewall import ensure_ingress
+from runners.gcp.clients import ComputeClients
 from runners.gcp.images import Image, Images
 from runners.gcp.instance import build_instance
 from runners.gcp.inventory import everything
 from runners.gcp.looking import Looking, as_machine
-from runners.gcp.names import ResourceId, instance_name, label, parse_id, request_id
+from runners.gcp.names import ResourceId, instance_name, network_tag, parse_id, request_id
 from runners.gcp.offers import Offers
 from runners.gcp.prices import KnownPrices
 from runners.gcp.quotas import QuotaReader, demands
-from runners.gcp.reading import (
+from runners.gcp.wishes import read_wishes
+from runners.google.errors import meaning
+from runners.google.firewall import KIND, Firewall
+from runners.google.names import label
+from runners.google.reading import (
     READ_TIMEOUT_S,
+    WRITE_TIMEOUT_S,
     AlreadyThereError,
     NotThereError,
     create,
+    delete,
     is_done,
+    is_there,
     of_missing,
     of_operation,
     read,
 )
-from runners.gcp.wishes import read_wishes
 
-_WRITE_TIMEOUT_S = 60.0
 _CONSOLE_BYTES = 64 * 1024
 
 
@@ -51,7 +54,10 @@ class GcpProvider:
 
     def __init__(self, context: ProviderContext) -> None:
         self._context = context
-        self._clients = Clients(context.settings)
+        self._clients = ComputeClients(context.settings)
+        self._firewall = Firewall(
+            self._clients, project=self._project, tag=network_tag(self._project)
+        )
         self._images = Images(self._clients, context.now)
         self._looking = Looking(self._clients, context.now)
         self._prices = KnownPrices(context.prices)
@@ -78,8 +84,7 @@ class GcpProvider:
             templates=self._context.templates,
         )
         if wishes.is_public:
-            cidr = self._context.settings.get("ingress_cidr", "")
-            ensure_ingress(self._clients, project=self._project, cidr=cidr)
+            self._firewall.ensure(self._context.settings.get("ingress_cidr", ""))
         try:
             operation = self._insert(request, wanted)
         except AlreadyThereError:
@@ -93,18 +98,15 @@ class GcpProvider:
         which = parse_id(machine_id)
         if which is None:
             return Machine(id=machine_id, token="", state=MachineState.GONE)
+        if which.kind == KIND:
+            return self._firewall.inspect(machine_id)
         if which.collection == "instances":
             return self._looking.machine(which)
-        try:
-            read(f"looking at {which}", self._getter(which))
-        except NotThereError:
-            state = MachineState.GONE
-        else:
-            state = MachineState.READY
+        is_left = is_there(f"looking at {which}", self._getter(which))
         return Machine(
             id=machine_id,
             token="",
-            state=state,
+            state=MachineState.READY if is_left else MachineState.GONE,
             kind=which.kind,
             simulated=self._clients.is_simulated,
         )
@@ -114,25 +116,22 @@ class GcpProvider:
         which = parse_id(machine_id)
         if which is None:
             return
-        # Without a request id: it would answer a repetition with the first try's failure.
-        try:
-            create(f"deleting {which}", self._deleter(which))
-        except NotThereError:
+        if which.kind == KIND:
+            self._firewall.terminate(machine_id)
             return
-        except AlreadyThereError as error:  # a conflict: something else is being done to it
-            raise ProviderUnavailableError(
-                f"deleting {which}: Compute Engine is at work on it; repeat it", code="conflict"
-            ) from error
+        # Without a request id: it would answer a repetition with the first try's failure.
+        delete(f"deleting {which}", self._deleter(which))
 
     def inventory(self) -> Iterable[Machine]:
         """Everything that carries the project's label, of every kind, in every zone."""
-        return everything(self._clients, project=self._project)
+        labelled = everything(self._clients, project=self._project)
+        return (*labelled, *self._firewall.inventory())
 
     # extras
 
     def is_configured(self) -> bool:
         """Whether a Google Cloud project is named in the settings."""
-        return self._clients.is_configured
+        return bool(self._context.settings.get("gcp_project"))
 
     def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
         """Zones by market, location and type. Raises ConfigError, NotOfferedError."""
@@ -196,9 +195,7 @@ class GcpProvider:
         # own host whatever the settings say.
         return create(
             f"launching {request.place.name}",
-            lambda: self._clients.instances.insert_unary(
-                call, retry=None, timeout=_WRITE_TIMEOUT_S
-            ),
+            lambda: self._clients.instances.insert_unary(call, retry=None, timeout=WRITE_TIMEOUT_S),
         )
 
     def _ordered(
@@ -250,14 +247,15 @@ class GcpProvider:
 
     def _getter(self, which: ResourceId) -> Callable[[], object]:
         clients, project = self._clients, self._clients.project
-        match which.collection:
-            case "disks":
-                return lambda: clients.disks.get(
-                    project=project, zone=which.scope, disk=which.name, retry=None
-                )
-            case "addresses":
-                return lambda: self._address(which)
-        return lambda: clients.firewalls.get(project=project, firewall=which.name, retry=None)
+        if which.collection == "addresses":
+            return lambda: self._address(which)
+        return lambda: clients.disks.get(
+            project=project,
+            zone=which.scope,
+            disk=which.name,
+            retry=None,
+            timeout=READ_TIMEOUT_S,
+        )
 
     def _address(self, which: ResourceId) -> compute_v1.Address:
         request = compute_v1.ListAddressesRequest(
@@ -273,18 +271,26 @@ class GcpProvider:
         match which.collection:
             case "instances":
                 return lambda: clients.instances.delete_unary(
-                    project=project, zone=which.scope, instance=which.name, retry=None
+                    project=project,
+                    zone=which.scope,
+                    instance=which.name,
+                    retry=None,
+                    timeout=WRITE_TIMEOUT_S,
                 )
             case "disks":
                 return lambda: clients.disks.delete_unary(
-                    project=project, zone=which.scope, disk=which.name, retry=None
+                    project=project,
+                    zone=which.scope,
+                    disk=which.name,
+                    retry=None,
+                    timeout=WRITE_TIMEOUT_S,
                 )
-            case "addresses":
-                return lambda: clients.addresses.delete_unary(
-                    project=project, region=which.scope, address=which.name, retry=None
-                )
-        return lambda: clients.firewalls.delete_unary(
-            project=project, firewall=which.name, retry=None
+        return lambda: clients.addresses.delete_unary(
+            project=project,
+            region=which.scope,
+            address=which.name,
+            retry=None,
+            timeout=WRITE_TIMEOUT_S,
         )
 
 

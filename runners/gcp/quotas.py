@@ -8,11 +8,11 @@ from google.cloud import compute_v1
 
 from orchestrator.domain.machine import Place, ProviderError
 from orchestrator.domain.quota import Demand, Level, Quota
-from runners.gcp.clients import Clients
+from runners.gcp.clients import ComputeClients
 from runners.gcp.machines import KNOWN
 from runners.gcp.prices import PROVIDER
-from runners.gcp.reading import READ_TIMEOUT_S, NotThereError, read
 from runners.gcp.wishes import Wishes
+from runners.google.reading import READ_TIMEOUT_S, NotThereError, read
 
 _GPUS_ALL, _CPUS_ALL = "GPUS_ALL_REGIONS", "CPUS_ALL_REGIONS"
 _OWN_SPOT_CPUS = "PREEMPTIBLE_CPUS"
@@ -28,7 +28,7 @@ _NO_SPOT_CPUS = (
 class QuotaReader:
     """Answers `level`."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: ComputeClients) -> None:
         self._clients = clients
 
     def level(self, quota: Quota) -> Level:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from orchestrator.domain.machine import ConfigError
 from runners.gcp.machines import KNOWN, plain, types_with
-from runners.gcp.names import is_region, is_zone
 from runners.gcp.prices import MARKETS
+from runners.google.locations import is_region, is_zone
+from runners.google.metadata import DEFAULT_USER
 
 DEFAULT_LOCATIONS = ("us-central1", "us-east1", "us-west1")
 DEFAULT_DISK_GB = 150
-DEFAULT_USER = "ubuntu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import ipaddress
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-import google.auth
 import grpc  # type: ignore[import-untyped]
 from google.api_core import exceptions as api
+from google.api_core.client_options import ClientOptions
 from google.auth import exceptions as sign_in
 from google.cloud import tpu_v2
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 from google.rpc import error_details_pb2  # type: ignore[import-untyped]
 
 from orchestrator.domain.machine import (
-    ConfigError,
     CredentialsError,
     Extent,
     ProviderError,
     ProviderUnavailableError,
 )
+from runners.google.account import Account
 from runners.tpu.errors import Answer, code_name, refused
 
 T = TypeVar("T")
 
-READ_TIMEOUT_S = 20.0
-WRITE_TIMEOUT_S = 30.0
+READ_TIMEOUT_S, WRITE_TIMEOUT_S = 20.0, 30.0
 READ_ATTEMPTS = 2
 _HTTP_CODES = {
     400: "INVALID_ARGUMENT",
@@ -47,31 +46,21 @@ _HTTP_CODES = {
 class Wire:
     """Opens the client at its first use; safe to share between threads."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        self._settings = settings
-        self.endpoint = settings.get("gcp_tpu_endpoint") or ""
+    def __init__(self, account: Account, *, endpoint: str) -> None:
+        self._account = account
+        self._endpoint = endpoint
         self._lock = threading.Lock()
         self._client: tpu_v2.TpuClient | None = None
-        self._signed_in_project = ""
 
     @property
     def simulated(self) -> bool:
         """Whether an emulation is spoken to."""
-        return bool(self.endpoint)
+        return self._account.is_simulated
 
     @property
     def project(self) -> str:
-        """The Google Cloud project. Raises ConfigError where nobody names one."""
-        named = self._settings.get("gcp_project") or self._signed_in_project
-        if not named and not self.simulated:
-            self._signed_in_project = named = guarded("sign in to Google Cloud", default_project)
-        if not named:
-            raise ConfigError(
-                "SEATRIAL_GCP_PROJECT is not set, and says in which Google Cloud project TPUs are "
-                "rented",
-                extent=Extent.PROJECT,
-            )
-        return named
+        """The Google Cloud project. Raises ConfigError, CredentialsError."""
+        return self._account.project
 
     def read(self, what: str, call: Callable[[tpu_v2.TpuClient], T]) -> T:
         """Make a call that changes nothing, twice at most. Raises ProviderError."""
@@ -105,8 +94,18 @@ class Wire:
     def _open(self) -> tpu_v2.TpuClient:
         with self._lock:
             if self._client is None:
-                self._client = _client(self.endpoint)
+                self._client = self._made()
             return self._client
+
+    def _made(self) -> tpu_v2.TpuClient:
+        endpoint = self._endpoint
+        if endpoint and is_loopback(endpoint):
+            # Neither encrypted nor signed in; a proxy of the environment must not see it either.
+            quiet = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 2000)]
+            channel = grpc.insecure_channel(endpoint, options=quiet)
+            return tpu_v2.TpuClient(transport=TpuGrpcTransport(channel=channel))
+        options = ClientOptions(api_endpoint=endpoint or None)
+        return tpu_v2.TpuClient(credentials=self._account.credentials, client_options=options)
 
 
 def guarded(what: str, call: Callable[[], T]) -> T:
@@ -176,19 +175,3 @@ def is_loopback(endpoint: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _client(endpoint: str) -> tpu_v2.TpuClient:
-    if not endpoint:
-        return tpu_v2.TpuClient()
-    if is_loopback(endpoint):
-        # Neither encrypted nor signed in; a proxy of the environment must not see it either.
-        options = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 2000)]
-        channel = grpc.insecure_channel(endpoint, options=options)
-        return tpu_v2.TpuClient(transport=TpuGrpcTransport(channel=channel))
-    return tpu_v2.TpuClient(client_options={"api_endpoint": endpoint})
-
-
-def default_project() -> str:
-    """The project of whoever is signed in; empty where that names none."""
-    return str(google.auth.default()[1] or "")

@@ -8,6 +8,9 @@ from orchestrator.domain.machine import LaunchRequest, Machine, Place
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners import ProviderContext
+from runners.google.account import Account
+from runners.google.clients import Clients
+from runners.google.endpoints import TPU
 from runners.tpu.catalogue import Catalogue
 from runners.tpu.client import Wire
 from runners.tpu.ending import Ending
@@ -24,17 +27,19 @@ class Desk:
     def __init__(self, context: ProviderContext) -> None:
         settings = context.settings
         self._context = context
-        self.wire = Wire(settings)
+        account = Account(settings, api=TPU)
+        self._wire = Wire(account, endpoint=settings.get(TPU, ""))
+        self._clients = Clients(settings, account)
         self._looking = Looking(
-            self.wire, project=settings.get("project") or "seatrial", now=context.now
+            self._wire, project=settings.get("project") or "seatrial", now=context.now
         )
         self._launching = Launching(
-            self.wire, self._looking, settings=settings, templates=context.templates
+            self._wire, self._looking, settings=settings, templates=context.templates
         )
-        self._ending = Ending(self.wire, self._looking)
-        self._offering = Offering(self.wire, prices=context.prices, now=context.now)
-        self._limits = Limits(self.wire, self._looking, settings, now=context.now)
-        self._catalogue = Catalogue(settings, now=context.now)
+        self._ending = Ending(self._wire, self._looking)
+        self._offering = Offering(self._wire, prices=context.prices, now=context.now)
+        self._limits = Limits(self._wire, self._looking, self._clients, now=context.now)
+        self._catalogue = Catalogue(self._clients, now=context.now)
 
     def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
         """See `Offering.places`."""
@@ -74,4 +79,5 @@ class Desk:
 
     def close(self) -> None:
         """Drop every connection."""
-        self.wire.close()
+        self._wire.close()
+        self._clients.close()

@@ -24,6 +24,8 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.boot import startup_script
+from runners.google.metadata import entry
+from runners.google.names import label, labels
 from runners.tpu.client import WRITE_TIMEOUT_S, Wire
 from runners.tpu.errors import Answer, refused
 from runners.tpu.looking import Looking
@@ -31,8 +33,6 @@ from runners.tpu.naming import (
     NODES,
     QUEUED,
     Handle,
-    encoded,
-    labels_of,
     location,
     network_tag,
     request_id,
@@ -132,7 +132,7 @@ class Launching:
                 code="ALREADY_EXISTS",
             )
         found = machine_of(Seen(handle, queued, node, simulated=self._wire.simulated))
-        ours = (encoded(request.token), encoded(self._project))
+        ours = (label(request.token), label(self._project))
         if (found.token, found.tags.get("seatrial-project")) != ours:
             raise ConfigError(
                 f"{handle.machine_id} exists and is not ours (its labels: "
@@ -171,19 +171,12 @@ class Launching:
             ),
             service_account=tpu_v2.ServiceAccount(scope=_SCOPES),
             metadata=self._metadata(request, asked),
-            labels=labels_of(tags),
+            labels=labels(tags),
             tags=[network_tag(self._project)],
         )
 
     def _metadata(self, request: LaunchRequest, asked: Asked) -> dict[str, str]:
-        metadata = {
-            "ssh-keys": f"{asked.user}:{_login(request).public_key.strip()}",
-            "block-project-ssh-keys": "TRUE",
-            # with OS Login the keys above would be ignored
-            "enable-oslogin": "FALSE",
-            # where the guest publishes its host key
-            "enable-guest-attributes": "TRUE",
-        }
+        metadata = entry(_login(request), asked.user)
         if request.expires_at is not None:
             metadata["startup-script"] = startup_script(
                 expires_at=request.expires_at, templates=self._templates

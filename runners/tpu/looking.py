@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -16,13 +15,12 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
+from runners.google.metadata import HOST_KEYS, host_key_in
+from runners.google.names import label
 from runners.tpu.client import READ_TIMEOUT_S, Wire
-from runners.tpu.naming import NODES, QUEUED, Handle, encoded, handle_of, location, parse, token_in
+from runners.tpu.naming import NODES, QUEUED, Handle, handle_of, location, parse, token_in
 from runners.tpu.operations import Outcome, outcome_of
 from runners.tpu.states import Seen, is_up, machine_of, node_handle
-
-_HOST_KEYS = "hostkeys/"
-_KEY = re.compile(r"(?:.*/)?ssh-ed25519")
 
 
 class Looking:
@@ -97,7 +95,7 @@ class Looking:
         machine = machine_of(seen)
         if not machine.tags:
             machine = self._by_its_id(machine, seen.handle)
-        if machine.tags.get("seatrial-project") == encoded(self._project):
+        if machine.tags.get("seatrial-project") == label(self._project):
             yield machine
 
     def _by_its_id(self, machine: Machine, handle: Handle) -> Machine:
@@ -105,7 +103,7 @@ class Looking:
         token = token_in(handle.id, self._project)
         if token is None:
             return machine
-        tags = {"seatrial-project": encoded(self._project), "seatrial-token": token}
+        tags = {"seatrial-project": label(self._project), "seatrial-token": token}
         return replace(machine, token=token, tags=tags)
 
     def _host_key(self, node: tpu_v2.Node) -> str:
@@ -121,14 +119,14 @@ class Looking:
         return known
 
     def _published(self, node: tpu_v2.Node) -> str:
-        request = tpu_v2.GetGuestAttributesRequest(name=node.name, query_path=_HOST_KEYS)
+        request = tpu_v2.GetGuestAttributesRequest(name=node.name, query_path=HOST_KEYS)
         answer = self._wire.find(
             f"read the host key of {node.name}",
             lambda client: client.get_guest_attributes(request, timeout=READ_TIMEOUT_S),
         )
         workers = answer.guest_attributes if answer is not None else ()
         entries = (entry for worker in workers[:1] for entry in worker.query_value.items)
-        return next((entry.value for entry in entries if _KEY.fullmatch(entry.key)), "")
+        return host_key_in((entry.key, entry.value) for entry in entries)
 
     def _why_gone(self, machine: Machine, handle: Handle) -> Machine:
         """A create that failed leaves nothing behind but its operation."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-PREFIX = "seatrial-"
+from runners.google.names import PREFIX, named
+
 QUEUED = "queuedResources"
 NODES = "nodes"
 _TOKEN = re.compile(r"[a-z0-9-]{0,31}[a-z0-9]")
-_LABEL = re.compile(r"[-_a-z0-9]{0,63}")
 _REQUESTS = uuid.UUID("5f7a5c36-2c1e-5d0b-9c5e-6d2f0a5f7d11")
 
 
@@ -78,21 +77,4 @@ def request_id(project: str, token: str, zone: str) -> str:
 
 def network_tag(project: str) -> str:
     """What a firewall rule of the project aims at."""
-    return f"{PREFIX}{project}"
-
-
-def labels_of(tags: Mapping[str, str]) -> dict[str, str]:
-    """Tags as labels; a value that labels cannot carry becomes its digest."""
-    return {key: encoded(value) for key, value in tags.items()}
-
-
-def encoded(value: str) -> str:
-    """The value as a label can carry it."""
-    if _LABEL.fullmatch(value):
-        return value
-    return sha256(value.encode()).hexdigest()[:40]
-
-
-def tags_of(labels: Mapping[str, str]) -> dict[str, str]:
-    """The tags among the labels."""
-    return {key: value for key, value in labels.items() if key.startswith(PREFIX)}
+    return named(project)

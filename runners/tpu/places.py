@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from orchestrator.domain.prices import Price, PriceBook
+from runners.google.locations import is_region, is_zone, region_of
+from runners.google.prices import said_by
 from runners.tpu.client import Wire
 from runners.tpu.naming import location
 from runners.tpu.platform import Asked, read
@@ -28,8 +29,6 @@ from runners.tpu.prices import ADDRESS, MINIMUM_S, chip_item, find, known, table
 KEEP = timedelta(minutes=10)
 KEEP_UNKNOWN = timedelta(minutes=1)
 TIMEOUT_S = 5.0
-_ZONE = re.compile(r"([a-z]+-[a-z]+[0-9]+)-[a-z]")
-_REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,7 @@ class Offering:
 
 def place_of(asked: Asked, zone: str, market: str, prices: Iterable[Price]) -> Place:
     """One place, with what it costs."""
-    region, kind = zone.rpartition("-")[0], asked.accelerator
+    region, kind = region_of(zone), asked.accelerator
     chip = find(prices, chip_item(kind.generation), region, market)
     address = find(prices, ADDRESS, region, market) if asked.public else None
     return Place(
@@ -132,7 +131,7 @@ def place_of(asked: Asked, zone: str, market: str, prices: Iterable[Price]) -> P
         price_usd_per_hour=chip.usd_per_hour * kind.chips if chip else None,
         address_usd_per_hour=address.usd_per_hour if address else Decimal(0),
         minimum_s=MINIMUM_S,
-        priced=f"{chip.source} {chip.as_of:%Y-%m-%d}" if chip else "",
+        priced=said_by(chip) if chip else "",
         region=region,
         zone=zone,
         market=market,
@@ -156,9 +155,9 @@ def _zones(asked: Asked) -> tuple[str, ...]:
 
 
 def _expanded(name: str, known_zones: Iterable[str]) -> list[str]:
-    if _ZONE.fullmatch(name):
+    if is_zone(name):
         return [name]
-    if not _REGION.fullmatch(name):
+    if not is_region(name):
         raise ConfigError(
             f"locations: {name!r} is neither a zone (us-west4-a) nor a region (us-west4)"
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from orchestrator.domain.machine import ConfigError
+from runners.google.metadata import DEFAULT_USER
 from runners.tpu.accelerators import Accelerator, accelerator
 
 API_QUEUE, API_NODE = "queued-resource", "node"
@@ -41,7 +42,7 @@ def read(platform: Mapping[str, object]) -> Asked:
     options = _options(platform.get("options"))
     locations = platform.get("locations")
     cheapest = locations == "cheapest"
-    user = options.get("user", "ubuntu")
+    user = options.get("user", DEFAULT_USER)
     if not _USER.fullmatch(user):
         raise ConfigError(f"options.user: {user!r} is no user name; ubuntu is usual")
     return Asked(

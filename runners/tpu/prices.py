@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from orchestrator.domain.prices import Price, PriceBook
+from runners.google import prices as google
 
 PROVIDER = "tpu"
 ADDRESS = "address"
@@ -57,12 +58,7 @@ def chip_item(generation: str) -> str:
 
 def known(book: PriceBook | None) -> tuple[Price, ...]:
     """The newest price of each thing: the table's, or what was refreshed since."""
-    newest: dict[tuple[str, str, str], Price] = {}
-    for price in (*table().prices, *(book.of(PROVIDER) if book else ())):
-        key = (price.item, price.place, price.market)
-        if key not in newest or price.as_of >= newest[key].as_of:
-            newest[key] = price
-    return tuple(newest.values())
+    return google.known(PROVIDER, table().prices, book)
 
 
 def find(prices: Iterable[Price], item: str, region: str, market: str) -> Price | None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from datetime import datetime, timedelta
 
-from google.cloud.cloudquotas_v1 import CloudQuotasClient, ListQuotaInfosRequest, QuotaInfo
+from google.cloud.cloudquotas_v1 import ListQuotaInfosRequest, QuotaInfo
 
 from orchestrator.domain.machine import ConfigError, Place, ProviderError
 from orchestrator.domain.quota import Demand, Level, Quota
+from runners.google.clients import Clients
 from runners.tpu.accelerators import accelerator
 from runners.tpu.client import READ_TIMEOUT_S, Wire, guarded
 from runners.tpu.looking import Looking
 from runners.tpu.naming import location
 from runners.tpu.platform import read
 from runners.tpu.prices import PROVIDER
-from runners.tpu.services import may_ask, open_client
 from runners.tpu.states import Seen, market_of, spec_of
 
 SERVICE = "tpu.googleapis.com"
@@ -35,13 +34,13 @@ class Limits:
         self,
         wire: Wire,
         looking: Looking,
-        settings: Mapping[str, str],
+        clients: Clients,
         *,
         now: Callable[[], datetime],
     ) -> None:
         self._wire = wire
         self._looking = looking
-        self._settings = settings
+        self._clients = clients
         self._now = now
         self._infos: tuple[datetime, list[QuotaInfo]] | None = None
 
@@ -64,7 +63,7 @@ class Limits:
     def _limit(self, quota: Quota) -> tuple[int | None, str]:
         if quota.code not in _CODES.values():
             return None, f"the quota of {quota.name} has no name here"
-        if not may_ask(self._settings, "gcp_quotas_endpoint"):
+        if not self._clients.has_quotas:
             return None, (
                 "SEATRIAL_GCP_QUOTAS_ENDPOINT is not set, and the clouds are emulated: the real "
                 "Cloud Quotas is not asked"
@@ -83,11 +82,8 @@ class Limits:
 
     def _list(self) -> list[QuotaInfo]:
         parent = f"{location(self._wire.project, 'global')}/services/{SERVICE}"
-        endpoint = self._settings.get("gcp_quotas_endpoint") or ""
-        client = open_client(CloudQuotasClient, endpoint)
-        with closing(client.transport):
-            request = ListQuotaInfosRequest(parent=parent, page_size=500)
-            return list(client.list_quota_infos(request, timeout=READ_TIMEOUT_S))
+        request = ListQuotaInfosRequest(parent=parent, page_size=500)
+        return list(self._clients.quotas.list_quota_infos(request, timeout=READ_TIMEOUT_S))
 
     def _used(self, quota: Quota) -> int:
         """Chips of all that is listed in the zone, whoever made it and whatever became of it."""

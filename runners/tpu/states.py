@@ -10,13 +10,15 @@ from datetime import datetime
 from google.cloud import tpu_v2
 
 from orchestrator.domain.machine import Machine, MachineState, SshAddress
+from runners.google.locations import region_of
+from runners.google.metadata import user_in
+from runners.google.names import tags
 from runners.tpu.client import status_answer
 from runners.tpu.errors import classify
-from runners.tpu.naming import NODES, Handle, handle_of, tags_of
+from runners.tpu.naming import NODES, Handle, handle_of
 
 _Queue = tpu_v2.QueuedResourceState.State
 _Node = tpu_v2.Node.State
-_DEFAULT_USER = "ubuntu"
 _HOST_KEY = re.compile(r"[A-Za-z0-9+/]{40,100}={0,2}")
 _SPOT, _ON_DEMAND = "spot", "on-demand"
 
@@ -53,17 +55,17 @@ class Seen:
 def machine_of(seen: Seen) -> Machine:
     """The machine."""
     spec = spec_of(seen)
-    tags = tags_of(dict(spec.labels)) if spec is not None else {}
-    state, ended, detail = _judge(seen, tags)
+    carried = tags(dict(spec.labels)) if spec is not None else {}
+    state, ended, detail = _judge(seen, carried)
     return Machine(
         id=seen.handle.machine_id,
-        token=tags.get("seatrial-token", ""),
+        token=carried.get("seatrial-token", ""),
         state=state,
         reach=address_of(seen) if state is MachineState.READY else None,
         detail=detail,
         ended=ended,
         kind="machine" if seen.queued is None or seen.node is not None else "queued-resource",
-        tags=tags,
+        tags=carried,
         facts=_facts(seen, spec),
         simulated=seen.simulated,
     )
@@ -79,8 +81,7 @@ def address_of(seen: Seen) -> SshAddress | None:
     address = endpoint.access_config.external_ip if public else endpoint.ip_address
     if not address:
         return None
-    keys = dict(node.metadata).get("ssh-keys", "")
-    user = keys.partition(":")[0] if ":" in keys else _DEFAULT_USER
+    user = user_in(dict(node.metadata))
     return SshAddress(address, user, host_key=f"ssh-ed25519 {seen.host_key}")
 
 
@@ -97,14 +98,14 @@ def spec_of(seen: Seen) -> tpu_v2.Node | None:
     return specs[0].node if specs else None
 
 
-def _judge(seen: Seen, tags: Mapping[str, str]) -> tuple[MachineState, str, str]:
+def _judge(seen: Seen, carried: Mapping[str, str]) -> tuple[MachineState, str, str]:
     queued, node = seen.queued, seen.node
     if queued is None and node is None:
         return MachineState.GONE, "", "neither a node nor a queued resource of this id is there"
     if queued is not None and queued.state.state in _ENDING:
         return MachineState.STOPPING, _queue_ended(queued, node), _queue_detail(queued)
     if node is not None:
-        return _judge_node(seen, node, tags)
+        return _judge_node(seen, node, carried)
     assert queued is not None  # noqa: S101 - the first line
     if queued.state.state in _WAITING or queued.state.state == _Queue.PROVISIONING:
         return MachineState.ORDERED, "", _queue_detail(queued)
@@ -112,11 +113,11 @@ def _judge(seen: Seen, tags: Mapping[str, str]) -> tuple[MachineState, str, str]
 
 
 def _judge_node(
-    seen: Seen, node: tpu_v2.Node, tags: Mapping[str, str]
+    seen: Seen, node: tpu_v2.Node, carried: Mapping[str, str]
 ) -> tuple[MachineState, str, str]:
     detail = _node_detail(node)
     if node.state in _NODE_ENDED:
-        return MachineState.STOPPING, _node_ended(seen, node, tags), detail
+        return MachineState.STOPPING, _node_ended(seen, node, carried), detail
     if node.state == _Node.CREATING:
         return MachineState.ORDERED, "", detail
     if node.state != _Node.READY:
@@ -127,17 +128,17 @@ def _judge_node(
     return MachineState.READY, "", detail
 
 
-def _node_ended(seen: Seen, node: tpu_v2.Node, tags: Mapping[str, str]) -> str:
+def _node_ended(seen: Seen, node: tpu_v2.Node, carried: Mapping[str, str]) -> str:
     ended = _NODE_ENDED[node.state]
     if node.state == _Node.TERMINATED and market_of(seen) == _SPOT:
         return "preempted"
-    if node.state in (_Node.STOPPING, _Node.STOPPED) and _is_past(tags, seen.now):
+    if node.state in (_Node.STOPPING, _Node.STOPPED) and _is_past(carried, seen.now):
         return "deadline"
     return ended
 
 
-def _is_past(tags: Mapping[str, str], now: datetime | None) -> bool:
-    expires = tags.get("seatrial-expires-at", "")
+def _is_past(carried: Mapping[str, str], now: datetime | None) -> bool:
+    expires = carried.get("seatrial-expires-at", "")
     return now is not None and expires.isdigit() and now.timestamp() >= int(expires)
 
 
@@ -196,7 +197,7 @@ def _facts(seen: Seen, spec: tpu_v2.Node | None) -> dict[str, str]:
         "instance_id": number or seen.handle.id,
         "instance_type": spec.accelerator_type,
         "zone": seen.handle.zone,
-        "region": seen.handle.zone.rpartition("-")[0],
+        "region": region_of(seen.handle.zone),
         "market": market_of(seen),
         "image_id": spec.runtime_version,
         "image_name": spec.runtime_version,

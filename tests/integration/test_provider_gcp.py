@@ -131,7 +131,7 @@ def test_what_is_sent_makes_the_launch_safe(
     assert (said["block-project-ssh-keys"], said["enable-oslogin"]) == ("TRUE", "FALSE")
     assert "install-nvidia-driver" not in said
     expires = int(request.expires_at.timestamp()) if request.expires_at else 0
-    assert str(expires) in said["startup-script"]
+    assert str(expires + 600) in said["startup-script"], "Google's own end, which deletes, is first"
     assert spec.user_data.startswith("#cloud-config")
     assert LOGIN.private_key not in str(sorted(said.values())).replace("ed25519_private", "")
     (insert,) = [call for call in cloud.calls if call.name == INSERT]

@@ -36,12 +36,22 @@ def die_with_parent() -> None:
 
 def new_network() -> int:
     """Make an empty network namespace; it lives as long as the file that is returned is open."""
-    return _aside(lambda: (unshare(NEW_NETWORK), _own_network())[1])
+
+    def make() -> int:
+        unshare(NEW_NETWORK)
+        return _own_network()
+
+    return _aside(make)
 
 
 def in_network(namespace: int, work: Callable[[], T]) -> T:
     """Do `work` inside a network namespace: sockets that it makes stay there."""
-    return _aside(lambda: (enter(namespace), work())[1])
+
+    def there() -> T:
+        enter(namespace)
+        return work()
+
+    return _aside(there)
 
 
 def _own_network() -> int:

@@ -16,12 +16,12 @@ from types import TracebackType
 from tests.lab import devices, image, machine_disk, seal
 from tests.lab.lab_machine import LabMachine
 from tests.lab.machine_disk import Spoil
-from tests.lab.machines import MachineSpec
+from tests.lab.machines import Machines, MachineSpec
 
 __all__ = ["LabMachines", "Spoil"]
 
 
-class LabMachines:
+class LabMachines(Machines):
     """Implements `Machines`; leaving it removes every machine."""
 
     def __init__(self) -> None:

@@ -77,7 +77,7 @@ class _Imagined:
     preempted_at: datetime | None = None
 
 
-class NoMachines:
+class NoMachines(Machines):
     """Machines that are only remembered: up after `boot_delay_s`, no process anywhere."""
 
     def __init__(self, *, boot_delay_s: float = 0.0) -> None:

@@ -17,10 +17,10 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
-from runners.gcp.errors import meaning
+from runners.google.errors import meaning
 
 T = TypeVar("T")
-READ_TIMEOUT_S = 20.0
+READ_TIMEOUT_S, WRITE_TIMEOUT_S = 20.0, 60.0
 _ATTEMPTS = 2
 _WORDS_LIMIT = 600
 _SIGN_IN = (
@@ -72,6 +72,27 @@ def read(what: str, call: Callable[[], T]) -> T:
     return create(what, call)
 
 
+def is_there(what: str, call: Callable[[], object]) -> bool:
+    """Whether something exists, given the call that gets it. Raises ProviderError."""
+    try:
+        read(what, call)
+    except NotThereError:
+        return False
+    return True
+
+
+def delete(what: str, call: Callable[[], object]) -> None:
+    """Make a call that begins to delete; gone already is no error. Raises ProviderError."""
+    try:
+        create(what, call)
+    except NotThereError:
+        return
+    except AlreadyThereError as error:  # a conflict: something else is being done to it
+        raise ProviderUnavailableError(
+            f"{what}: Compute Engine is at work on it; repeat it", code="conflict"
+        ) from error
+
+
 def of_exception(what: str, error: Exception) -> ProviderError:
     """Our error for whatever the client library raised."""
     if isinstance(error, api.GoogleAPICallError):
@@ -114,7 +135,7 @@ def is_done(operation: compute_v1.Operation) -> bool:
 
 def _error(what: str, code: str, words: str, status: int, request_id: str) -> ProviderError:
     told = meaning(code, words, status=status)
-    said = f"{what}: Compute Engine answered {code or status}: {_cut(words)}"
+    said = f"{what}: Google answered {code or status}: {_cut(words)}"
     if request_id:
         said = f"{said} (request {request_id})"
     return told.error(f"{said}; {told.advice}", code=code or str(status), extent=told.extent)
@@ -122,7 +143,7 @@ def _error(what: str, code: str, words: str, status: int, request_id: str) -> Pr
 
 def _unanswered(what: str, error: Exception) -> ProviderUnavailableError:
     return ProviderUnavailableError(
-        f"{what}: no usable answer from Compute Engine ({type(error).__name__}: "
+        f"{what}: no usable answer from Google ({type(error).__name__}: "
         f"{_cut(str(error))}); whether it was done is not known",
         code=type(error).__name__,
     )

@@ -1,0 +1,57 @@
+"""Who we are to Google Cloud, and in which of its projects we rent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import google.auth
+from google.auth import exceptions as auth
+from google.auth.credentials import Credentials
+
+from orchestrator.domain.machine import ConfigError, CredentialsError, Extent
+from runners.google.reading import of_exception
+
+_SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+
+
+class Account:
+    """Signs in when that is first needed, and never to an emulation."""
+
+    def __init__(self, settings: Mapping[str, str], *, api: str) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            settings: The controller's.
+            api: Which of them overrides the endpoint that the provider rents from.
+        """
+        self._named = settings.get("gcp_project", "")
+        self.is_simulated = bool(settings.get(api))
+
+    @cached_property
+    def project(self) -> str:
+        """The Google Cloud project. Raises ConfigError, CredentialsError."""
+        named = self._named
+        if not named and not self.is_simulated:
+            named = self._default[1] or ""
+        if not named:
+            raise ConfigError(
+                "no Google Cloud project is named: set SEATRIAL_GCP_PROJECT", extent=Extent.PROJECT
+            )
+        return named
+
+    @property
+    def credentials(self) -> Credentials:
+        """Google's default credentials. Raises CredentialsError, ProviderUnavailableError."""
+        return self._default[0]
+
+    @cached_property
+    def _default(self) -> tuple[Credentials, str | None]:
+        try:
+            credentials, project = google.auth.default(scopes=_SCOPES)
+        except (auth.GoogleAuthError, OSError) as error:
+            told = of_exception("signing in to Google Cloud", error)
+            if isinstance(error, auth.TransportError | auth.GoogleAuthError):
+                raise told from error
+            raise CredentialsError(str(told), extent=Extent.PROJECT) from error
+        return credentials, project

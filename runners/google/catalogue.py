@@ -1,0 +1,55 @@
+"""Cloud Billing's catalogue: the list prices of Compute Engine, which sells TPU chips too."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from google.cloud import billing_v1
+
+from runners.google.clients import Clients
+from runners.google.reading import READ_TIMEOUT_S, read
+
+SOURCE = "pricing API"
+"""As `Price.source` has it."""
+_COMPUTE = "services/6F81-5844-456A"
+_PAGE = 5000
+_NANOS = Decimal(10) ** 9
+_OTHER_TERMS = re.compile(
+    r"Sole Tenancy|Reserved|Premium|Custom|Commitment|suspended|\bDWS\b|Defined Duration|"
+    "Calendar Mode",
+    re.IGNORECASE,
+)
+_SPOT = re.compile("Preemptible|Spot", re.IGNORECASE)
+
+
+def compute_skus(clients: Clients) -> list[billing_v1.Sku]:
+    """Everything that Compute Engine sells. Raises ProviderError."""
+    request = billing_v1.ListSkusRequest(parent=_COMPUTE, page_size=_PAGE)
+    return read(
+        "reading Google's price catalogue",
+        lambda: list(clients.catalogue.list_skus(request, retry=None, timeout=READ_TIMEOUT_S)),
+    )
+
+
+def is_plain(sku: billing_v1.Sku) -> bool:
+    """Whether it is sold by the hour to anybody, without a commitment or a reservation."""
+    return _OTHER_TERMS.search(sku.description) is None
+
+
+def market_of(sku: billing_v1.Sku) -> str:
+    """Its market, by its words: usage types call preemptible chips "OnDemand" too."""
+    return "spot" if _SPOT.search(sku.description) else "on-demand"
+
+
+def usd_of(sku: billing_v1.Sku, *, unit: str = "") -> Decimal | None:
+    """The first US dollars that one unit costs; None without, or where the unit is another one."""
+    if not sku.pricing_info:
+        return None
+    expression = sku.pricing_info[0].pricing_expression
+    if unit not in ("", expression.usage_unit) or not expression.tiered_rates:
+        return None
+    price = expression.tiered_rates[0].unit_price
+    if price.currency_code not in ("", "USD"):
+        return None
+    return Decimal(price.units) + Decimal(price.nanos) / _NANOS

@@ -1,0 +1,85 @@
+"""The client library's REST clients: one of each, made when first needed, pointed by settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from google.api_core.client_options import ClientOptions
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import billing_v1, cloudquotas_v1, compute_v1
+
+from runners.google.account import Account
+from runners.google.endpoints import BILLING, COMPUTE, QUOTAS, may_ask
+
+C = TypeVar("C")
+
+
+class Clients:
+    """Every client that more than one provider uses; safe to share between threads."""
+
+    def __init__(self, settings: Mapping[str, str], account: Account) -> None:
+        self._settings = settings
+        self._account = account
+        self._made: dict[type, Any] = {}
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether another cloud than Google's answers."""
+        return self._account.is_simulated
+
+    @property
+    def has_catalogue(self) -> bool:
+        """Whether the price catalogue may be asked."""
+        return may_ask(self._settings, BILLING)
+
+    @property
+    def has_quotas(self) -> bool:
+        """Whether Cloud Quotas may be asked."""
+        return may_ask(self._settings, QUOTAS)
+
+    @property
+    def project(self) -> str:
+        """The Google Cloud project. Raises ConfigError, CredentialsError."""
+        return self._account.project
+
+    @property
+    def firewalls(self) -> compute_v1.FirewallsClient:
+        """Firewall rules."""
+        return self._compute(compute_v1.FirewallsClient)
+
+    @property
+    def catalogue(self) -> billing_v1.CloudCatalogClient:
+        """Public prices."""
+        return self._client(billing_v1.CloudCatalogClient, BILLING)
+
+    @property
+    def quotas(self) -> cloudquotas_v1.CloudQuotasClient:
+        """Limits of the services."""
+        return self._client(cloudquotas_v1.CloudQuotasClient, QUOTAS)
+
+    def close(self) -> None:
+        """Drop every connection; the clients are made anew when next used."""
+        while self._made:
+            self._made.popitem()[1].transport.close()
+
+    def _compute(self, kind: type[C]) -> C:
+        return self._client(kind, COMPUTE)
+
+    def _client(self, kind: type[C], service: str) -> C:
+        if kind not in self._made:
+            endpoint = self._settings.get(service, "")
+            # Each client class takes these three, but they share no type that says so.
+            make: Callable[..., C] = kind
+            self._made[kind] = make(
+                # An endpoint of one's own is an emulation: it never sees credentials.
+                credentials=_anonymous() if endpoint else self._account.credentials,
+                client_options=ClientOptions(api_endpoint=endpoint or None),
+                transport="rest",
+            )
+        found: C = self._made[kind]
+        return found
+
+
+def _anonymous() -> AnonymousCredentials:
+    return AnonymousCredentials()  # type: ignore[no-untyped-call]

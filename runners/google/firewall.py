@@ -1,0 +1,198 @@
+"""Who may reach our machines: one network, on the SSH port, and nobody else.
+
+The network `default` comes with rules that let the whole world in. Ours stand before them: one
+lets the one network in, the other keeps out everybody else. Rules carry no labels; their
+description says whose they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+
+from google.cloud import compute_v1
+
+from orchestrator.domain.machine import ConfigError, Extent, Machine, MachineState
+from runners.google.clients import Clients
+from runners.google.reading import (
+    READ_TIMEOUT_S,
+    WRITE_TIMEOUT_S,
+    AlreadyThereError,
+    NotThereError,
+    create,
+    delete,
+    is_done,
+    is_there,
+    of_operation,
+    read,
+)
+
+KIND = "firewall"
+"""As `Machine.kind` has it."""
+NETWORK = "global/networks/default"
+_IDS = "global/firewalls/"
+_SSH = "22"
+_ALLOW, _DENY = 900, 901
+"""Before the 65534 of the rules that come with a network; the lower goes first."""
+_NAME_LIMIT = 58
+"""Of 63, so that ``-deny`` fits behind it."""
+
+
+class Firewall:
+    """The rules for the machines of one provider and project."""
+
+    def __init__(self, clients: Clients, *, project: str, tag: str) -> None:
+        """Nothing is made yet.
+
+        Args:
+            clients: Of the cloud's project.
+            project: The controllers' project name.
+            tag: The network tag that the machines carry, and no others do.
+        """
+        self._clients = clients
+        self._project = project
+        self._tag = tag
+
+    def ensure(self, cidr: str) -> None:
+        """Make the two rules unless they are there. Does not wait until they hold.
+
+        Args:
+            cidr: Who may connect; empty when it is not set.
+
+        Raises:
+            ConfigError: It is not set.
+            ProviderError: A rule could not be made.
+        """
+        if not cidr:
+            raise ConfigError(
+                "who may reach the machine's SSH port is not said: set SEATRIAL_INGRESS_CIDR to "
+                "your own address (203.0.113.7/32), or use `connect: private`",
+                extent=Extent.PROJECT,
+            )
+        for rule in self._rules(cidr):
+            self._ensure(rule)
+
+    def inventory(self) -> tuple[Machine, ...]:
+        """Our rules. Raises ProviderError."""
+        request = compute_v1.ListFirewallsRequest(project=self._clients.project)
+        found = read(
+            "listing our firewall rules",
+            lambda: list(self._clients.firewalls.list(request, retry=None, timeout=READ_TIMEOUT_S)),
+        )
+        return tuple(self._listed(rule) for rule in found if self._is_ours(rule))
+
+    def inspect(self, machine_id: str) -> Machine:
+        """Whether a rule is still there. Raises ProviderError."""
+        name = machine_id.rpartition("/")[2]
+        is_left = is_there(
+            f"looking at {machine_id}",
+            lambda: self._clients.firewalls.get(
+                project=self._clients.project, firewall=name, retry=None, timeout=READ_TIMEOUT_S
+            ),
+        )
+        return Machine(
+            id=machine_id,
+            token="",
+            state=MachineState.READY if is_left else MachineState.GONE,
+            kind=KIND,
+            simulated=self._clients.is_simulated,
+        )
+
+    def terminate(self, machine_id: str) -> None:
+        """Begin to delete a rule; gone already is no error. Raises ProviderError."""
+        name = machine_id.rpartition("/")[2]
+        delete(
+            f"deleting {machine_id}",
+            lambda: self._clients.firewalls.delete_unary(
+                project=self._clients.project, firewall=name, retry=None, timeout=WRITE_TIMEOUT_S
+            ),
+        )
+
+    def _rules(self, cidr: str) -> tuple[compute_v1.Firewall, ...]:
+        name = rule_name(self._tag, cidr)
+        said = {"seatrial-project": self._project, "seatrial-shared": "true"}
+        common = {
+            "description": json.dumps(said),
+            "network": NETWORK,
+            "direction": "INGRESS",
+            "target_tags": [self._tag],
+        }
+        everybody = ["0.0.0.0/0"]
+        shut = compute_v1.Denied(I_p_protocol="all")
+        opened = compute_v1.Allowed(I_p_protocol="tcp", ports=[_SSH])
+        # Keeping out comes first: there is no moment in which the default rules are all there is.
+        return (
+            compute_v1.Firewall(
+                common, name=f"{name}-deny", priority=_DENY, source_ranges=everybody, denied=[shut]
+            ),
+            compute_v1.Firewall(
+                common, name=name, priority=_ALLOW, source_ranges=[cidr], allowed=[opened]
+            ),
+        )
+
+    def _ensure(self, rule: compute_v1.Firewall) -> None:
+        what, firewalls = f"firewall rule {rule.name}", self._clients.firewalls
+        project = self._clients.project
+        if is_there(
+            f"looking for {what}",
+            lambda: firewalls.get(
+                project=project, firewall=rule.name, retry=None, timeout=READ_TIMEOUT_S
+            ),
+        ):
+            return
+        try:
+            operation = create(
+                f"making {what}",
+                lambda: firewalls.insert_unary(
+                    project=project, firewall_resource=rule, retry=None, timeout=READ_TIMEOUT_S
+                ),
+            )
+        except AlreadyThereError:
+            return
+        except NotThereError as error:
+            raise ConfigError(
+                f"making {what}: {error}; the project needs a network named `default`",
+                code="notFound",
+                extent=Extent.PROJECT,
+            ) from error
+        refused = of_operation(f"making {what}", operation) if is_done(operation) else None
+        if refused is not None:
+            raise refused
+
+    def _is_ours(self, rule: compute_v1.Firewall) -> bool:
+        return _tags(rule.description).get("seatrial-project") == self._project
+
+    def _listed(self, rule: compute_v1.Firewall) -> Machine:
+        return Machine(
+            id=f"{_IDS}{rule.name}",
+            token="",
+            state=MachineState.READY,
+            kind=KIND,
+            tags=_tags(rule.description),
+            simulated=self._clients.is_simulated,
+        )
+
+
+def is_rule(machine_id: str) -> bool:
+    """Whether an id is that of a firewall rule: ``global/firewalls/name``."""
+    return machine_id.startswith(_IDS)
+
+
+def rule_name(tag: str, cidr: str) -> str:
+    """The rule that lets one network in; another network has another rule."""
+    plain = f"{tag}-{sha256(cidr.encode()).hexdigest()[:8]}"
+    if len(plain) <= _NAME_LIMIT:
+        return plain
+    digest = sha256(f"{tag} {cidr}".encode()).hexdigest()[:8]
+    return f"{tag[: _NAME_LIMIT - 9].rstrip('-')}-{digest}"
+
+
+def _tags(description: str) -> Mapping[str, str]:
+    try:
+        said = json.loads(description or "{}")
+    except ValueError:
+        return {}
+    if not isinstance(said, dict):
+        return {}
+    return {str(key): str(value) for key, value in said.items()}
