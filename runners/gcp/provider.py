@@ -56,7 +56,7 @@ class GcpProvider:
         self._context = context
         self._clients = ComputeClients(context.settings)
         self._firewall = Firewall(
-            self._clients, project=self._project, tag=network_tag(self._project)
+            self._clients, provider="gcp", project=self._project, tag=network_tag(self._project)
         )
         self._images = Images(self._clients, context.now)
         self._looking = Looking(self._clients, context.now)

@@ -40,17 +40,22 @@ _NAME_LIMIT = 58
 
 
 class Firewall:
-    """The rules for the machines of one provider and project."""
+    """The rules for the machines of one provider and project.
 
-    def __init__(self, clients: Clients, *, project: str, tag: str) -> None:
+    No two providers share a rule: each ends its own when its last machine is gone.
+    """
+
+    def __init__(self, clients: Clients, *, provider: str, project: str, tag: str) -> None:
         """Nothing is made yet.
 
         Args:
             clients: Of the cloud's project.
+            provider: Whose rules these are.
             project: The controllers' project name.
             tag: The network tag that the machines carry, and no others do.
         """
         self._clients = clients
+        self._provider = provider
         self._project = project
         self._tag = tag
 
@@ -111,7 +116,11 @@ class Firewall:
 
     def _rules(self, cidr: str) -> tuple[compute_v1.Firewall, ...]:
         name = rule_name(self._tag, cidr)
-        said = {"seatrial-project": self._project, "seatrial-shared": "true"}
+        said = {
+            "seatrial-project": self._project,
+            "seatrial-provider": self._provider,
+            "seatrial-shared": "true",
+        }
         common = {
             "description": json.dumps(said),
             "network": NETWORK,
@@ -161,7 +170,9 @@ class Firewall:
             raise refused
 
     def _is_ours(self, rule: compute_v1.Firewall) -> bool:
-        return _tags(rule.description).get("seatrial-project") == self._project
+        said = _tags(rule.description)
+        whose = (said.get("seatrial-project"), said.get("seatrial-provider"))
+        return whose == (self._project, self._provider)
 
     def _listed(self, rule: compute_v1.Firewall) -> Machine:
         return Machine(

@@ -10,12 +10,14 @@ from orchestrator.domain.quota import Demand, Level, Quota
 from runners import ProviderContext
 from runners.google.account import Account
 from runners.google.clients import Clients
-from runners.google.endpoints import TPU
+from runners.google.endpoints import COMPUTE, TPU, may_ask
+from runners.google.firewall import Firewall, is_rule
 from runners.tpu.catalogue import Catalogue
 from runners.tpu.client import Wire
 from runners.tpu.ending import Ending
 from runners.tpu.launch import Launching
 from runners.tpu.looking import Looking
+from runners.tpu.naming import network_tag
 from runners.tpu.places import Offering
 from runners.tpu.prices import known
 from runners.tpu.quotas import Limits
@@ -30,11 +32,20 @@ class Desk:
         account = Account(settings, api=TPU)
         self._wire = Wire(account, endpoint=settings.get(TPU, ""))
         self._clients = Clients(settings, account)
-        self._looking = Looking(
-            self._wire, project=settings.get("project") or "seatrial", now=context.now
+        project = settings.get("project") or "seatrial"
+        self._looking = Looking(self._wire, project=project, now=context.now)
+        # An emulated TPU without an emulated Compute beside it has no network to guard.
+        self._firewall = (
+            Firewall(self._clients, provider="tpu", project=project, tag=network_tag(project))
+            if may_ask(settings, COMPUTE)
+            else None
         )
         self._launching = Launching(
-            self._wire, self._looking, settings=settings, templates=context.templates
+            self._wire,
+            self._looking,
+            self._firewall,
+            settings=settings,
+            templates=context.templates,
         )
         self._ending = Ending(self._wire, self._looking)
         self._offering = Offering(self._wire, prices=context.prices, now=context.now)
@@ -50,16 +61,22 @@ class Desk:
         return self._launching.launch(request)
 
     def inspect(self, machine_id: str) -> Machine:
-        """See `Looking.inspect`."""
+        """See `Looking.inspect`, and `Firewall.inspect` for a rule."""
+        if self._firewall is not None and is_rule(machine_id):
+            return self._firewall.inspect(machine_id)
         return self._looking.inspect(machine_id)
 
     def terminate(self, machine_id: str) -> None:
-        """See `Ending.terminate`."""
-        self._ending.terminate(machine_id)
+        """See `Ending.terminate`, and `Firewall.terminate` for a rule."""
+        if self._firewall is not None and is_rule(machine_id):
+            self._firewall.terminate(machine_id)
+        else:
+            self._ending.terminate(machine_id)
 
     def inventory(self) -> Iterable[Machine]:
-        """See `Looking.inventory`."""
-        return tuple(self._looking.inventory())
+        """See `Looking.inventory`; and our firewall rules."""
+        rules = self._firewall.inventory() if self._firewall is not None else ()
+        return (*self._looking.inventory(), *rules)
 
     def read_prices(self) -> Iterable[Price]:
         """See `Catalogue.read`."""

@@ -24,6 +24,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.boot import startup_script
+from runners.google.firewall import Firewall
 from runners.google.metadata import entry
 from runners.google.names import label, labels
 from runners.tpu.client import WRITE_TIMEOUT_S, Wire
@@ -54,10 +55,17 @@ class Launching:
     """Makes machines."""
 
     def __init__(
-        self, wire: Wire, looking: Looking, *, settings: Mapping[str, str], templates: Path
+        self,
+        wire: Wire,
+        looking: Looking,
+        firewall: Firewall | None,
+        *,
+        settings: Mapping[str, str],
+        templates: Path,
     ) -> None:
         self._wire = wire
         self._looking = looking
+        self._firewall = firewall
         self._project = settings.get("project") or "seatrial"
         self._ingress = settings.get("ingress_cidr") or ""
         self._templates = templates
@@ -81,6 +89,7 @@ class Launching:
             zone, QUEUED if asked.queued else NODES, resource_id(self._project, request.token)
         )
         node = self._node(request, asked)
+        self._guard(asked)
         try:
             if asked.queued:
                 return self._queue(request, asked, handle, node, spot=market == "spot")
@@ -89,6 +98,11 @@ class Launching:
             if error.code != "ALREADY_EXISTS":
                 raise
         return self._adopt(request, handle)
+
+    def _guard(self, asked: Asked) -> None:
+        """See that only our own network reaches it; a network of the user's has rules of theirs."""
+        if asked.public and not asked.network and self._firewall is not None:
+            self._firewall.ensure(self._ingress)
 
     def _queue(
         self, request: LaunchRequest, asked: Asked, handle: Handle, node: tpu_v2.Node, *, spot: bool

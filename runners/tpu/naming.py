@@ -76,5 +76,5 @@ def request_id(project: str, token: str, zone: str) -> str:
 
 
 def network_tag(project: str) -> str:
-    """What a firewall rule of the project aims at."""
-    return named(project)
+    """What our machines carry so that our firewall rules, and no others, are for them."""
+    return named(f"{project}-tpu")
