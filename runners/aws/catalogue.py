@@ -61,10 +61,11 @@ class Catalogue:
             except ProviderError:
                 # Not there, or no answer: whether it is offered is asked, and said, next.
                 continue
-            if known.vendor != (device.vendor or known.vendor) or not device.may_be(known.gpu):
+            if not _may_have(known, device):
+                has = f"{known.count} {known.vendor} {known.gpu}" if known.gpu else "no GPU"
                 raise ConfigError(
-                    f"instance_type: {name} has {known.count} {known.vendor} {known.gpu}, not "
-                    f"{device.vendor} {device.name}; correct one of the two keys"
+                    f"instance_type: {name} has {has}, not {device.count} {device.vendor} "
+                    f"{device.name}; correct one of the two keys"
                 )
             return
 
@@ -168,6 +169,12 @@ def _read(answer: Answer) -> InstanceType:
 def _has(one: InstanceType, device: Device) -> bool:
     vendor = device.vendor or one.vendor
     return (one.vendor, one.count) == (vendor, device.count) and device.is_called(one.gpu)
+
+
+def _may_have(one: InstanceType, device: Device) -> bool:
+    """As `_has`, for a type that a person named: the API may know less of it than the person."""
+    same_vendor = one.vendor == (device.vendor or one.vendor)
+    return same_vendor and device.may_be(one.gpu) and one.count in (0, device.count)
 
 
 def _family(one: InstanceType) -> str:

@@ -33,6 +33,7 @@ class Offered:
 
         Raises:
             NotOfferedError: Every location answered, and none has any of the types.
+            ConfigError: A machine there would have a public address, and nobody to let in.
             ProviderError: Nothing was found, and a location did not answer.
         """
         types = self._catalogue.chosen(wanted)
@@ -49,6 +50,7 @@ class Offered:
                 found.setdefault(place.name, place)
         if not found:
             raise failed[0] if failed else self._not_offered(wanted, types)
+        self._network.require_ingress(wanted)  # said by a plan already, not only by a launch
         if wanted.cheapest:
             return tuple(sorted(found.values(), key=lambda place: place.usd_per_hour or _DEAREST))
         return tuple(found.values())

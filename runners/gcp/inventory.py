@@ -12,7 +12,7 @@ from runners.gcp.clients import ComputeClients
 from runners.gcp.looking import as_machine
 from runners.gcp.names import ResourceId, last
 from runners.google.names import label, tags
-from runners.google.reading import READ_TIMEOUT_S, read
+from runners.google.reading import READ_TIMEOUT_S, listed
 
 
 class _Scoped(Protocol):
@@ -42,7 +42,7 @@ def everything(clients: ComputeClients, *, project: str) -> tuple[Machine, ...]:
 
 def _instances(clients: ComputeClients, ours: str) -> Iterable[Machine]:
     request = compute_v1.AggregatedListInstancesRequest(project=clients.project, filter=ours)
-    pages = read(
+    pages = listed(
         "listing our machines",
         lambda: list(
             clients.instances.aggregated_list(request, retry=None, timeout=READ_TIMEOUT_S).pages
@@ -58,7 +58,7 @@ def _instances(clients: ComputeClients, ours: str) -> Iterable[Machine]:
 
 def _disks(clients: ComputeClients, ours: str) -> Iterator[Machine]:
     request = compute_v1.AggregatedListDisksRequest(project=clients.project, filter=ours)
-    pages = read(
+    pages = listed(
         "listing our disks",
         lambda: list(
             clients.disks.aggregated_list(request, retry=None, timeout=READ_TIMEOUT_S).pages
@@ -75,7 +75,7 @@ def _disks(clients: ComputeClients, ours: str) -> Iterator[Machine]:
 
 def _addresses(clients: ComputeClients, ours: str) -> Iterator[Machine]:
     request = compute_v1.AggregatedListAddressesRequest(project=clients.project, filter=ours)
-    pages = read(
+    pages = listed(
         "listing our addresses",
         lambda: list(
             clients.addresses.aggregated_list(request, retry=None, timeout=READ_TIMEOUT_S).pages

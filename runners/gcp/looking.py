@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from google.cloud import compute_v1
 
-from orchestrator.domain.machine import Machine, MachineState, SshAddress
+from orchestrator.domain.machine import Extent, Machine, MachineState, SshAddress
 from runners.gcp.clients import ComputeClients
 from runners.gcp.instance import IMAGE_FACTS
 from runners.gcp.names import ResourceId, last
@@ -48,6 +48,8 @@ class End:
     """It powered itself off."""
     is_pending: bool = False
     """It is still being made, or was made a moment ago."""
+    extent: Extent = Extent.PLACE
+    """As `Machine.extent`."""
 
 
 class Looking:
@@ -98,6 +100,7 @@ class Looking:
             state=state,
             detail=end.detail,
             ended=end.ended,
+            extent=end.extent,
             facts={"zone": which.scope, "region": region_of(which.scope)},
             simulated=self._clients.is_simulated,
         )
@@ -182,7 +185,8 @@ class Looking:
         error = of_operation(f"making {which}", operation)
         if error is not None:
             was_cancelled = was_asked and error.code == _CANCELLED
-            return End("" if was_cancelled else ended_by(error), str(error))
+            ended = "" if was_cancelled else ended_by(error)
+            return End(ended, str(error), extent=error.extent)
         if not is_done(operation):
             return End(detail="being made", is_pending=True)
         age = self._now() - _time(operation.end_time)

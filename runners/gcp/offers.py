@@ -17,7 +17,7 @@ from runners.gcp.prices import ADDRESS, DISK, KnownPrices, table
 from runners.gcp.wishes import Wishes, read_wishes
 from runners.google.locations import region_of
 from runners.google.prices import said_by
-from runners.google.reading import READ_TIMEOUT_S, read
+from runners.google.reading import READ_TIMEOUT_S, listed
 
 MINIMUM_S = 60
 """Compute Engine bills by the second, after the first minute."""
@@ -71,7 +71,7 @@ class Offers:
         request = compute_v1.AggregatedListMachineTypesRequest(
             project=self._clients.project, filter=f'name = "{instance_type}"'
         )
-        scopes = read(
+        scopes = listed(
             f"asking where {instance_type} is sold",
             lambda: list(
                 self._clients.machine_types.aggregated_list(
@@ -87,7 +87,7 @@ class Offers:
 
     def _ask_accelerators(self) -> tuple[tuple[str, ...], int]:
         request = compute_v1.AggregatedListAcceleratorTypesRequest(project=self._clients.project)
-        scopes = read(
+        scopes = listed(
             "asking which accelerators are sold",
             lambda: list(
                 self._clients.accelerator_types.aggregated_list(

@@ -12,6 +12,7 @@ from runners.gcp.clients import ComputeClients
 from runners.gcp.machines import KNOWN
 from runners.gcp.prices import PROVIDER
 from runners.gcp.wishes import Wishes
+from runners.google.limits import limit_of
 from runners.google.reading import READ_TIMEOUT_S, NotThereError, read
 
 _GPUS_ALL, _CPUS_ALL = "GPUS_ALL_REGIONS", "CPUS_ALL_REGIONS"
@@ -41,7 +42,7 @@ class QuotaReader:
             if each.metric == quota.code:
                 if quota.code == _OWN_SPOT_CPUS and not each.limit:
                     return Level(None, None, _NO_SPOT_CPUS)
-                return Level(int(each.limit), int(each.usage))
+                return Level(limit_of(each.limit), int(each.usage))
         return Level(None, None, _ABSENT.format(code=quota.code, scope=quota.scope))
 
     def _quotas(self, quota: Quota) -> Iterable[compute_v1.Quota]:

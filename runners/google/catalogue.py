@@ -8,7 +8,7 @@ from decimal import Decimal
 from google.cloud import billing_v1
 
 from runners.google.clients import Clients
-from runners.google.reading import READ_TIMEOUT_S, read
+from runners.google.reading import READ_TIMEOUT_S, listed
 
 SOURCE = "pricing API"
 """As `Price.source` has it."""
@@ -26,7 +26,7 @@ _SPOT = re.compile("Preemptible|Spot", re.IGNORECASE)
 def compute_skus(clients: Clients) -> list[billing_v1.Sku]:
     """Everything that Compute Engine sells. Raises ProviderError."""
     request = billing_v1.ListSkusRequest(parent=_COMPUTE, page_size=_PAGE)
-    return read(
+    return listed(
         "reading Google's price catalogue",
         lambda: list(clients.catalogue.list_skus(request, retry=None, timeout=READ_TIMEOUT_S)),
     )

@@ -24,8 +24,8 @@ from runners.google.reading import (
     delete,
     is_done,
     is_there,
+    listed,
     of_operation,
-    read,
 )
 
 KIND = "firewall"
@@ -81,7 +81,7 @@ class Firewall:
     def inventory(self) -> tuple[Machine, ...]:
         """Our rules. Raises ProviderError."""
         request = compute_v1.ListFirewallsRequest(project=self._clients.project)
-        found = read(
+        found = listed(
             "listing our firewall rules",
             lambda: list(self._clients.firewalls.list(request, retry=None, timeout=READ_TIMEOUT_S)),
         )

@@ -72,6 +72,18 @@ def read(what: str, call: Callable[[], T]) -> T:
     return create(what, call)
 
 
+def listed(what: str, call: Callable[[], T]) -> T:
+    """Make a call that lists, where a 404 is no answer: the project itself is not there.
+
+    Raises:
+        ProviderError: By what to do next.
+    """
+    try:
+        return read(what, call)
+    except NotThereError as error:
+        raise of_missing(what, error) from error
+
+
 def is_there(what: str, call: Callable[[], object]) -> bool:
     """Whether something exists, given the call that gets it. Raises ProviderError."""
     try:

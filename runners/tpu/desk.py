@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from orchestrator.domain.machine import LaunchRequest, Machine, Place
+from orchestrator.domain.machine import (
+    ConfigError,
+    CredentialsError,
+    LaunchRequest,
+    Machine,
+    Place,
+)
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners import ProviderContext
@@ -75,8 +81,7 @@ class Desk:
 
     def inventory(self) -> Iterable[Machine]:
         """See `Looking.inventory`; and our firewall rules."""
-        rules = self._firewall.inventory() if self._firewall is not None else ()
-        return (*self._looking.inventory(), *rules)
+        return (*self._looking.inventory(), *self._rules())
 
     def read_prices(self) -> Iterable[Price]:
         """See `Catalogue.read`."""
@@ -98,3 +103,15 @@ class Desk:
         """Drop every connection."""
         self._wire.close()
         self._clients.close()
+
+    def _rules(self) -> tuple[Machine, ...]:
+        if self._firewall is None:
+            return ()
+        try:
+            return self._firewall.inventory()
+        except (ConfigError, CredentialsError):
+            if self._context.settings.get("ingress_cidr"):
+                raise
+            # Whoever lets nobody in makes no rules, and need not let us read any: TPUs cannot end
+            # themselves, so that is no reason to leave them unswept.
+            return ()

@@ -101,7 +101,7 @@ class Launching:
 
     def _guard(self, asked: Asked) -> None:
         """See that only our own network reaches it; a network of the user's has rules of theirs."""
-        if asked.public and not asked.network and self._firewall is not None:
+        if asked.public and not asked.has_own_network and self._firewall is not None:
             self._firewall.ensure(self._ingress)
 
     def _queue(

@@ -138,7 +138,7 @@ class Looking:
             )
         if found in (Outcome.UNDER_WAY, Outcome.JUST_DONE):
             said = f"its creation is {found.value}, and it is not to be seen yet"
-            return replace(machine, state=MachineState.ORDERED, detail=said)
+            return replace(machine, state=MachineState.ORDERED, token="", detail=said)
         if isinstance(found, Outcome):
             return machine
         return replace(machine, ended=found.ended, detail=found.detail)

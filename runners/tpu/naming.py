@@ -77,4 +77,6 @@ def request_id(project: str, token: str, zone: str) -> str:
 
 def network_tag(project: str) -> str:
     """What our machines carry so that our firewall rules, and no others, are for them."""
-    return named(f"{project}-tpu")
+    # With a digest, since another project may be called "<project>-tpu": its virtual machines
+    # would carry this tag, and its rules would have the names of ours.
+    return named(f"{project}-tpu-{sha256(project.encode()).hexdigest()[:8]}")

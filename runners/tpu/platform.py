@@ -36,6 +36,11 @@ class Asked:
     network: str
     subnetwork: str
 
+    @property
+    def has_own_network(self) -> bool:
+        """Whether a network is named that is not the project's `default` one."""
+        return self.network.rpartition("/")[2] not in ("", "default")
+
 
 def read(platform: Mapping[str, object]) -> Asked:
     """Read a platform. Raises ConfigError, which names the key."""

@@ -10,6 +10,7 @@ from google.cloud.cloudquotas_v1 import ListQuotaInfosRequest, QuotaInfo
 from orchestrator.domain.machine import ConfigError, Place, ProviderError
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners.google.clients import Clients
+from runners.google.limits import limit_of
 from runners.tpu.accelerators import accelerator
 from runners.tpu.client import READ_TIMEOUT_S, Wire, guarded
 from runners.tpu.looking import Looking
@@ -95,9 +96,9 @@ def _limit_in(info: QuotaInfo, zone: str) -> tuple[int | None, str]:
     for one in info.dimensions_infos:
         dimensions = dict(one.dimensions)
         if dimensions.get("zone") == zone or dimensions.get("location") == zone:
-            return int(one.details.value), ""
+            return limit_of(one.details.value), ""
         if not dimensions and (not one.applicable_locations or zone in one.applicable_locations):
-            general = int(one.details.value)
+            general = limit_of(one.details.value)
     return general, "" if general is not None else f"{info.quota_id} says nothing of {zone}"
 
 

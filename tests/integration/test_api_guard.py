@@ -30,6 +30,7 @@ ROUTES = {
     ("POST", f"{API}/runs"): "run",
     ("POST", f"{API}/runs/nope/cancel"): "run",
     ("POST", f"{API}/runs/nope/rerun"): "run",
+    ("POST", f"{API}/runs/nope/rerun/plan"): "run",
     ("PUT", f"{API}/payloads/{NONE}"): "run",
     ("PUT", f"{API}/subjects/{NONE}"): "run",
     ("GET", f"{API}/tokens"): "admin",

@@ -293,6 +293,7 @@ def test_a_finished_run_is_launched_again_as_a_new_one(api: Desk) -> None:
     run = launch(api).json()["id"]
     rerun = f"{RUNS}/{run}/rerun"
     assert api.client.post(rerun, headers={"Idempotency-Key": "r"}).status_code == 409
+    assert api.client.post(f"{rerun}/plan").status_code == 409
     for cell in ("here", "there"):
         agent = api.begin(run, cell)
         how = "failed" if cell == "there" else "passed"
@@ -305,6 +306,9 @@ def test_a_finished_run_is_launched_again_as_a_new_one(api: Desk) -> None:
             agent.line("phase", "demo", name="finished", exit_code=0, duration_s=1.0),
         )
     api.finish(run, "here", "there", outcome=Outcome.FAILED)
+    planned = api.client.post(f"{rerun}/plan", json={"only": "failed"}).json()
+    assert [(cell["id"], cell["jobs"]) for cell in planned["cells"]] == [("there", ["unit"])]
+    assert len(api.client.get(RUNS).json()["items"]) == 1
     answer = api.client.post(rerun, json={"only": "failed"}, headers={"Idempotency-Key": "r"})
     assert answer.status_code == 202, answer.text
     again = answer.json()

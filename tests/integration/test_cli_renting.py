@@ -171,6 +171,30 @@ def test_a_plan_tells_what_to_ask_for(cli: Cli, controller: FakeController) -> N
     assert "short: aws needs 8" in cli.err
 
 
+def test_running_again_asks_before_it_rents(cli: Cli, controller: FakeController) -> None:
+    in_process.report_of(cli)
+    controller.finish("passed")
+    controller.answers["POST", f"{SHOWN}/rerun/plan"] = Answer.of(plan("cloud", "1.00"))
+    controller.answers["POST", f"{SHOWN}/rerun"] = Answer.of(controller.shown, 202)
+    assert cli("rerun", ID, "--only", "failed", "--hold-on-failure", "30") == 2
+    assert "at most $1.00 an attempt, and nobody can be asked here: say -y" in cli.err
+    assert controller.sent("POST", f"{SHOWN}/rerun") == []
+    assert cli("rerun", ID, "--only", "failed", "--hold-on-failure", "30", "-y") == 0
+    body = {"only": "failed", "hold_minutes": 30}
+    for path in (f"{SHOWN}/rerun/plan", f"{SHOWN}/rerun"):
+        assert controller.sent("POST", path)[-1].json == body
+
+
+def test_a_limit_that_is_too_low_is_said_before(cli: Cli, controller: FakeController) -> None:
+    low = plan("cloud", "1.46") | {"max_usd": "0.01"}
+    controller.answers["POST", "/api/v1/plan"] = Answer.of(low)
+    assert cli("plan", str(cli.matrix)) == 0
+    assert "short: limits.max_usd of $0.01 does not cover one attempt of every cell" in cli.out
+    controller.answers["POST", "/api/v1/plan"] = Answer.of(low | {"max_usd": "1.46"})
+    assert cli("plan", str(cli.matrix)) == 0
+    assert "short" not in cli.out
+
+
 SSH = """\
 #!{python}
 import os, signal, stat, sys, time

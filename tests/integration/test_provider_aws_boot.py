@@ -61,7 +61,9 @@ def test_one_group_lets_in_ssh_from_the_controller_only(aws: AwsProvider, cloud:
 def test_a_public_machine_needs_somebody_to_let_in(cloud: AwsCloud) -> None:
     aws = AwsProvider(context(ingress_cidr=""))
     with pytest.raises(ConfigError, match="SEATRIAL_INGRESS_CIDR"):
-        aws.launch(ask(aws))
+        aws.launch(ask(AwsProvider(context())))
+    with pytest.raises(ConfigError, match="SEATRIAL_INGRESS_CIDR"):  # a plan says so already
+        aws.places(PLATFORM)
     assert not calls(cloud, "RunInstances")
 
 

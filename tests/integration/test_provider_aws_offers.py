@@ -147,6 +147,21 @@ def test_another_device_is_never_taken_for_mi300x(aws: AwsProvider, name: str) -
         aws.places({**MI300X, "instance_type": name})
 
 
+@pytest.mark.parametrize(
+    ("name", "count", "has"),
+    [
+        ("g5.xlarge", 3, "g5.xlarge has 1 nvidia A10G, not 3 nvidia A10G"),
+        ("m5.large", 1, "m5.large has no GPU, not 1 nvidia A10G"),
+    ],
+)
+def test_a_type_without_what_is_asked_for_is_never_rented(
+    aws: AwsProvider, name: str, count: int, has: str
+) -> None:
+    device = {"vendor": "nvidia", "name": "A10G", "count": count}
+    with pytest.raises(ConfigError, match=has):
+        aws.places({**PLATFORM, "instance_type": name, "accelerator": device})
+
+
 # prices
 
 

@@ -301,6 +301,17 @@ def test_an_inventory_that_is_not_complete_is_none(
         list(provider.inventory())
 
 
+@pytest.mark.parametrize(
+    "name", [LIST, "disks.aggregatedList", "addresses.aggregatedList", "firewalls.list"]
+)
+def test_a_project_that_is_not_there_is_the_settings_fault(
+    provider: GcpProvider, cloud: ComputeCloud, name: str
+) -> None:
+    cloud.faults.script(name, [Fault("notFound", "The resource 'projects/lab' was not found", 404)])
+    with pytest.raises(ConfigError, match="projects/lab"):
+        list(provider.inventory())
+
+
 def test_a_zone_that_does_not_answer_makes_the_inventory_incomplete(
     provider: GcpProvider, cloud: ComputeCloud, clock: Clock
 ) -> None:

@@ -125,6 +125,18 @@ def test_a_quota_that_cannot_be_read_is_unknown_and_never_enough(
     assert "forbidden" in lines["GPUS_ALL_REGIONS"][1]
 
 
+def test_a_quota_without_a_limit_is_never_short(provider: GcpProvider, cloud: ComputeCloud) -> None:
+    for name in ("NVIDIA_L4_GPUS", "PREEMPTIBLE_CPUS", "GPUS_ALL_REGIONS"):
+        cloud.quotas.set(name, -1)
+    cloud.quotas.set("NVIDIA_L4_GPUS", 0, region="us-west1")
+    on_demand = sentences(provider, f"{ZONE}/g2-standard-4/on-demand")
+    assert on_demand["NVIDIA_L4_GPUS"][0] is Room.OK
+    assert on_demand["GPUS_ALL_REGIONS"][0] is Room.OK
+    assert sentences(provider, f"{ZONE}/g2-standard-4/spot")["PREEMPTIBLE_CPUS"][0] is Room.OK
+    none = sentences(provider, "us-west1-a/g2-standard-4/on-demand")
+    assert none["NVIDIA_L4_GPUS"][0] is Room.SHORT
+
+
 # the catalogue
 
 

@@ -146,9 +146,8 @@ ROWS = (
     Row(
         "GPU quota of spot in one region",
         quota("PREEMPTIBLE_NVIDIA_L4_GPUS", region="us-central1"),
-        ("ok",) * 3,
-        # an operation's refusal does not say how far it reaches
-        (f"{A} refused quota", f"{B} refused quota", NO_PRICE, f"{AD} chosen"),
+        ("ok",) * 2,
+        (f"{A} refused quota", f"{B} skipped quota", NO_PRICE, f"{AD} chosen"),
     ),
     Row(
         "GPU quota at the call",
@@ -166,13 +165,8 @@ ROWS = (
     Row(
         "quota of the whole project",
         quota("GPUS_ALL_REGIONS"),
-        ("ok",) * 5,
-        (
-            f"{A} refused quota",
-            f"{B} refused quota",
-            NO_PRICE,
-            *(f"{x} refused quota" for x in ON_DEMAND),
-        ),
+        ("ok",),
+        (f"{A} refused quota", *(f"{x} skipped quota" for x in (B, C, *ON_DEMAND))),
         **stopped("quota"),
         said="GPUS_ALL_REGIONS",
     ),

@@ -18,6 +18,7 @@ from google.type.money_pb2 import Money
 
 from orchestrator.domain.machine import ConfigError
 from orchestrator.domain.prices import Price, sift
+from orchestrator.domain.quota import Demand, Level, Quota, Room, headroom
 from runners.google.names import labels
 from runners.tpu import TRAITS, naming
 from runners.tpu.accelerators import accelerator
@@ -279,6 +280,14 @@ def test_the_zones_own_limit_goes_before_the_general_one() -> None:
     info = quota(({}, [], 4), ({"zone": "us-west4-a"}, ["us-west4-a"], 16))
     assert _limit_in(info, "us-west4-a") == (16, "")
     assert _limit_in(info, "us-west1-c") == (4, "")
+
+
+def test_no_limit_is_more_than_anybody_needs() -> None:
+    wanted = Quota("tpu", "us-west4-a", "code", "chips", "chip")
+    for info in (quota(({}, [], -1)), quota(({"zone": "us-west4-a"}, [], -1))):
+        limit, why = _limit_in(info, "us-west4-a")
+        (room,) = headroom([Demand(wanted, 8)], {wanted: Level(limit, 64, why)}, at_once=1)
+        assert room.room is Room.OK
 
 
 def test_a_zone_that_is_not_mentioned_is_unknown() -> None:
