@@ -8,6 +8,7 @@ from typing import Literal
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.launch_run import IdempotencyKey, Launched, LaunchOrder, launch_run
+from orchestrator.application.plan_run import Plan, plan_run
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.record import CellRecord, JobRecord, RunRecord
@@ -35,11 +36,26 @@ def rerun_run(
 
     Raises RunMissingError, StillRunningError, NothingToRerunError and what `launch_run` raises.
     """
+    order = _order(context, run_id, only=only, hold_minutes=hold_minutes)
+    return launch_run(context, order, key)
+
+
+def plan_rerun(
+    context: Context, run_id: str, *, only: Only | None, hold_minutes: float = 0.0
+) -> Plan:
+    """Say what `rerun_run` would launch, and the most it can cost. Nothing is changed.
+
+    Raises RunMissingError, StillRunningError, NothingToRerunError and what `plan_run` raises.
+    """
+    return plan_run(context, _order(context, run_id, only=only, hold_minutes=hold_minutes))
+
+
+def _order(context: Context, run_id: str, *, only: Only | None, hold_minutes: float) -> LaunchOrder:
     record = describe_run(context.stores, run_id, at=context.clock.now())
     if record.run.state is not RunState.FINISHED:
         raise StillRunningError(f"run {run_id} is still running; cancel it or wait for it")
     spec = context.stores.runs.spec(run_id)
-    order = LaunchOrder(
+    return LaunchOrder(
         matrix=context.documents.matrix_document(spec.matrix),
         name=f"run {run_id}",
         payload=record.run.payload_digest,
@@ -48,7 +64,6 @@ def rerun_run(
         rerun_of=run_id,
         hold_minutes=hold_minutes,
     )
-    return launch_run(context, order, key)
 
 
 def _jobs_again(record: RunRecord, only: Only) -> Mapping[str, list[str]]:

@@ -58,17 +58,9 @@ def _listen_to_boto(transcript: Transcript) -> None:
 
     def told(context: Mapping[str, Any], model: Any, code: str, status: int, answer: Any) -> None:
         at, region = context.get("smoke", (time.time(), ""))
-        spent = time.time() - at
-        transcript.call(
-            "aws",
-            model.name,
-            where=region,
-            code=code,
-            status=status,
-            duration_s=spent,
-            answer=answer,
-            at=at,
-        )
+        took = {"at": at, "duration_s": time.time() - at}
+        said = {"code": code, "status": status, "answer": answer}
+        transcript.call("aws", model.name, where=region, **took, **said)
 
     def after(http_response: Any, parsed: Any, model: Any, context: Any, **_: Any) -> None:
         code = parsed.get("Error", {}).get("Code", "ok")

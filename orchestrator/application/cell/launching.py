@@ -107,7 +107,7 @@ def confirm(world: World, now: Situation, lease: Lease, provider: Provider) -> V
         world.backoff.trouble(lease.id, world.clock.now())
         return NOT_YET
     world.backoff.forget(lease.id)
-    if machine.state is not MachineState.GONE and _SEEN not in lease.facts:
+    if machine.state is not MachineState.GONE and machine.token and _SEEN not in lease.facts:
         world.stores.leases.note(lease.id, {_SEEN: at.isoformat()}, simulated=machine.simulated)
     return _confirmed(world, now, lease, machine, at=at)
 
@@ -122,16 +122,21 @@ def _confirmed(
         return _withdraw(world, now, lease, machine.ended or "boot", said, machine.extent)
     if machine.state is not MachineState.ORDERED:
         return _granted(world, now, lease, machine)
-    still_ordered(world, lease, at=at)
+    still_ordered(world, lease, machine, at=at)
     if at - (lease.launched_at or lease.reserved_at) < timedelta(seconds=world.timings.ordered_s):
         return NOT_YET
     waited = f"not granted within {world.timings.ordered_s:g} s; {machine.detail}".rstrip("; ")
     return _withdraw(world, now, lease, _NOT_GRANTED, waited, Extent.PLACE)
 
 
-def still_ordered(world: World, lease: Lease, *, at: datetime) -> None:
-    """Note now and then that nothing was billed yet, when the provider was asked."""
+def still_ordered(world: World, lease: Lease, machine: Machine, *, at: datetime) -> None:
+    """Note now and then that nothing was billed yet, when the provider was asked.
+
+    What it only supposes to be coming (it shows no token) may be granted already.
+    """
     since = lease.billed_from
+    if machine.state is not MachineState.ORDERED or not machine.token:
+        return
     if since is None or at - since >= timedelta(seconds=world.timings.note_every_s):
         facts = {**lease.facts, "ordered_at": at.isoformat()}
         world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
@@ -146,8 +151,7 @@ def send_back(world: World, now: Situation, lease: Lease, provider: Provider) ->
     except ProviderError as error:
         logger.warning("lease %s: not seen off yet: %s", lease.id, error)
         return NOT_YET
-    if machine.state is MachineState.ORDERED:
-        still_ordered(world, lease, at=at)
+    still_ordered(world, lease, machine, at=at)
     if not is_gone(world, lease, machine, at=at):
         return NOT_YET
     at = world.clock.now()

@@ -21,7 +21,6 @@ from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, Lease, LeaseState
 from orchestrator.domain.machine import (
     MachineError,
-    MachineState,
     Reach,
     SshReach,
 )
@@ -103,8 +102,7 @@ def _is_verified(world: World, lease: Lease) -> bool:
     provider, at = world.provider(lease.provider), world.clock.now()
     try:
         machine = provider.inspect(lease.machine_id)
-        if machine.state is MachineState.ORDERED:
-            still_ordered(world, lease, at=at)
+        still_ordered(world, lease, machine, at=at)
         if not is_gone(world, lease, machine, at=at):
             provider.terminate(lease.machine_id)
             return False
