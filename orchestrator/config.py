@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from ipaddress import ip_network
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +20,8 @@ GCP_ENDPOINTS = (
     "gcp_billing_endpoint",
     "gcp_quotas_endpoint",
 )
+WIDEST_INGRESS = 8
+"""Of the prefix, in bits: 10.0.0.0/8 is the largest network that is anybody's own."""
 _OFF = ("", "0", "false", "no", "off")
 
 
@@ -111,7 +113,7 @@ class Settings(BaseSettings):
     @field_validator("ingress_cidr")
     @classmethod
     def _network(cls, cidr: str | None) -> str | None:
-        return str(ip_network(cidr)) if cidr else cidr
+        return _ingress(cidr) if cidr else cidr
 
     @field_validator("ci", mode="before")
     @classmethod
@@ -139,6 +141,20 @@ def load() -> Settings:
 def secret(name: str) -> str | None:
     """The value of one of a matrix's secrets, or None where the environment has none."""
     return os.environ.get(name)
+
+
+def _ingress(cidr: str) -> str:
+    """The network, as the clouds write it. Raises ValueError."""
+    try:
+        network = IPv4Network(cidr.strip())
+    except ValueError as error:
+        raise ValueError(f"must be one IPv4 network such as 203.0.113.7/32: {error}") from None
+    if network.prefixlen < WIDEST_INGRESS:
+        raise ValueError(
+            f"must be a /{WIDEST_INGRESS} or narrower, and {network} opens port 22 to the world;"
+            " your own address is enough: 203.0.113.7/32"
+        )
+    return str(network)
 
 
 def _reason(message: str) -> str:

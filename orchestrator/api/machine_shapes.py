@@ -109,6 +109,7 @@ class SightShape(Shape):
     """``orphan``, ``expired`` and ``idle`` are ended by the janitor; the others are not."""
     run: str
     cell: str
+    """Its name in the run; of another controller's machine, its id."""
     attempt: str
     token: str
     controller: str

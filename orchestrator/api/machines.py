@@ -37,7 +37,9 @@ def list_machines(
     """Ask the clouds what they have of this project, and say whose each thing is."""
     survey = context.janitor.survey()
     wanted = [s for s in survey.sights if not orphans or s.standing in DOOMED]
-    return SurveyShape(items=[tell_sight(sight) for sight in wanted], unread=dict(survey.unread))
+    return SurveyShape(
+        items=[_told(context, sight) for sight in wanted], unread=dict(survey.unread)
+    )
 
 
 @writing.post("/machines/{provider}/{machine_id:path}/terminate", status_code=202)
@@ -54,7 +56,7 @@ def terminate_machine(
             f"{provider} did not take the order to end {machine_id}; the controller's log says why,"
             " and the janitor tries again"
         )
-    return tell_sight(sight)
+    return _told(context, sight)
 
 
 @writing.get("/runs/{run_id}/cells/{cell}/access")
@@ -62,6 +64,14 @@ def get_access(context: ContextDep, cell: CellDep, response: Response) -> Access
     """How to sign in on the machine that the cell holds now, with the private key to it."""
     response.headers["Cache-Control"] = "no-store"
     return tell_access(enter_machine(context, cell))
+
+
+def _told(context: Context, sight: Sight) -> SightShape:
+    """By the name that its run calls the cell, where the ledger knows it; the tag has an id."""
+    if sight.lease is None:
+        return tell_sight(sight)
+    attempt = context.stores.cells.attempt(sight.lease.attempt_id)
+    return tell_sight(sight, cell=context.stores.cells.get(attempt.cell_id).name)
 
 
 def _find(context: Context, provider: str, machine_id: str) -> Sight:

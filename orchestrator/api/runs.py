@@ -19,7 +19,7 @@ from orchestrator.application.describe_run import describe_run
 from orchestrator.application.launch_run import Launched, launch_run
 from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.stores import Scope
-from orchestrator.application.rerun_run import rerun_run
+from orchestrator.application.rerun_run import plan_rerun, rerun_run
 from orchestrator.domain.cell import Run
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.results import merge_tally
@@ -79,6 +79,14 @@ def cancel(context: ContextDep, run_id: RunId) -> RunShape:
     """Cancel a run: finished tests are kept, machines go home. A finished run stays as it is."""
     cancel_run(context, run_id)
     return tell_run(describe_run(context.stores, run_id, at=context.clock.now()))
+
+
+@writing.post("/runs/{run_id}/rerun/plan")
+def plan_again(context: ContextDep, run_id: RunId, body: Rerun = None) -> PlanShape:
+    """Say what running it again would launch, and the most it can cost. Changes nothing."""
+    body = body or RerunBody()
+    planned = plan_rerun(context, run_id, only=body.only, hold_minutes=body.hold_minutes)
+    return tell_plan(planned)
 
 
 @writing.post("/runs/{run_id}/rerun", status_code=202, responses=_LAUNCHED)

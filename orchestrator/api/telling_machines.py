@@ -99,7 +99,7 @@ def tell_attestation(attestation: Attestation) -> AttestationShape:
     )
 
 
-def tell_sight(sight: Sight) -> SightShape:
+def tell_sight(sight: Sight, *, cell: str = "") -> SightShape:
     """What a cloud shows. Its tags say whose it is; they are the cloud's words."""
     machine, tags = sight.machine, sight.machine.tags
     return SightShape(
@@ -109,7 +109,7 @@ def tell_sight(sight: Sight) -> SightShape:
         state=machine.state,
         standing=sight.standing,
         run=tags.get("seatrial-run", ""),
-        cell=tags.get("seatrial-cell", ""),
+        cell=cell or tags.get("seatrial-cell", ""),
         attempt=tags.get("seatrial-attempt", ""),
         token=machine.token,
         controller=tags.get("seatrial-controller", ""),

@@ -233,5 +233,8 @@ def _dated(sight: Sight, first_seen: datetime | None) -> Sight:
 
 
 def _expires_at(machine: Machine) -> datetime | None:
-    said = machine.tags.get("seatrial-expires-at", "")
-    return datetime.fromtimestamp(int(said), UTC) if said.isdigit() else None
+    """None where its tag is no time: what somebody else wrote there must not stop the sweep."""
+    try:
+        return datetime.fromtimestamp(int(machine.tags.get("seatrial-expires-at", "")), UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -6,6 +6,9 @@ from decimal import Decimal
 
 _MINUTE_S = 60
 _HOUR_S = 3600
+_PRICE_DECIMALS = 5
+_PRICE_DIGITS = 4
+"""At least so many significant ones: a GB of disk costs $0.000137 an hour."""
 
 
 def duration(seconds: float) -> str:
@@ -57,8 +60,10 @@ def cents_of_cents(amount: Decimal) -> str:
 
 
 def price(amount: Decimal | None) -> str:
-    """``$1.006``: as the provider says it, with two decimals or more."""
+    """``$1.006``: as the provider says it, with two decimals or more; quotients are rounded."""
     if amount is None:
         return "unknown"
-    decimals = len(format(amount.normalize(), "f").partition(".")[2])
+    # What was divided (a month's price by its hours) has as many digits as numbers have here.
+    digits = max(_PRICE_DECIMALS, _PRICE_DIGITS - amount.adjusted() - 1) if amount else 0
+    decimals = len(format(round(amount, digits).normalize(), "f").partition(".")[2])
     return f"${amount:.{max(2, decimals)}f}"

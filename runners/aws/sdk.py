@@ -62,6 +62,8 @@ _SIGNS = frozenset(
     }
 )
 """Keys of a profile in the configuration file that lead to credentials."""
+_READS = ("Describe", "Get")
+"""How operations begin that change nothing, whatever became of them."""
 _WRONG = (sdk_errors.ParamValidationError, sdk_errors.InvalidRegionError)
 
 
@@ -200,9 +202,9 @@ def _refusal(response: Answer) -> Refusal:
 
 
 def _unknown_outcome(error: Exception, asked: str) -> ProviderError:
+    doubt = "" if asked.startswith(_READS) else ", and may have been carried out"
     return ProviderUnavailableError(
-        f"{asked} had no usable answer, and may have been carried out: {error}",
-        code=type(error).__name__,
+        f"{asked} had no usable answer{doubt}: {error}", code=type(error).__name__
     )
 
 

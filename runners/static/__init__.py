@@ -64,7 +64,9 @@ class StaticProvider:
     def inspect(self, machine_id: str) -> Machine:
         """The machine as it was handed out; GONE if it was not, or was given back."""
         known = self._book.read(TRAITS.name, machine_id)
-        return known or Machine(id=machine_id, token="", state=MachineState.GONE)
+        # With its token: the book is never late, so nobody has to wait whether it appears.
+        token = machine_id.rpartition("~")[2]
+        return known or Machine(id=machine_id, token=token, state=MachineState.GONE)
 
     def terminate(self, machine_id: str) -> None:
         """Give the host back to the pool; the host itself goes on running."""

@@ -50,6 +50,18 @@ def test_everything_that_a_cloud_shows_is_listed_with_whose_it_is(here: Clouds) 
     assert found["fake-others"]["ends_after"] is None
 
 
+@pytest.mark.parametrize("said", ["9" * 20, "9" * 12, "\u00b2", "-1e3", "tomorrow", ""])
+def test_a_tag_that_is_no_time_takes_no_other_machine_along(here: Clouds, said: str) -> None:
+    mine = here.rent("nobodys")
+    here.rent("others", **{"seatrial-controller": "another", "seatrial-expires-at": said})
+    items = {item["id"]: item for item in here.client.get(MACHINES).json()["items"]}
+    assert items[mine]["standing"] == "orphan"
+    assert (items["fake-others"]["standing"], items["fake-others"]["expires_at"]) == (
+        "foreign",
+        None,
+    )
+
+
 def test_orphans_leave_out_what_somebody_owns(here: Clouds) -> None:
     mine = here.rent("nobodys")
     here.rent("others", **{"seatrial-controller": "another"})
@@ -78,7 +90,9 @@ def test_a_leased_machine_is_not_ended_and_its_run_is_named(here: Clouds) -> Non
     run = str(here.desk.launch()["id"])
     here.desk.begin(run, "here")
     here.lease(run, "here", "lease-1")
-    name = here.rent("lease-1", **{"seatrial-run": run})
+    name = here.rent("lease-1", **{"seatrial-run": run, "seatrial-cell": "an-id"})
+    (item,) = here.client.get(MACHINES).json()["items"]
+    assert (item["standing"], item["cell"]) == ("leased", "here")
     answer = end(here, name)
     assert answer.status_code == 409
     assert answer.json()["type"] == "urn:seatrial:problem:machine-in-use"

@@ -63,6 +63,15 @@ def test_no_machine_is_said(cli: Cli, controller: FakeController) -> None:
     assert "Nothing that nobody owns is there" in cli.err
 
 
+def test_nothing_to_end_is_no_claim_about_clouds_that_were_not_asked(
+    cli: Cli, controller: FakeController
+) -> None:
+    shows(controller, aws="expired token")
+    assert cli("machines", "--orphans", "--terminate", "-y") == 5
+    assert "Nothing that nobody owns is there, as far as the clouds were asked." in cli.err
+    assert "aws could not be asked: expired token" in cli.err
+
+
 def test_a_cloud_that_was_not_asked_is_no_empty_cloud(cli: Cli, controller: FakeController) -> None:
     shows(controller, aws="expired \x1b[31mtoken")
     assert cli("machines", "--orphans") == 5

@@ -310,5 +310,7 @@ def test_without_a_network_nothing_is_known(
     cloud: AwsCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(ProviderUnavailableError, match="may have been carried out"):
+    with pytest.raises(ProviderUnavailableError, match="had no usable answer: Could not connect"):
         AwsProvider(context()).places(PLATFORM)
+    with pytest.raises(ProviderUnavailableError, match="may have been carried out"):
+        AwsProvider(context()).terminate("us-east-1/i-0abc")

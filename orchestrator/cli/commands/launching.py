@@ -114,6 +114,7 @@ def rerun_command(
             help="Only the jobs that went so; all by default.",
         ),
     ] = None,
+    yes: YesOption = False,
     hold: HoldOption = 0.0,
     detach: DetachOption = False,
     timeout: TimeoutOption = None,
@@ -125,10 +126,15 @@ def rerun_command(
     client = session.client()
     _, old = find_run(client, run)
     waiting = Waiting(timeout, on_interrupt, as_json, detach)
+    path, body = f"/runs/{old.id}/rerun", {"only": only, **({"hold_minutes": hold} if hold else {})}
+    try:
+        plan = client.post(f"{path}/plan", body, key=session.wiring.new_id())
+        ask(session, read_plan(plan), yes=yes)
+    except KeyboardInterrupt:
+        raise CliError("Interrupted; nothing was launched.", code=DETACHED) from None
 
     def launch(key: str) -> Json:
-        held = {"hold_minutes": hold} if hold else {}
-        return client.post(f"/runs/{old.id}/rerun", {"only": only, **held}, key=key)
+        return client.post(path, body, key=key)
 
     raise typer.Exit(_launch_and_wait(session, client, launch, waiting))
 

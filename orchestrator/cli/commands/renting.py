@@ -121,7 +121,7 @@ def _prices(session: Session, client: Client, *, as_json: bool) -> None:
 def _terminate(session: Session, client: Client, survey: Survey, *, yes: bool) -> list[str]:
     """End everything that was found; answer what was ended. Raises CliError."""
     if not survey.items:
-        session.say("Nothing is left that nobody owns.")
+        session.say("Nothing that nobody owns is there, as far as the clouds were asked.")
         return []
     session.err.print(fitting(session.err, _MACHINES, [_row(sight) for sight in survey.items]))
     what = plural(len(survey.items), "of these things", "of these things")

@@ -51,7 +51,22 @@ def headroom_table(plan: ShownPlan) -> Table:
 
 
 def shortages(plan: ShownPlan) -> list[Text]:
-    """A sentence for each quota that is short or unknown, with what to ask for."""
+    """A sentence for each quota that is short or unknown, and one for a limit that is too low."""
+    return [*_quotas(plan), *_limit(plan)]
+
+
+def _limit(plan: ShownPlan) -> list[Text]:
+    if plan.max_usd is None or plan.worst_usd is None or plan.worst_usd <= plan.max_usd:
+        return []
+    return [
+        Text(
+            f"short: limits.max_usd of {usd(plan.max_usd)} does not cover one attempt of every"
+            f" cell ({usd(plan.worst_usd)}): what does not fit when its turn comes is not rented"
+        )
+    ]
+
+
+def _quotas(plan: ShownPlan) -> list[Text]:
     return [
         Text(f"{one_line(found.room)}: {one_line(found.provider)} {one_line(found.sentence)}")
         for found in plan.headroom

@@ -18,6 +18,7 @@ OPERATIONS = {
     ("get", "/api/v1/runs/{run_id}"): "show_run",
     ("post", "/api/v1/runs/{run_id}/cancel"): "cancel",
     ("post", "/api/v1/runs/{run_id}/rerun"): "rerun",
+    ("post", "/api/v1/runs/{run_id}/rerun/plan"): "plan_again",
     ("get", "/api/v1/runs/{run_id}/events"): "stream_events",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/log"): "read_log",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/tests"): "list_tests",

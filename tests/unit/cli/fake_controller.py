@@ -62,6 +62,7 @@ class FakeController:
         self.answers: dict[tuple[str, str], Reply] = {
             ("GET", "/healthz"): Answer.of({"status": "ok"}),
             ("POST", "/api/v1/plan"): Answer.of(plan()),
+            ("POST", f"/api/v1/runs/{runs.RUN_ID}/rerun/plan"): Answer.of(plan()),
             ("POST", "/api/v1/runs"): lambda request: Answer.of(self.shown, 202),
         }
         self.on_look: Callable[[int], None] = lambda looks: None

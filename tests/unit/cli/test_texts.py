@@ -37,6 +37,22 @@ jobs:
 """
 
 
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        ("1.006", "$1.006"),
+        ("1.2000000000", "$1.20"),
+        ("0.70683", "$0.70683"),
+        ("0", "$0.00"),
+        ("1.027666666666666666666666667", "$1.02767"),
+        ("0.000136986301369863013698630137", "$0.000137"),
+        ("100", "$100.00"),
+    ],
+)
+def test_a_price_has_the_providers_digits_and_no_quotients(amount: str, said: str) -> None:
+    assert units.price(Decimal(amount)) == said
+
+
 @given(st.text())
 def test_one_line_is_printable_whatever_comes(text: str) -> None:
     assert all(c.isprintable() for c in one_line(text))

@@ -59,6 +59,11 @@ def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (settings.url, settings.project, settings.ci) == (None, "seatrial", False)
 
 
+def test_one_address_is_a_network_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEATRIAL_INGRESS_CIDR", " 203.0.113.7")
+    assert config.load().ingress_cidr == "203.0.113.7/32"
+
+
 @pytest.mark.parametrize(
     ("value", "ci"), [("1", True), ("yes", True), ("0", False), ("False", False)]
 )
@@ -75,8 +80,11 @@ def test_ci_is_set_by_any_word_but_no(
         ("SEATRIAL_PROJECT", "Big Name", "must be a lower-case letter"),
         ("SEATRIAL_URL", "h:1", "must look like https://host:port"),
         ("SEATRIAL_DATABASE_URL", "mysql://hidden@h/d", "must begin with postgresql://"),
-        ("SEATRIAL_INGRESS_CIDR", "10.0.0.1/8", "is unusable: 10.0.0.1/8 has host bits set"),
-        ("SEATRIAL_INGRESS_CIDR", "office", "is unusable"),
+        ("SEATRIAL_INGRESS_CIDR", "10.0.0.1/8", "must be one IPv4 network such as 203.0.113.7/32"),
+        ("SEATRIAL_INGRESS_CIDR", "office", "must be one IPv4 network such as 203.0.113.7/32"),
+        ("SEATRIAL_INGRESS_CIDR", "2001:db8::/64", "must be one IPv4 network"),
+        ("SEATRIAL_INGRESS_CIDR", "0.0.0.0/0", "must be a /8 or narrower"),
+        ("SEATRIAL_INGRESS_CIDR", "128.0.0.0/1", "must be a /8 or narrower"),
         ("SEATRIAL_TOKEN", "hidden\nhidden", "must be a token as it was printed"),
         ("SEATRIAL_TOKEN", "hiddén", "must be a token as it was printed"),
     ],
