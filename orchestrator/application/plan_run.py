@@ -16,6 +16,10 @@ from orchestrator.domain.matrix import CellPlan, Matrix
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.quota import Demand, Headroom, Level, Quota, Quotas, headroom
 
+_UNPRICED = (
+    "no price is known at any of {} places, and limits.allow_unknown_price is false: none is rented"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedCell:
@@ -79,6 +83,8 @@ def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -
         return PlannedCell(plan, (), None, str(error))
     worst = [worst_usd(place, minutes) for place in places]
     known = [amount for amount in worst if amount is not None]
+    if not known and not blind:
+        return PlannedCell(plan, places, None, _UNPRICED.format(len(places)))
     told = known and (len(known) == len(worst) or not blind)
     return PlannedCell(plan, places, max(known) if told else None)
 

@@ -22,6 +22,7 @@ def ask(session: Session, plan: ShownPlan, *, yes: bool) -> None:
     session.say(f"plan: {totals(plan)}")
     if not rented or yes:
         return
+    rented = [cell for cell in rented if cell.is_offered] or rented
     names = ", ".join(one_line(cell.id) for cell in rented)
     if not session.is_interactive:
         raise CliError(

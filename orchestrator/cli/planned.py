@@ -42,6 +42,11 @@ class PlannedCell:
     worst_usd: Decimal | None = None
     note: str = ""
 
+    @property
+    def is_offered(self) -> bool:
+        """False where its provider says that nobody sells it: asking again cannot cost anything."""
+        return not (self.note and self.worst_usd == 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
@@ -74,6 +79,11 @@ class ShownPlan:
             for cell in self.cells
             if cell.worst_usd or cell.provider not in traits or traits[cell.provider].rented
         ]
+
+    @property
+    def known_usd(self) -> Decimal:
+        """Of one attempt of every cell, as far as that is known."""
+        return sum((cell.worst_usd for cell in self.cells if cell.worst_usd), Decimal(0))
 
 
 def read_plan(answer: Json) -> ShownPlan:

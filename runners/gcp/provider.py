@@ -30,7 +30,7 @@ from runners.gcp.prices import KnownPrices
 from runners.gcp.quotas import QuotaReader, demands
 from runners.gcp.wishes import read_wishes
 from runners.google.errors import meaning
-from runners.google.firewall import KIND, Firewall
+from runners.google.firewall import KIND, Firewall, required_ingress
 from runners.google.names import label
 from runners.google.reading import (
     READ_TIMEOUT_S,
@@ -84,7 +84,7 @@ class GcpProvider:
             templates=self._context.templates,
         )
         if wishes.is_public:
-            self._firewall.ensure(self._context.settings.get("ingress_cidr", ""))
+            self._firewall.ensure(required_ingress(self._context.settings))
         try:
             operation = self._insert(request, wanted)
         except AlreadyThereError:
@@ -135,7 +135,10 @@ class GcpProvider:
 
     def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
         """Zones by market, location and type. Raises ConfigError, NotOfferedError."""
-        return self._offers.places(platform)
+        places = self._offers.places(platform)
+        if read_wishes(platform).is_public:  # said by a plan already, not only by a launch
+            required_ingress(self._context.settings)
+        return places
 
     def known_prices(self) -> tuple[Price, ...]:
         """The shipped table, with what was refreshed since."""

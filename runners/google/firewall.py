@@ -63,18 +63,11 @@ class Firewall:
         """Make the two rules unless they are there. Does not wait until they hold.
 
         Args:
-            cidr: Who may connect; empty when it is not set.
+            cidr: Who may connect, as `required_ingress` has it.
 
         Raises:
-            ConfigError: It is not set.
             ProviderError: A rule could not be made.
         """
-        if not cidr:
-            raise ConfigError(
-                "who may reach the machine's SSH port is not said: set SEATRIAL_INGRESS_CIDR to "
-                "your own address (203.0.113.7/32), or use `connect: private`",
-                extent=Extent.PROJECT,
-            )
         for rule in self._rules(cidr):
             self._ensure(rule)
 
@@ -183,6 +176,19 @@ class Firewall:
             tags=_tags(rule.description),
             simulated=self._clients.is_simulated,
         )
+
+
+def required_ingress(settings: Mapping[str, str]) -> str:
+    """Who may reach machines with a public address. Raises ConfigError when that is not said."""
+    cidr = settings.get("ingress_cidr")
+    if not cidr:
+        raise ConfigError(
+            "SEATRIAL_INGRESS_CIDR is not set, and says who may reach the SSH port of machines "
+            "with a public address: set it to your own address (203.0.113.7/32), or write "
+            "`connect: private`",
+            extent=Extent.PROJECT,
+        )
+    return cidr
 
 
 def is_rule(machine_id: str) -> bool:

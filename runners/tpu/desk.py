@@ -17,7 +17,7 @@ from runners import ProviderContext
 from runners.google.account import Account
 from runners.google.clients import Clients
 from runners.google.endpoints import COMPUTE, TPU, may_ask
-from runners.google.firewall import Firewall, is_rule
+from runners.google.firewall import Firewall, is_rule, required_ingress
 from runners.tpu.catalogue import Catalogue
 from runners.tpu.client import Wire
 from runners.tpu.ending import Ending
@@ -25,6 +25,7 @@ from runners.tpu.launch import Launching
 from runners.tpu.looking import Looking
 from runners.tpu.naming import network_tag
 from runners.tpu.places import Offering
+from runners.tpu.platform import read
 from runners.tpu.prices import known
 from runners.tpu.quotas import Limits
 
@@ -59,8 +60,11 @@ class Desk:
         self._catalogue = Catalogue(self._clients, now=context.now)
 
     def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
-        """See `Offering.places`."""
-        return self._offering.places(platform)
+        """See `Offering.places`; that nobody could enter is said by a plan already."""
+        places = self._offering.places(platform)
+        if read(platform).public:
+            required_ingress(self._context.settings)
+        return places
 
     def launch(self, request: LaunchRequest) -> Machine:
         """See `Launching.launch`."""

@@ -24,7 +24,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.boot import startup_script
-from runners.google.firewall import Firewall
+from runners.google.firewall import Firewall, required_ingress
 from runners.google.metadata import entry
 from runners.google.names import label, labels
 from runners.tpu.client import WRITE_TIMEOUT_S, Wire
@@ -67,7 +67,7 @@ class Launching:
         self._looking = looking
         self._firewall = firewall
         self._project = settings.get("project") or "seatrial"
-        self._ingress = settings.get("ingress_cidr") or ""
+        self._settings = settings
         self._templates = templates
 
     def launch(self, request: LaunchRequest) -> Machine:
@@ -80,16 +80,12 @@ class Launching:
         zone, kind, market = _place(request)
         if kind != asked.accelerator.name:
             raise ConfigError(f"{request.place.name} is no place of a {asked.accelerator.name}")
-        if asked.public and not self._ingress:
-            raise ConfigError(
-                "SEATRIAL_INGRESS_CIDR is not set, and says who may reach machines with a public "
-                "address; set it, or write connect: private"
-            )
+        ingress = required_ingress(self._settings) if asked.public else ""
         handle = Handle(
             zone, QUEUED if asked.queued else NODES, resource_id(self._project, request.token)
         )
         node = self._node(request, asked)
-        self._guard(asked)
+        self._guard(asked, ingress)
         try:
             if asked.queued:
                 return self._queue(request, asked, handle, node, spot=market == "spot")
@@ -99,10 +95,10 @@ class Launching:
                 raise
         return self._adopt(request, handle)
 
-    def _guard(self, asked: Asked) -> None:
+    def _guard(self, asked: Asked, ingress: str) -> None:
         """See that only our own network reaches it; a network of the user's has rules of theirs."""
         if asked.public and not asked.has_own_network and self._firewall is not None:
-            self._firewall.ensure(self._ingress)
+            self._firewall.ensure(ingress)
 
     def _queue(
         self, request: LaunchRequest, asked: Asked, handle: Handle, node: tpu_v2.Node, *, spot: bool

@@ -46,6 +46,11 @@ class CostlyProvider(FakeProvider):
 
     level_now = Level(8, 4)
     is_down = False
+    offered: tuple[Place, ...] = ()
+    """Instead of the cloud's own places."""
+
+    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+        return self.offered or super().places(platform)
 
     def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
         return (Demand(replace(GPUS, scope=place.region), 4),)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.domain.machine import Place
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quota import Level
 from tests.integration.api_clouds import OFFER, Clouds, clouds
@@ -153,6 +154,13 @@ def test_a_plan_says_what_room_the_quotas_leave(
     assert (first["quota"], first["name"], first["unit"]) == ("L-3819A6DF", "G/VT spot", "vCPU")
     assert sentence in first["sentence"]
     assert second["scope"] == "north"
+
+
+def test_a_plan_says_that_nothing_is_rented_without_a_price(here: Clouds) -> None:
+    here.provider.offered = (Place("dark"), Place("darker"))
+    for cell in here.client.post("/api/v1/plan", json={"matrix": MATRIX}).json()["cells"]:
+        assert cell["worst_usd"] is None
+        assert "at any of 2 places, and limits.allow_unknown_price is false" in cell["note"]
 
 
 def test_a_hold_raises_the_worst_that_a_plan_can_cost(here: Clouds) -> None:

@@ -194,11 +194,24 @@ def test_running_again_asks_before_it_rents(cli: Cli, controller: FakeController
         assert controller.sent("POST", path)[-1].json == body
 
 
+def test_what_nobody_sells_is_not_said_to_be_rented(cli: Cli, controller: FakeController) -> None:
+    answer = plan("cloud", "1.00")
+    unsold = plan("cloud", "0")["cells"][0] | {"id": "rare", "places": [], "note": "not sold"}
+    answer["cells"].append(unsold)
+    controller.answers["POST", "/api/v1/plan"] = Answer.of(answer)
+    assert cli("run", str(cli.matrix)) == 2
+    assert "\nlocal-cpu would be rented, for at most $1.00 an attempt" in cli.err
+
+
 def test_a_limit_that_is_too_low_is_said_before(cli: Cli, controller: FakeController) -> None:
     low = plan("cloud", "1.46") | {"max_usd": "0.01"}
     controller.answers["POST", "/api/v1/plan"] = Answer.of(low)
     assert cli("plan", str(cli.matrix)) == 0
     assert "short: limits.max_usd of $0.01 does not cover one attempt of every cell" in cli.out
+    unknown = low | {"worst_usd": None}  # another cell's price is not known
+    controller.answers["POST", "/api/v1/plan"] = Answer.of(unknown)
+    assert cli("plan", str(cli.matrix)) == 0
+    assert "one attempt of every cell ($1.46)" in cli.out
     controller.answers["POST", "/api/v1/plan"] = Answer.of(low | {"max_usd": "1.46"})
     assert cli("plan", str(cli.matrix)) == 0
     assert "short" not in cli.out

@@ -56,12 +56,12 @@ def shortages(plan: ShownPlan) -> list[Text]:
 
 
 def _limit(plan: ShownPlan) -> list[Text]:
-    if plan.max_usd is None or plan.worst_usd is None or plan.worst_usd <= plan.max_usd:
+    if plan.max_usd is None or plan.known_usd <= plan.max_usd:
         return []
     return [
         Text(
             f"short: limits.max_usd of {usd(plan.max_usd)} does not cover one attempt of every"
-            f" cell ({usd(plan.worst_usd)}): what does not fit when its turn comes is not rented"
+            f" cell ({usd(plan.known_usd)}): what does not fit when its turn comes is not rented"
         )
     ]
 
