@@ -91,6 +91,7 @@ def test_it_tells_the_price_and_rents_nothing_unasked(clouds: Clouds, tmp_path: 
     assert not clouds.aws.billing()
 
 
+@pytest.mark.usefixtures("sealed")
 @pytest.mark.slow
 @pytest.mark.timeout(450)
 def test_a_smoke_without_machines_fails_truly_and_leaves_nothing(
