@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from orchestrator.application.ports.stores import RunSpec, Stores
 from orchestrator.domain.attestation import Attestation
@@ -18,9 +19,17 @@ from orchestrator.domain.cell import (
     Transition,
 )
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact
+from orchestrator.domain.ingested import Ingested, StatedMachine
 from orchestrator.domain.machine import Place, SshReach
 from orchestrator.domain.manifest import Job
-from orchestrator.domain.money import billed_seconds, cost_by_phase, lease_bill, machine_seconds
+from orchestrator.domain.money import (
+    Bill,
+    billed_seconds,
+    cost_by_phase,
+    lease_bill,
+    machine_seconds,
+    usd_for,
+)
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.record import (
     ArtifactRecord,
@@ -44,12 +53,18 @@ class _Ledger:
     leases: Mapping[str, Sequence[Lease]]
     decisions: Mapping[str, Sequence[Decision]]
     attestations: Mapping[str, Attestation]
+    ingested: Mapping[str, Ingested]
 
     @classmethod
     def of(cls, stores: Stores, run_id: str) -> _Ledger:
-        """Three statements."""
+        """Four statements."""
         book = stores.leases
-        return cls(book.of_run(run_id), book.decisions(run_id), book.attestations(run_id))
+        return cls(
+            book.of_run(run_id),
+            book.decisions(run_id),
+            book.attestations(run_id),
+            stores.ingests.of_run(run_id),
+        )
 
 
 def describe_run(stores: Stores, run_id: str, *, at: datetime) -> RunRecord:
@@ -59,7 +74,8 @@ def describe_run(stores: Stores, run_id: str, *, at: datetime) -> RunRecord:
     ledger = _Ledger.of(stores, run_id)
     cells = stores.cells.of_run(run_id)
     told = tuple(_cell(stores, cell, spec, ledger, at) for cell in cells)
-    return RunRecord(run, told, at, spec.hold_minutes)
+    statements = stores.statements.of_run(run_id)
+    return RunRecord(run, told, at, spec.hold_minutes, statements)
 
 
 def evidence_of(stores: Stores, run_id: str, *, at: datetime) -> Evidence:
@@ -94,6 +110,8 @@ def _cell(stores: Stores, cell: Cell, spec: RunSpec, ledger: _Ledger, at: dateti
     plan = stores.cells.plan(cell.id)
     transitions = stores.cells.transitions(cell.id)
     leases = ledger.leases.get(cell.id, ())
+    ingested = ledger.ingested.get(cell.id)
+    stated = _stated(ingested.machine, attempts) if ingested is not None else ()
     attested = [x for lease in leases if (x := ledger.attestations.get(lease.id)) is not None]
     return CellRecord(
         id=cell.name,
@@ -107,7 +125,7 @@ def _cell(stores: Stores, cell: Cell, spec: RunSpec, ledger: _Ledger, at: dateti
         jobs=_jobs(stores, cell, spec, plan.jobs, attempts),
         attempts=tuple(attempts),
         transitions=tuple(transitions),
-        leases=_leases(leases, attempts, transitions, at),
+        leases=(*_leases(leases, attempts, transitions, at), *stated),
         probed=stores.results.environment(cell.id) or {},
         notices=tuple(stores.results.notices(cell.id)),
         artifacts=tuple(
@@ -117,6 +135,7 @@ def _cell(stores: Stores, cell: Cell, spec: RunSpec, ledger: _Ledger, at: dateti
         simulated=plan.platform.provider == "fake" or any(lease.simulated for lease in leases),
         decisions=tuple(ledger.decisions.get(cell.id, ())),
         attestation=attested[-1] if attested else None,
+        ingested=ingested,
     )
 
 
@@ -151,6 +170,8 @@ def _job(
     metrics: list[MetricFact],
     attempts: list[Attempt],
 ) -> JobRecord:
+    unnamed = (fact.unnamed if fact else None) or Counts()
+    counts = counts + unnamed
     over = cell.state in (CellState.RELEASING, CellState.DONE) or (
         fact is not None and fact.finished_ts is not None
     )
@@ -170,12 +191,40 @@ def _job(
         detail=verdict.detail if verdict else "",
         degraded=(fact.degraded or None) if fact else None,
         counts=counts,
+        unnamed=unnamed,
         checks=tuple(checks),
         metrics=tuple(metrics),
         started_at=datetime.fromtimestamp(started, UTC) if started else None,
         duration_s=fact.duration_s if fact else None,
         timeout_s=job.timeout_minutes * 60,
         current=(fact.current or "") if fact else "",
+    )
+
+
+def _stated(machine: StatedMachine | None, attempts: Sequence[Attempt]) -> tuple[LeaseRecord, ...]:
+    """A machine that a person told of, with its bill; it is in no ledger."""
+    if machine is None or not attempts:
+        return ()
+    seconds, price = machine.seconds or Decimal(0), machine.usd_per_hour
+    bill = Bill(usd_for(seconds, price)) if price is not None else Bill()
+    return (
+        LeaseRecord(
+            attempt=attempts[0].number,
+            provider="",
+            place=machine.place,
+            state="stated",
+            machine_id=machine.machine_id,
+            address="",
+            price_usd_per_hour=price,
+            seconds=float(seconds),
+            cost_usd=bill.total_usd,
+            bill=bill,
+            billed_s=int(seconds),
+            priced=machine.priced,
+            instance_type=machine.instance_type,
+            market=machine.market,
+            zone=machine.place,
+        ),
     )
 
 

@@ -222,6 +222,8 @@ class RunState(StrEnum):
     """Where a run is."""
 
     RUNNING = "running"
+    INGESTING = "ingesting"
+    """Foreign evidence is being stored; no controller has anything to run for it."""
     FINISHED = "finished"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from orchestrator.domain.evidence import Event
-from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.outcome import Counts, TestOutcome
 
 MESSAGE_LIMIT = 500
 """Characters of a message that stands in a table; the whole text is kept beside it."""
@@ -66,6 +66,8 @@ class JobFact:
     duration_s: float | None = None
     restarts: int | None = None
     degraded: str | None = None
+    unnamed: Counts | None = None
+    """Tests that an ingested source counts without naming them."""
 
     def plus(self, other: JobFact) -> JobFact:
         """Both facts together; what the later one knows stands."""
@@ -168,10 +170,35 @@ def _read_test(facts: Facts, event: Event) -> None:
     elif record == "collect_error":
         text = _text(data.get("longrepr"))
         _add_test(facts, _bad(job, nodeid, "collection", text))
+    elif record == "outcome":
+        _add_test(facts, _outcome_fact(job, nodeid, data))
+    elif record == "unnamed":
+        _add_job(facts, JobFact(job, unnamed=_counts(data.get("counts"))))
     elif record == "report":
         _add_test(facts, phase_fact(job, data))
         if data.get("when") == "teardown" or data.get("cause"):
             facts.current[job] = ""
+
+
+def _outcome_fact(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
+    """A test as a foreign artifact told it: its outcome, and no phases."""
+    outcome = TestOutcome[_text(data.get("outcome")).upper()]
+    return TestFact(
+        job=job,
+        nodeid=nodeid,
+        outcome=outcome,
+        final=outcome is not TestOutcome.MISSING,
+        duration_s=_number(data.get("duration")),
+        reason=_text(data.get("reason")),
+        message=_text(data.get("message"))[:MESSAGE_LIMIT],
+        text=_text(data.get("longrepr")),
+    )
+
+
+def _counts(said: object) -> Counts:
+    known = said if isinstance(said, dict) else {}
+    names = Counts().as_dict()
+    return Counts(**{name: max(_whole(known.get(name)) or 0, 0) for name in names})
 
 
 def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:

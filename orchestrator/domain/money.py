@@ -92,13 +92,14 @@ def _bill(lease: Lease, at: datetime) -> Bill:
     offer = lease.offer or _NOTHING
     real_s = Decimal(_held(lease, at) // timedelta(microseconds=1)) / 1_000_000
     return Bill(
-        _usd(Decimal(billed_seconds(lease, at)), lease.price_usd_per_hour or Decimal(0)),
-        _usd(real_s, offer.disk_usd_per_hour),
-        _usd(real_s, offer.address_usd_per_hour),
+        usd_for(Decimal(billed_seconds(lease, at)), lease.price_usd_per_hour or Decimal(0)),
+        usd_for(real_s, offer.disk_usd_per_hour),
+        usd_for(real_s, offer.address_usd_per_hour),
     )
 
 
-def _usd(seconds: Decimal, usd_per_hour: Decimal) -> Decimal:
+def usd_for(seconds: Decimal, usd_per_hour: Decimal) -> Decimal:
+    """What so many seconds cost, to a hundredth of a cent."""
     return (seconds * usd_per_hour / _HOUR_S).quantize(CENT_OF_CENT, ROUND_HALF_EVEN)
 
 

@@ -10,6 +10,7 @@ from decimal import Decimal
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Attempt, CellState, Decision, Run, Transition
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
+from orchestrator.domain.ingested import Ingested, Statement
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import Bill, JobCosts, cost_by_job, usd_per_validated_test
 from orchestrator.domain.outcome import Counts, Outcome
@@ -29,6 +30,8 @@ class JobRecord:
     degraded: str | None = None
     counts: Counts = field(default_factory=Counts)
     """Pytest results only; `missing` are those not yet reported while the job runs."""
+    unnamed: Counts = field(default_factory=Counts)
+    """Those of `counts` that its source counts without naming the tests."""
     checks: tuple[CheckFact, ...] = ()
     metrics: tuple[MetricFact, ...] = ()
     started_at: datetime | None = None
@@ -108,6 +111,8 @@ class CellRecord:
     """Why its machine is where it is."""
     attestation: Attestation | None = None
     """Who produced the results: of the last machine that told."""
+    ingested: Ingested | None = None
+    """Where its evidence is from, if our agent did not produce it: then nothing is attested."""
 
     @property
     def counts(self) -> Counts:
@@ -144,6 +149,8 @@ class RunRecord:
     as_of: datetime
     hold_minutes: float = 0.0
     """How long the machine of a cell that did not pass is kept."""
+    statements: tuple[Statement, ...] = ()
+    """What people wrote for its reports."""
 
     @property
     def counts(self) -> Counts:
@@ -175,3 +182,5 @@ class Evidence:
     record: RunRecord
     tests: Mapping[str, tuple[TestFact, ...]]
     """By cell id, in the order they were collected."""
+    base: Evidence | None = None
+    """What a `compare` report sets it against."""

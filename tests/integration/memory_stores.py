@@ -393,4 +393,6 @@ def memory_stores() -> Stores:
         machines=missing,
         sightings=MemorySightings(tables),
         prices=missing,
+        ingests=missing,
+        statements=missing,
     )

@@ -26,7 +26,7 @@ from orchestrator.domain.machine import SshReach
 from tests.databases import attempt, create, lease
 
 ROOT = Path(__file__).parents[2]
-HEAD = "0002"
+HEAD = "0003"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs_postgres)])

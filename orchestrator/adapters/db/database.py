@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestrator.adapters.db.authored import DbStatements
 from orchestrator.adapters.db.blobs import DbBlobs
 from orchestrator.adapters.db.cells import DbCells
 from orchestrator.adapters.db.controllers import DbControllers
 from orchestrator.adapters.db.evidence import DbEvidence
 from orchestrator.adapters.db.feed import DbFeed
+from orchestrator.adapters.db.ingests import DbIngests
 from orchestrator.adapters.db.leases import DbLeases
 from orchestrator.adapters.db.machines import DbMachines
 from orchestrator.adapters.db.payloads import DbPayloads
@@ -90,6 +92,8 @@ def _stores(sessions: Sessions) -> Stores:
         machines=DbMachines(sessions),
         sightings=DbSightings(sessions),
         prices=DbPrices(sessions),
+        ingests=DbIngests(sessions),
+        statements=DbStatements(sessions),
     )
 
 

@@ -13,6 +13,7 @@ from orchestrator.adapters.db.statements import changed
 from orchestrator.adapters.db.tables import (
     AttemptRow,
     CellRollupRow,
+    JobResultRow,
     JobRollupRow,
     LeaseRow,
     TestCaseRow,
@@ -46,14 +47,23 @@ def tally(session: Session, cell_pk: int) -> dict[str, dict[TestOutcome, int]]:
 def write_rollup(session: Session, cell_pk: int, *, at: datetime) -> None:
     """Keep the cell's counts and cost, within the transaction that concludes it."""
     total = Counts()
-    for job, counted in tally(session, cell_pk).items():
-        counts = Counts.of(counted)
+    counted = {job: Counts.of(tests) for job, tests in tally(session, cell_pk).items()}
+    for job, unnamed in _unnamed(session, cell_pk).items():
+        counted[job] = counted.get(job, Counts()) + unnamed
+    for job, counts in counted.items():
         total = total + counts
         row = {"cell": cell_pk, "job": job, **counts.as_dict()}
         session.execute(insert(JobRollupRow).values(row))
     cost = _cost_usd(session, cell_pk)
     row = {"cell": cell_pk, "cost_usd": cost, "concluded_at": at, **total.as_dict()}
     session.execute(insert(CellRollupRow).values(row))
+
+
+def _unnamed(session: Session, cell_pk: int) -> dict[str, Counts]:
+    """By job, the tests that a source counts without naming them."""
+    query = select(JobResultRow.job, JobResultRow.unnamed).where(JobResultRow.cell == cell_pk)
+    rows = session.execute(query.where(JobResultRow.unnamed.is_not(None)).order_by("job"))
+    return {job: unnamed for job, unnamed in rows if unnamed is not None}
 
 
 def mend_cost(session: Session, attempt_pk: int) -> None:

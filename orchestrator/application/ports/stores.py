@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from orchestrator.application.ports.evidence import EvidenceStore, ResultStore
+from orchestrator.application.ports.ingests import IngestStore, StatementStore
 from orchestrator.application.ports.ledger import LeaseStore, SightingStore
 from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Run, Transition
 from orchestrator.domain.machine import MachineBook
@@ -302,3 +303,5 @@ class Stores:
     machines: MachineBook
     sightings: SightingStore
     prices: PriceBook
+    ingests: IngestStore
+    statements: StatementStore

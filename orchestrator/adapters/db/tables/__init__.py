@@ -10,6 +10,7 @@ from orchestrator.adapters.db.tables.access import (
     TokenRow,
 )
 from orchestrator.adapters.db.tables.columns import Table
+from orchestrator.adapters.db.tables.foreign import IngestRow, StatementRow
 from orchestrator.adapters.db.tables.ledger import (
     AttestationRow,
     DecisionRow,
@@ -60,6 +61,7 @@ __all__ = [
     "EnvironmentRow",
     "EvidenceChunkRow",
     "FeedRow",
+    "IngestRow",
     "JobResultRow",
     "JobRollupRow",
     "KeyRow",
@@ -74,6 +76,7 @@ __all__ = [
     "RunRow",
     "RunSpecRow",
     "SightingRow",
+    "StatementRow",
     "Table",
     "TestCaseRow",
     "TestResultRow",

@@ -24,7 +24,8 @@ from orchestrator.adapters.db.tables.columns import (
     Pk,
     Table,
 )
-from orchestrator.adapters.db.types import Json
+from orchestrator.adapters.db.types import Document, Json
+from orchestrator.domain.outcome import Counts
 
 
 class EvidenceChunkRow(Table):
@@ -138,6 +139,7 @@ class JobResultRow(Table):
     duration_s: Mapped[float | None] = mapped_column(Float(53))
     restarts: Mapped[int | None]
     degraded: Mapped[str | None]
+    unnamed: Mapped[Counts | None] = mapped_column(Document(Counts))
 
 
 class CheckResultRow(Table):
