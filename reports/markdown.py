@@ -6,13 +6,14 @@ Names of tests, messages, devices and files come from machines: they are an atta
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from reports import figures
 from reports import format as fmt
+from reports.model.plot import Plot
 from reports.model.values import Absent, ReportModel, Status
 
 CELL_LIMIT = 300
@@ -122,7 +123,9 @@ FIGURES = (
 """Filters: the writers of `reports.figures`, escaped."""
 
 
-def render_markdown(model: ReportModel, template: str, *, templates: Path) -> str:
+def render_markdown(
+    model: ReportModel, template: str, *, templates: Path, plots: Sequence[Plot] = ()
+) -> str:
     """Fill a template, and settle the blank lines so that a layout never depends on the data."""
-    text = environment(templates).get_template(template).render(report=model)
+    text = environment(templates).get_template(template).render(report=model, plots=plots)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"

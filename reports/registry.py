@@ -12,7 +12,9 @@ from reports.as_json import render_json
 from reports.html import render_html
 from reports.linter import errors, lint, lint_evidence
 from reports.markdown import plain, render_markdown
+from reports.model.plot import Plot
 from reports.model.values import Finding, ReportModel
+from reports.plots.choose import plots_of
 from reports.views.platform import platform_view
 from reports.views.summary import summary_view
 
@@ -82,10 +84,16 @@ def render(
     model = model_of(kind, evidence, cell=cell)
     if format == "json":
         return render_json(model)
-    text = render_markdown(model, KINDS[kind].template, templates=templates)
+    plots = plots_of(model)
+    text = render_markdown(model, KINDS[kind].template, templates=templates, plots=plots)
     if format == "md":
         return text
-    return render_html(text, title=plain(model.title), templates=templates)
+    return render_html(text, title=plain(model.title), templates=templates, plots=plots)
+
+
+def draw(kind: str, evidence: Evidence, *, cell: str | None = None) -> tuple[Plot, ...]:
+    """The plots that the Markdown of a report links; raises as `render` does."""
+    return plots_of(model_of(kind, evidence, cell=cell))
 
 
 def model_of(kind: str, evidence: Evidence, *, cell: str | None = None) -> ReportModel:

@@ -9,9 +9,12 @@ from fastapi import APIRouter, Query, Response, Security
 from orchestrator.api.deps import ContextDep, RunId
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.guard import bearer, secured
+from orchestrator.api.shape import Shape
+from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.problems import nearest
+from orchestrator.domain.record import Evidence
 
 _KINDS = {
     "md": "text/markdown; charset=utf-8",
@@ -21,9 +24,25 @@ _KINDS = {
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 """A report tells what machines said: it may look well, and do nothing."""
 
+CellQuery = Annotated[str | None, Query(description="One cell's report", max_length=200)]
+
 router = APIRouter(
     tags=["reports"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
 )
+
+
+class PlotShape(Shape):
+    """A plot."""
+
+    path: str
+    """Beside the document that links it."""
+    svg: str
+
+
+class PlotListShape(Shape):
+    """Plots, in the order in which the document has them."""
+
+    items: list[PlotShape]
 
 
 @router.get(
@@ -36,16 +55,31 @@ def get_report(
     run_id: RunId,
     kind: str,
     format: str,  # noqa: A002 - the path's own word
-    cell: Annotated[str | None, Query(description="One cell's report", max_length=200)] = None,
+    cell: CellQuery = None,
 ) -> Response:
     """A report of the run, or of one of its cells, as Markdown, HTML or JSON."""
-    if kind not in context.report_kinds:
-        raise NotFoundError(f"there is no report {kind!r}{nearest(kind, context.report_kinds)}")
     if format not in _KINDS:
         raise NotFoundError(f"reports are not made as {format!r}{nearest(format, _KINDS)}")
+    evidence = _evidence(context, run_id, kind, cell)
+    text = context.render(kind, evidence, cell, format)
+    return Response(text, media_type=_KINDS[format], headers={"Content-Security-Policy": _POLICY})
+
+
+@router.get("/runs/{run_id}/reports/{kind}/plots")
+def list_report_plots(
+    context: ContextDep, run_id: RunId, kind: str, cell: CellQuery = None
+) -> PlotListShape:
+    """The plots that a report's Markdown links; its HTML carries them."""
+    evidence = _evidence(context, run_id, kind, cell)
+    drawn = context.draw(kind, evidence, cell)
+    return PlotListShape(items=[PlotShape(path=path, svg=svg) for path, svg in drawn.items()])
+
+
+def _evidence(context: Context, run_id: str, kind: str, cell: str | None) -> Evidence:
+    if kind not in context.report_kinds:
+        raise NotFoundError(f"there is no report {kind!r}{nearest(kind, context.report_kinds)}")
     evidence = evidence_of(context.stores, run_id, at=context.clock.now())
     if cell is not None and evidence.record.cell(cell) is None:
         names = nearest(cell, [found.id for found in evidence.record.cells])
         raise NotFoundError(f"run {run_id} has no cell {cell!r}{names}")
-    text = context.render(kind, evidence, cell, format)
-    return Response(text, media_type=_KINDS[format], headers={"Content-Security-Policy": _POLICY})
+    return evidence

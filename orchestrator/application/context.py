@@ -32,6 +32,8 @@ class Context:
     """Checks an uploaded archive and reads its manifest. Raises InvalidDocumentError."""
     render: Callable[[str, Evidence, str | None, str], str]
     """Renders (kind, evidence, cell, format: md, html or json)."""
+    draw: Callable[[str, Evidence, str | None], Mapping[str, str]]
+    """The plots that the Markdown of (kind, evidence, cell) links: SVG by path."""
     report_kinds: tuple[str, ...]
     builtin_payload: Callable[[], str]
     """Digest of the payload that comes with Seatrial; stored on the first call."""

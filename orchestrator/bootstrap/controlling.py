@@ -102,7 +102,7 @@ def _world(
         secret=secret,
         unpack=unpack_bundle,
         publish=partial(
-            publish_report, render=_render, blobs=blobs, write_tree=partial(write_report_tree, home)
+            publish_report, render=_render, draw=_draw, blobs=blobs, write_tree=partial(write_report_tree, home)
         ),
         identity=Identity(settings.project, _controller_id(home)),
         own_python=sys.executable,
@@ -126,6 +126,7 @@ def _context(world: World, *, wake: Callable[[str], None]) -> Context:
         provider=world.provider,
         read_payload=archives.read_file,
         render=_render,
+        draw=_draw,
         report_kinds=tuple(report_registry.KINDS),
         builtin_payload=BuiltinPayload(
             asset_dir("payload"), archives, payloads, world.blobs, world.clock
@@ -175,6 +176,13 @@ def _render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:
     templates = asset_dir("templates") / "reports"
     try:
         return report_registry.render(kind, evidence, cell=cell, format=form, templates=templates)
+    except report_registry.ReportError as error:
+        raise ReportRefusedError(str(error)) from error
+
+
+def _draw(kind: str, evidence: Evidence, cell: str | None) -> Mapping[str, str]:
+    try:
+        return {plot.path: plot.svg for plot in report_registry.draw(kind, evidence, cell=cell)}
     except report_registry.ReportError as error:
         raise ReportRefusedError(str(error)) from error
 

@@ -207,6 +207,7 @@ def make_context(
         provider=providers.__getitem__,
         read_payload=archives.read_file,
         render=_render,
+        draw=_draw,
         report_kinds=tuple(report_registry.KINDS),
         builtin_payload=builtin,
         secret={"HF_TOKEN": "hunter2"}.get,
@@ -224,6 +225,10 @@ def _janitor(database: Database, clock: HandClock, providers: Mapping[str, Provi
         controller="me",
         now=clock.now,
     )
+
+
+def _draw(kind: str, evidence: Evidence, cell: str | None) -> Mapping[str, str]:
+    return {plot.path: plot.svg for plot in report_registry.draw(kind, evidence, cell=cell)}
 
 
 def _render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 from urllib.parse import quote
 
 import typer
@@ -18,6 +19,7 @@ from orchestrator.cli.shown import Artifact, Cell, Run
 
 RUN_WIDE = "summary"
 PER_CELL = frozenset({"platform", "results", "backend"})
+PLOT_PATH = re.compile(r"plots/[a-z0-9-]+\.svg")
 Format = Literal["md", "html", "json"]
 
 
@@ -130,7 +132,20 @@ class _Tree:
         text = _rendered(self._client, self._run, kind, self._form, cell=cell.id if cell else None)
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+        if self._form == "md":
+            self._plots(folder, kind, cell)
         return path
+
+    def _plots(self, folder: Path, kind: str, cell: Cell | None) -> None:
+        """The figures that the Markdown links; the names are the controller's."""
+        path = f"/runs/{self._run.id}/reports/{quote(kind, safe='')}/plots"
+        drawn = self._client.get(path, cell=cell.id if cell else None)
+        for plot in cast("list[dict[str, str]]", drawn["items"]):
+            if not PLOT_PATH.fullmatch(plot["path"]):
+                raise CliError(f"the controller sent a plot {plot['path']!r}: not written")
+            target = folder / plot["path"]
+            target.parent.mkdir(exist_ok=True)
+            target.write_text(plot["svg"], encoding="utf-8")
 
     def _artifact(self, folder: Path, cell: Cell, artifact: Artifact) -> None:
         # A machine chose the name: it stays in its folder and replaces no report.

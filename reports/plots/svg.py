@@ -1,0 +1,99 @@
+"""A small writer of SVG: text that cannot break out, and coordinates that never depend on luck."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+from reports.markdown import plain
+from reports.model.plot import Plot
+
+WIDTH = 720
+LABEL_WIDTH = 200
+VALUE_WIDTH = 150
+LEFT, RIGHT = LABEL_WIDTH, WIDTH - VALUE_WIDTH
+"""Where the drawing area begins and ends; names stand left of it, figures right of it."""
+ROW = 26
+BAR = 16
+TOP = 44
+LABEL_LIMIT = 30
+"""Characters of a label; the whole name stands in the tables."""
+
+STYLE = """
+text{font:12px system-ui,-apple-system,"Segoe UI",sans-serif;fill:#424a53}
+.title{font-weight:600;font-size:14px;fill:#1f2328}.note{font-size:11px;fill:#59636e}
+.in{fill:#fff;font-size:11px;font-weight:600}.grid{stroke:#d1d9e0}.whisker{stroke:#1f2328}
+.passed{fill:#1a7f37}.failed{fill:#cf222e}.error{fill:#bc4c00}.skipped{fill:#818b98}
+.missing{fill:#bf3989}.other{fill:#59636e}
+.s0{fill:#0969da}.s1{fill:#8250df}.s2{fill:#1b7c83}.s3{fill:#9a6700}.s4{fill:#bf3989}.s5{fill:#57606a}
+.dot{fill:#0969da;fill-opacity:.35}.median{stroke:#cf222e;stroke-width:2}
+@media(prefers-color-scheme:dark){text{fill:#c2cad3}.title{fill:#f0f6fc}.note{fill:#9198a1}
+.grid{stroke:#3d444d}.whisker{stroke:#f0f6fc}.in{fill:#fff}.dot{fill:#4493f8}}
+""".replace("\n", "")
+"""Colours with enough contrast in both schemes; an outcome is always said in words as well."""
+
+
+def figure(name: str, title: str, told: str, body: Iterable[str], *, height: int) -> Plot:
+    """Put the parts of a figure together."""
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
+        f' height="{height}" role="img"><title>{said(title)}</title><desc>{said(told)}</desc>'
+        f"<style>{STYLE}</style>"
+    )
+    top = text(12, 22, title, kind="title", limit=90)
+    return Plot(name, title, told, "\n".join([head, top, *body, "</svg>"]) + "\n")
+
+
+def said(value: str, *, limit: int = 300) -> str:
+    """One visible line of text, escaped."""
+    return html.escape(plain(value, limit=limit), quote=True)
+
+
+def text(
+    x: float, y: float, value: str, *, kind: str = "", anchor: str = "", limit: int = 60
+) -> str:
+    """A line of text; its baseline is at `y`."""
+    of_kind = f' class="{kind}"' if kind else ""
+    placed = f' text-anchor="{anchor}"' if anchor else ""
+    return f'<text x="{at(x)}" y="{at(y)}"{of_kind}{placed}>{said(value, limit=limit)}</text>'
+
+
+def rect(x: float, y: float, width: float, kind: str, *, told: str = "") -> str:
+    """A bar; `told` is shown when it is pointed at."""
+    shape = f'<rect x="{at(x)}" y="{at(y)}" width="{at(width)}" height="{BAR}" class="{kind}"'
+    return f"{shape}><title>{said(told)}</title></rect>" if told else f"{shape}/>"
+
+
+def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    """A line."""
+    return f'<line x1="{at(x1)}" y1="{at(y1)}" x2="{at(x2)}" y2="{at(y2)}" class="{kind}"/>'
+
+
+def dot(x: float, y: float) -> str:
+    """One sample."""
+    return f'<circle cx="{at(x)}" cy="{at(y)}" r="3" class="dot"/>'
+
+
+def label(y: float, value: str) -> str:
+    """The name of a row, left of the drawing."""
+    return text(LEFT - 10, y + 12, value, anchor="end", limit=LABEL_LIMIT)
+
+
+def value(y: float, told: str) -> str:
+    """The figure of a row, right of the drawing."""
+    return text(RIGHT + 10, y + 12, told, limit=24)
+
+
+def legend(y: float, entries: Iterable[tuple[str, str]]) -> list[str]:
+    """Squares of (class, word) beside each other."""
+    parts, x = [], float(LEFT)
+    for kind, word in entries:
+        parts.append(f'<rect x="{at(x)}" y="{at(y)}" width="10" height="10" class="{kind}"/>')
+        parts.append(text(x + 14, y + 9, word, kind="note"))
+        x += 30 + 6.2 * len(word)
+    return parts
+
+
+def at(number: float) -> str:
+    """A coordinate with one decimal at most: the same on every machine."""
+    return f"{round(number, 1):g}"

@@ -1,0 +1,120 @@
+"""Plots: drawn from the model alone, harmless whatever a machine called itself, never misleading."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from reports.plots.bars import Segment, SpreadRow, StackedRow, spreads, stacked
+from reports.plots.choose import plots_of
+from reports.plots.strips import DOTS, StripRow, strips
+from reports.plots.svg import LEFT, RIGHT
+from reports.registry import draw, model_of, render
+from tests.unit.reports.stories import STORIES, release, story
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def parsed(plot):
+    return ElementTree.fromstring(plot.svg)
+
+
+def bars(plot):
+    found = [r for r in parsed(plot).iter(f"{SVG}rect") if r.get("height") == "16"]
+    return [(r.get("class"), float(r.get("x")), float(r.get("width"))) for r in found]
+
+
+def texts(plot):
+    return [t.text or "" for t in parsed(plot).iter(f"{SVG}text")]
+
+
+def test_a_summary_is_looked_at_first():
+    names = [plot.name for plot in draw("summary", release())]
+    assert names == ["summary-outcomes", "summary-throughput", "summary-cost-by-phase"]
+
+
+def test_markdown_links_each_plot_and_a_page_carries_it(templates):
+    plots = draw("summary", release())
+    text = render("summary", release(), format="md", templates=templates)
+    page = render("summary", release(), format="html", templates=templates)
+    assert re.findall(r"!\[[^]]*\]\(([^)]*)\)", text) == [plot.path for plot in plots]
+    carried = [base64.b64decode(data).decode() for data in re.findall(r"base64,([^\"]+)", page)]
+    assert carried == [plot.svg for plot in plots]
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_whatever_was_measured_the_picture_is_whole_and_harmless(name):
+    for kind in ("summary", "platform"):
+        for plot in draw(kind, story(name)):
+            assert re.fullmatch(r"[a-z0-9-]+", plot.name)
+            root = parsed(plot)
+            assert {e.tag.removeprefix(SVG) for e in root.iter()} <= {
+                "svg", "title", "desc", "style", "text", "rect", "line", "circle",
+            }  # fmt: skip
+            assert not [a for e in root.iter() for a in e.attrib if a.startswith("on") or "href" in a]
+            assert "url(" not in plot.svg
+            assert root.find(f"{SVG}title").text
+            assert root.find(f"{SVG}desc").text
+
+
+def test_shares_are_drawn_to_scale_and_said_in_words():
+    rows = [
+        StackedRow(
+            "a10g",
+            (Segment("passed", "passed", 175, "175"), Segment("failed", "failed", 10, "10")),
+            "175/185",
+        )
+    ]
+    plot = stacked("x", "Tests", "told", rows, shared_scale=False)
+    (_, start, passed), (_, after, failed) = bars(plot)
+    assert start == LEFT
+    assert after == pytest.approx(LEFT + passed, abs=0.1)
+    assert passed / failed == pytest.approx(17.5, rel=0.02)
+    assert passed + failed == pytest.approx(RIGHT - LEFT, abs=0.2)
+    assert {"175", "175/185", "passed", "failed"} <= set(texts(plot))
+
+
+def test_one_failure_among_very_many_tests_is_seen():
+    parts = (Segment("passed", "passed", 1e6, "1,000,000"), Segment("failed", "failed", 1, "1"))
+    plot = stacked("x", "Tests", "told", [StackedRow("a", parts, "")], shared_scale=False)
+    assert bars(plot)[1][2] >= 1.5
+
+
+def test_bars_begin_at_zero():
+    rows = [
+        SpreadRow("a", "g", 100.0, 90.0, 110.0, "100", 0),
+        SpreadRow("b", "g", 99.0, 99.0, 99.0, "99", 1),
+    ]
+    plot = spreads("x", "Throughput", "told", rows, note="n")
+    (_, _, first), (_, _, second) = bars(plot)
+    assert first / second == pytest.approx(100 / 99, rel=0.005)
+    whiskers = [e for e in parsed(plot).iter(f"{SVG}line") if e.get("class") == "whisker"]
+    assert len(whiskers) == 3, "only what has a spread has whiskers"
+
+
+def test_every_sample_is_a_dot_up_to_a_bound():
+    few = StripRow("few", (1.0, 2.0, 3.0, 4.0, 5.0), 3.0, "3 ms")
+    many = StripRow("many", tuple(float(n % 97) + 1 for n in range(100_000)), 49.0, "49 ms")
+    plot = strips("x", "Latency", "told", [few, many], unit="ms")
+    dots = [e for e in parsed(plot).iter(f"{SVG}circle")]
+    assert len(dots) == 5 + DOTS
+    assert all(LEFT <= float(dot.get("cx")) <= RIGHT for dot in dots)
+
+
+def test_a_wide_range_says_that_its_scale_is_logarithmic():
+    rows = [StripRow("cold", (375.16,) * 5, 375.16, ""), StripRow("warm", (0.2,) * 5, 0.2, "")]
+    plot = strips("x", "Latency", "told", rows, unit="ms")
+    assert any("logarithmic" in text for text in texts(plot))
+    near = strips("x", "Latency", "told", rows[1:], unit="ms")
+    assert not any("logarithmic" in text for text in texts(near))
+
+
+def test_two_measurements_of_one_name_are_two_files():
+    model = model_of("platform", story("built-in"))
+    names = [plot.name for plot in plots_of(replace(model, metrics=model.metrics * 3))]
+    assert len(names) == 3 * len(plots_of(model))
+    assert len(set(names)) == len(names)
