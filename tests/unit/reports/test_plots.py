@@ -1,11 +1,11 @@
-"""Plots: drawn from the model alone, harmless whatever a machine called itself, never misleading."""
+"""Plots: drawn from the model alone, harmless whatever a machine said, never misleading."""
 
 from __future__ import annotations
 
 import base64
 import re
 from dataclasses import replace
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -20,7 +20,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def parsed(plot):
-    return ElementTree.fromstring(plot.svg)
+    return ET.fromstring(plot.svg)
 
 
 def bars(plot):
@@ -55,7 +55,8 @@ def test_whatever_was_measured_the_picture_is_whole_and_harmless(name):
             assert {e.tag.removeprefix(SVG) for e in root.iter()} <= {
                 "svg", "title", "desc", "style", "text", "rect", "line", "circle",
             }  # fmt: skip
-            assert not [a for e in root.iter() for a in e.attrib if a.startswith("on") or "href" in a]
+            attributes = {a for e in root.iter() for a in e.attrib}
+            assert not [a for a in attributes if a.startswith("on") or "href" in a]
             assert "url(" not in plot.svg
             assert root.find(f"{SVG}title").text
             assert root.find(f"{SVG}desc").text
@@ -100,7 +101,7 @@ def test_every_sample_is_a_dot_up_to_a_bound():
     few = StripRow("few", (1.0, 2.0, 3.0, 4.0, 5.0), 3.0, "3 ms")
     many = StripRow("many", tuple(float(n % 97) + 1 for n in range(100_000)), 49.0, "49 ms")
     plot = strips("x", "Latency", "told", [few, many], unit="ms")
-    dots = [e for e in parsed(plot).iter(f"{SVG}circle")]
+    dots = list(parsed(plot).iter(f"{SVG}circle"))
     assert len(dots) == 5 + DOTS
     assert all(LEFT <= float(dot.get("cx")) <= RIGHT for dot in dots)
 
