@@ -4,6 +4,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
+SECONDS_EACH ?= 60
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
@@ -25,11 +26,15 @@ check: $(VENV)/.test ## Format, lint, types, import rules, migrations, sizes
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/unit/test_house.py tests/integration/test_migrations.py -k 'not postgres'
 
-bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest (up to 40 minutes)
+bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures (up to 40 minutes)
 	tests/system-packages.sh
 	$(BIN)/python -m benchmarks.shipping
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.ingest
+	$(BIN)/python -m benchmarks.failures
+
+fuzz: $(VENV)/.test ## Fuzz every dialect, guided by coverage, for SECONDS_EACH
+	$(BIN)/python -m tests.fuzz $(SECONDS_EACH) $(DIALECTS)
 
 lab: $(VENV)/.test ## Three emulated clouds, real machines behind their addresses (up to 20 minutes; root on Debian)
 	tests/system-packages.sh
@@ -62,4 +67,4 @@ $(VENV)/.test: $(VENV)/.run
 	$(PIP) --editable '.[payload,test,check]'
 	touch $@
 
-.PHONY: help run test check bench lab cloud-smoke format docs clean
+.PHONY: help run test check bench fuzz lab cloud-smoke format docs clean

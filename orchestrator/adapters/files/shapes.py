@@ -106,7 +106,7 @@ class Shaper:
 
     def _scalar(self, item: Item, kind: object, path: Path) -> object:
         value = item.value
-        if kind is str:
+        if kind is str or (kind is object and isinstance(value, str)):
             return self._text(item, path)
         if isinstance(value, int | float) and abs(value) > LARGEST_NUMBER:
             return self.say(path, f"is too large: at most {LARGEST_NUMBER}", item.at)
@@ -158,7 +158,9 @@ def _is_other_word(item: Item, option: object, *, among: tuple[object, ...]) -> 
 
 def _number(value: object, kind: object) -> object:
     if kind is bool or isinstance(value, bool):
-        return value if kind is bool and isinstance(value, bool) else _BAD
+        return value if kind in (bool, object) and isinstance(value, bool) else _BAD
+    if kind is object:
+        return value if isinstance(value, int | float) and math.isfinite(value) else _BAD
     if kind is int:
         return value if isinstance(value, int) else _BAD
     if kind is Decimal:

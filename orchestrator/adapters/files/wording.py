@@ -14,6 +14,7 @@ SCALARS: dict[object, str] = {
     float: "a number",
     bool: "true or false",
     Decimal: 'an amount such as "4.00"',
+    object: "text, a number, true or false",
 }
 
 

@@ -1,0 +1,1 @@
+"""Dialects: the ways in which other programs write results down."""

@@ -1,0 +1,169 @@
+"""What nvidia-smi prints."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.adapters.dialects.nvidia_smi import NvidiaSmi
+from orchestrator.application.ports.dialects import UnreadableError
+from orchestrator.domain.reading import SaidEnvironment, SaidJob, SaidMetric
+from tests.unit.dialects.foreign import (
+    FOREIGN,
+    errors,
+    foreign,
+    made,
+    mutated,
+    of_kind,
+    survives,
+    warnings,
+)
+
+DIALECT = NvidiaSmi()
+MIB = 1024 * 1024
+QUERY = (FOREIGN / "nvidia-query.csv").read_bytes()
+SERIES = (FOREIGN / "nvidia-series.csv").read_bytes()
+TABLE = (FOREIGN / "nvidia-table.txt").read_bytes()
+
+
+def devices(said):
+    (environment,) = of_kind(said, SaidEnvironment)
+    return environment.facts["machine"]["devices"]
+
+
+def read(folder, text, name="gpu.csv"):
+    return list(DIALECT.read(made(folder, text, name)))
+
+
+def test_a_query_tells_the_devices():
+    said = list(DIALECT.read(foreign("nvidia-query.csv")))
+    first, second = devices(said)
+    assert first == {
+        "vendor": "nvidia",
+        "name": "NVIDIA A10G",
+        "uuid": "GPU-5e0b1f0a-0000-4000-8000-000000000001",
+        "memory_bytes": 23028 * MIB,
+        "driver": "580.105.08",
+        "compute_capability": "8.6",
+    }
+    assert second["uuid"].endswith("2")
+    assert of_kind(said, SaidMetric) == []
+    assert errors(said) == warnings(said) == []
+
+
+def test_a_series_is_samples():
+    said = list(DIALECT.read(foreign("nvidia-series.csv")))
+    metrics = {(m.name, m.unit): (m.samples, m.direction) for m in of_kind(said, SaidMetric)}
+    assert metrics == {
+        ("utilization.gpu", "%"): ((50.0, 75.0), "higher"),
+        ("memory.used", "MiB"): ((1024.0, 2048.0, 2048.0), "lower"),
+        ("clocks.current.sm", "MHz"): ((1200.0, 1300.0, 1400.0), "higher"),
+        ("temperature.gpu", ""): ((51.0, 52.0, 53.0), "lower"),
+    }
+    assert len(devices(said)) == 1
+    assert of_kind(said, SaidJob)[0].kind == "benchmark"
+    assert warnings(said) == ["1 left out: lines have another number of cells than the first one"]
+
+
+def test_without_header_the_cells_speak_for_themselves():
+    document = foreign("nvidia-bare.csv")
+    assert DIALECT.match(document) == 0.7
+    one = {
+        "vendor": "nvidia",
+        "name": "NVIDIA L4",
+        "memory_bytes": 23034 * MIB,
+        "driver": "580.105.08",
+    }
+    assert devices(list(DIALECT.read(document))) == [one, one]
+
+
+def test_without_units_the_header_has_them(tmp_path):
+    said = read(tmp_path, "name, memory.total [MiB]\nTesla T4, 15360\n")
+    assert devices(said)[0]["memory_bytes"] == 15360 * MIB
+
+
+@pytest.mark.parametrize("name", ["nvidia-table.txt", "nvidia-long.txt"])
+def test_the_texts_for_people(name):
+    document = foreign(name)
+    said = list(DIALECT.read(document))
+    (device,) = devices(said)
+    assert DIALECT.match(document) == 0.85
+    assert device["name"] == "NVIDIA L4"
+    assert device["memory_bytes"] == 23034 * MIB
+    assert device["driver"] == "580.105.08"
+    # The newest CUDA that the driver can serve is not the one that a program was built for.
+    assert "cuda" not in of_kind(said, SaidEnvironment)[0].facts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No devices were found\n",
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
+        "name, memory.total [MiB]\n",
+        "name, memory.total [MiB]\nNo devices were found\n",
+    ],
+)
+def test_no_device_is_an_error(tmp_path, text):
+    document = made(tmp_path, text, "gpu.csv")
+    assert DIALECT.match(document) >= 0.8
+    said = list(DIALECT.read(document))
+    assert devices(said) == []
+    assert errors(said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a, b\n1, 2\n",
+        "name, value\nx, 1\n",
+        "platform linux -- Python 3.11, pytest-9\n",
+        "GPU: NVIDIA L4\nDone, all 3 passed\n",
+    ],
+)
+def test_other_texts_are_not_its_own(tmp_path, text):
+    document = made(tmp_path, text, "gpu.csv")
+    assert DIALECT.match(document) == 0.0
+    with pytest.raises(UnreadableError):
+        list(DIALECT.read(document))
+
+
+def test_devices_are_bounded(tmp_path):
+    rows = "".join(f"{n}, NVIDIA L4, 23034 MiB\n" for n in range(100))
+    said = read(tmp_path, "index, name, memory.total [MiB]\n" + rows)
+    assert len(devices(said)) == 64
+    assert "36 left out" in warnings(said)[0]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=300) | mutated(QUERY) | mutated(SERIES) | mutated(TABLE))
+def test_noise_is_survived(data):
+    survives(DIALECT, data, "gpu.csv")
+
+
+CELLS = st.sampled_from(
+    [
+        "name",
+        "index",
+        "NVIDIA L4",
+        "GPU-12345678",
+        "[N/A]",
+        "5 %",
+        "1e9 MiB",
+        "",
+        "-",
+        "é",
+        "9" * 30,
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.lists(CELLS, min_size=1, max_size=6), max_size=8), st.booleans())
+def test_any_table_is_survived(rows, has_header):
+    lines = [", ".join(row) for row in rows]
+    if has_header:
+        lines.insert(0, "timestamp, name, memory.total [MiB], utilization.gpu [%]")
+    survives(DIALECT, "\n".join(lines).encode(), "gpu.csv")
