@@ -11,6 +11,8 @@ from orchestrator.domain.outcome import Counts, TestOutcome
 
 MESSAGE_LIMIT = 500
 """Characters of a message that stands in a table; the whole text is kept beside it."""
+EARLIER_LIMIT = 100
+"""Tries of one test that are remembered."""
 LARGEST_SAMPLE = 1e300
 LARGEST_WHOLE = 2**31
 """Exit codes, signals and restarts are smaller; what is not is nonsense."""
@@ -34,6 +36,8 @@ class TestFact:
     """One line."""
     text: str = ""
     """The whole traceback."""
+    earlier: tuple[TestOutcome, ...] = ()
+    """Outcomes of tries before the last one, where something ran it again in the same job."""
 
     def plus(self, other: TestFact) -> TestFact:
         """Both facts together: the worst outcome, with the words that belong to it."""
@@ -47,6 +51,7 @@ class TestFact:
             reason=words.reason,
             message=words.message,
             text=words.text,
+            earlier=self.earlier + other.earlier,
         )
 
 
@@ -172,6 +177,8 @@ def _read_test(facts: Facts, event: Event) -> None:
         _add_test(facts, _bad(job, nodeid, "collection", text))
     elif record == "outcome":
         _add_test(facts, _outcome_fact(job, nodeid, data))
+    elif record == "rerun":
+        _add_test(facts, TestFact(job, nodeid, earlier=(TestOutcome.FAILED,)))
     elif record == "unnamed":
         _add_job(facts, JobFact(job, unnamed=_counts(data.get("counts"))))
     elif record == "report":
@@ -192,7 +199,14 @@ def _outcome_fact(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact
         reason=_text(data.get("reason")),
         message=_text(data.get("message"))[:MESSAGE_LIMIT],
         text=_text(data.get("longrepr")),
+        earlier=_earlier(data.get("earlier")),
     )
+
+
+def _earlier(said: object) -> tuple[TestOutcome, ...]:
+    """Words such as ``failed``; what is none of them says nothing."""
+    words = [_text(word).upper() for word in said] if isinstance(said, list) else []
+    return tuple(TestOutcome[w] for w in words[:EARLIER_LIMIT] if w in TestOutcome.__members__)
 
 
 def _counts(said: object) -> Counts:
@@ -273,7 +287,7 @@ def _read_phase(facts: Facts, event: Event) -> None:
                 signal=_whole(data.get("signal")),
                 cause=_text(data.get("cause")),
                 detail=_text(data.get("detail")),
-                duration_s=_number(data.get("duration_s")),
+                duration_s=_known(data.get("duration_s")),
                 restarts=_whole(data.get("restarts")) or 0,
             ),
         )
@@ -368,6 +382,10 @@ def _number(value: object) -> float:
         return float(value) if math.isfinite(value) else 0.0
     except OverflowError:
         return 0.0
+
+
+def _known(value: object) -> float | None:
+    return None if value is None else _number(value)
 
 
 def _whole(value: object) -> int | None:

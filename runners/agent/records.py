@@ -117,8 +117,9 @@ class Records:
     def _take_report(self, line: Fields) -> None:
         if line.get("outcome") == "rerun":
             # A plugin of the payload's runs the test again: only its last try is the result.
-            text = f"{_text(line, 'nodeid')} is run again by a plugin of the payload's"
-            self._events.log("info", text, self._job)
+            nodeid = _text(line, "nodeid")
+            self._events.log("info", f"{nodeid} is run again by a plugin", self._job)
+            self._events.emit("test", self._job, {"record": "rerun", "nodeid": nodeid})
             return
         data = report(line)
         nodeid = str(data["nodeid"])

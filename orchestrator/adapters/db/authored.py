@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from orchestrator.adapters.db.sessions import Sessions
 from orchestrator.adapters.db.statements import insert_into
@@ -23,19 +24,24 @@ class DbStatements:
 
     def add(self, run_id: str, statements: Sequence[Statement]) -> None:
         """Append those that are not there."""
-        rows = [
-            {"run_id": run_id, "digest": _digest(run_id, one), "document": one}
-            for one in statements
-        ]
-        if rows:
+        if statements:
             with self._sessions.write() as session:
-                session.execute(insert_into(session, StatementRow).on_conflict_do_nothing(), rows)
+                keep_statements(session, run_id, statements)
 
     def of_run(self, run_id: str) -> tuple[Statement, ...]:
         """In the order they were added."""
         query = select(StatementRow.document).where(StatementRow.run_id == run_id)
         with self._sessions.read() as session:
             return tuple(session.scalars(query.order_by(StatementRow.pk)))
+
+
+def keep_statements(session: Session, run_id: str, statements: Sequence[Statement]) -> None:
+    """Append, within the caller's transaction, those that are not there."""
+    rows = [
+        {"run_id": run_id, "digest": _digest(run_id, one), "document": one} for one in statements
+    ]
+    if rows:
+        session.execute(insert_into(session, StatementRow).on_conflict_do_nothing(), rows)
 
 
 def _digest(run_id: str, statement: Statement) -> str:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import select
 
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import insert_into
+from orchestrator.adapters.db.statements import insert_into, slices
 from orchestrator.adapters.db.tables import TestCaseRow
 from orchestrator.adapters.db.types import short, storable
 from orchestrator.domain.facts import TestFact
+from orchestrator.domain.identity import split_nodeid
 
 Key = tuple[str, str]
 """Job and node id."""
 
-_AT_ONCE = 1_000
 _REMEMBERED = 500_000
 
 
@@ -58,7 +58,7 @@ class TestCases:
     def _find(self, digests: Sequence[bytes]) -> dict[bytes, int]:
         found: dict[bytes, int] = {}
         with self._sessions.read() as session:
-            for some in _slices(digests):
+            for some in slices(digests):
                 query = select(TestCaseRow.digest, TestCaseRow.id)
                 rows = session.execute(query.where(TestCaseRow.digest.in_(some)))
                 found.update((digest, number) for digest, number in rows)
@@ -70,10 +70,6 @@ class TestCases:
         with self._sessions.write() as session:
             statement = insert_into(session, TestCaseRow).on_conflict_do_nothing()
             session.connection().execute(statement, rows)
-
-
-def _slices(digests: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    return (digests[i : i + _AT_ONCE] for i in range(0, len(digests), _AT_ONCE))
 
 
 def _digest(product: str, key: Key) -> bytes:
@@ -95,12 +91,3 @@ def _row(product: str, digest: bytes, key: Key) -> dict[str, object]:
         "function": function,
         "param": param,
     }
-
-
-def split_nodeid(nodeid: str) -> tuple[str, str, str, str]:
-    """Path, classes, function and parameters of a node id; empty where it has none."""
-    head, bracket, param = nodeid.partition("[")
-    path, *names = head.split("::")
-    if not names:  # a module that could not be collected; its path may hold a bracket
-        return nodeid, "", "", ""
-    return path, "::".join(names[:-1]), names[-1], param.removesuffix("]") if bracket else ""

@@ -60,15 +60,17 @@ class DbCells:
         return plan
 
     def unfinished(self) -> tuple[str, ...]:
-        """Ids, oldest first."""
-        query = select(CellRow.id).where(CellRow.state != CellState.DONE).order_by(CellRow.pk)
+        """Ids, oldest first; without those that are ingested, which nobody has to run."""
+        ingesting = select(RunRow.id).where(RunRow.state == RunState.INGESTING)
+        undone = CellRow.state != CellState.DONE, CellRow.run_id.not_in(ingesting)
+        query = select(CellRow.id).where(*undone).order_by(CellRow.pk)
         with self._sessions.read() as session:
             return tuple(session.scalars(query))
 
     def untold(self) -> tuple[str, ...]:
-        """Ids of the cells of runs that are not finished though all their cells are done."""
+        """Ids of the cells of running runs whose cells are all done."""
         at_work = select(CellRow.run_id).where(CellRow.state != CellState.DONE)
-        over = select(RunRow.id).where(RunRow.state != RunState.FINISHED, RunRow.id.not_in(at_work))
+        over = select(RunRow.id).where(RunRow.state == RunState.RUNNING, RunRow.id.not_in(at_work))
         query = select(CellRow.id).where(CellRow.run_id.in_(over)).order_by(CellRow.pk)
         with self._sessions.read() as session:
             return tuple(session.scalars(query))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestrator.adapters.db.aliases import DbAliases
 from orchestrator.adapters.db.authored import DbStatements
 from orchestrator.adapters.db.blobs import DbBlobs
 from orchestrator.adapters.db.cells import DbCells
 from orchestrator.adapters.db.controllers import DbControllers
 from orchestrator.adapters.db.evidence import DbEvidence
+from orchestrator.adapters.db.failures import DbFailures
 from orchestrator.adapters.db.feed import DbFeed
+from orchestrator.adapters.db.histories import DbTests
 from orchestrator.adapters.db.ingests import DbIngests
+from orchestrator.adapters.db.known_issues import DbKnownIssues
 from orchestrator.adapters.db.leases import DbLeases
 from orchestrator.adapters.db.machines import DbMachines
 from orchestrator.adapters.db.payloads import DbPayloads
@@ -22,6 +26,8 @@ from orchestrator.adapters.db.sessions import Access, Sessions, connect
 from orchestrator.adapters.db.sightings import DbSightings
 from orchestrator.adapters.db.tokens import DbTokens
 from orchestrator.application.ports.stores import Stores
+
+_SIGNED_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,11 @@ def open_database(url: str, *, migrate: bool = False, read_only: bool = False) -
         engine.dispose()
         raise
     sessions = Sessions(engine)
-    return Database(sessions, _stores(sessions), DbBlobs(sessions))
+    database = Database(sessions, _stores(sessions), DbBlobs(sessions))
+    if migrate:
+        while database.stores.failures.recluster(limit=_SIGNED_AT_ONCE):
+            pass  # what another version of the algorithm has signed
+    return database
 
 
 def revisions_of(url: str) -> Revisions:
@@ -94,6 +104,10 @@ def _stores(sessions: Sessions) -> Stores:
         prices=DbPrices(sessions),
         ingests=DbIngests(sessions),
         statements=DbStatements(sessions),
+        failures=DbFailures(sessions),
+        tests=DbTests(sessions),
+        aliases=DbAliases(sessions),
+        known_issues=DbKnownIssues(sessions),
     )
 
 

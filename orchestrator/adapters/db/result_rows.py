@@ -9,20 +9,24 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import psycopg
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
+from orchestrator.adapters.db.signature_rows import write_retries, write_signatures
 from orchestrator.adapters.db.statements import insert_into, is_postgres
 from orchestrator.adapters.db.tables import AttemptRow, TextRow
 from orchestrator.adapters.db.types import storable
 from orchestrator.domain.facts import TestFact
+from orchestrator.domain.signature import BAD, Signature, signature_of
 
-Row = tuple[int, int, int, int, bool, int, str, str, bytes | None, int]
+Row = tuple[int, int, int, int, bool, int, str, str, bytes | None, int, str | None]
 
 _COLUMNS = (
-    "cell, test_id, attempt, outcome, final, duration_us, reason, message, text_digest, position"
+    "cell, test_id, attempt, outcome, final, duration_us, reason, message, text_digest, position,"
+    " signature"
 )
 _LEVEL = 6
 _LONGEST_US = 10 * 365 * 86_400 * 1_000_000
@@ -39,11 +43,12 @@ ON CONFLICT (cell, test_id) DO UPDATE SET
     duration_us = excluded.duration_us + CASE WHEN {_SAME} THEN r.duration_us ELSE 0 END,
     reason = CASE WHEN {_OLD_WORDS} THEN r.reason ELSE excluded.reason END,
     message = CASE WHEN {_OLD_WORDS} THEN r.message ELSE excluded.message END,
-    text_digest = CASE WHEN {_OLD_WORDS} THEN r.text_digest ELSE excluded.text_digest END
+    text_digest = CASE WHEN {_OLD_WORDS} THEN r.text_digest ELSE excluded.text_digest END,
+    signature = CASE WHEN {_OLD_WORDS} THEN r.signature ELSE excluded.signature END
 WHERE {_SAME} OR (r.attempt < excluded.attempt AND NOT r.final)
 """
 _UPSERT_SQLITE = f"""
-INSERT INTO test_result AS r ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_MERGE}
+INSERT INTO test_result AS r ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_MERGE}
 """  # noqa: S608 (no value of anyone's is in it)
 _STAGE = """
 CREATE TEMP TABLE IF NOT EXISTS incoming_test (LIKE test_result) ON COMMIT DELETE ROWS
@@ -60,9 +65,11 @@ def write_tests(
     """Merge the facts, by their tests' numbers; their order is the order of collection."""
     if not tests:
         return
-    texts: dict[bytes, str] = {}
-    rows = list(_rows(cell_pk, attempt, tests, texts))
-    _write_texts(session, texts)
+    beside = _Beside()
+    rows = list(_rows(cell_pk, attempt, tests, beside))
+    _write_texts(session, beside.texts)
+    write_signatures(session, beside.signatures.values())
+    write_retries(session, cell_pk, attempt.pk, tests)
     connection = session.connection()
     if is_postgres(session):
         _copy(connection, rows)
@@ -70,8 +77,16 @@ def write_tests(
         connection.exec_driver_sql(_UPSERT_SQLITE, rows)
 
 
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What rows point at."""
+
+    texts: dict[bytes, str] = field(default_factory=dict)
+    signatures: dict[str, Signature] = field(default_factory=dict)
+
+
 def _rows(
-    cell_pk: int, attempt: AttemptRow, tests: Mapping[int, TestFact], texts: dict[bytes, str]
+    cell_pk: int, attempt: AttemptRow, tests: Mapping[int, TestFact], beside: _Beside
 ) -> Iterator[Row]:
     pk, first = attempt.pk, attempt.number * _ATTEMPT_SPAN + attempt.tests_seen
     for position, (test_id, fact) in enumerate(tests.items(), start=first):
@@ -84,9 +99,17 @@ def _rows(
             _microseconds(fact.duration_s),
             storable(fact.reason),
             storable(fact.message),
-            _keep(fact.text, texts) if fact.text else None,
+            _keep(fact.text, beside.texts) if fact.text else None,
             position,
+            _sign(fact, beside.signatures) if fact.outcome in BAD else None,
         )
+
+
+def _sign(fact: TestFact, signatures: dict[str, Signature]) -> str | None:
+    signature = signature_of(fact)
+    if signature is None:
+        return None
+    return signatures.setdefault(signature.id, signature).id
 
 
 def _microseconds(duration_s: float) -> int:

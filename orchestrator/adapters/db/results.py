@@ -12,9 +12,11 @@ from dataclasses import fields
 from typing import TypeVar
 
 from sqlalchemy import Select, and_, or_, select
+from sqlalchemy.orm import Session
 
 from orchestrator.adapters.db.rollups import tally
 from orchestrator.adapters.db.sessions import Sessions
+from orchestrator.adapters.db.signature_rows import of_result, read_earlier
 from orchestrator.adapters.db.statements import cell_row, insert_into
 from orchestrator.adapters.db.tables import (
     ArtifactRow,
@@ -27,6 +29,7 @@ from orchestrator.adapters.db.tables import (
     NoticeRow,
     TestCaseRow,
     TestResultRow,
+    TestRetryRow,
     TextRow,
 )
 from orchestrator.adapters.db.types import short
@@ -53,8 +56,12 @@ class DbResults:
     def tests(self, cell_id: str, *, job: str | None = None) -> list[TestFact]:
         """In the order they were collected, with their texts."""
         query = (
-            select(TestCaseRow.job, TestCaseRow.nodeid, TestResultRow, TextRow.body)
+            select(
+                *(TestCaseRow.job, TestCaseRow.nodeid, TestResultRow),
+                *(TextRow.body, TestRetryRow.earlier),
+            )
             .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
+            .join(TestRetryRow, of_result(), isouter=True)
             .join(TextRow, TextRow.digest == TestResultRow.text_digest, isouter=True)
             .join(CellRow, CellRow.pk == TestResultRow.cell)
             .where(CellRow.id == cell_id)
@@ -64,7 +71,7 @@ class DbResults:
             query = query.where(TestCaseRow.job == short(job))
         with self._sessions.read() as session:
             rows = session.execute(query)
-            return [_test(name, nodeid, row, body) for name, nodeid, row, body in rows]
+            return [_test(*parts) for parts in rows]
 
     def final_tests(self, cell_id: str) -> dict[str, list[str]]:
         """By job, the node ids with a final result."""
@@ -147,24 +154,24 @@ class DbResults:
         if not artifacts:
             return
         with self._sessions.write() as session:
-            cell_pk = cell_row(session, cell_id).pk
-            insert = insert_into(session, ArtifactRow)
-            new = insert.excluded
-            statement = insert.on_conflict_do_update(
-                index_elements=["cell", "name"],
-                set_={"digest": new.digest, "size_bytes": new.size_bytes},
-            )
-            rows = {
-                name: {
-                    "cell": cell_pk,
-                    "name": name,
-                    "digest": a.digest,
-                    "size_bytes": a.size_bytes,
-                }
-                for a in artifacts
-                for name in [short(a.name)]
-            }
-            session.execute(statement, [rows[name] for name in sorted(rows)])
+            keep_artifacts(session, cell_row(session, cell_id).pk, artifacts)
+
+
+def keep_artifacts(session: Session, cell_pk: int, artifacts: Sequence[Artifact]) -> None:
+    """Add or replace by name, within the caller's transaction."""
+    insert = insert_into(session, ArtifactRow)
+    new = insert.excluded
+    statement = insert.on_conflict_do_update(
+        index_elements=["cell", "name"],
+        set_={"digest": new.digest, "size_bytes": new.size_bytes},
+    )
+    rows = {
+        name: {"cell": cell_pk, "name": name, "digest": a.digest, "size_bytes": a.size_bytes}
+        for a in artifacts
+        for name in [short(a.name)]
+    }
+    if rows:
+        session.execute(statement, [rows[name] for name in sorted(rows)])
 
 
 def _current(query: Select[R], row: type[R], cell_id: str) -> Select[R]:
@@ -179,7 +186,9 @@ def _current(query: Select[R], row: type[R], cell_id: str) -> Select[R]:
     )
 
 
-def _test(job: str, nodeid: str, row: TestResultRow, body: bytes | None) -> TestFact:
+def _test(
+    job: str, nodeid: str, row: TestResultRow, body: bytes | None, earlier: str | None
+) -> TestFact:
     return TestFact(
         job=job,
         nodeid=nodeid,
@@ -189,6 +198,7 @@ def _test(job: str, nodeid: str, row: TestResultRow, body: bytes | None) -> Test
         reason=row.reason,
         message=row.message,
         text=zlib.decompress(body).decode() if body is not None else "",
+        earlier=read_earlier(earlier),
     )
 
 

@@ -53,8 +53,8 @@ class DbRuns:
     ) -> None:
         """Store the run with its cells and bind the key. Raises KeyTakenError."""
         with self._sessions.write() as session:
-            row = insert_into(session, RunRow).values(_values(run, spec)).on_conflict_do_nothing()
-            if not changed(session, row):
+            new = insert_into(session, RunRow).values(run_values(run, spec))
+            if not changed(session, new.on_conflict_do_nothing()):
                 return
             session.execute(insert(RunSpecRow).values(run_id=run.id, spec=spec))
             _add_cells(session, run, cells)
@@ -97,10 +97,10 @@ class DbRuns:
         return runs, runs[-1].id if runs and len(rows) > limit else None
 
     def request_cancel(self, run_id: str, *, at: datetime) -> None:
-        """Write the request, once, unless the run is finished."""
+        """Write the request, once, unless the run has nothing to stop."""
         with self._sessions.write() as session:
             row = run_row(session, run_id, lock=True)
-            if row.cancel_requested_at is not None or row.state is RunState.FINISHED:
+            if row.cancel_requested_at is not None or row.state is not RunState.RUNNING:
                 return
             row.cancel_requested_at = at
             session.flush()
@@ -163,7 +163,8 @@ def _add_cells(session: Session, run: Run, cells: Sequence[tuple[str, CellPlan]]
     session.flush()
 
 
-def _values(run: Run, spec: RunSpec) -> dict[str, object]:
+def run_values(run: Run, spec: RunSpec) -> dict[str, object]:
+    """The columns of a new run."""
     return {
         "id": run.id,
         "matrix_name": run.matrix_name,

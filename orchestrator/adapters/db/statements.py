@@ -7,6 +7,7 @@ item takes it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from sqlalchemy import CursorResult, Float, Select, cast, func, select
@@ -19,6 +20,15 @@ from orchestrator.adapters.db.errors import UnknownIdError
 from orchestrator.adapters.db.tables import AttemptRow, CellRow, RunRow, Table
 
 R = TypeVar("R", bound=Table)
+V = TypeVar("V")
+
+IN_ONE_LIST = 1_000
+"""Values in one IN (...)."""
+
+
+def slices(values: Sequence[V]) -> Iterator[Sequence[V]]:
+    """So many at once as one statement takes."""
+    return (values[i : i + IN_ONE_LIST] for i in range(0, len(values), IN_ONE_LIST))
 
 
 def is_postgres(session: Session) -> bool:

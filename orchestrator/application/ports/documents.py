@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix
@@ -38,6 +39,10 @@ class Documents(Protocol):
 
     def read_manifest(self, text: str, name: str) -> Manifest:
         """A whole and sensible ``payload.toml``."""
+        ...
+
+    def read_ingest_notes(self, text: str, name: str) -> IngestNotes:
+        """A whole and sensible ``ingest.yaml``."""
         ...
 
     def matrix_document(self, matrix: Matrix) -> dict[str, object]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from orchestrator.domain.cell import Run
+from orchestrator.application.ports.evidence import Artifact
+from orchestrator.domain.cell import Cause, Run
 from orchestrator.domain.ingested import Ingested, Statement
 from orchestrator.domain.matrix import CellPlan
-from orchestrator.domain.outcome import Outcome
 
 if TYPE_CHECKING:
     from orchestrator.application.ports.stores import RunSpec
@@ -49,33 +48,22 @@ class IngestStore(Protocol):
         ingested: Ingested,
         *,
         attempt_id: str,
+        artifacts: Sequence[Artifact],
         statements: Sequence[Statement],
+        cause: Cause | None = None,
     ) -> Begun:
         """Store the cell with its open attempt, making the run or adding to a finished one.
 
-        The run is INGESTING, the cell COLLECTING; no controller takes it for one of its own. The
-        same fingerprint again returns what was begun. Raises CellTakenError or RunBusyError.
-        """
-        ...
-
-    def conclude(
-        self,
-        begun: Begun,
-        ingested: Ingested,
-        outcome: Outcome,
-        *,
-        reason: str,
-        detail: str,
-        at: datetime,
-    ) -> None:
-        """Keep what was made of the artifacts, close the attempt, and finish cell and run.
-
-        The run's outcome is the worst of all its cells'. Nothing happens the second time.
+        The run is INGESTING, the cell COLLECTING; no controller takes it for one of its own. A
+        finished run learns of jobs that it has not. The artifacts are there from now on, so that
+        an ingestion that is cut off can be ended from them. `cause` is why there are no results,
+        where somebody says that. The same fingerprint again returns
+        what was begun. Raises CellTakenError or RunBusyError.
         """
         ...
 
     def unfinished(self) -> tuple[tuple[Begun, Ingested], ...]:
-        """Cells whose ingestion was cut off."""
+        """Cells whose evidence is not all stored, or whose run nobody has finished."""
         ...
 
     def of_run(self, run_id: str) -> Mapping[str, Ingested]:

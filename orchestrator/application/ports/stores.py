@@ -12,6 +12,12 @@ from enum import StrEnum
 from typing import Protocol
 
 from orchestrator.application.ports.evidence import EvidenceStore, ResultStore
+from orchestrator.application.ports.history import (
+    AliasStore,
+    FailureStore,
+    KnownIssueStore,
+    TestStore,
+)
 from orchestrator.application.ports.ingests import IngestStore, StatementStore
 from orchestrator.application.ports.ledger import LeaseStore, SightingStore
 from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Run, Transition
@@ -305,3 +311,7 @@ class Stores:
     prices: PriceBook
     ingests: IngestStore
     statements: StatementStore
+    failures: FailureStore
+    tests: TestStore
+    aliases: AliasStore
+    known_issues: KnownIssueStore

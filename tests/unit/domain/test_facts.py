@@ -212,3 +212,26 @@ def test_no_phase_of_a_machine_breaks_the_reader(value: object) -> None:
 
 def test_phases_of_the_attempt_are_no_job() -> None:
     assert not fold([event(1, "phase", {"name": "running"}, None)]).jobs
+
+
+def test_earlier_tries_are_remembered_and_only_the_last_one_counts() -> None:
+    fact = phases({"record": "rerun", "nodeid": "t"}, {"record": "rerun", "nodeid": "t"}, *GOOD)
+    assert fact.earlier == (TestOutcome.FAILED, TestOutcome.FAILED)
+    assert (fact.outcome, fact.final) == (TestOutcome.PASSED, True)
+
+
+@pytest.mark.parametrize(
+    ("said", "earlier"),
+    [
+        (["failed", "error"], (TestOutcome.FAILED, TestOutcome.ERROR)),
+        (["FAILED", "nonsense", 3, None], (TestOutcome.FAILED,)),
+        ("failed", ()),
+        (None, ()),
+        (["failed"] * 1_000, (TestOutcome.FAILED,) * 100),
+    ],
+)
+def test_an_artifact_may_tell_of_earlier_tries(
+    said: object, earlier: tuple[TestOutcome, ...]
+) -> None:
+    told = {"record": "outcome", "nodeid": "t", "outcome": "passed", "earlier": said}
+    assert phases(told).earlier == earlier

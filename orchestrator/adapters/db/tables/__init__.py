@@ -11,6 +11,13 @@ from orchestrator.adapters.db.tables.access import (
 )
 from orchestrator.adapters.db.tables.columns import Table
 from orchestrator.adapters.db.tables.foreign import IngestRow, StatementRow
+from orchestrator.adapters.db.tables.history import (
+    KnownIssueRow,
+    SignatureHeirRow,
+    SignatureRow,
+    TestAliasRow,
+    TestRetryRow,
+)
 from orchestrator.adapters.db.tables.ledger import (
     AttestationRow,
     DecisionRow,
@@ -65,6 +72,7 @@ __all__ = [
     "JobResultRow",
     "JobRollupRow",
     "KeyRow",
+    "KnownIssueRow",
     "LeaseLoginRow",
     "LeaseRow",
     "LogChunkRow",
@@ -76,10 +84,14 @@ __all__ = [
     "RunRow",
     "RunSpecRow",
     "SightingRow",
+    "SignatureHeirRow",
+    "SignatureRow",
     "StatementRow",
     "Table",
+    "TestAliasRow",
     "TestCaseRow",
     "TestResultRow",
+    "TestRetryRow",
     "TextRow",
     "TokenRow",
     "TransitionRow",

@@ -24,7 +24,7 @@ from orchestrator.adapters.db.tables.columns import (
     Pk,
     Table,
 )
-from orchestrator.adapters.db.types import Document, Json
+from orchestrator.adapters.db.types import Document, Json, Name
 from orchestrator.domain.outcome import Counts
 
 
@@ -106,6 +106,13 @@ class TestResultRow(Table):
             postgresql_where=text("outcome in (5, 6)"),
             sqlite_where=text("outcome in (5, 6)"),
         ),
+        Index(
+            "ix_test_result_signature",
+            "signature",
+            "cell",
+            postgresql_where=text("outcome in (5, 6)"),
+            sqlite_where=text("outcome in (5, 6)"),
+        ),
         {"sqlite_with_rowid": False},
     )
 
@@ -119,6 +126,8 @@ class TestResultRow(Table):
     message: Mapped[str]
     text_digest: Mapped[bytes | None]
     position: Mapped[Long]
+    signature: Mapped[str | None] = mapped_column(Name)
+    """Of what failed."""
 
 
 class JobResultRow(Table):

@@ -1,0 +1,46 @@
+"""Known issues: list, add, expire."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Security
+
+from orchestrator.api.deps import ContextDep
+from orchestrator.api.errors import NotFoundError
+from orchestrator.api.guard import bearer, secured
+from orchestrator.api.history import ProductQuery
+from orchestrator.api.history_bodies import Decide, Issue
+from orchestrator.api.history_shapes import KnownIssueListShape, KnownIssueShape
+from orchestrator.api.telling_history import tell_known_issue
+from orchestrator.application.known_issues import add_known_issue, end_known_issue
+from orchestrator.application.ports.stores import Scope
+
+_ASKED = [Security(bearer)]
+reading = APIRouter(tags=["known issues"], route_class=secured(Scope.READ), dependencies=_ASKED)
+writing = APIRouter(tags=["known issues"], route_class=secured(Scope.GATE), dependencies=_ASKED)
+
+
+@reading.get("/known-issues")
+def list_known_issues(context: ContextDep, product: ProductQuery = None) -> KnownIssueListShape:
+    """Every known issue, those that are over too."""
+    today = context.clock.now().date()
+    issues = context.stores.known_issues.list(product=product)
+    return KnownIssueListShape(items=[tell_known_issue(issue, on=today) for issue in issues])
+
+
+@writing.post("/known-issues", status_code=201)
+def create_known_issue(context: ContextDep, body: Issue) -> KnownIssueShape:
+    """Add one, opened today. The failures that it explains stay failures in every count."""
+    issue = add_known_issue(context, body.new_issue())
+    return tell_known_issue(issue, on=context.clock.now().date())
+
+
+@writing.post("/known-issues/{issue_id}/expire")
+def expire_known_issue(context: ContextDep, issue_id: str, body: Decide = None) -> KnownIssueShape:
+    """End one now; doing so again changes nothing."""
+    by = body.by if body is not None else ""
+    issue = end_known_issue(context, issue_id, by=by)
+    if issue is None:
+        raise NotFoundError(
+            f"there is no known issue {issue_id!r}; GET /api/v1/known-issues lists them"
+        )
+    return tell_known_issue(issue, on=context.clock.now().date())

@@ -1,0 +1,110 @@
+"""Gather failures by signature, and hold them against the known issues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from orchestrator.application.context import Context
+from orchestrator.application.ports.history import FailuresFound
+from orchestrator.application.ports.stores import Stores
+from orchestrator.domain.cell import Run
+from orchestrator.domain.known_issue import IssueUse, KnownIssue, Ran, applying, kind_of, uses
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.record import CellRecord, JobRecord
+from orchestrator.domain.signature import Cluster, clusters, similar
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """The failures of a run."""
+
+    clusters: tuple[Cluster, ...]
+    known_issues: tuple[IssueUse, ...]
+
+
+def explain_run(
+    stores: Stores, run: Run, product: str, cells: Sequence[CellRecord], *, on: date
+) -> Explained:
+    """The failures of a run by signature, and how the product's known issues stand to it.
+
+    Args:
+        stores: What is stored.
+        run: The run.
+        product: Its payload's name.
+        cells: The run's cells as they are told.
+        on: The day that expiry is measured on.
+    """
+    issues = stores.known_issues.list(product=product)
+    failures = stores.failures.of_run(run.id)
+    if not issues and not failures:
+        return Explained((), ())
+    ran = [_ran(run, cell) for cell in cells]
+    heirs = _heirs(stores, issues)
+    used = uses(issues, failures, ran, on=on, heirs=heirs)
+    packages = {cell.cell: cell.packages for cell in ran}
+    by_kind = {
+        kind: applying(used, one, packages.get(one.cell, {}), heirs)
+        for kind, one in {kind_of(failure): failure for failure in failures}.items()
+    }
+    explained: dict[str, list[tuple[str, ...]]] = {}
+    for failure in failures:
+        explained.setdefault(failure.signature.id, []).append(by_kind[kind_of(failure)])
+    spans = stores.failures.spans({failure.signature.id for failure in failures})
+    gathered = clusters(failures, spans)
+    return Explained(tuple(_explained(one, explained[one.signature.id]) for one in gathered), used)
+
+
+def _ran(run: Run, cell: CellRecord) -> Ran:
+    found = cell.probed.get("packages")
+    packages = {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
+    jobs = tuple(job.id for job in cell.jobs if _has_run(job))
+    return Ran(cell.id, cell.platform.id, run.subject_version, jobs, packages)
+
+
+def _has_run(job: JobRecord) -> bool:
+    judged = job.counts.passed + job.counts.failed + job.counts.error
+    over = job.outcome not in (None, Outcome.NOT_RUN)
+    return bool(judged) or (over and job.kind != "suite")
+
+
+def _heirs(stores: Stores, issues: Sequence[KnownIssue]) -> Mapping[str, frozenset[str]]:
+    named = {issue.match.signature for issue in issues} - {""}
+    return stores.failures.heirs(named) if named else {}
+
+
+def _explained(cluster: Cluster, by: Sequence[tuple[str, ...]]) -> Cluster:
+    ids = sorted({issue for issues in by for issue in issues})
+    return replace(cluster, known_issues=tuple(ids), tolerated=sum(1 for issues in by if issues))
+
+
+@dataclass(frozen=True, slots=True)
+class FailureReview:
+    """Failures of many runs, by signature."""
+
+    clusters: tuple[Cluster, ...]
+    runs: int
+    """Runs that were looked at."""
+    is_cut: bool
+    """There were more failures than one question looks at."""
+
+
+def review_failures(context: Context, *, product: str | None, runs: int) -> FailureReview:
+    """The failures of a product's newest runs, by signature, with those that may be the same."""
+    found = context.stores.failures.of_product(product, runs=runs)
+    return _reviewed(context, found)
+
+
+def review_run(context: Context, run_id: str) -> FailureReview:
+    """The same of one run."""
+    failures = context.stores.failures.of_run(run_id)
+    return _reviewed(context, FailuresFound(failures, 1))
+
+
+def _reviewed(context: Context, found: FailuresFound) -> FailureReview:
+    spans = context.stores.failures.spans({one.signature.id for one in found.failures})
+    gathered = clusters(found.failures, spans)
+    near = similar([one.signature for one in gathered], context.likeness.messages)
+    told = tuple(replace(one, similar=near.get(one.signature.id, ())) for one in gathered)
+    return FailureReview(told, found.runs, found.is_cut)

@@ -1,0 +1,246 @@
+"""What went wrong in a test: the exception, the frame it came from, its words, whose it is.
+
+Read from the three ways in which pytest writes a traceback (long, short, native), or from the
+message alone where there is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+_READ = 64 * 1024
+"""Characters at the end of a traceback that are looked at."""
+_LINE = 2_000
+_SAID_LINES = 2
+_EXPECTATIONS = frozenset({"AssertionError", "Failed"})
+"""A test's expectation was not met: that says something of the product."""
+
+
+class FailureClass(StrEnum):
+    """Whose failure it probably is; only a hint."""
+
+    PRODUCT = "product"
+    TEST = "test"
+    INFRA = "infra"
+    ENVIRONMENT = "environment"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """What was raised, and where."""
+
+    exception: str
+    """The class without its module; the cause (``crashed``, ``hung``) where nothing was raised."""
+    message: str
+    """One line."""
+    frame: str
+    """``module.function`` of the product's last frame, else of the test's last one."""
+    is_own: bool
+    """Whether the frame is the product's."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    path: str
+    function: str
+
+
+_CHAINED = re.compile(
+    r"^(?:E\s+)?(?:During handling of the above exception, another exception occurred:"
+    r"|The above exception was the direct cause of the following exception:)\s*$"
+)
+_SHORT = re.compile(r"^(?P<path>[^\s:][^:\n]*):\d+: in (?P<name>\S+)")
+_LONG_END = re.compile(r"^(?P<path>[^\s:>][^:\n]*):\d+: ?(?P<raised>[\w.]*)\s*$")
+_LONG_DEF = re.compile(r"^\s*(?:async )?def (?P<name>\w+)\s*\(")
+_ENTRY = re.compile(r"^(?:_ )+_?\s*$")
+_NATIVE = re.compile(r'^\s*File "(?P<path>[^"]+)", line \d+, in (?P<name>\S+)')
+_SAID = re.compile(r"^E\s+(?P<said>\S.*)$")
+_NAMED = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?$", re.DOTALL)
+_LIKE_EXCEPTION = re.compile(
+    r"(?:Error|Exception|Warning|Exit|Interrupt|Failed|Failure|Timeout|Skipped|Group|Stop\w*)$"
+)
+
+
+def read_raised(text: str, message: str, *, reason: str = "") -> Raised:
+    """What a failing test's traceback and message say.
+
+    Args:
+        text: The traceback; may be empty.
+        message: One line.
+        reason: ``crashed`` or ``hung`` where that is what happened.
+    """
+    lines = _last_of_chain([line[:_LINE].rstrip() for line in text[-_READ:].split("\n")])
+    block = _said(lines) or _said_plainly(lines, message)
+    exception, first = _split(block[0])
+    frames = list(_frames(lines))
+    frame, is_own = _place(frames)
+    if not exception:
+        exception = _raised_at_end(lines) or (reason if reason in _CAUSES else "")
+    if not exception and first.startswith("assert "):
+        exception = "AssertionError"
+    return Raised(exception, _words(exception, first, block), frame, is_own)
+
+
+_CAUSES = frozenset({"crashed", "hung"})
+
+
+def _last_of_chain(lines: list[str]) -> list[str]:
+    """Only the exception that was raised last: what a chain ends with."""
+    for index in range(len(lines) - 1, -1, -1):
+        line = lines[index]
+        if (
+            " exception" in line
+            and _CHAINED.match(line)
+            and any(line.strip() for line in lines[index + 1 :])
+        ):
+            return lines[index + 1 :]
+    return lines
+
+
+def _said(lines: Sequence[str]) -> list[str]:
+    """The last block of ``E`` lines."""
+    block: list[str] = []
+    inside = False
+    for line in lines:
+        found = _SAID.match(line) if line[:1] == "E" else None
+        if found:
+            block = [*block, found["said"]] if inside else [found["said"]]
+        inside = found is not None or line == "E"
+    return block
+
+
+def _said_plainly(lines: Sequence[str], message: str) -> list[str]:
+    """Without such lines: what follows a native traceback, else the message."""
+    last_frame = max((i for i, line in enumerate(lines) if _NATIVE.match(line)), default=-1)
+    if last_frame >= 0:
+        for index, line in enumerate(lines[last_frame + 1 :], last_frame + 1):
+            if line and not line[0].isspace():
+                return [each.strip() for each in lines[index : index + _SAID_LINES]]
+    return [message.strip().split("\n", 1)[0]]
+
+
+def _words(exception: str, first: str, block: Sequence[str]) -> str:
+    """What it says: of an assertion the first line; else the second too, which names the fault."""
+    if exception in _EXPECTATIONS or first.startswith("assert "):
+        return first
+    more = [line for line in block[1:_SAID_LINES] if line and not line.startswith("+")]
+    return " ".join([first, *more])
+
+
+def _split(said: str) -> tuple[str, str]:
+    """The exception's class, if it is one, and what it says."""
+    found = _NAMED.match(said)
+    if found is None:
+        return "", said
+    name = found["name"].rsplit(".", 1)[-1]
+    words = found["message"]
+    if not _LIKE_EXCEPTION.search(name) and not ("." in found["name"] and words is not None):
+        return "", said
+    return name, (words or "").strip()
+
+
+def _raised_at_end(lines: Sequence[str]) -> str:
+    """The class in the last line of the long style, ``tests/test_a.py:12: ValueError``."""
+    for line in reversed(lines):
+        found = _LONG_END.match(line) if ":" in line else None
+        if found and found["raised"]:
+            return found["raised"].rsplit(".", 1)[-1]
+    return ""
+
+
+def _frames(lines: Sequence[str]) -> Iterator[_Frame]:
+    """Every frame of the traceback, the outermost first."""
+    function = ""
+    for line in lines:
+        if ":" not in line and '", line ' not in line and not line.startswith("_ "):
+            continue  # most lines are code
+        near = _SHORT.match(line) or _NATIVE.match(line)
+        if near is not None:
+            yield _Frame(near["path"], near["name"])
+            continue
+        begun = _LONG_DEF.match(line)
+        if begun is not None and not function:
+            function = begun["name"]
+        ended = _LONG_END.match(line)
+        if ended is not None and ended["path"].endswith(".py"):
+            yield _Frame(ended["path"], function)
+        if ended is not None or _ENTRY.match(line):
+            function = ""
+
+
+_FOREIGN = re.compile(
+    r"(?:^|[\\/])(?:site-packages|dist-packages|_pytest|pluggy)[\\/]"
+    r"|(?:^|[\\/])lib(?:64)?[\\/]python\d[^\\/]*[\\/]|^<"
+)
+_TEST = re.compile(r"(?:^|[\\/])(?:test_[^\\/]*|[^\\/]*_test|conftest)\.py$|(?:^|[\\/])tests?[\\/]")
+
+
+def _place(frames: Sequence[_Frame]) -> tuple[str, bool]:
+    """The last frame of the product's own; else of the tests; and which of the two it is."""
+    mine = [frame for frame in frames if not _FOREIGN.search(frame.path)]
+    own = [frame for frame in mine if not _TEST.search(frame.path)]
+    if own:
+        return _name(own[-1]), True
+    return (_name(mine[-1]), False) if mine else ("", False)
+
+
+def _name(frame: _Frame) -> str:
+    """``module.function``: folders differ from machine to machine."""
+    parts = re.split(r"[\\/]", frame.path)
+    module = parts[-1].removesuffix(".py")
+    if module in ("__init__", "__main__") and len(parts) > 1:
+        module = parts[-2]
+    return f"{module}.{frame.function}" if frame.function else module
+
+
+def _rule(kind: FailureClass, *patterns: str) -> tuple[FailureClass, re.Pattern[str]]:
+    return kind, re.compile("|".join(patterns), re.IGNORECASE)
+
+
+_RULES = (
+    _rule(
+        FailureClass.INFRA,
+        r"no space left on device",
+        r"read-only file system",
+        r"input/output error",
+        r"preempt(?:ed|ion)",
+        r"spot (?:instance )?interruption",
+        r"ssh(?:\b.{0,40})(?:lost|closed|reset|timed out)",
+        r"connection (?:reset|refused|aborted|closed|timed out)",
+        r"(?:temporary failure in name resolution|name or service not known|could not resolve)",
+        r"\b(?:502 bad gateway|503 service unavailable|504 gateway)",
+        r"quota exceeded|rate limit exceeded|too many requests",
+        r"out of memory: kill|oom.?kill|cannot allocate memory",
+        r"hash sum mismatch|could not get lock /var/lib/dpkg",
+        r"uncorrectable ecc|gpu has fallen off the bus|\bxid\b.{0,20}\b(?:48|63|64|79|94|95)\b",
+    ),
+    _rule(
+        FailureClass.ENVIRONMENT,
+        r"driver (?:version is insufficient|on your system is too old|/library version mismatch)",
+        r"no kernel image is available",
+        r"no (?:cuda|hip|xpu) (?:gpus|devices?) (?:are|is) available",
+        r"not compiled with (?:cuda|rocm|xpu)",
+        r"found no nvidia driver",
+        r"cannot open shared object file|undefined symbol|glibc(?:xx)?_[\d.]+['`]? not found",
+        r"modulenotfounderror|no module named|cannot import name",
+        r"pip(?:'s)? (?:dependency resolver|install failed)|no matching distribution found",
+        r"(?:nvcc|ninja|gcc|g\+\+|cmake)\b.{0,40}(?:not found|is required|no such file)",
+    ),
+)
+
+
+def classify(raised: Raised, reason: str = "") -> FailureClass:
+    """Whose failure it probably is, by the first rule that fits."""
+    said = f"{raised.exception}: {raised.message}"[:_LINE]
+    for kind, pattern in _RULES:
+        if pattern.search(said):
+            return kind
+    if raised.is_own or raised.exception in _EXPECTATIONS:
+        return FailureClass.PRODUCT
+    if reason == "collection" or (raised.frame and raised.exception):
+        return FailureClass.TEST
+    return FailureClass.UNKNOWN

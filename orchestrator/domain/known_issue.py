@@ -1,0 +1,238 @@
+"""Known issues: owned, dated, expiring exceptions for failures. They change no count."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from orchestrator.domain.signature import Failure, Signature
+from orchestrator.domain.versions import version_fits
+
+
+@dataclass(frozen=True, slots=True)
+class IssueScope:
+    """Where a known issue applies; what is empty does not restrict."""
+
+    platforms: tuple[str, ...] = ()
+    """Ids, or patterns with ``*``."""
+    jobs: tuple[str, ...] = ()
+    """Ids, or patterns with ``*``."""
+    versions: str = ""
+    """Of the subject: ``>=0.4.6,<0.5``, ``==0.4.*``."""
+    requires_package: str = ""
+    """Only where this package is installed: ``transformer-engine`` or ``pkg>=2``."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssueMatch:
+    """Which failures are meant: a signature, or all of the patterns that are given."""
+
+    signature: str = ""
+    """A signature's id."""
+    exception: str = ""
+    """The exception's class; ``*`` stands for anything."""
+    frame: str = ""
+    """``module.function``; ``*`` stands for anything."""
+    contains: str = ""
+    """Stands in the masked message, or in the name of the exception; case does not matter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownIssue:
+    """One known issue."""
+
+    id: str
+    """``KI-0001``."""
+    product: str
+    """The payload's name: signatures of other products are not meant."""
+    title: str
+    match: IssueMatch
+    scope: IssueScope = field(default_factory=IssueScope)
+    owner: str
+    url: str = ""
+    """Of the issue in a tracker."""
+    opened: date
+    expires: date
+    """The last day on which it applies."""
+    max_failures: int | None = None
+    """Results of one run that it explains; more of them are a new failure."""
+    ended_at: datetime | None = None
+    """When a person ended it."""
+    ended_by: str = ""
+
+    def is_expired(self, on: date) -> bool:
+        """Whether it does not apply any more."""
+        return self.ended_at is not None or on > self.expires
+
+
+class IssueState(StrEnum):
+    """How a known issue stands to a run."""
+
+    APPLIES = "applies"
+    EXCEEDED = "exceeded"
+    """More failures fit than it allows."""
+    STALE = "stale"
+    """What it is about ran, and nothing failed so: it may be mended."""
+    EXPIRED = "expired"
+    """It is over, and applies to nothing; `count` says how many results would have fitted."""
+    OUT_OF_SCOPE = "out_of_scope"
+    """Nothing that it is about ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssueUse:
+    """A known issue in a run."""
+
+    issue: KnownIssue
+    state: IssueState
+    count: int = 0
+    """Failing results of the run that it fits."""
+    expired_days: int = 0
+    """Since when it is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What ran in one cell, as scopes are compared with it."""
+
+    cell: str
+    platform: str
+    version: str
+    jobs: tuple[str, ...]
+    """Of which at least one test was not skipped or missing."""
+    packages: Mapping[str, str]
+
+
+def fits(issue: KnownIssue, failure: Failure, packages: Mapping[str, str], *, on: date) -> bool:
+    """Whether the issue applies to a failing result: signature and scope and not expired."""
+    return not issue.is_expired(on) and _is_meant(issue, failure, packages, {})
+
+
+def uses(
+    issues: Iterable[KnownIssue],
+    failures: Sequence[Failure],
+    ran: Sequence[Ran],
+    *,
+    on: date,
+    heirs: Mapping[str, Collection[str]] | None = None,
+) -> tuple[IssueUse, ...]:
+    """How each known issue stands to a run; what is out of its scope is left out.
+
+    Args:
+        issues: In any order.
+        failures: Every failing result of the run.
+        ran: What ran in each cell.
+        on: The day that expiry is measured on.
+        heirs: By id of an old signature, those that its failures have now.
+    """
+    packages = {cell.cell: cell.packages for cell in ran}
+    kinds = {kind_of(failure): failure for failure in failures}
+    numbers = Counter(kind_of(failure) for failure in failures)
+    told = []
+    for issue in sorted(issues, key=lambda issue: issue.id):
+        meant = sum(
+            numbers[kind]
+            for kind, one in kinds.items()
+            if _is_meant(issue, one, packages.get(one.cell, {}), heirs or {})
+        )
+        state = _state(issue, meant, any(_in_scope(issue, cell) for cell in ran), on)
+        if state is not IssueState.OUT_OF_SCOPE:
+            late = max((on - issue.expires).days, 0)
+            told.append(IssueUse(issue, state, meant, late))
+    return tuple(told)
+
+
+def kind_of(failure: Failure) -> tuple[str, str, str, str]:
+    """Failures of one kind in one run are meant by the same known issues."""
+    return failure.signature.id, failure.job, failure.cell, failure.version
+
+
+def applying(
+    uses_: Iterable[IssueUse],
+    failure: Failure,
+    packages: Mapping[str, str],
+    heirs: Mapping[str, Collection[str]] | None = None,
+) -> tuple[str, ...]:
+    """Ids of the issues that apply to one failing result of the run."""
+    at_work = (use.issue for use in uses_ if use.state in (IssueState.APPLIES, IssueState.EXCEEDED))
+    return tuple(i.id for i in at_work if _is_meant(i, failure, packages, heirs or {}))
+
+
+def _state(issue: KnownIssue, count: int, ran: bool, on: date) -> IssueState:
+    if not ran and not count:
+        return IssueState.OUT_OF_SCOPE
+    if issue.is_expired(on):
+        return IssueState.EXPIRED
+    if not count:
+        return IssueState.STALE
+    too_many = issue.max_failures is not None and count > issue.max_failures
+    return IssueState.EXCEEDED if too_many else IssueState.APPLIES
+
+
+def _is_meant(
+    issue: KnownIssue,
+    failure: Failure,
+    packages: Mapping[str, str],
+    heirs: Mapping[str, Collection[str]],
+) -> bool:
+    where = Ran(failure.cell, failure.platform, failure.version, (failure.job,), packages)
+    return _in_scope(issue, where) and is_match(issue.match, failure.signature, heirs)
+
+
+def is_match(
+    match: IssueMatch, signature: Signature, heirs: Mapping[str, Collection[str]] | None = None
+) -> bool:
+    """Whether a signature is meant; a match that says nothing means none."""
+    if match == IssueMatch():
+        return False
+    if match.signature:
+        meant = {match.signature, *(heirs or {}).get(match.signature, ())}
+        if signature.id not in meant:
+            return False
+    said = f"{signature.exception}: {signature.message}".lower()
+    return (
+        _like(match.exception, signature.exception)
+        and _like(match.frame, signature.frame)
+        and match.contains.lower() in said
+    )
+
+
+def _in_scope(issue: KnownIssue, where: Ran) -> bool:
+    scope = issue.scope
+    return (
+        _any_like(scope.platforms, (where.platform,))
+        and _any_like(scope.jobs, where.jobs)
+        and version_fits(scope.versions, where.version)
+        and _has_package(scope.requires_package, where.packages)
+    )
+
+
+def _like(pattern: str, text: str) -> bool:
+    return not pattern or fnmatchcase(text, pattern)
+
+
+def _any_like(patterns: Sequence[str], texts: Sequence[str]) -> bool:
+    return not patterns or any(_like(p, text) for p in patterns for text in texts)
+
+
+def _has_package(asked: str, packages: Mapping[str, str]) -> bool:
+    if not asked:
+        return True
+    name, spec = split_requirement(asked)
+    found = {_plain(known): version for known, version in packages.items()}
+    return _plain(name) in found and version_fits(spec, found[_plain(name)])
+
+
+def split_requirement(asked: str) -> tuple[str, str]:
+    """The name and the versions of ``name>=1.2``."""
+    name = re.split(r"[<>=!~\s]", asked.strip(), maxsplit=1)[0]
+    return name, asked.strip()[len(name) :].strip()
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

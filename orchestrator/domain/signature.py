@@ -1,0 +1,160 @@
+"""The stable fingerprint of a failure, and failures gathered by it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from orchestrator.domain.facts import TestFact
+from orchestrator.domain.failures import FailureClass, classify, read_raised
+from orchestrator.domain.masking import mask
+from orchestrator.domain.outcome import TestOutcome
+
+SIGNATURE_VERSION = 1
+"""Of the algorithm. Change it with whatever changes a signature: stored ones are made anew."""
+BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
+"""Outcomes that have a signature."""
+SIMILAR = 90.0
+"""From 0 to 100: masked messages so alike are shown as perhaps the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What is the same of all failures of one kind."""
+
+    id: str
+    """``s1-0123456789ab``: the algorithm's version and a digest of what follows."""
+    kind: FailureClass
+    exception: str
+    """The exception's class, without its module."""
+    frame: str
+    """``module.function``, the last of the product's own frames; empty where none is known."""
+    message: str
+    """One line, with what changes from run to run masked."""
+
+    def __str__(self) -> str:
+        where = f" at {self.frame}" if self.frame else ""
+        said = f": {self.message}" if self.message else ""
+        return f"{self.exception or 'failure'}{where}{said}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failing result, and where it is from."""
+
+    signature: Signature
+    nodeid: str
+    job: str
+    run_id: str
+    cell: str
+    platform: str
+    version: str
+    """The subject's."""
+    at: datetime
+    """When its run was launched, or is said to have happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Failures of one signature."""
+
+    signature: Signature
+    count: int
+    """Failing results; the same test on two platforms is two."""
+    tests: tuple[str, ...] = ()
+    """Node ids, each once."""
+    jobs: tuple[str, ...] = ()
+    cells: tuple[str, ...] = ()
+    """Names of cells: of one run, when the clusters are of one run."""
+    platforms: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+    """Of the subject."""
+    runs: int = 1
+    """In how many runs it is."""
+    first_seen: datetime | None = None
+    """Among everything that is stored."""
+    last_seen: datetime | None = None
+    known_issues: tuple[str, ...] = ()
+    """Ids of known issues that apply to at least one of its results."""
+    tolerated: int = 0
+    """Results that a known issue applies to; they stay failed in every count."""
+    similar: tuple[str, ...] = ()
+    """Ids of signatures that may be the same; a suggestion only."""
+
+
+def signature_of(fact: TestFact) -> Signature | None:
+    """The signature of a failing test; None of one that did not fail."""
+    if fact.outcome not in BAD:
+        return None
+    raised = read_raised(fact.text, fact.message, reason=fact.reason)
+    kind = classify(raised, fact.reason)
+    # What the machine did wrong happens wherever the test was: its place says nothing.
+    frame = "" if kind in (FailureClass.INFRA, FailureClass.ENVIRONMENT) else raised.frame
+    return make_signature(kind, raised.exception, frame, mask(raised.message))
+
+
+def make_signature(kind: FailureClass, exception: str, frame: str, message: str) -> Signature:
+    """A signature of the present version from its parts."""
+    whole = "\x00".join((exception, frame, message)).encode("utf-8", "replace")
+    digest = hashlib.sha256(whole).hexdigest()[:12]
+    return Signature(f"s{SIGNATURE_VERSION}-{digest}", kind, exception, frame, message)
+
+
+def clusters(
+    failures: Iterable[Failure], spans: Mapping[str, tuple[datetime, datetime]] | None = None
+) -> tuple[Cluster, ...]:
+    """Gather failures by signature, the largest cluster first.
+
+    Args:
+        failures: In any order; nothing depends on it.
+        spans: By signature id, when it was first and last seen among all that is stored.
+    """
+    gathered: dict[str, list[Failure]] = {}
+    for failure in failures:
+        gathered.setdefault(failure.signature.id, []).append(failure)
+    made = [_cluster(some, (spans or {}).get(name)) for name, some in gathered.items()]
+    return tuple(sorted(made, key=lambda c: (-c.count, c.signature.id)))
+
+
+def _cluster(some: Sequence[Failure], span: tuple[datetime, datetime] | None) -> Cluster:
+    times = [failure.at for failure in some]
+    first, last = span or (min(times), max(times))
+    return Cluster(
+        signature=some[0].signature,
+        count=len(some),
+        tests=tuple(sorted({f.nodeid for f in some})),
+        jobs=tuple(sorted({f.job for f in some})),
+        cells=tuple(sorted({f.cell for f in some})),
+        platforms=tuple(sorted({f.platform for f in some})),
+        versions=tuple(sorted({f.version for f in some})),
+        runs=len({f.run_id for f in some}),
+        first_seen=min(first, *times),
+        last_seen=max(last, *times),
+    )
+
+
+def similar(
+    found: Sequence[Signature], alike: Callable[[str, str], float]
+) -> dict[str, tuple[str, ...]]:
+    """Which signatures may be the same, by id: a second look that only suggests.
+
+    Args:
+        found: Signatures; only those of one exception class are compared.
+        alike: From 0 to 100, how alike two masked messages are.
+    """
+    near: dict[str, list[str]] = {one.id: [] for one in found}
+    by_exception: dict[str, list[Signature]] = {}
+    for one in found:
+        for other in by_exception.get(one.exception, ()):
+            if one.message and other.message and alike(one.message, other.message) >= SIMILAR:
+                near[one.id].append(other.id)
+                near[other.id].append(one.id)
+        if len(by_exception.setdefault(one.exception, [])) < _COMPARED:
+            by_exception[one.exception].append(one)
+    return {name: tuple(sorted(ids)) for name, ids in near.items() if ids}
+
+
+_COMPARED = 200
+"""Signatures of one exception class that a further one is compared with."""

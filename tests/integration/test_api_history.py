@@ -1,0 +1,156 @@
+"""Kinds of failures, tests under all their names, and known issues, over REST."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.databases import Agent, attempt
+from tests.integration.api_context import MATRIX, Desk, desk
+from tests.unit.domain.failing import A10G_TESTS, TPU_DEVICE, a10g_short
+
+API = "/api/v1"
+ISSUE = {
+    "product": "proof",
+    "title": "DelayedScaling",
+    "owner": "fp8-team",
+    "expires": "2026-04-30",
+    "match": {"exception": "ValidationError", "contains": "scaling_factor_compute_algo"},
+}
+
+
+@pytest.fixture
+def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
+    with desk(tmp_path, sqlite_url) as opened:
+        yield opened
+
+
+def ran(api: Desk, key: str, tests: dict[str, str]) -> str:
+    """A run whose first cell has these tests; one with a traceback failed."""
+    headers = {"Idempotency-Key": key}
+    run = api.client.post(f"{API}/runs", json={"matrix": MATRIX}, headers=headers).json()
+    stores = api.database.stores
+    cell = stores.cells.of_run(run["id"])[0]
+    agent = Agent(stores, attempt(stores, cell.id))
+    lines = [
+        agent.test(name, "failed" if text else "passed", longrepr=text)
+        for name, text in tests.items()
+    ]
+    assert agent.send(*lines)
+    return str(run["id"])
+
+
+TEN = {f"t.py::{test}": a10g_short(test, 7) for test in A10G_TESTS}
+
+
+def get(api: Desk, path: str, **query: object):
+    answer = api.client.get(f"{API}{path}", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def post(api: Desk, path: str, body: object = None, status: int = 200):
+    answer = api.client.post(f"{API}{path}", json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def test_a_run_shows_its_failures_by_signature_and_its_known_issues(api: Desk) -> None:
+    run = ran(api, "a", TEN | {"t.py::other": TPU_DEVICE, "t.py::fine": ""})
+    assert post(api, "/known-issues", ISSUE, 201)["id"] == "KI-0001"
+    shown = get(api, f"/runs/{run}")
+    first, second = shown["clusters"]
+    assert (first["count"], first["known_issues"], first["tolerated"]) == (10, ["KI-0001"], 10)
+    assert first["signature"]["frame"] == "fp8_training_engine.to_te_recipe"
+    assert (second["count"], second["known_issues"]) == (1, [])
+    assert [(use["id"], use["state"], use["count"]) for use in shown["known_issues"]] == [
+        ("KI-0001", "applies", 10)
+    ]
+    assert shown["counts"]["failed"] == 11
+    assert shown["cells"][0]["fingerprint"] == ""
+    for query in ({"run": run}, {"product": "proof"}, {"run": "latest"}):
+        listed = get(api, "/signatures", **query)
+        assert [item["count"] for item in listed["items"]] == [10, 1]
+        assert (listed["runs"], listed["is_cut"]) == (1, False)
+    assert get(api, "/signatures", product="other")["items"] == []
+    assert api.client.get(f"{API}/signatures", params={"run": "nope"}).status_code == 404
+
+
+def test_aliases_are_suggested_decided_and_followed(api: Desk) -> None:
+    old = ran(api, "a", {"t.py::A::test_keeps": "", "t.py::A::test_moves": ""})
+    new = ran(api, "b", {"t.py::A::test_keeps": "", "t.py::B::test_moves": TPU_DEVICE})
+    told = post(api, "/aliases", {"old_run": old, "new_run": new})
+    assert [(f["family"], f["summary"]) for f in told["families"]] == [
+        ("unit", "2 = 1 same + 1 moved")
+    ]
+    (alias,) = told["suggestions"]
+    assert (alias["change"], alias["state"]) == ("moved", "suggested")
+    confirmed = post(api, f"/aliases/{alias['id']}/confirm", {"by": "me"})
+    assert (confirmed["state"], confirmed["decided_by"]) == ("confirmed", "me")
+    listed = {test["nodeid"]: test for test in get(api, "/tests", product="proof")["items"]}
+    assert listed["t.py::A::test_moves"]["now"] == alias["new_test"]
+    assert listed["t.py::B::test_moves"]["now"] is None
+    history = get(api, f"/tests/{alias['old_test']}/history")
+    assert history["test"]["nodeid"] == "t.py::B::test_moves"
+    assert [one["outcome"] for one in history["items"]] == ["failed", "passed"]
+    assert [one["nodeid"] for one in history["older_names"]] == ["t.py::A::test_moves"]
+    assert history["flaky"]["passed_on_retry"] == 0
+    undone = post(api, f"/aliases/{alias['id']}/undo")
+    assert (undone["state"], undone["decided_at"]) == ("suggested", None)
+    assert post(api, f"/aliases/{alias['id']}/reject")["state"] == "rejected"
+    assert [a["id"] for a in get(api, "/aliases", state="rejected")["items"]] == [alias["id"]]
+    assert get(api, "/aliases", product="other")["items"] == []
+
+
+def test_decisions_that_contradict_each_other_are_refused(api: Desk) -> None:
+    one = ran(api, "a", {"t.py::A::test_moves": ""})
+    two = ran(api, "b", {"t.py::B::test_moves": ""})
+    (there,) = post(api, "/aliases", {"old_run": one, "new_run": two})["suggestions"]
+    (back,) = post(api, "/aliases", {"old_run": two, "new_run": one})["suggestions"]
+    post(api, f"/aliases/{there['id']}/confirm")
+    refused = post(api, f"/aliases/{back['id']}/confirm", status=409)
+    assert refused["type"] == "urn:seatrial:problem:alias-conflict"
+    assert "circle" in refused["detail"]
+
+
+def test_tests_are_paged(api: Desk) -> None:
+    ran(api, "a", {f"t.py::test_{n}": "" for n in range(5)})
+    first = get(api, "/tests", limit=3)
+    rest = get(api, "/tests", limit=3, after=first["next"])
+    assert (len(first["items"]), len(rest["items"]), rest["next"]) == (3, 2, None)
+    assert len(get(api, "/tests", contains="test_1")["items"]) == 1
+    assert get(api, "/tests", job="other")["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"match": {}}, "/match"),
+        ({"match": {"signature": "s1-none"}}, "/match/signature"),
+        ({"expires": "2026-02-28"}, "/expires"),
+        ({"expires": "soon"}, "/expires"),
+        ({"scope": {"versions": "0.4"}}, "/scope/versions"),
+        ({"scope": {"requires_package": ">=2"}}, "/scope/requires_package"),
+        ({"owner": ""}, "/owner"),
+        ({"title": "a\x00b"}, "/title"),
+        ({"url": "javascript:alert(1)"}, "/url"),
+        ({"max_failures": 0}, "/max_failures"),
+        ({"effect": "hide"}, "/effect"),
+    ],
+)
+def test_a_bad_known_issue_is_not_stored(api: Desk, changes: dict, pointer: str) -> None:
+    refused = post(api, "/known-issues", ISSUE | changes, 422)
+    assert [fault["pointer"] for fault in refused["errors"]] == [pointer]
+    assert get(api, "/known-issues")["items"] == []
+
+
+def test_a_known_issue_is_ended_once(api: Desk) -> None:
+    made = post(api, "/known-issues", ISSUE, 201)
+    assert (made["opened"], made["is_expired"]) == ("2026-03-01", False)
+    ended = post(api, "/known-issues/KI-0001/expire", {"by": "me"})
+    assert (ended["is_expired"], ended["ended_by"]) == (True, "me")
+    assert post(api, "/known-issues/KI-0001/expire", {"by": "you"}) == ended
+    assert get(api, "/known-issues", product="proof")["items"] == [ended]
+    assert get(api, "/known-issues", product="other")["items"] == []

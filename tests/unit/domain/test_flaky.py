@@ -1,0 +1,79 @@
+"""What the history of a test says of its reliability."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.domain.flaky import Go, flaky_evidence, wilson_lower
+from orchestrator.domain.outcome import TestOutcome
+
+WORDS = {"p": TestOutcome.PASSED, "f": TestOutcome.FAILED, "e": TestOutcome.ERROR}
+WORDS |= {"s": TestOutcome.SKIPPED, "m": TestOutcome.MISSING}
+
+
+def history(results, platform="l4", version="1", earlier=()):
+    return [
+        Go(f"r{i}", f"{version}.{i}", platform, WORDS[letter], earlier)
+        for i, letter in enumerate(results)
+    ]
+
+
+def test_passing_on_retry_in_the_same_cell_is_certain():
+    found = flaky_evidence(history("p", earlier=(TestOutcome.FAILED, TestOutcome.ERROR)))
+    assert (found.passed_on_retry, found.is_certain) == (1, True)
+    again = flaky_evidence(history("f", earlier=(TestOutcome.FAILED,)))
+    assert (again.passed_on_retry, again.is_certain) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("results", "flips", "failures", "rate"),
+    [
+        ("pppp", 0, 0, Fraction(0)),
+        ("pfpfp", 4, 2, Fraction(1)),
+        ("pffp", 2, 2, Fraction(2, 3)),
+        ("ppfffpp", 0, 0, Fraction(0)),
+        ("ppfefpfp", 2, 1, Fraction(1, 2)),
+        ("psmpfsp", 2, 1, Fraction(2, 3)),
+        ("ffff", 0, 0, None),
+        ("p", 0, 0, None),
+        ("", 0, 0, None),
+    ],
+)
+def test_flips_count_and_breaks_do_not(results, flips, failures, rate):
+    found = flaky_evidence(history(results))
+    assert (found.flips, found.failures, found.flip_rate) == (flips, failures, rate)
+
+
+def test_platforms_are_weighed_apart():
+    both = [go for pair in zip(history("ppp"), history("fff", "tpu"), strict=True) for go in pair]
+    found = flaky_evidence(both)
+    assert (found.flips, found.failures, found.judged, found.split) == (0, 0, 3, 0)
+
+
+def test_both_with_one_version_on_one_platform():
+    goes = [Go(f"r{i}", "1.0", "l4", WORDS[letter]) for i, letter in enumerate("pfp")]
+    assert flaky_evidence(goes).split == 1
+
+
+def test_the_lower_bound_ranks_much_evidence_above_little():
+    assert wilson_lower(1, 10) == pytest.approx(0.01788, abs=1e-4)
+    assert wilson_lower(10, 100) > wilson_lower(1, 10) > wilson_lower(1, 100) > 0
+    assert wilson_lower(0, 10) == wilson_lower(0, 0) == 0.0
+
+
+@given(st.integers(0, 500), st.integers(0, 500))
+def test_the_bound_is_below_the_rate(hits, more):
+    of = hits + more
+    bound = wilson_lower(hits, of)
+    assert 0 <= bound <= (hits / of if of else 0) + 1e-12
+
+
+@given(st.text("pfesm", max_size=60))
+def test_any_history_can_be_weighed(results):
+    found = flaky_evidence(history(results))
+    assert 0 <= found.failures <= found.judged
+    assert found.flips <= found.chances

@@ -1,0 +1,215 @@
+"""Signatures: what is the same of failures that are the same."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.domain.failures import FailureClass
+from orchestrator.domain.masking import mask
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.signature import (
+    SIGNATURE_VERSION,
+    Failure,
+    clusters,
+    make_signature,
+    signature_of,
+    similar,
+)
+from tests.unit.domain.failing import (
+    A10G_TESTS,
+    PYDANTIC,
+    TPU_DEVICE,
+    TPU_TRAINING,
+    a10g_long,
+    a10g_native,
+    a10g_short,
+    failed,
+)
+
+AT = datetime(2026, 1, 19, tzinfo=UTC)
+
+
+def found(text, message="", **more):
+    signature = signature_of(failed("tests/test_a.py::test_a", text, message, **more))
+    assert signature is not None
+    return signature
+
+
+@pytest.mark.parametrize("style", [a10g_short, a10g_long, a10g_native])
+def test_the_ten_failures_of_the_a10g_are_one(style):
+    signatures = {found(style(test, 30 + 7 * i)) for i, test in enumerate(A10G_TESTS)}
+    (one,) = signatures
+    assert (one.exception, one.frame) == ("ValidationError", "fp8_training_engine.to_te_recipe")
+    assert one.message == "<n> validation error for DelayedScaling scaling_factor_compute_algo"
+    assert one.kind is FailureClass.PRODUCT
+    assert one.id.startswith(f"s{SIGNATURE_VERSION}-")
+
+
+def test_the_style_of_the_traceback_makes_no_difference():
+    styles = (a10g_short, a10g_long, a10g_native)
+    assert len({found(style("test_engine_creation", 51)).id for style in styles}) == 1
+
+
+def test_the_two_failures_of_the_tpu_stay_two():
+    training, device = found(TPU_TRAINING), found(TPU_DEVICE)
+    assert training.id != device.id
+    assert str(training) == (
+        "AttributeError at test_tpu_backend.test_optimization_config: "
+        "'function' object has no attribute 'training'"
+    )
+    assert (device.exception, device.message) == ("AssertionError", "assert 'xla' == 'cpu'")
+    assert (training.kind, device.kind) == (FailureClass.TEST, FailureClass.PRODUCT)
+
+
+def test_a_test_that_did_not_fail_has_none():
+    for outcome in set(TestOutcome) - {TestOutcome.FAILED, TestOutcome.ERROR}:
+        assert signature_of(failed("a", TPU_DEVICE, outcome=outcome)) is None
+
+
+def test_without_a_traceback_the_message_is_the_signature():
+    one = found("", "RuntimeError: CUDA out of memory on cuda:0, tried 2.50 GiB")
+    other = found("", "RuntimeError: CUDA out of memory on cuda:3, tried 117 MiB")
+    assert one.message == "CUDA out of memory on cuda:<n>, tried <n> GiB"
+    assert one.exception == other.exception == "RuntimeError"
+    assert found("", "").exception == ""
+    assert found("", "the interpreter died", reason="crashed").exception == "crashed"
+
+
+def test_of_a_chain_the_last_exception_counts():
+    chained = f"""\
+{a10g_short("test_a", 3)}
+
+During handling of the above exception, another exception occurred:
+tests/test_fp8_training.py:9: in test_a
+    engine.recover()
+kernel_pytorch/precision/recovery.py:12: in recover
+    raise RuntimeError("cannot recover")
+E   RuntimeError: cannot recover"""
+    one = found(chained)
+    assert (one.exception, one.frame, one.message) == (
+        "RuntimeError",
+        "recovery.recover",
+        "cannot recover",
+    )
+
+
+def test_a_plain_assertion_needs_no_name():
+    text = "tests/test_a.py:3: in test_a\n    assert f() == 2\nE   assert 1 == 2\nE    +  where"
+    one = found(text, "assert 1 == 2")
+    assert (one.exception, one.message) == ("AssertionError", "assert <n> == <n>")
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("OSError: [Errno 28] No space left on device", "infra"),
+        ("ConnectionError: Connection reset by peer", "infra"),
+        ("RuntimeError: The NVIDIA driver on your system is too old (found version 11040)", None),
+        ("RuntimeError: CUDA error: no kernel image is available for execution", "environment"),
+        ("ModuleNotFoundError: No module named 'transformer_engine'", "environment"),
+        ("AssertionError: Tensor-likes are not close!", "product"),
+        ("Failed: DID NOT RAISE <class 'ValueError'>", "product"),
+        ("something odd", "unknown"),
+    ],
+)
+def test_the_class_is_by_the_first_rule_that_fits(message, kind):
+    assert found("", message).kind == (kind or "environment")
+
+
+def test_a_text_whose_indentation_was_stripped_still_tells_the_function():
+    text = (
+        "def test_a():\n>       assert 1 == 2\nE       assert 1 == 2\n\ntest_b.py:3: AssertionError"
+    )
+    assert found(text).frame == "test_b.test_a"
+
+
+def test_what_the_machine_did_is_one_wherever_the_tests_were():
+    def disk(test):
+        return (
+            f"tests/test_a.py:3: in {test}\n    save()\npkg/save.py:9: in {test}_save\n    f()\n"
+            f"E   OSError: [Errno 28] No space left on device: '/tmp/pytest-{test}/x/model.pt'"
+        )
+
+    assert len({found(disk(f"test_{n}")).id for n in "abc"}) == 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "masked"),
+    [
+        ("at 0x7ffd12ab", "at <addr>"),
+        ("id 123e4567-e89b-12d3-a456-426614174000", "id <uuid>"),
+        ("on 2026-01-19T10:11:12.5Z", "on <time>"),
+        ("in /home/u/a b", "in <path> b"),
+        ("tests/a/test_b.py failed", "<path> failed"),
+        ("C:\\Users\\me\\x.py", "<path>"),
+        ("see https://x.org/a?b=1 there", "see <url> there"),
+        ("commit deadbeef01 done", "commit <hex> done"),
+        ("xpu:1 and CPU", "xpu:<n> and CPU"),
+        ("shape (2, 3, 4) is -1.5e-3 of 1_000", "shape (<n>) is <n> of <n>"),
+        ("128x64 float32 sm_89 A10G", "<n> float32 sm_89 A10G"),
+        ("N/A", "N/A"),
+        ("first\nsecond", "first"),
+    ],
+)
+def test_what_changes_is_masked(raw, masked):
+    assert mask(raw) == masked
+
+
+@given(st.text(max_size=400))
+def test_any_message_can_be_masked_and_masking_is_bounded(text):
+    assert len(mask(text)) <= 300
+    assert "\n" not in mask(text)
+
+
+@given(st.text(), st.text(max_size=80), st.sampled_from(["", "crashed", "collection", "setup"]))
+def test_any_text_has_a_signature(text, message, reason):
+    again = [found(text, message, reason=reason) for _ in range(2)]
+    assert again[0] == again[1]
+
+
+EVIL = ["a" * 200_000, "/a" * 100_000, "1." * 100_000, "E " * 100_000, "-" * 9_000, "-1" * 9_000]
+EVIL += ["a0a0a0a0-" * 900, "1 " * 9_000, "a+" * 9_000, "ssh " * 9_000, "a.b/c " * 9_000]
+
+
+@pytest.mark.parametrize("evil", EVIL, ids=lambda text: text[:4])
+def test_a_hostile_text_takes_hardly_longer_than_another(evil):
+    begun = time.process_time()
+    for _ in range(10):
+        found(evil, evil)
+        found(f"E   ValueError: {evil}", evil)
+        found("\n".join(f"{evil[:500]}:{n}: in x" for n in range(300)))
+    assert time.process_time() - begun < 3
+
+
+def failure(signature, **changes):
+    known = {"nodeid": "t", "job": "j", "run_id": "r", "cell": "c", "platform": "p"}
+    known |= {"version": "1", "at": AT}
+    return Failure(signature, **(known | changes))
+
+
+def test_failures_are_gathered_the_largest_cluster_first():
+    ten = [failure(found(a10g_short(test, 5)), nodeid=test) for test in A10G_TESTS]
+    two = [failure(found(TPU_TRAINING), platform="tpu"), failure(found(TPU_DEVICE))]
+    made = clusters([*two, *ten], {ten[0].signature.id: (datetime(2025, 1, 1, tzinfo=UTC), AT)})
+    assert [cluster.count for cluster in made] == [10, 1, 1]
+    assert made[0].tests == tuple(sorted(A10G_TESTS))
+    assert (made[0].first_seen, made[0].last_seen) == (datetime(2025, 1, 1, tzinfo=UTC), AT)
+    assert made == clusters([*ten, *two], {ten[0].signature.id: (made[0].first_seen, AT)})
+
+
+def test_signatures_that_may_be_the_same_are_only_suggested():
+    words = ("a b c", "a c b", "x y z")
+    one, two, three = (make_signature(FailureClass.PRODUCT, "E", "f", w) for w in words)
+    other = make_signature(FailureClass.PRODUCT, "F", "f", "a b c")
+    near = similar([one, two, three, other], lambda a, b: 100.0 if sorted(a) == sorted(b) else 10.0)
+    assert near == {one.id: (two.id,), two.id: (one.id,)}
+    assert one.id != two.id
+
+
+def test_the_pydantic_text_is_what_the_known_issue_looks_for():
+    assert "scaling_factor_compute_algo" in PYDANTIC[1]
