@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 IDLE_S = 30.0
 """Nothing live for so long ends a controller that was started in the background."""
 PUMP_S = 1.0
+RESUME_S = 30.0
+"""Between two looks for ingestions that were cut off."""
 SWEEP_S = 180.0
 """Between two looks of the janitor."""
 BEAT_S = 5.0
@@ -88,6 +90,8 @@ class Controller:
     """Called once everything answers."""
     sweep: Callable[[], object]
     """The janitor's look over the project's machines."""
+    resume: Callable[[], None] = lambda: None
+    """Ends ingestions that were cut off, whoever began them."""
     shared: bool = False
     """Other controllers may use the same database."""
     _suspects: dict[str, int] = field(default_factory=dict)
@@ -127,6 +131,7 @@ class Controller:
             for listener, server in zip(self.listeners, self._servers, strict=True)
         ]
         tasks += [asyncio.create_task(self._every(PUMP_S, self.pump))]
+        tasks += [asyncio.create_task(self._every(RESUME_S, self.resume))]
         if self.cells is not None:
             tasks.append(asyncio.create_task(self._every(SWEEP_S, self._sweep)))
         if self.cells is not None and self.shared:

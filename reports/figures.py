@@ -115,6 +115,8 @@ def _value(table: MetricTable, column: MetricColumn, cell: MetricFigure) -> str:
     said = f"{fmt.number(cell.median)}{unit}"
     if isinstance(column.baseline, str):
         said = f"{said} vs {column.baseline}"
+    if column.ratio:
+        said = f"{said} (n={fmt.count(cell.n)})"
     return said if alone and column.unit and not column.ratio else f"{column.name} {said}"
 
 

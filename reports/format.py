@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import date as date_type
 from datetime import datetime
 from decimal import Decimal
 from typing import TypeVar
@@ -191,7 +192,7 @@ def moment(value: datetime) -> str:
     return value.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def date(value: datetime) -> str:
+def date(value: date_type) -> str:
     """``2026-01-19``."""
     return value.strftime("%Y-%m-%d")
 

@@ -14,13 +14,17 @@ from reports.model.metrics import MetricTable
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Finding, ReportModel
+from reports.rules.backend import BACKEND_PARTS
 from reports.rules.claims import claims_rule
+from reports.rules.handed_in import TOLD_PARTS
+from reports.rules.kinds import kind_evidence, kind_rules
 from reports.rules.metrics import METRIC_RULES, reported_rule
 from reports.rules.models import platform_rules, summary_rules
 from reports.rules.money import MONEY_RULES
 from reports.rules.parts import RULES, Said, differs
+from reports.rules.recorded import recorded_rule
 
-EVERY_RULE = {**RULES, **METRIC_RULES, **MONEY_RULES}
+EVERY_RULE = {**RULES, **BACKEND_PARTS, **TOLD_PARTS, **METRIC_RULES, **MONEY_RULES}
 """By the type of the part."""
 
 
@@ -32,6 +36,7 @@ def lint(report: ReportModel) -> tuple[Finding, ...]:
         found += _named(platform_rules(report), report.cell)
     if isinstance(report, SummaryReport):
         found += _named(summary_rules(report), "run")
+    found += _named(kind_rules(report), report.kind)
     return tuple(found)
 
 
@@ -49,6 +54,8 @@ def lint_evidence(report: ReportModel, evidence: Evidence) -> tuple[Finding, ...
         names = {(t.job, t.nodeid) for tests in evidence.tests.values() for t in tests}
         said = differs("distinct", "distinct tests", report.distinct_tests, len(names))
         found += _named(said, "run")
+    found += _named(kind_evidence(report, evidence), report.kind)
+    found += _named(recorded_rule(report, evidence), report.kind)
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from reports import figures
+from reports import beside, contrasted, figures, prose, versus
 from reports import format as fmt
 from reports.model.plot import Plot
 from reports.model.values import Absent, ReportModel, Status
@@ -49,11 +49,11 @@ def plain(value: str, *, limit: int = CELL_LIMIT) -> str:
     return f"{said[:limit].rstrip()}… (+{cut:,} characters)" if cut > 0 else said
 
 
-def cell(value: object) -> Markdown:
+def cell(value: object, *, limit: int = CELL_LIMIT) -> Markdown:
     """Text that means only itself, in a table, a list or a paragraph."""
     if isinstance(value, Markdown):
         return value
-    said = _SPECIAL.sub(r"\\\g<0>", plain(str(value)))
+    said = _SPECIAL.sub(r"\\\g<0>", plain(str(value), limit=limit))
     said = _ENTITY.sub("&amp;", said).replace("<", "&lt;").replace(">", "&gt;")
     return Markdown(_BLOCK_START.sub(_escape_start, said) or "—")
 
@@ -74,8 +74,50 @@ def verbatim(value: object) -> Markdown:
     return Markdown(plain(fmt.absent(value) if isinstance(value, Absent) else str(value)))
 
 
+def written(value: str) -> Markdown:
+    """What a person wrote: paragraphs, lists, emphasis and code, and nothing else."""
+    return Markdown("\n".join(_line(line) for line in prose.lines_of(value)))
+
+
+def one_line(value: str) -> Markdown:
+    """What a person wrote, as one line: its lines stand behind each other."""
+    said = (_inline(line.strip()) for line in prose.lines_of(value) if line.strip())
+    return Markdown(" ".join(said) or "—")
+
+
+def _line(line: str) -> str:
+    marker = prose.MARKER.match(line)
+    if marker is None:
+        return _inline(line.strip()) if line.strip() else ""
+    indent = " " * min(len(marker["indent"]) // 2 * 2, 6)
+    sign = "-" if marker["bullet"] else f"{marker['number']}."
+    return f"{indent}{sign} {_inline(line[marker.end() :].strip())}"
+
+
+def _inline(line: str) -> str:
+    """Text with its code spans and its bold words."""
+    parts = prose.SPAN.split(line)
+    spans = [code(p) if i % 2 else Markdown(_text(p, first=not i)) for i, p in enumerate(parts)]
+    return prose.BOLD.sub(r"**\1**", "".join(spans)) or "—"
+
+
+def _text(part: str, *, first: bool) -> str:
+    """A part of a line; only the first one can look like the start of a block."""
+    inner = part.strip()
+    said = str(cell(inner, limit=2 * prose.LINE_LIMIT)) if inner else ""
+    lead, tail = part[: len(part) - len(part.lstrip())], part[len(part.rstrip()) :]
+    return f"{'' if first else lead}{said}{tail if inner else ''}"
+
+
+def fenced(value: str) -> Markdown:
+    """Lines in a fence that they cannot close."""
+    lines = prose.lines_of(value)
+    fence = prose.fence_for(lines)
+    return Markdown("\n".join([fence, *lines, fence]))
+
+
 def _escaped(write: Callable[..., str]) -> Callable[..., Markdown]:
-    return lambda value, **options: cell(write(value, **options))
+    return lambda *values, **options: cell(write(*values, **options))
 
 
 def _print(value: object) -> str:
@@ -99,8 +141,16 @@ def environment(templates: Path) -> Environment:
         made.filters[name] = _escaped(getattr(fmt, name))
     for name in FIGURES:
         made.filters[name] = _escaped(getattr(figures, name))
+    for name in BESIDE:
+        made.filters[name] = _escaped(getattr(beside, name))
+    for name in VERSUS:
+        made.filters[name] = _escaped(getattr(versus, name))
+    for name in CONTRASTED:
+        made.filters[name] = _escaped(getattr(contrasted, name))
     made.filters["differing"] = figures.differing
     made.filters |= {"cell": cell, "code": code, "verbatim": verbatim}
+    made.filters |= {"written": written, "fenced": fenced, "line": one_line}
+    made.filters["markdown"] = Markdown
     made.tests["absent"] = lambda value: isinstance(value, Absent)
     made.globals |= {
         "br": Markdown("  "),
@@ -121,6 +171,23 @@ FIGURES = (
     "heading", "figure", "compared", "caption", "highlight", "check_value", "check_tolerance",
 )  # fmt: skip
 """Filters: the writers of `reports.figures`, escaped."""
+
+
+BESIDE = (
+    "kind_heading", "kind_name", "note_mark", "noted", "memory_noted", "job_cell", "check_cell",
+    "metric_name", "metric_cell", "exact_figure", "marked",
+)  # fmt: skip
+"""Filters: the writers of `reports.beside`, escaped."""
+
+VERSUS = ("category_name", "change_usd", "signed_percent", "status_or_absent", "delta_name")
+"""Filters: the writers of `reports.versus`, escaped."""
+
+
+CONTRASTED = (
+    "class_cell", "test_cell", "difference", "measured_entry", "entry_name", "evidence_line",
+    "counted",
+)  # fmt: skip
+"""Filters: the writers of `reports.contrasted`, escaped."""
 
 
 def render_markdown(

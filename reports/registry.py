@@ -15,7 +15,11 @@ from reports.markdown import plain, render_markdown
 from reports.model.plot import Plot
 from reports.model.values import Finding, ReportModel
 from reports.plots.choose import plots_of
+from reports.views.backend import backend_view
+from reports.views.compare import compare_view
+from reports.views.cost import cost_view
 from reports.views.platform import platform_view
+from reports.views.results import results_view
 from reports.views.summary import summary_view
 
 FORMATS = ("md", "html", "json")
@@ -47,6 +51,8 @@ class ReportKind:
     """Evidence, and a cell's id (empty where the report is of the whole run)."""
     template: str
     per_cell: bool
+    needs_base: bool = False
+    """Whether it sets the run against another one."""
 
 
 KINDS: Mapping[str, ReportKind] = {
@@ -54,6 +60,10 @@ KINDS: Mapping[str, ReportKind] = {
     for kind in (
         ReportKind("summary", summary_view, "summary.md.j2", per_cell=False),
         ReportKind("platform", platform_view, "platform.md.j2", per_cell=True),
+        ReportKind("backend", backend_view, "backend.md.j2", per_cell=False),
+        ReportKind("results", results_view, "results.md.j2", per_cell=False),
+        ReportKind("cost", cost_view, "cost.md.j2", per_cell=False),
+        ReportKind("compare", compare_view, "compare.md.j2", per_cell=False, needs_base=True),
     )
 }
 
@@ -101,6 +111,8 @@ def model_of(kind: str, evidence: Evidence, *, cell: str | None = None) -> Repor
     chosen = KINDS.get(kind)
     if chosen is None:
         raise UnknownReportError(f"there is no report {kind!r}{nearest(kind, KINDS)}")
+    if chosen.needs_base and evidence.base is None:
+        raise UnknownReportError(f"a {kind} report is of two runs: seatrial compare BASE HEAD")
     about = _cell(chosen, evidence, cell)
     model = chosen.view(evidence, about)
     findings = (*lint(model), *lint_evidence(model, evidence))

@@ -12,10 +12,16 @@ from starlette.types import Scope as Connection
 
 import orchestrator
 from orchestrator.api import (
+    compare,
     costs,
     docs,
     errors,
     events,
+    exports,
+    history,
+    ingest,
+    known_issues,
+    linting,
     logs,
     machines,
     payloads,
@@ -76,9 +82,11 @@ def create_app(
 
 def _include_routers(app: FastAPI) -> None:
     api = (
-        *(runs.writing, runs.reading, events.router, logs.router, reports.router),
-        *(payloads.reading, payloads.writing, service.router, tokens.router),
-        *(machines.reading, machines.writing, costs.reading, costs.writing),
+        *(runs.writing, runs.reading, events.router, logs.router, reports.router, compare.router),
+        *(payloads.reading, payloads.writing, service.router, tokens.router, ingest.router),
+        *(machines.reading, machines.writing, costs.reading, costs.writing, linting.router),
+        exports.router,
+        *(history.reading, history.writing, known_issues.reading, known_issues.writing),
     )
     for router in api:
         app.include_router(router, prefix=PREFIX)

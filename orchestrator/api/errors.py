@@ -29,6 +29,9 @@ from orchestrator.application.ports.blobs import (
     BlobMissingError,
     BlobTooLargeError,
 )
+from orchestrator.application.ports.history import AliasConflictError
+from orchestrator.application.ports.ingests import CellTakenError, RunBusyError
+from orchestrator.application.ports.intake import IntakeError, IntakeFullError
 from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
 from orchestrator.domain.machine import ProviderError
@@ -118,11 +121,16 @@ TABLE: Mapping[type[Exception], Refusal] = {
     MachineStaysError: Refusal(409, "machine-stays", "The machine is not ours to end"),
     ProviderUnreadError: Refusal(502, "provider", "The provider failed"),
     ProviderError: Refusal(502, "provider", "The provider failed"),
+    AliasConflictError: Refusal(409, "alias-conflict", "The decision contradicts another"),
     ReportRefusedError: Refusal(422, "report-refused", "The report cannot be made"),
     BlobMismatchError: Refusal(422, "digest-mismatch", "The digest is another"),
     DigestMismatchError: Refusal(422, "digest-mismatch", "The digest is another"),
     BlobTooLargeError: Refusal(413, "too-large", "The body is too large"),
     BodyTooLargeError: Refusal(413, "too-large", "The body is too large"),
+    IntakeError: Refusal(422, "not-ingested", "This is not taken as evidence"),
+    CellTakenError: Refusal(409, "cell-taken", "The run has a cell of this name"),
+    RunBusyError: Refusal(409, "run-busy", "The run is not finished", {"Retry-After": "1"}),
+    IntakeFullError: Refusal(507, "no-room", "The controller's disk is full"),
     SpoolFullError: Refusal(507, "no-room", "The controller's disk is full"),
     UnauthenticatedError: Refusal(
         401, "unauthenticated", "A token is needed", {"WWW-Authenticate": 'Bearer realm="seatrial"'}

@@ -16,12 +16,13 @@ from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.problems import nearest
 from orchestrator.domain.record import Evidence
 
-_KINDS = {
+MEDIA_TYPES = {
     "md": "text/markdown; charset=utf-8",
     "html": "text/html; charset=utf-8",
     "json": "application/json",
 }
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
+"""By format."""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 """A report tells what machines said: it may look well, and do nothing."""
 
 CellQuery = Annotated[str | None, Query(description="One cell's report", max_length=200)]
@@ -48,7 +49,7 @@ class PlotListShape(Shape):
 @router.get(
     "/runs/{run_id}/reports/{kind}.{format}",
     response_class=Response,
-    responses={200: {"content": {media.partition(";")[0]: {} for media in _KINDS.values()}}},
+    responses={200: {"content": {media.partition(";")[0]: {} for media in MEDIA_TYPES.values()}}},
 )
 def get_report(
     context: ContextDep,
@@ -58,11 +59,13 @@ def get_report(
     cell: CellQuery = None,
 ) -> Response:
     """A report of the run, or of one of its cells, as Markdown, HTML or JSON."""
-    if format not in _KINDS:
-        raise NotFoundError(f"reports are not made as {format!r}{nearest(format, _KINDS)}")
+    if format not in MEDIA_TYPES:
+        raise NotFoundError(f"reports are not made as {format!r}{nearest(format, MEDIA_TYPES)}")
     evidence = _evidence(context, run_id, kind, cell)
     text = context.render(kind, evidence, cell, format)
-    return Response(text, media_type=_KINDS[format], headers={"Content-Security-Policy": _POLICY})
+    return Response(
+        text, media_type=MEDIA_TYPES[format], headers={"Content-Security-Policy": POLICY}
+    )
 
 
 @router.get("/runs/{run_id}/reports/{kind}/plots")

@@ -15,7 +15,7 @@ from orchestrator.api.telling import sum_usd, tell_run, tell_summary
 from orchestrator.api.telling_machines import tell_plan
 from orchestrator.application.cancel_run import cancel_run
 from orchestrator.application.context import Context
-from orchestrator.application.describe_run import describe_run
+from orchestrator.application.describe_run import describe_run, stated_cost, unnamed_tests
 from orchestrator.application.launch_run import Launched, launch_run
 from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.stores import Scope
@@ -120,4 +120,7 @@ def _summary(context: Context, run: Run) -> RunSummaryShape:
     counts = merge_tally(by_outcome for tally in tallies for by_outcome in tally.values())
     leases = stores.leases.of_run(run.id).values()
     cost = sum_usd(machine_cost(lease, at) for of_cell in leases for lease in of_cell)
+    for cell_id, ingested in stores.ingests.of_run(run.id).items():
+        counts = counts + unnamed_tests(stores, cell_id)
+        cost += stated_cost(ingested.machine)
     return tell_summary(run, counts, cost)

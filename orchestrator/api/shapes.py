@@ -10,6 +10,8 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from orchestrator.api.history_shapes import ClusterShape, IssueUseShape
+from orchestrator.api.ingest_shapes import IngestedShape
 from orchestrator.api.machine_shapes import (
     AttestationShape,
     DecisionShape,
@@ -152,8 +154,12 @@ class CellShape(Shape):
     """Why its machine is where it is."""
     attestation: AttestationShape | None
     """Who produced its results; null before a machine told."""
+    ingested: IngestedShape | None
+    """Where its evidence is from, if our agent did not produce it; then nothing is attested."""
     packages: dict[str, str]
     """What the jobs could import: name and version."""
+    fingerprint: str
+    """Of its environment: the same where device, driver, runtime, Python, packages are the same."""
     probed: dict[str, object]
     """What the agent found on the machine, without the packages."""
     transitions: list[TransitionShape]
@@ -195,6 +201,10 @@ class RunShape(RunSummaryShape):
 
     cells: list[CellShape]
     """In matrix order."""
+    clusters: list[ClusterShape]
+    """Its failures by signature, the largest first."""
+    known_issues: list[IssueUseShape]
+    """How the product's known issues stand to it; those out of its scope are not here."""
 
 
 class RunPageShape(Shape):

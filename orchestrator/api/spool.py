@@ -21,8 +21,10 @@ _PIECE_BYTES = 1024 * 1024
 
 
 @asynccontextmanager
-async def received(request: Request, digest: str, *, limit_bytes: int) -> AsyncIterator[Path]:
-    """The whole body in a file that exists only within the block.
+async def received(
+    request: Request, digest: str | None, *, limit_bytes: int
+) -> AsyncIterator[Path]:
+    """The whole body, of that digest if one is given, in a file that lives within the block.
 
     Raises BodyTooLargeError, DigestMismatchError, SpoolFullError, or ClientDisconnect when the
     upload is cut off; the file is gone then, too.
@@ -35,7 +37,7 @@ async def received(request: Request, digest: str, *, limit_bytes: int) -> AsyncI
             found = await _receive(request, file, limit_bytes)
         finally:
             await run_in_threadpool(file.close)
-        if found != digest:
+        if digest not in (None, found):
             raise DigestMismatchError(f"the bytes that came have the sha256 {found}")
         yield path
     except OSError as error:

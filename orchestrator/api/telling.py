@@ -24,6 +24,8 @@ from orchestrator.api.shapes import (
     TokenShape,
     TransitionShape,
 )
+from orchestrator.api.telling_history import tell_cluster, tell_use
+from orchestrator.api.telling_ingested import tell_ingested
 from orchestrator.api.telling_machines import (
     tell_attestation,
     tell_decision,
@@ -33,6 +35,7 @@ from orchestrator.api.telling_machines import (
 from orchestrator.application.ports.stores import StoredPayload, Token
 from orchestrator.domain.cell import Attempt, CellState, LeaseState, Run, Transition
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
+from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.record import ArtifactRecord, CellRecord, JobRecord, RunRecord
 
@@ -43,7 +46,12 @@ _NOT_KEPT = frozenset({Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE}
 def tell_run(record: RunRecord) -> RunShape:
     """A run with its cells."""
     summary = tell_summary(record.run, record.counts, record.cost_usd)
-    return RunShape(**dict(summary), cells=[tell_cell(cell, record) for cell in record.cells])
+    return RunShape(
+        **dict(summary),
+        cells=[tell_cell(cell, record) for cell in record.cells],
+        clusters=[tell_cluster(cluster) for cluster in record.clusters],
+        known_issues=[tell_use(use) for use in record.known_issues],
+    )
 
 
 def tell_summary(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummaryShape:
@@ -89,7 +97,9 @@ def tell_cell(cell: CellRecord, run: RunRecord) -> CellShape:
         kept_until=_kept_until(cell, run),
         decisions=[tell_decision(decision) for decision in cell.decisions],
         attestation=tell_attestation(cell.attestation) if cell.attestation else None,
+        ingested=tell_ingested(cell.ingested) if cell.ingested else None,
         packages=_packages(cell.probed),
+        fingerprint=fingerprint(cell.probed),
         probed={key: value for key, value in cell.probed.items() if key != PACKAGES},
         transitions=[_transition(step) for step in cell.transitions],
         notices=[_notice(notice) for notice in cell.notices],

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock, NewId
+from orchestrator.application.ports.dialects import Dialects
 from orchestrator.application.ports.documents import Documents
+from orchestrator.application.ports.intake import Intake
+from orchestrator.application.ports.likeness import Likeness
 from orchestrator.application.ports.stores import Stores
 from orchestrator.application.sweep_leaks import Janitor
+from orchestrator.application.turns import Turns
+from orchestrator.domain.linted import DocumentFinding, ForeignDocument
 from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.record import Evidence
@@ -35,10 +40,25 @@ class Context:
     draw: Callable[[str, Evidence, str | None], Mapping[str, str]]
     """The plots that the Markdown of (kind, evidence, cell) links: SVG by path."""
     report_kinds: tuple[str, ...]
+    export: Callable[[str, Evidence, str | None], Iterator[str]]
+    """Pieces of a document of (format, evidence, cell). Raises ReportRefusedError at once."""
+    export_media: Mapping[str, str]
+    """The formats of exports, and their media types."""
+    lint: Callable[[Sequence[ForeignDocument], Evidence | None], tuple[DocumentFinding, ...]]
+    """What is wrong in reports that others wrote, by themselves and against a run's results."""
     builtin_payload: Callable[[], str]
     """Digest of the payload that comes with Seatrial; stored on the first call."""
     secret: Callable[[str], str | None]
     janitor: Janitor
     """Looks over the project's machines, and ends what nobody owns."""
+    likeness: Likeness
+    dialects: Dialects
+    """How other programs write results down."""
+    intake: Intake
+    """Unpacks what somebody hands in."""
+    publish: Callable[[Evidence], Path]
+    """Writes a run's reports down."""
     wake: Callable[[str], None]
     """Tells the engine of a new cell, where this process runs cells."""
+    turns: Turns = field(default_factory=Turns)
+    """So that one run is finished by one thread at a time."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 
+from orchestrator.application.explain_failures import explain_run
 from orchestrator.application.ports.stores import RunSpec, Stores
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import (
@@ -75,7 +76,16 @@ def describe_run(stores: Stores, run_id: str, *, at: datetime) -> RunRecord:
     cells = stores.cells.of_run(run_id)
     told = tuple(_cell(stores, cell, spec, ledger, at) for cell in cells)
     statements = stores.statements.of_run(run_id)
-    return RunRecord(run, told, at, spec.hold_minutes, statements)
+    explained = explain_run(stores, run, spec.manifest.name, told, on=at.date())
+    return RunRecord(
+        run,
+        told,
+        at,
+        spec.hold_minutes,
+        statements,
+        clusters=explained.clusters,
+        known_issues=explained.known_issues,
+    )
 
 
 def evidence_of(stores: Stores, run_id: str, *, at: datetime) -> Evidence:
@@ -111,7 +121,7 @@ def _cell(stores: Stores, cell: Cell, spec: RunSpec, ledger: _Ledger, at: dateti
     transitions = stores.cells.transitions(cell.id)
     leases = ledger.leases.get(cell.id, ())
     ingested = ledger.ingested.get(cell.id)
-    stated = _stated(ingested.machine, attempts) if ingested is not None else ()
+    stated = stated_leases(ingested.machine, attempts) if ingested is not None else ()
     attested = [x for lease in leases if (x := ledger.attestations.get(lease.id)) is not None]
     return CellRecord(
         id=cell.name,
@@ -201,7 +211,22 @@ def _job(
     )
 
 
-def _stated(machine: StatedMachine | None, attempts: Sequence[Attempt]) -> tuple[LeaseRecord, ...]:
+def unnamed_tests(stores: Stores, cell_id: str) -> Counts:
+    """Tests of an ingested cell that its sources count without naming them."""
+    facts = stores.results.jobs(cell_id).values()
+    return sum((fact.unnamed for fact in facts if fact.unnamed is not None), Counts())
+
+
+def stated_cost(machine: StatedMachine | None) -> Decimal:
+    """What a machine that a person told of has cost, as far as they say."""
+    if machine is None or machine.usd_per_hour is None:
+        return Decimal(0)
+    return usd_for(machine.seconds or Decimal(0), machine.usd_per_hour)
+
+
+def stated_leases(
+    machine: StatedMachine | None, attempts: Sequence[Attempt]
+) -> tuple[LeaseRecord, ...]:
     """A machine that a person told of, with its bill; it is in no ledger."""
     if machine is None or not attempts:
         return ()

@@ -30,6 +30,8 @@ class Entrance:
 
 def enter_machine(context: Context, cell: Cell) -> Entrance:
     """The entrance to the machine that the cell holds. Raises NoMachineError."""
+    if cell.id in context.stores.ingests.of_run(cell.run_id):
+        raise NoMachineError(f"cell {cell.name} was ingested: it has no machine that one can enter")
     attempts = context.stores.cells.attempts(cell.id)
     leases = context.stores.leases.of_attempt(attempts[-1].id) if attempts else []
     lease = next((one for one in reversed(leases) if one.state is LeaseState.HELD), None)

@@ -52,6 +52,11 @@ def plan_rerun(
 
 def _order(context: Context, run_id: str, *, only: Only | None, hold_minutes: float) -> LaunchOrder:
     record = describe_run(context.stores, run_id, at=context.clock.now())
+    if record.cells and all(cell.ingested for cell in record.cells):
+        raise NothingToRerunError(
+            f"run {run_id} was ingested: there is no payload that could run again; "
+            "launch a matrix, or ingest newer evidence"
+        )
     if record.run.state is not RunState.FINISHED:
         raise StillRunningError(f"run {run_id} is still running; cancel it or wait for it")
     spec = context.stores.runs.spec(run_id)
@@ -70,6 +75,7 @@ def _jobs_again(record: RunRecord, only: Only) -> Mapping[str, list[str]]:
     chosen = {
         cell.id: [job.id for job in cell.jobs if _is_of_kind(cell, job, only)]
         for cell in record.cells
+        if cell.ingested is None
     }
     wanted = {cell: jobs for cell, jobs in chosen.items() if jobs}
     if not wanted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -12,15 +12,18 @@ from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.db.database import Database, open_database
+from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.engine.dbos_engine import DbosEngine, DbosSettings
 from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.adapters.files.foreign import FileIntake
 from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.ids import new_id
 from orchestrator.adapters.keys import new_login
+from orchestrator.adapters.likeness import FuzzyLikeness
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.world import Identity, Timings, World
 from orchestrator.application.context import Context
@@ -36,6 +39,8 @@ from orchestrator.config import Settings, secret
 from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.record import Evidence
 from reports import registry as report_registry
+from reports.exports import registry as export_registry
+from reports.foreign.linter import lint_documents
 from runners import ProviderContext
 from runners import registry as provider_registry
 
@@ -102,7 +107,11 @@ def _world(
         secret=secret,
         unpack=unpack_bundle,
         publish=partial(
-            publish_report, render=_render, draw=_draw, blobs=blobs, write_tree=partial(write_report_tree, home)
+            publish_report,
+            render=_render,
+            draw=_draw,
+            blobs=blobs,
+            write_tree=partial(write_report_tree, home),
         ),
         identity=Identity(settings.project, _controller_id(home)),
         own_python=sys.executable,
@@ -128,11 +137,18 @@ def _context(world: World, *, wake: Callable[[str], None]) -> Context:
         render=_render,
         draw=_draw,
         report_kinds=tuple(report_registry.KINDS),
+        export=_export,
+        export_media={name: form.media for name, form in export_registry.FORMATS.items()},
+        lint=lint_documents,
         builtin_payload=BuiltinPayload(
             asset_dir("payload"), archives, payloads, world.blobs, world.clock
         ),
         secret=world.secret,
         janitor=_janitor(world),
+        dialects=FileDialects(),
+        intake=FileIntake(),
+        publish=world.publish,
+        likeness=FuzzyLikeness(),
         wake=wake,
     )
 
@@ -184,6 +200,13 @@ def _draw(kind: str, evidence: Evidence, cell: str | None) -> Mapping[str, str]:
     try:
         return {plot.path: plot.svg for plot in report_registry.draw(kind, evidence, cell=cell)}
     except report_registry.ReportError as error:
+        raise ReportRefusedError(str(error)) from error
+
+
+def _export(name: str, evidence: Evidence, cell: str | None) -> Iterator[str]:
+    try:
+        return export_registry.export(name, evidence, cell=cell)
+    except export_registry.ExportError as error:
         raise ReportRefusedError(str(error)) from error
 
 

@@ -77,6 +77,15 @@ class CommandWiring:
             raise RefusedError(str(error)) from error
         return Packed(packed.path, packed.digest, packed.size_bytes, packed.manifest)
 
+    def pack_artifacts(self, source: Path, scratch: Path) -> Path:
+        """See the protocol."""
+        from orchestrator.adapters.files.foreign_pack import pack_artifacts
+
+        try:
+            return pack_artifacts(source, scratch)
+        except ArchiveError as error:
+            raise RefusedError(str(error)) from error
+
     def subject(self, subject: Subject, *, base: Path, scratch: Path) -> SubjectWheel | None:
         """See the protocol."""
         from orchestrator.adapters.files.subject import FileSubjects

@@ -21,6 +21,7 @@ from orchestrator.adapters.files.home import (
 )
 from orchestrator.api.app import create_app
 from orchestrator.api.guard import token_guard
+from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.ports.stores import Scope, StoreError
 from orchestrator.application.tokens import PREFIX, keep_token
 from orchestrator.bootstrap.controlling import Parts, build, is_embedded
@@ -118,6 +119,7 @@ def _controller(
         until_idle=options.until_idle,
         ready=ready,
         sweep=partial(parts.context.janitor.sweep, known_only=options.until_idle),
+        resume=partial(resume_ingestions, parts.context),
         shared=not is_embedded(settings),
     )
 

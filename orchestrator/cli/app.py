@@ -21,14 +21,19 @@ from orchestrator.cli.commands.administering import (
     serve_command,
     token_app,
 )
+from orchestrator.cli.commands.comparing import compare_command
 from orchestrator.cli.commands.entering import SETTINGS as SSH_SETTINGS
 from orchestrator.cli.commands.entering import ssh_command
+from orchestrator.cli.commands.explaining import alias_app, known_issue_app
+from orchestrator.cli.commands.exporting import export_command
+from orchestrator.cli.commands.ingesting import ingest_command
 from orchestrator.cli.commands.launching import (
     plan_command,
     rerun_command,
     run_command,
     watch_command,
 )
+from orchestrator.cli.commands.linting import lint_command
 from orchestrator.cli.commands.looking import (
     cancel_command,
     logs_command,
@@ -65,10 +70,14 @@ def build() -> typer.Typer:
         ("run", run_command, _WORK),
         ("rerun", rerun_command, _WORK),
         ("watch", watch_command, _WORK),
+        ("ingest", ingest_command, _WORK),
         ("runs", runs_command, _LOOK),
         ("show", show_command, _LOOK),
         ("logs", logs_command, _LOOK),
         ("report", report_command, _LOOK),
+        ("export", export_command, _LOOK),
+        ("compare", compare_command, _LOOK),
+        ("lint", lint_command, _LOOK),
         ("cancel", cancel_command, _LOOK),
         ("cost", cost_command, _LOOK),
         ("machines", machines_command, _LOOK),
@@ -77,6 +86,8 @@ def build() -> typer.Typer:
         app.command(name, rich_help_panel=panel)(command)
     app.command("ssh", rich_help_panel=_LOOK, context_settings=SSH_SETTINGS)(ssh_command)
     app.command("controller", hidden=True)(controller_command)
+    app.add_typer(known_issue_app, name="known-issue", rich_help_panel=_LOOK)
+    app.add_typer(alias_app, name="alias", rich_help_panel=_LOOK)
     app.add_typer(token_app, name="token", rich_help_panel=_KEEP)
     app.add_typer(db_app, name="db", rich_help_panel=_KEEP)
     app.add_typer(schema_app, name="schema", rich_help_panel=_KEEP)

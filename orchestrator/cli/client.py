@@ -22,6 +22,8 @@ _IN_FLIGHT = 409
 _UNKNOWN = frozenset({404, 405, 501})
 _CHUNK_BYTES = 1 << 20
 _LOG_PART_BYTES = 1 << 20
+_WORK_S = 3600.0
+"""The most that the controller may need to read what it was handed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class _Request:
     upload: Callable[[], Iterator[bytes]] | None = None
     """Opens what is sent; called once a try."""
     document: str = ""
+    patience_s: float | None = None
+    """How long the answer may take, where that is longer than usual."""
 
     @property
     def can_repeat(self) -> bool:
@@ -47,6 +51,7 @@ class _Request:
             json=self.json,
             headers=dict(self.headers),
             content=self.upload() if self.upload else None,
+            timeout=http.timeout if self.patience_s is None else _patient(self.patience_s),
         )
 
 
@@ -112,6 +117,24 @@ class Client:
             document="payload.toml",
         )
         self._send(request)
+
+    def post_file(self, path: str, file: Path, *, key: str, **params: str | int | None) -> Json:
+        """Hand a file in and wait for what becomes of it, however long that takes."""
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Length": str(file.stat().st_size),
+            "Idempotency-Key": key,
+        }
+        request = _Request(
+            "POST",
+            path,
+            params=params,
+            headers=headers,
+            upload=lambda: _chunks(file, lambda gone: None),
+            document="ingest.yaml",
+            patience_s=_WORK_S,
+        )
+        return _object(self._send(request))
 
     def log_bytes(self, path: str, *, after: int) -> tuple[bytes, int]:
         """A part of a log as it was written, and the offset that follows it."""
@@ -180,6 +203,10 @@ class Client:
         if self._http is not None:
             self._http.close()
             self._http = None
+
+
+def _patient(seconds: float) -> httpx.Timeout:
+    return httpx.Timeout(seconds, connect=5.0)
 
 
 def _is_in_flight(answer: httpx.Response) -> bool:

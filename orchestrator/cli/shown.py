@@ -10,6 +10,7 @@ from functools import cache
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.cli.faults import CliError
+from orchestrator.cli.shown_failures import Cluster, IssueUse
 from orchestrator.cli.shown_machines import Attestation, Decision, Lease
 from orchestrator.cli.shown_machines import Money as _Money
 from orchestrator.cli.shown_machines import Words as _Text
@@ -87,6 +88,8 @@ class Cell:
     leases: tuple[Lease, ...] = ()
     decisions: tuple[Decision, ...] = ()
     attestation: Attestation | None = None
+    ingested: Ingested | None = None
+    """Where its evidence is from, if no agent produced it."""
 
     @property
     def is_done(self) -> bool:
@@ -97,6 +100,39 @@ class Cell:
     def attempt(self) -> int:
         """The number of its last attempt; 0 before the first."""
         return self.attempts if isinstance(self.attempts, int) else len(self.attempts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One file that an ingested cell is made from."""
+
+    name: _Text = ""
+    state: _Text = ""
+    dialect: _Text = ""
+    jobs: tuple[str, ...] = ()
+    announced: int | None = None
+    named: int | None = None
+    summed: int | None = None
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """A test that files tell differently."""
+
+    nodeid: _Text = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingested:
+    """What an ingested cell is made from."""
+
+    provenance: _Text = ""
+    dated_at: datetime | None = None
+    is_dated: bool = False
+    sources: tuple[Source, ...] = ()
+    disagreements: tuple[Disagreement, ...] = ()
+    repeated: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +166,8 @@ class Run:
     cost_usd: _Money = Decimal(0)
     counts: Counts | None = None
     cells: tuple[Cell, ...] = ()
+    clusters: tuple[Cluster, ...] = ()
+    known_issues: tuple[IssueUse, ...] = ()
     created_at: datetime | None = None
     finished_at: datetime | None = None
     cancel_requested_at: datetime | None = None
@@ -138,6 +176,11 @@ class Run:
     def is_finished(self) -> bool:
         """Whether it has its outcome."""
         return self.state == "finished"
+
+    @property
+    def is_ingesting(self) -> bool:
+        """Whether foreign evidence is being stored for it; nothing of it runs anywhere."""
+        return self.state == "ingesting"
 
     @property
     def totals(self) -> Counts:

@@ -138,6 +138,13 @@ class Wiring(Protocol):
         """
         ...
 
+    def pack_artifacts(self, source: Path, scratch: Path) -> Path:
+        """Make the archive of a folder of results; a file or an archive stays where it is.
+
+        Raises RefusedError.
+        """
+        ...
+
     def subject(self, subject: Subject, *, base: Path, scratch: Path) -> SubjectWheel | None:
         """Find the subject's wheel below `base`, or build its revision in `scratch`.
 

@@ -11,9 +11,11 @@ from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Attempt, CellState, Decision, Run, Transition
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.ingested import Ingested, Statement
+from orchestrator.domain.known_issue import IssueUse
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import Bill, JobCosts, cost_by_job, usd_per_validated_test
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.signature import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,10 @@ class RunRecord:
     """How long the machine of a cell that did not pass is kept."""
     statements: tuple[Statement, ...] = ()
     """What people wrote for its reports."""
+    clusters: tuple[Cluster, ...] = ()
+    """Its failures by signature, the largest first."""
+    known_issues: tuple[IssueUse, ...] = ()
+    """How the product's known issues stand to it; those out of its scope are not here."""
 
     @property
     def counts(self) -> Counts:
@@ -184,3 +190,5 @@ class Evidence:
     """By cell id, in the order they were collected."""
     base: Evidence | None = None
     """What a `compare` report sets it against."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """With a base: by a test's name there, the one that it has now, as persons confirmed it."""

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from reports.model.authored import Authored
+from reports.model.compared import Comparison, ComparisonTable, tables_of
+from reports.model.failures import FailureTable, IssueRow
 from reports.model.metrics import MetricTable
 from reports.model.money import Money
+from reports.model.origin import Catalogued, Elsewhere, Origin
 from reports.model.parts import (
     AttemptRow,
     CommandTable,
@@ -51,3 +55,19 @@ class PlatformReport(ReportModel):
     notices: tuple[NoticeRow, ...]
     notices_hidden: int
     files: tuple[FileRow, ...]
+    origin: Origin | None = None
+    """Where its evidence is from, if our agent did not produce it."""
+    catalogued: Catalogued | None = None
+    """Of a cell that was ingested."""
+    comparisons: tuple[Comparison, ...] = ()
+    """With the other platforms of the run."""
+    elsewhere: tuple[Elsewhere, ...] = ()
+    authored: tuple[Authored, ...] = ()
+    failures: FailureTable | None = None
+    issues: tuple[IssueRow, ...] = ()
+
+    @property
+    def comparison_tables(self) -> tuple[ComparisonTable, ...]:
+        """The comparisons as they are printed."""
+        cells = [row.cell for comparison in self.comparisons for row in comparison.rows]
+        return tables_of(self.comparisons, list(dict.fromkeys(cells)))

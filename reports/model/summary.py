@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from reports.model.authored import Authored
 from reports.model.compared import Comparison, ComparisonTable, tables_of
+from reports.model.failures import FailureTable, IssueRow
 from reports.model.metrics import MetricLine, MetricTable
 from reports.model.money import Costs, Money
+from reports.model.origin import Elsewhere, Origin
 from reports.model.parts import Hardware
 from reports.model.provenance import Provenance
 from reports.model.values import Absent, CheckTally, Rate, ReportModel, Status, Tally
@@ -42,6 +45,13 @@ class CellRow:
     money: Money
     provenance: Provenance
     files: tuple[str, ...]
+    origin: Origin | None = None
+    """Where its evidence is from, if our agent did not produce it."""
+    elsewhere: tuple[Elsewhere, ...] = ()
+    unnamed: int = 0
+    """Those of its tests that the evidence counts without naming them."""
+    notes: tuple[Authored, ...] = ()
+    """What people noted of it."""
 
     @property
     def highlights(self) -> tuple[tuple[MetricTable, MetricLine], ...]:
@@ -91,6 +101,19 @@ class SummaryReport(ReportModel):
     comparisons_hidden: int
     costs: Costs | Absent
     """Derived: the sum of the cells that have a cost."""
+    authored: tuple[Authored, ...] = ()
+    failures: FailureTable | None = None
+    issues: tuple[IssueRow, ...] = ()
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether somebody says when everything that was handed in happened."""
+        return all(row.origin is None or row.origin.is_dated for row in self.rows)
+
+    @property
+    def unnamed(self) -> int:
+        """Results of tests that the evidence counts without naming them."""
+        return sum(row.unnamed for row in self.rows)
 
     @property
     def comparison_tables(self) -> tuple[ComparisonTable, ...]:

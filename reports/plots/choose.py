@@ -11,10 +11,12 @@ from reports import figures
 from reports import format as fmt
 from reports.grouping import split_name, telling
 from reports.model.compared import ComparedRow, Comparison
+from reports.model.cost import CostReport
 from reports.model.metrics import MetricLine, MetricTable
 from reports.model.money import Costs
 from reports.model.platform import PlatformReport
 from reports.model.plot import Plot
+from reports.model.results import ResultsReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent, ReportModel, Tally
 from reports.plots.bars import Segment, SpreadRow, StackedRow, spreads, stacked
@@ -47,6 +49,22 @@ def _drawn(report: ReportModel) -> Iterator[Plot]:
         yield from _of_summary(report)
     elif isinstance(report, PlatformReport):
         yield from _of_platform(report)
+    elif isinstance(report, ResultsReport):
+        yield from _of_results(report)
+    elif isinstance(report, CostReport):
+        paid = [(cell.cell, cell.money.costs) for cell in report.cells]
+        known = [(cell, c) for cell, c in paid if not isinstance(c, Absent) and c.bill.total_usd]
+        if known:
+            yield cost_plot(known)
+
+
+def _of_results(report: ResultsReport) -> Iterator[Plot]:
+    """How the figures of each platform's sweeps spread."""
+    for sweep in (sweep for section in report.sections for sweep in section.sweeps):
+        if not isinstance(sweep.table, Absent):
+            yield from _distributions(
+                replace(sweep.table, title=f"{sweep.heading}, {sweep.table.title}")
+            )
 
 
 def _of_summary(report: SummaryReport) -> Iterator[Plot]:

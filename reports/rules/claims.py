@@ -9,12 +9,13 @@ from reports.model.parts import CommandTable
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent, Claim, ReportModel, Status, Tally
+from reports.rules.kinds import kind_figures
 from reports.rules.parts import Said, differs
 
 Figures = tuple[int, ...]
 
 ABSOLUTE = re.compile(r"\b(all|every|fully|100\s?%|perfect|production.ready)\b", re.IGNORECASE)
-_NUMERAL = re.compile(r"\d[\d,]*")
+_NUMERAL = re.compile(r"(?<![\w.-])\d[\d,]*")
 _WORDS = {
     "passed": "PASS", "failed": "FAIL", "timed_out": "TIMED OUT", "errored": "ERRORED",
     "cancelled": "CANCELLED", "not_available": "NOT AVAILABLE", "running": "RUNNING",
@@ -57,7 +58,7 @@ def _known(report: ReportModel) -> tuple[Mapping[str, Figures], Status]:
         return dict(_of_platform(report)), report.status
     if isinstance(report, SummaryReport):
         return dict(_of_summary(report)), report.status
-    return {}, Status("running")
+    return kind_figures(report), getattr(report, "status", Status("running"))
 
 
 def _of_platform(report: PlatformReport) -> Iterator[tuple[str, Figures]]:

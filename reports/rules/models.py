@@ -10,11 +10,9 @@ from reports.model.platform import PlatformReport
 from reports.model.summary import CellRow, SummaryReport, Total
 from reports.model.values import Absent, Tally
 from reports.rules.money import platform_money_rule, summary_money_rule
+from reports.rules.outcomes import SEVERITY, run_outcome_rule
 from reports.rules.parts import Said, close, differs, total_is
 from reports.rules.throughput import throughput_rule
-
-SEVERITY = ("passed", "not_available", "cancelled", "errored", "timed_out", "failed")
-"""From the best to the worst."""
 
 
 def platform_rules(report: PlatformReport) -> Iterator[Said]:
@@ -81,7 +79,8 @@ def summary_rules(report: SummaryReport) -> Iterator[Said]:
     passed = len([row for row in report.rows if row.status.code == "passed"])
     yield from differs("total", "passed cells", report.passed_cells.part, passed)
     yield from differs("total", "cells", report.passed_cells.whole, len(report.rows))
-    yield from _run_outcome(report)
+    cells = [(row.status.code, row.optional) for row in report.rows]
+    yield from run_outcome_rule(report.status.code, cells)
     yield from _distinct(report)
     yield from summary_money_rule(report)
     for comparison in report.comparisons:
@@ -96,27 +95,18 @@ def _total(total: Total, rows: tuple[CellRow, ...]) -> Iterator[Said]:
     yield from total_is(total.tally, inside)
 
 
-def _run_outcome(report: SummaryReport) -> Iterator[Said]:
-    code = report.status.code
-    if code not in SEVERITY:
-        return
-    absent = [r for r in report.rows if r.optional and r.status.code == "not_available"]
-    counted = [row for row in report.rows if row not in absent] or list(report.rows)
-    codes = [row.status.code for row in counted]
-    if any(said not in SEVERITY for said in codes):
-        yield "error", "outcome", f"the run is {code}, and a cell is not over"
-    elif codes:
-        found = max(codes, key=SEVERITY.index)
-        yield from differs("outcome", "the run's outcome", code, found)
-
-
 def _distinct(report: SummaryReport) -> Iterator[Said]:
-    sizes = [row.tally.collected for row in report.rows if not isinstance(row.tally, Absent)]
+    known = [(row.tally, row.unnamed) for row in report.rows]
+    sizes = [t.collected - extra for t, extra in known if not isinstance(t, Absent)]
     if not max(sizes, default=0) <= report.distinct_tests <= sum(sizes):
         yield "error", "distinct", f"{report.distinct_tests} distinct tests of {sum(sizes)} results"
 
 
 def _comparison(comparison: Comparison, cells: dict[str, CellRow]) -> Iterator[Said]:
+    unknown = [row.cell for row in comparison.rows if row.cell not in cells]
+    if unknown:
+        yield "error", "comparison", f"cells that the report has no row of: {', '.join(unknown)}"
+        return
     first = next(row for row in comparison.rows if row.cell == comparison.reference)
     for row in comparison.rows:
         yield from _relative(comparison, row, first)

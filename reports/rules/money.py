@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -68,10 +68,11 @@ def money_rule(part: Money) -> Iterator[Said]:
     elif not close(part.seconds, math.fsum(held)):
         yield "error", "total", f"seconds are {part.seconds}, recomputed {math.fsum(held)}"
     bills = [row.bill for row in part.rows if not isinstance(row.bill, Absent)]
-    yield from _sum_of(part.costs, bills, what="machines")
+    yield from sum_of(part.costs, bills, what="machines")
 
 
-def _sum_of(costs: Costs | Absent, bills: list[Bill], *, what: str) -> Iterator[Said]:
+def sum_of(costs: Costs | Absent, bills: list[Bill], *, what: str) -> Iterator[Said]:
+    """A bill is the sum of others, and absent only of none."""
     if isinstance(costs, Absent):
         yield from differs("total", f"{what} behind an absent cost", 0, len(bills))
         return
@@ -82,21 +83,26 @@ def _sum_of(costs: Costs | Absent, bills: list[Bill], *, what: str) -> Iterator[
 
 def platform_money_rule(report: PlatformReport) -> Iterator[Said]:
     """What was validated is what the suites say."""
-    yield from _validated(report.money.costs, report.suites.total)
+    yield from validated_rule(report.money.costs, report.suites.total)
 
 
 def summary_money_rule(report: SummaryReport) -> Iterator[Said]:
     """The run's sums are its cells'."""
     known = [c for row in report.rows if not isinstance(c := row.money.costs, Absent)]
     for row in report.rows:
-        yield from _validated(row.money.costs, row.tally)
-    yield from _sum_of(report.costs, [costs.bill for costs in known], what="cells")
+        yield from validated_rule(row.money.costs, row.tally)
+    yield from sum_of(report.costs, [costs.bill for costs in known], what="cells")
     if isinstance(report.costs, Absent):
         return
     total = report.costs
     tallies = [row.tally for row in report.rows if not isinstance(row.tally, Absent)]
     found = sum(tally.passed + tally.failed for tally in tallies)
     yield from differs("total", "validated tests", total.validated, found)
+    yield from added_rule(total, known)
+
+
+def added_rule(total: Costs, known: Sequence[Costs]) -> Iterator[Said]:
+    """Shares of several cells are sums of the cells' shares."""
     overhead = sum((costs.overhead_usd for costs in known), _NOTHING)
     yield from differs("total", "overhead_usd", total.overhead_usd, overhead)
     for name in ("phases", "jobs"):
@@ -112,7 +118,8 @@ def _added(known: Iterable[Costs], name: str) -> dict[str, Decimal]:
     return total
 
 
-def _validated(costs: Costs | Absent, tally: Tally | Absent) -> Iterator[Said]:
+def validated_rule(costs: Costs | Absent, tally: Tally | Absent) -> Iterator[Said]:
+    """Validated tests are those that passed or failed."""
     if isinstance(costs, Absent):
         return
     found = 0 if isinstance(tally, Absent) else tally.passed + tally.failed

@@ -23,7 +23,7 @@ Said = tuple[str, str, str]
 
 OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed", "missing", "not_run")
 _AMPERE, _BLACKWELL = "Ampere", "Blackwell"
-_FAMILIES = {"7.0": "Volta", "7.5": "Turing", "8.9": "Ada Lovelace", "9.0": "Hopper"} | {
+ARCHITECTURE_OF = {"7.0": "Volta", "7.5": "Turing", "8.9": "Ada Lovelace", "9.0": "Hopper"} | {
     "8.0": _AMPERE, "8.6": _AMPERE, "8.7": _AMPERE,
     "10.0": _BLACKWELL, "10.3": _BLACKWELL, "12.0": _BLACKWELL,
 }  # fmt: skip
@@ -141,7 +141,7 @@ def device_rule(part: Device) -> Iterator[Said]:
     """The architecture belongs to the compute capability."""
     if isinstance(part.architecture, Absent) or isinstance(part.compute_capability, Absent):
         return
-    found = _FAMILIES.get(part.compute_capability)
+    found = ARCHITECTURE_OF.get(part.compute_capability)
     yield from differs("architecture", "architecture", part.architecture, found)
 
 

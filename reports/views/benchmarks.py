@@ -26,7 +26,7 @@ Found = Mapping[RowKey, Mapping[ColumnKey, MetricFact]]
 
 def metrics_of(cell: CellRecord) -> tuple[MetricTable, ...]:
     """The metrics of every job that has some."""
-    return tuple(_table(job) for job in cell.jobs if job.metrics)
+    return tuple(table_of(job) for job in cell.jobs if job.metrics)
 
 
 def baseline_of(fact: MetricFact) -> str | None:
@@ -45,7 +45,8 @@ def params_of(params: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     return tuple((k, words(v)) for k, v in sorted(params.items()) if k not in BASELINE_KEYS)
 
 
-def _table(job: JobRecord) -> MetricTable:
+def table_of(job: JobRecord) -> MetricTable:
+    """The metrics of one job, which has some."""
     found = _found(job)
     keys = list(dict.fromkeys(key for row in found.values() for key in row))[:COLUMNS_SHOWN]
     chosen = [row for row, facts in found.items() if any(key in facts for key in keys)][:ROWS_SHOWN]

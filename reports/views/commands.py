@@ -15,6 +15,7 @@ CHECKS_SHOWN = 60
 """Checks that are listed of one job; failed ones first."""
 
 NO_CHECKS = Absent("it reported no checks: judged by its exit code")
+NO_CHECKS_TOLD = Absent("no file tells of a check")
 _ORDER = {"failed": 0, "skipped": 1, "passed": 2}
 
 
@@ -55,13 +56,13 @@ def _row(job: JobRecord, cell: CellRecord) -> CommandRow:
         checks=_checks(job.checks) if job.checks else _none(job, cell),
         lines=lines,
         hidden=len(job.checks) - len(lines),
-        duration_s=duration_of(job),
+        duration_s=duration_of(job, cell),
     )
 
 
 def _none(job: JobRecord, cell: CellRecord) -> Absent:
     if job.outcome is not None and job.started_at is not None:
-        return NO_CHECKS
+        return NO_CHECKS if cell.ingested is None else NO_CHECKS_TOLD
     reason = (job.reason or cell.reason).replace("_", " ")
     return Absent(f"never started: {reason}" if reason else "none reported yet")
 

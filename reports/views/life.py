@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.domain.cell import Attempt, CellState, Transition
+from orchestrator.domain.ingested import Source
 from orchestrator.domain.record import CellRecord
 from reports.model.parts import AttemptRow, FileRow, NoticeRow, TimelineRow
 from reports.model.values import Absent, Status
@@ -16,6 +17,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_S = 4102444800.0
 """The year 2100."""
 
+_BESIDE_FILES = {
+    "events.jsonl": "the events that were made of the files",
+    "ingest.yaml": "what a person wrote beside the files",
+}
 _KNOWN_FILES = {
     "environment.json": "everything the machine was probed for, and every installed package",
     "gpu_info.txt": "what the vendor's tool says about the accelerator",
@@ -82,8 +87,28 @@ def _moment(ts: float) -> datetime | Absent:
 def files_of(cell: CellRecord) -> tuple[FileRow, ...]:
     """The raw files beside the report, by name."""
     titles = {job.id: job.title or job.id for job in cell.jobs}
+    sources = {s.name: s for s in cell.ingested.sources} if cell.ingested is not None else {}
     ordered = sorted(cell.artifacts, key=lambda artifact: artifact.name)
-    return tuple(FileRow(a.name, a.size_bytes, a.digest, what(a.name, titles)) for a in ordered)
+    return tuple(
+        FileRow(
+            a.name,
+            a.size_bytes,
+            a.digest,
+            _told_by(a.name, sources, titles)
+            if cell.ingested is not None
+            else what(a.name, titles),
+        )
+        for a in ordered
+    )
+
+
+def _told_by(name: str, sources: dict[str, Source], titles: dict[str, str]) -> str:
+    """What a file is in evidence that was handed in."""
+    source = sources.get(name)
+    if source is None:
+        return _BESIDE_FILES.get(name, "handed in")
+    jobs = ", ".join(titles.get(job, job) for job in source.jobs)
+    return f"handed in; tells of {jobs}" if jobs else "handed in; tells of no job"
 
 
 def what(name: str, titles: dict[str, str]) -> str:
@@ -97,8 +122,10 @@ def what(name: str, titles: dict[str, str]) -> str:
 
 
 def evidence_digest(cell: CellRecord) -> str | Absent:
-    """Of the raw events, where they came home."""
+    """Of the events, where they came home; else of everything that was handed in."""
     for artifact in cell.artifacts:
         if artifact.name == "events.jsonl":
             return artifact.digest
+    if cell.ingested is not None:
+        return cell.ingested.fingerprint
     return Absent("events.jsonl is not among the artifacts")

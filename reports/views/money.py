@@ -10,6 +10,7 @@ from orchestrator.domain.cell import LeaseState
 from orchestrator.domain.record import CellRecord, LeaseRecord
 from reports.model.money import Bill, Costs, CostShare, Money, MoneyRow
 from reports.model.values import Absent
+from reports.views.place import STATED
 
 _OWN = ("local", "static")
 _OWN_MACHINE = Absent("own machine: nothing is charged")
@@ -26,12 +27,17 @@ def money_of(cell: CellRecord) -> Money:
         if not isinstance(row.bill, Absent)
     ]
     without = [row.bill for row in rows if isinstance(row.bill, Absent)]
-    nothing = without[-1] if without else Absent("no machine was asked for")
+    nothing = without[-1] if without else _no_machine(cell)
     return Money(
         rows=rows,
         seconds=sum(held) if held else nothing,
         costs=_costs(cell, charged) if charged else nothing,
     )
+
+
+def _no_machine(cell: CellRecord) -> Absent:
+    told = "no machine was asked for" if cell.ingested is None else "nobody says what it cost"
+    return Absent(told)
 
 
 def _row(lease: LeaseRecord) -> MoneyRow:
@@ -59,6 +65,8 @@ def _without_machine(lease: LeaseRecord) -> Absent | None:
     """A lease that never had a machine has no seconds and no cost, which is not the same as 0."""
     if lease.machine_id or lease.seconds or lease.cost_usd:
         return None
+    if lease.state == STATED:
+        return Absent("nobody says for how long, or at which price")
     gone = lease.state == LeaseState.GONE.value
     return Absent("no machine was given" if gone else "no machine yet")
 
@@ -77,12 +85,18 @@ def _costs(cell: CellRecord, charged: list[LeaseRecord]) -> Costs:
     counts = cell.counts
     return Costs(
         bill=bill,
-        phases=_shares({s.value: usd for s, usd in x.phase_usd.items()} for x in charged),
+        phases=_shares(_phases(lease) for lease in charged),
         jobs=tuple(CostShare(name, usd) for name, usd in jobs.by_job.items()),
         overhead_usd=jobs.overhead_usd,
         validated=counts.passed + counts.failed,
         usd_per_validated=_each(bill.total_usd, counts.passed + counts.failed),
     )
+
+
+def _phases(lease: LeaseRecord) -> dict[str, Decimal]:
+    """By state; nobody saw in which states a machine was that somebody only tells of."""
+    seen = {state.value: usd for state, usd in lease.phase_usd.items()}
+    return seen or {lease.state: lease.bill.total_usd}
 
 
 def total_costs(costs: Iterable[Costs | Absent], *, validated: int) -> Costs | Absent:

@@ -19,6 +19,10 @@ PROVIDERS = {
 """Short and long name by provider."""
 
 
+STATED = "stated"
+"""The state of a machine that somebody only tells of."""
+
+
 def short_name(cell: CellRecord) -> str:
     """``AWS``."""
     return PROVIDERS.get(cell.platform.provider, (cell.platform.provider, ""))[0]
@@ -35,8 +39,11 @@ def long_name(cell: CellRecord) -> str:
 def place_of(cell: CellRecord) -> str | Absent:
     """Where the last machine was; without one, why there is none."""
     held = [lease for lease in cell.leases if lease.machine_id and lease.place]
-    if held:
-        return held[-1].place
+    stated = [lease for lease in cell.leases if lease.state == STATED and lease.place]
+    if held or stated:
+        return (held or stated)[-1].place
+    if cell.ingested is not None:
+        return Absent("nobody says where")
     tried = list(dict.fromkeys(lease.place for lease in cell.leases if lease.place))
     if tried:
         return Absent(f"no machine; tried {', '.join(tried)}")
@@ -46,7 +53,7 @@ def place_of(cell: CellRecord) -> str | Absent:
 def instance_of(cell: CellRecord, hardware: Hardware) -> str | Absent:
     """The machine's type; of an own machine its address; of this computer its system."""
     platform = cell.platform
-    held = [lease.instance_type for lease in cell.leases if lease.machine_id]
+    held = [x.instance_type for x in cell.leases if x.machine_id or x.state == STATED]
     if held and held[-1]:
         return held[-1]
     if platform.accelerator_type:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.facts import TestFact
 from orchestrator.domain.record import CellRecord, Evidence, RunRecord
 from reports.format import moment, version
+from reports.model.compared import Comparison
 from reports.model.parts import Hardware
 from reports.model.platform import PlatformReport
 from reports.model.values import Absent, Claim, Footer
+from reports.views.authored import authored_of
 from reports.views.benchmarks import metrics_of
 from reports.views.commands import commands_of
+from reports.views.comparison import compare
 from reports.views.conclusion import (
     commands_claims,
     degraded_claim,
@@ -18,6 +22,7 @@ from reports.views.conclusion import (
     outcome_claim,
     suites_claim,
 )
+from reports.views.failures import failures_of, issues_of
 from reports.views.life import (
     attempts_of,
     evidence_digest,
@@ -26,10 +31,12 @@ from reports.views.life import (
     timeline_of,
 )
 from reports.views.money import money_of
+from reports.views.origin import catalogued_of, date_of, elsewhere_of, origin_of
 from reports.views.place import cell_status, heading_of, instance_of, long_name, place_of
 from reports.views.probe import hardware_of
 from reports.views.provenance import SIMULATED, provenance_of
 from reports.views.suites import problems_of, skips_of, suites_of
+from reports.views.summary import cell_row, measured
 
 TEMPLATE = "platform 1"
 
@@ -40,11 +47,12 @@ def platform_view(evidence: Evidence, cell_id: str) -> PlatformReport:
     cell = record.cell(cell_id)
     if cell is None:
         raise LookupError(cell_id)
-    return _report(record, cell, evidence.tests.get(cell_id, ()))
+    return _report(evidence, cell)
 
 
-def _report(record: RunRecord, cell: CellRecord, tests: tuple[TestFact, ...]) -> PlatformReport:
-    run = record.run
+def _report(evidence: Evidence, cell: CellRecord) -> PlatformReport:
+    record, run = evidence.record, evidence.record.run
+    tests = evidence.tests.get(cell.id, ())
     hardware = hardware_of(cell, subject=run.subject_name)
     notices, hidden = notices_of(cell)
     said = f"{heading_of(cell, hardware)} Validation Report"
@@ -61,7 +69,7 @@ def _report(record: RunRecord, cell: CellRecord, tests: tuple[TestFact, ...]) ->
         place=place_of(cell),
         instance=instance_of(cell, hardware),
         environment=cell.environment,
-        date=run.created_at,
+        date=date_of(cell.ingested, run.created_at),
         finished_at=run.finished_at or Absent("the run is not finished"),
         status=cell_status(cell),
         detail=cell.detail,
@@ -80,7 +88,33 @@ def _report(record: RunRecord, cell: CellRecord, tests: tuple[TestFact, ...]) ->
         notices=notices,
         notices_hidden=hidden,
         files=files_of(cell),
+        **_told(evidence, cell),
     )
+
+
+def _told(evidence: Evidence, cell: CellRecord) -> dict[str, Any]:
+    """Where the evidence is from, what people say to it, and how it stands beside the others."""
+    record, run = evidence.record, evidence.record.run
+    failures = failures_of(evidence, cell.id)
+    found = {name for row in failures.rows for name in row.known_issues} if failures else set()
+    return {
+        "origin": origin_of(cell, subject=run.subject_name, version=run.subject_version),
+        "catalogued": catalogued_of(cell),
+        "comparisons": beside_of(record, cell),
+        "elsewhere": elsewhere_of(record, cell),
+        "authored": authored_of(evidence, cell.id),
+        "failures": failures,
+        "issues": issues_of(record, found),
+    }
+
+
+def beside_of(record: RunRecord, cell: CellRecord) -> tuple[Comparison, ...]:
+    """What this cell measured, set against the other cells of its run."""
+    if len(record.cells) < 2 or not any(job.metrics for job in cell.jobs):
+        return ()
+    rows = [cell_row(one, record) for one in record.cells]
+    made, _ = compare(measured(rows, record.cells))
+    return tuple(c for c in made if any(row.cell == cell.id for row in c.rows))
 
 
 def _mark(cell: CellRecord) -> str:

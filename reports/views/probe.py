@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
 
 from orchestrator.domain.record import CellRecord
 from reports.model.parts import Device, Hardware
@@ -10,6 +12,9 @@ from reports.model.values import Absent
 
 NOT_PROBED = Absent("the machine was never probed")
 NOT_REPORTED = Absent("the probe did not report it")
+NO_RUNTIME = Absent("this torch has none")
+NO_FILE_SAYS = Absent("no ingested file says it")
+_UNSAID = (NOT_PROBED, NOT_REPORTED, NO_RUNTIME)
 
 ARCHITECTURES = {
     "7.0": "Volta",
@@ -40,7 +45,7 @@ def hardware_of(cell: CellRecord, *, subject: str) -> Hardware:
     evidence, why = _evidence(cell, devices)
     runtime_name, runtime = _runtime(probed)
     packages = _mapping(probed.get("packages"))
-    return Hardware(
+    made = Hardware(
         devices=devices,
         accelerator=_accelerator(probed, devices),
         is_accelerator_evidence=evidence,
@@ -59,6 +64,18 @@ def hardware_of(cell: CellRecord, *, subject: str) -> Hardware:
         packages=_important(packages, subject),
         package_count=len(packages) if packages else _missing(probed),
     )
+    return made if cell.ingested is None else _as_read(made)
+
+
+def _as_read(made: Hardware) -> Hardware:
+    """What no file says is absent for that reason: there was no probe that missed it."""
+    devices = tuple(replace(device, **_unsaid(device)) for device in made.devices)
+    return replace(made, **(_unsaid(made) | {"devices": devices}))
+
+
+def _unsaid(part: Hardware | Device) -> dict[str, Any]:
+    found = {field.name: getattr(part, field.name) for field in fields(part)}
+    return {n: NO_FILE_SAYS for n, said in found.items() if said in _UNSAID}
 
 
 def _missing(probed: Mapping[str, object]) -> Absent:
@@ -133,6 +150,8 @@ def _accelerator(probed: Mapping[str, object], devices: tuple[Device, ...]) -> s
 
 def _evidence(cell: CellRecord, devices: tuple[Device, ...]) -> tuple[bool, str]:
     probed = cell.probed
+    if cell.ingested is not None:
+        return _stated(devices)
     if not probed:
         return False, "not accelerator evidence: no machine was probed"
     if cell.simulated:
@@ -144,11 +163,18 @@ def _evidence(cell: CellRecord, devices: tuple[Device, ...]) -> tuple[bool, str]
     return True, "accelerator evidence: probed on the machine"
 
 
+def _stated(devices: tuple[Device, ...]) -> tuple[bool, str]:
+    """Of a machine that only files tell of."""
+    if not devices:
+        return False, "not accelerator evidence: no ingested file names an accelerator"
+    return True, "accelerator evidence by what ingested files say; not attested"
+
+
 def _runtime(probed: Mapping[str, object]) -> tuple[str, str | Absent]:
     for key, name in (("cuda", "CUDA"), ("hip", "ROCm"), ("xla", "XLA")):
         if probed.get(key):
             return name, str(probed[key])
-    return "CUDA", Absent("this torch has none") if probed.get("torch") else _missing(probed)
+    return "CUDA", NO_RUNTIME if probed.get("torch") else _missing(probed)
 
 
 def _separated(probed: Mapping[str, object]) -> str | Absent:

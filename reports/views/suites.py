@@ -61,12 +61,13 @@ def _row(job: JobRecord, cell: CellRecord) -> SuiteRow:
         id=job.id,
         title=job.title or job.id,
         status=job_status(job, cell),
-        tally=_tally(job, cell),
-        duration_s=duration_of(job),
+        tally=suite_tally(job, cell),
+        duration_s=duration_of(job, cell),
     )
 
 
-def _tally(job: JobRecord, cell: CellRecord) -> Tally | Absent:
+def suite_tally(job: JobRecord, cell: CellRecord) -> Tally | Absent:
+    """Its counts, or why there are none."""
     never = job.outcome is Outcome.NOT_RUN or job.started_at is None
     if job.counts.collected or not never:
         return tally_of(job.counts)
@@ -74,10 +75,12 @@ def _tally(job: JobRecord, cell: CellRecord) -> Tally | Absent:
     return Absent(f"never started: {reason}" if reason else "not started")
 
 
-def duration_of(job: JobRecord) -> float | Absent:
+def duration_of(job: JobRecord, cell: CellRecord) -> float | Absent:
     """How long it took; why that is not known."""
     if job.duration_s is not None:
         return job.duration_s
+    if cell.ingested is not None:
+        return Absent("no file says it")
     return Absent("its end was never reported" if job.started_at else "not started")
 
 
@@ -118,8 +121,15 @@ def _problems(job: JobRecord, cell: CellRecord, tests: Sequence[TestFact]) -> Su
         bad=bad,
         shown=shown,
         hidden=bad - len(shown),
-        log=log if brought else Absent("its log was not brought home"),
+        log=log if brought else _no_log(job, cell),
     )
+
+
+def _no_log(job: JobRecord, cell: CellRecord) -> Absent:
+    if cell.ingested is None:
+        return Absent("its log was not brought home")
+    told = "no file names them" if job.unnamed.bad else "they stand in the files"
+    return Absent(told)
 
 
 def _line(test: TestFact) -> TestLine:

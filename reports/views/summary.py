@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.domain.cell import RunState
+from orchestrator.domain.facts import MetricFact
 from orchestrator.domain.record import CellRecord, Evidence, RunRecord
 from reports.format import moment, status, version
+from reports.model.authored import Authored
 from reports.model.summary import CellRow, SummaryReport, Total
 from reports.model.values import Absent, Claim, Footer, Rate, Status
+from reports.views.authored import authored_of
 from reports.views.benchmarks import metrics_of
 from reports.views.commands import commands_of
 from reports.views.comparison import compare
 from reports.views.conclusion import degraded_claim, judged_claim, run_claim
+from reports.views.failures import failures_of, issues_of
 from reports.views.money import money_of, total_costs
+from reports.views.origin import elsewhere_of, origin_of, run_date
 from reports.views.place import (
     accelerator_of,
     cell_status,
@@ -33,29 +38,25 @@ TEMPLATE = "summary 1"
 def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
     """Tell a whole run."""
     record = evidence.record
-    run, subject, counts = record.run, record.run.subject_name, record.counts
-    rows = tuple(_cell(cell, subject) for cell in record.cells)
+    run, counts = record.run, record.counts
+    authored = authored_of(evidence)
+    rows = tuple(cell_row(cell, record, authored) for cell in record.cells)
     everything = total_of("all platforms", rows, [])
     accelerators = total_of("accelerators only", rows, _not_accelerators(rows))
     passed = rate(
         sum(row.status.code == "passed" for row in rows), len(rows), nothing="the run has no cell"
     )
-    comparisons, hidden = compare(
-        [
-            (row, [metric for job in cell.jobs for metric in job.metrics])
-            for row, cell in zip(rows, record.cells, strict=True)
-        ]
-    )
+    comparisons, hidden = compare(measured(rows, record.cells))
     return SummaryReport(
         kind="summary",
         title=_title(record),
-        subject=subject,
+        subject=run.subject_name,
         version=run.subject_version,
         unfinished=unfinished_run(record),
         conclusion=_conclusion(record, rows, (everything, accelerators), passed),
         footer=Footer(run.id, Absent("see each platform's report"), TEMPLATE),
         matrix=run.matrix_name,
-        date=run.created_at,
+        date=run_date(record),
         finished_at=run.finished_at or Absent("the run is not finished"),
         status=run_status(record),
         rows=rows,
@@ -68,7 +69,20 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
         costs=total_costs(
             (row.money.costs for row in rows), validated=counts.passed + counts.failed
         ),
+        authored=authored,
+        failures=failures_of(evidence),
+        issues=issues_of(record),
     )
+
+
+def measured(
+    rows: Sequence[CellRow], cells: Sequence[CellRecord]
+) -> list[tuple[CellRow, list[MetricFact]]]:
+    """Each row with everything that its cell measured."""
+    return [
+        (row, [metric for job in cell.jobs for metric in job.metrics])
+        for row, cell in zip(rows, cells, strict=True)
+    ]
 
 
 def _title(record: RunRecord) -> str:
@@ -81,7 +95,9 @@ def _title(record: RunRecord) -> str:
     return f"{said} ({which}{SIMULATED})"
 
 
-def _cell(cell: CellRecord, subject: str) -> CellRow:
+def cell_row(cell: CellRecord, record: RunRecord, authored: Sequence[Authored] = ()) -> CellRow:
+    """Tell one cell of a run in short."""
+    subject, version_ = record.run.subject_name, record.run.subject_version
     hardware = hardware_of(cell, subject=subject)
     jobs = [(job.title or job.id, job, job_status(job, cell)) for job in cell.jobs]
     return CellRow(
@@ -104,6 +120,10 @@ def _cell(cell: CellRecord, subject: str) -> CellRow:
         money=money_of(cell),
         provenance=provenance_of(cell),
         files=tuple(sorted(artifact.name for artifact in cell.artifacts)),
+        origin=origin_of(cell, subject=subject, version=version_),
+        elsewhere=elsewhere_of(record, cell),
+        unnamed=sum(job.unnamed.collected for job in cell.jobs),
+        notes=tuple(a for a in authored if a.cell == cell.id and a.kind == "note"),
     )
 
 

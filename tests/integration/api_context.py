@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -20,15 +21,20 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from orchestrator.adapters.db.database import Database, open_database
+from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.adapters.files.foreign import FileIntake
+from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.ids import new_id
+from orchestrator.adapters.likeness import FuzzyLikeness
 from orchestrator.api.app import create_app
 from orchestrator.api.guard import token_guard
 from orchestrator.application.context import Context
 from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.ports.stores import Scope, StoredPayload
+from orchestrator.application.publish_report import publish_report
 from orchestrator.application.sweep_leaks import Janitor
 from orchestrator.application.tokens import create_token
 from orchestrator.assets import asset_dir
@@ -37,6 +43,8 @@ from orchestrator.domain.machine import Provider
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.record import Evidence
 from reports import registry as report_registry
+from reports.exports import registry as export_registry
+from reports.foreign.linter import lint_documents
 from runners import ProviderContext
 from runners import registry as provider_registry
 from tests.databases import Agent
@@ -189,13 +197,6 @@ def make_context(
     names = provider_registry.names()
     places = ProviderContext(book=database.stores.machines)
     providers = {name: provider_registry.load(name, places) for name in names}
-
-    def builtin() -> str:
-        digest, size = blobs.put([archive()])
-        manifest = documents.read_manifest(MANIFEST, "payload.toml")
-        database.stores.payloads.put(StoredPayload(digest, size, manifest), at=clock.now())
-        return digest
-
     traits = {name: provider_registry.traits(name) for name in names}
     return Context(
         stores=database.stores,
@@ -208,12 +209,33 @@ def make_context(
         read_payload=archives.read_file,
         render=_render,
         draw=_draw,
+        dialects=FileDialects(),
+        intake=FileIntake(),
+        publish=_publisher(home, blobs),
         report_kinds=tuple(report_registry.KINDS),
-        builtin_payload=builtin,
+        export=lambda name, evidence, cell: export_registry.export(name, evidence, cell=cell),
+        export_media={name: form.media for name, form in export_registry.FORMATS.items()},
+        lint=lint_documents,
+        builtin_payload=partial(_builtin, documents, database, blobs, clock),
         secret={"HF_TOKEN": "hunter2"}.get,
         janitor=_janitor(database, clock, providers),
+        likeness=FuzzyLikeness(),
         wake=wake,
     )
+
+
+def _builtin(
+    documents: FileDocuments, database: Database, blobs: FileBlobs, clock: HandClock
+) -> str:
+    digest, size = blobs.put([archive()])
+    manifest = documents.read_manifest(MANIFEST, "payload.toml")
+    database.stores.payloads.put(StoredPayload(digest, size, manifest), at=clock.now())
+    return digest
+
+
+def _publisher(home: Path, blobs: FileBlobs) -> Callable[..., None]:
+    tree = partial(write_report_tree, home)
+    return partial(publish_report, render=_render, draw=_draw, blobs=blobs, write_tree=tree)
 
 
 def _janitor(database: Database, clock: HandClock, providers: Mapping[str, Provider]) -> Janitor:

@@ -376,10 +376,15 @@ class MemorySightings:
         return dict(seen)
 
 
+ABSENT = (
+    *("payloads", "tokens", "controllers", "machines", "prices", "ingests", "statements"),
+    *("failures", "tests", "aliases", "known_issues"),
+)
+
+
 def memory_stores() -> Stores:
     """Everything that a flow asks for; the rest is not there."""
     tables = Tables()
-    missing = SimpleNamespace()
     return Stores(
         runs=MemoryRuns(tables),
         cells=MemoryCells(tables),
@@ -387,12 +392,6 @@ def memory_stores() -> Stores:
         evidence=MemoryEvidence(tables),
         results=NoResults(),
         feed=NoFeed(),
-        payloads=missing,
-        tokens=missing,
-        controllers=missing,
-        machines=missing,
         sightings=MemorySightings(tables),
-        prices=missing,
-        ingests=missing,
-        statements=missing,
+        **dict.fromkeys(ABSENT, SimpleNamespace()),
     )

@@ -82,6 +82,7 @@ def reports(controller: FakeController, artifact: str = "moe.txt") -> None:
 
     for kind in ("summary", "platform"):
         controller.answers["GET", f"{SHOWN}/reports/{kind}.md"] = report
+        controller.answers["GET", f"{SHOWN}/reports/{kind}/plots"] = Answer.of({"items": []})
 
 
 def test_reports_are_printed(cli: Cli, controller: FakeController) -> None:
@@ -240,3 +241,28 @@ def test_a_run_is_no_path(cli: Cli, controller: FakeController) -> None:
     assert cli("show", f"{ID}/../x") == 2
     assert cli.err == f"there is no run '{ID}/../x'; `seatrial runs` lists them\n"
     assert controller.requests == []
+
+
+def test_an_export_is_printed_or_written_whole(cli: Cli, controller: FakeController) -> None:
+    def export(request: Request) -> Answer:
+        about = request.query.get("cell", ["whole"])[0]
+        return Answer(200, f"<testsuites>{about}</testsuites>\n".encode(), "application/xml")
+
+    controller.answers["GET", f"{SHOWN}/export/junit"] = export
+    assert cli("export", ID) == 0
+    assert cli.out == "<testsuites>whole</testsuites>\n"
+    target = cli.folder / "out.xml"
+    assert cli("export", ID, "--format", "junit", "--cell", "gcp-l4", "-o", str(target)) == 0
+    assert cli.out == f"{target}\n"
+    assert target.read_text() == "<testsuites>gcp-l4</testsuites>\n"
+    assert [path.name for path in cli.folder.glob("out.xml*")] == ["out.xml"]
+
+
+def test_an_export_that_is_refused_leaves_no_file(cli: Cli, controller: FakeController) -> None:
+    controller.answers["GET", f"{SHOWN}/export/csv"] = Answer.problem(404, "no such thing")
+    target = cli.folder / "out.csv"
+    assert cli("export", ID, "--format", "csv", "-o", str(target)) == 2
+    assert list(cli.folder.glob("out.csv*")) == []
+    assert cli("export", ID, "--cell", "gcp-l") == 2
+    assert "did you mean 'gcp-l4'?" in cli.err
+    assert cli("export", ID, "-o", str(cli.folder / "no" / "folder")) == 2

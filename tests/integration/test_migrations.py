@@ -21,12 +21,13 @@ from orchestrator.adapters.db.errors import (
 from orchestrator.adapters.db.revisions import Revisions, migrate, unmigrate
 from orchestrator.adapters.db.sessions import Access, connect
 from orchestrator.adapters.db.tables import Table
+from orchestrator.application.describe_run import describe_run
 from orchestrator.application.ports.ledger import Reservation
 from orchestrator.domain.machine import SshReach
-from tests.databases import attempt, create, lease
+from tests.databases import NOW, Agent, attempt, create, lease
 
 ROOT = Path(__file__).parents[2]
-HEAD = "0003"
+HEAD = "0004"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs_postgres)])
@@ -85,7 +86,7 @@ def test_indexes_of_the_few_leave_out_the_many(empty_url):
         for index in table.indexes
         if index.dialect_options["sqlite"]["where"] is not None
     }
-    assert len(wanted) == 6
+    assert len(wanted) == 8
     assert partial_indexes(empty_url) == wanted
 
 
@@ -149,6 +150,20 @@ def test_what_was_stored_before_machines_were_rented_still_reads(empty_url):
         lease("l2", f"{cell_id}-1"), run_id="run-1", exclusive=True, max_usd=None
     )
     assert again is Reservation.BUSY
+    database.close()
+
+
+def test_failures_that_were_stored_before_there_were_signatures_get_theirs(empty_url):
+    database = open_database(empty_url, migrate=True)
+    agent = Agent(database.stores, attempt(database.stores, create(database.stores)[0]))
+    tests = [f"t.py::test_{n}" for n in range(7)]
+    agent.send(*(agent.test(n, "failed", longrepr=f"E   ValueError: at 0x{n}") for n in tests))
+    signed = describe_run(database.stores, "run-1", at=NOW).clusters
+    assert sum(cluster.count for cluster in signed) == len(tests)
+    database.close()
+    unmigrate(empty_url, "0003")
+    database = open_database(empty_url, migrate=True)
+    assert describe_run(database.stores, "run-1", at=NOW).clusters == signed
     database.close()
 
 

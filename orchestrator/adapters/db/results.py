@@ -6,9 +6,10 @@ lost half way said about the same job stays stored, and is not shown twice.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TypeVar
 
 from sqlalchemy import Select, and_, or_, select
@@ -39,6 +40,7 @@ from orchestrator.domain.outcome import TestOutcome
 
 R = TypeVar("R", CheckResultRow, MetricRow)
 
+_ROWS_AT_ONCE = 2_000
 _JOB_FIELDS = tuple(f.name for f in fields(JobFact))
 
 
@@ -57,7 +59,8 @@ class DbResults:
         """In the order they were collected, with their texts."""
         query = (
             select(
-                *(TestCaseRow.job, TestCaseRow.nodeid, TestResultRow),
+                *(TestCaseRow.job, TestCaseRow.nodeid, TestResultRow.outcome, TestResultRow.final),
+                *(TestResultRow.duration_us, TestResultRow.reason, TestResultRow.message),
                 *(TextRow.body, TestRetryRow.earlier),
             )
             .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
@@ -66,12 +69,12 @@ class DbResults:
             .join(CellRow, CellRow.pk == TestResultRow.cell)
             .where(CellRow.id == cell_id)
             .order_by(TestResultRow.position)
+            .execution_options(yield_per=_ROWS_AT_ONCE)
         )
         if job is not None:
             query = query.where(TestCaseRow.job == short(job))
         with self._sessions.read() as session:
-            rows = session.execute(query)
-            return [_test(*parts) for parts in rows]
+            return [_test(_Told(*row)) for row in session.execute(query)]
 
     def final_tests(self, cell_id: str) -> dict[str, list[str]]:
         """By job, the node ids with a final result."""
@@ -186,19 +189,32 @@ def _current(query: Select[R], row: type[R], cell_id: str) -> Select[R]:
     )
 
 
-def _test(
-    job: str, nodeid: str, row: TestResultRow, body: bytes | None, earlier: str | None
-) -> TestFact:
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A row of a test's result."""
+
+    job: str
+    nodeid: str
+    outcome: int
+    final: bool
+    duration_us: int
+    reason: str
+    message: str
+    text: bytes | None
+    earlier: str | None
+
+
+def _test(row: _Told) -> TestFact:
     return TestFact(
-        job=job,
-        nodeid=nodeid,
+        job=sys.intern(row.job),  # there are few of them, and as many rows as tests
+        nodeid=row.nodeid,
         outcome=TestOutcome(row.outcome),
         final=row.final,
         duration_s=row.duration_us / 1_000_000,
         reason=row.reason,
         message=row.message,
-        text=zlib.decompress(body).decode() if body is not None else "",
-        earlier=read_earlier(earlier),
+        text=zlib.decompress(row.text).decode() if row.text is not None else "",
+        earlier=read_earlier(row.earlier),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from orchestrator.adapters.dialects.surroundings import Surroundings
+from orchestrator.adapters.dialects.surroundings import Surroundings, tells
 from orchestrator.domain.reading import Said, SaidDegraded, SaidEnvironment, SaidProblem, SaidStamp
 
 LOOKED_AT = 2_000
@@ -56,11 +56,8 @@ _NOT_SUBJECTS = frozenset((
     "python", "pytorch", "rocm", "schema", "setuptools", "sm", "tensorrt", "torch", "torchvision",
     "torch_xla", "triton", "ubuntu", "uv", "version", "wheel", "xla",
 ))  # fmt: skip
-_HINT = re.compile(
-    r"back|instead|available|installed|found|import| v\d|torch|version|gpu|device|compute|"
-    r"capab|driver|cuda|python|platform|accelerator|\bos\b|kernel",
-    re.IGNORECASE,
-)
+_SPEAKING = ("back", "instead", "available", "installed", "found", "import")
+"""Lines without any of these words, in small letters, are not read for fallbacks and absences."""
 _DIGITS = re.compile(r"\d+")
 
 
@@ -91,10 +88,14 @@ class Remarks:
     def see(self, line: str) -> tuple[Said, ...]:
         """What the line says that no line before it said."""
         line = line[:LOOKED_AT]
-        if not _HINT.search(line) or _SOURCE.match(line):
+        small = line.lower()
+        speaks = any(word in small for word in _SPEAKING)
+        is_stamped, is_telling = " v" in line, tells(small)
+        if not (speaks or is_stamped or is_telling) or _SOURCE.match(line):
             return ()
-        said: list[Said] = [*self._spoken(line), *self._stamps(line)]
-        facts = self._surroundings.see(line)
+        said: list[Said] = [*self._spoken(line)] if speaks else []
+        said += self._stamps(line) if is_stamped else ()
+        facts = self._surroundings.see(line) if is_telling else {}
         if facts:
             said.append(SaidEnvironment(facts))
         return tuple(said)
@@ -116,9 +117,10 @@ class Remarks:
         return SaidDegraded(sentence)
 
     def _stamps(self, line: str) -> Iterator[Said]:
-        if _WANTED.search(line.lower()):
+        found = _STAMP.findall(line)
+        if not found or _WANTED.search(line.lower()):
             return
-        for name, version in _STAMP.findall(line):
+        for name, version in found:
             if name.lower() in _NOT_SUBJECTS:
                 continue
             if self._is_new("stamp", f"{name} {version}"):

@@ -50,6 +50,16 @@ _VENDORS = {
 }  # fmt: skip
 
 
+_WORDS = (
+    "torch", "cuda", "python", "platform", "gpu", "device", "accelerator", "compute", "driver",
+)  # fmt: skip
+
+
+def tells(small: str) -> bool:
+    """Whether a line, in small letters, can hold a fact: every reader needs one of the words."""
+    return any(word in small for word in _WORDS) or _OS.match(small) is not None
+
+
 class Surroundings:
     """Collects what the lines of one artifact say; the device grows as more is said of it."""
 
@@ -60,13 +70,14 @@ class Surroundings:
 
     def see(self, line: str) -> Mapping[str, object]:
         """What is new in the line, in the words of `SaidEnvironment`; empty where nothing is."""
-        if _WANTED.search(line):
-            return {}
         facts: Facts = {}
         for read in _READERS:
             facts.update(read(line))
         machine: Facts = {**_kernel(line), **_os(line)}
-        if self._has_grown(_device(line)):
+        device = _device(line)
+        if not (facts or machine or device) or _WANTED.search(line):
+            return {}
+        if self._has_grown(device):
             machine["devices"] = [dict(self._device)]
         if machine:
             facts["machine"] = machine
@@ -103,12 +114,12 @@ def _torch(line: str) -> Facts:
 
 
 def _cuda(line: str) -> Facts:
-    found = _CUDA.search(line)
+    found = _CUDA.match(line)
     return {"cuda": found.group(1)} if found else {}
 
 
 def _python(line: str) -> Facts:
-    found = _PYTHON.search(line)
+    found = _PYTHON.match(line)
     return {"python": found.group(1)} if found else {}
 
 
@@ -129,13 +140,13 @@ def _kernel(line: str) -> Facts:
 
 
 def _os(line: str) -> Facts:
-    found = _OS.search(line)
+    found = _OS.match(line)
     return {"os": found.group(1).strip()} if found else {}
 
 
 def _device(line: str) -> Facts:
     facts: Facts = {}
-    if found := _DEVICE.search(line):
+    if found := _DEVICE.match(line):
         name = found.group(1).split("(")[0].strip()
         facts = {"vendor": _VENDORS[name.split()[0].split("-")[0].lower()], "name": name}
     if found := _CAPABILITY.search(line):

@@ -14,6 +14,7 @@ from orchestrator.adapters.files.shapes import Shaper
 from orchestrator.adapters.files.toml_items import read_toml
 from orchestrator.adapters.files.yaml_items import read_yaml
 from orchestrator.application.ports.documents import Source
+from orchestrator.domain.ingest_notes import IngestNotes, check_notes
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Manifest, check_manifest
 from orchestrator.domain.matrix import Matrix
@@ -101,6 +102,7 @@ class FileDocuments:
     def __init__(self) -> None:
         self._matrix = Form(Matrix, "Matrix")
         self._manifest = Form(Manifest)
+        self._notes = Form(IngestNotes, "Ingest")
 
     def read_matrix(self, source: Source, name: str) -> Matrix:
         """See the port."""
@@ -128,6 +130,12 @@ class FileDocuments:
         """See the port."""
         read = self._manifest.read(text, name, read_toml)
         read.refuse([*check_manifest(read.value), *manifest_faults(read.value)])
+        return read.value
+
+    def read_ingest_notes(self, text: str, name: str) -> IngestNotes:
+        """See the port."""
+        read = self._notes.read(text, name)
+        read.refuse(check_notes(read.value))
         return read.value
 
     def matrix_document(self, matrix: Matrix) -> dict[str, object]:

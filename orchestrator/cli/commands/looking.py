@@ -18,6 +18,7 @@ from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.shown import Cell, Run, read_run
 from orchestrator.cli.units import usd
+from orchestrator.cli.view.failures import failures
 from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.view.screen import summary
@@ -61,9 +62,9 @@ def show_command(context: typer.Context, run: RunArgument, as_json: JsonOption =
         return
     now = session.wiring.clock.now()
     session.out.print(summary(found, now=now, width=session.out.width))
-    told = provenance(found)
-    if told is not None:
-        session.out.print(told)
+    for told in (failures(found), provenance(found)):
+        if told is not None:
+            session.out.print(told)
 
 
 def cancel_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
@@ -71,10 +72,12 @@ def cancel_command(context: typer.Context, run: RunArgument, as_json: JsonOption
     session = session_of(context)
     client = session.client()
     shown, found = find_run(client, run)
-    if not found.is_finished:
+    if not found.is_finished and not found.is_ingesting:
         shown = client.post(f"/runs/{found.id}/cancel", key=session.wiring.new_id())
     if as_json:
         session.print_json(shown)
+    elif found.is_ingesting:
+        session.say(f"Run {found.id} is only taking in evidence; there is nothing to cancel.")
     elif found.is_finished:
         session.say(f"Run {found.id} is over already: {word(found.outcome or '')}.")
     else:
@@ -94,6 +97,9 @@ def logs_command(
     client = session.client()
     _, found = find_run(client, run)
     cells = find_cells(found, cell)
+    for one in cells:
+        if one.ingested is not None:
+            session.say(f"{one.id} was ingested; its files: seatrial report {found.id} -o DIR")
     logs = [_Log(client, found, one, prefixed=len(cells) > 1) for one in cells]
     printer = _Printer(session)
     while True:

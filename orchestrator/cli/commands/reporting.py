@@ -18,7 +18,7 @@ from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.shown import Artifact, Cell, Run
 
 RUN_WIDE = "summary"
-PER_CELL = frozenset({"platform", "results", "backend"})
+PER_CELL = frozenset({"platform"})
 PLOT_PATH = re.compile(r"plots/[a-z0-9-]+\.svg")
 Format = Literal["md", "html", "json"]
 

@@ -1,4 +1,4 @@
-"""Where each machine of a run is, and why; what it is; what it cost."""
+"""Where each machine of a run is, and why; what it is; what it cost; or who told of it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.shown import Cell, Run
 from orchestrator.cli.shown_machines import Attestation, Decision, Device, Lease
 from orchestrator.cli.units import cents_of_cents, duration, price
+from orchestrator.cli.view.ingested import ingested_block
 
 SIMULATED = "SIMULATED: no gate accepts this"
 _STYLES = {"chosen": "green", "refused": "yellow", "skipped": "dim", "last": "dim", "again": "cyan"}
@@ -26,7 +27,9 @@ def provenance(run: Run) -> Group | None:
 
 
 def is_worth_telling(cell: Cell) -> bool:
-    """Whether its machine was rented, emulated or refused."""
+    """Whether its machine was rented, emulated or refused, or no agent produced its evidence."""
+    if cell.ingested is not None:
+        return True
     rented = any(lease.price_usd_per_hour or lease.market for lease in cell.leases)
     asked = any(decision.verdict != "chosen" for decision in cell.decisions)
     refused = any(lease.refusal for lease in cell.leases)
@@ -38,6 +41,9 @@ def _block(cell: Cell) -> Iterator[RenderableType]:
     if cell.simulated:
         head.append(f"  {SIMULATED}", style=_LOUD)
     yield head
+    if cell.ingested is not None:
+        yield from ingested_block(cell.ingested)
+        return
     facts = Table.grid(padding=(0, 2, 0, 0))
     facts.add_column(no_wrap=True, style="dim")
     facts.add_column(overflow="fold")

@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
+from pydantic import BaseModel
 
 from orchestrator.api.app import create_app
 from orchestrator.api.bodies import LaunchBody, RerunBody, TokenBody
+from orchestrator.api.history_bodies import DecisionBody, KnownIssueBody, MatchBody
+from orchestrator.api.linting import LintBody
 from orchestrator.application.context import Context
 
 OPERATIONS = {
     ("post", "/api/v1/plan"): "plan",
+    ("post", "/api/v1/ingest"): "ingest",
     ("post", "/api/v1/runs"): "launch",
     ("get", "/api/v1/runs"): "list_runs",
     ("get", "/api/v1/runs/{run_id}"): "show_run",
@@ -24,6 +28,10 @@ OPERATIONS = {
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/tests"): "list_tests",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/artifacts/{name}"): "get_artifact",
     ("get", "/api/v1/runs/{run_id}/reports/{kind}.{format}"): "get_report",
+    ("get", "/api/v1/runs/{run_id}/reports/{kind}/plots"): "list_report_plots",
+    ("get", "/api/v1/runs/{run_id}/export/{format}"): "export_run",
+    ("get", "/api/v1/compare"): "compare_runs",
+    ("post", "/api/v1/lint"): "lint_documents",
     ("put", "/api/v1/payloads/{sha256}"): "put_payload_archive",
     ("get", "/api/v1/payloads/{sha256}"): "get_payload",
     ("head", "/api/v1/payloads/{sha256}"): "head_payload",
@@ -31,6 +39,17 @@ OPERATIONS = {
     ("get", "/api/v1/platforms"): "list_platforms",
     ("get", "/api/v1/schema/matrix"): "get_matrix_schema",
     ("get", "/api/v1/schema/payload"): "get_payload_schema",
+    ("get", "/api/v1/signatures"): "list_signatures",
+    ("get", "/api/v1/tests"): "list_known_tests",
+    ("get", "/api/v1/tests/{test_id}/history"): "get_test_history",
+    ("get", "/api/v1/aliases"): "list_aliases",
+    ("post", "/api/v1/aliases"): "match_tests",
+    ("post", "/api/v1/aliases/{alias_id}/confirm"): "confirm_alias",
+    ("post", "/api/v1/aliases/{alias_id}/reject"): "reject_alias",
+    ("post", "/api/v1/aliases/{alias_id}/undo"): "undo_alias",
+    ("get", "/api/v1/known-issues"): "list_known_issues",
+    ("post", "/api/v1/known-issues"): "create_known_issue",
+    ("post", "/api/v1/known-issues/{issue_id}/expire"): "expire_known_issue",
     ("get", "/api/v1/tokens"): "list_tokens",
     ("post", "/api/v1/tokens"): "create_token",
     ("delete", "/api/v1/tokens/{token_id}"): "revoke_token",
@@ -46,7 +65,18 @@ OPERATIONS = {
 }
 """What clients may rely on: a change here is a change of the interface."""
 OPEN = {"get_health", "get_readiness"}
-BODIES = {"LaunchBody": LaunchBody, "RerunBody": RerunBody, "TokenBody": TokenBody}
+BODIES: dict[str, type[BaseModel]] = {
+    body.__name__: body
+    for body in (
+        LaunchBody,
+        RerunBody,
+        TokenBody,
+        MatchBody,
+        DecisionBody,
+        KnownIssueBody,
+        LintBody,
+    )
+}
 
 
 @pytest.fixture(scope="module")

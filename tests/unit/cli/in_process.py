@@ -74,6 +74,9 @@ class TestWiring:
     def pack(self, source: Path, scratch: Path) -> Packed:
         return CommandWiring().pack(source, scratch)
 
+    def pack_artifacts(self, source: Path, scratch: Path) -> Path:
+        return CommandWiring().pack_artifacts(source, scratch)
+
     def subject(self, subject: Subject, *, base: Path, scratch: Path) -> SubjectWheel | None:
         return CommandWiring().subject(subject, base=base, scratch=scratch)
 

@@ -142,7 +142,7 @@ def test_a_line_of_a_summary_names_what_tells_the_row_apart():
     table = story_table("built-in", 1)
     assert highlight(table, table.rows[0]) == (
         "MoE Throughput (8 experts, top-2), hidden=512: 16,404 tokens/s, latency 249.7 ms, "
-        "baseline_latency 258.3 ms, ratio 1.045x vs mask_loop"
+        "baseline_latency 258.3 ms, ratio 1.045x vs mask_loop (n=28)"
     )
 
 

@@ -11,8 +11,9 @@ from tests.unit.reports.stories import release, story
 
 
 def test_the_kinds():
-    assert list(KINDS) == ["summary", "platform"]
-    assert [kind.per_cell for kind in KINDS.values()] == [False, True]
+    assert list(KINDS) == ["summary", "platform", "backend", "results", "cost", "compare"]
+    assert [name for name, kind in KINDS.items() if kind.per_cell] == ["platform"]
+    assert [name for name, kind in KINDS.items() if kind.needs_base] == ["compare"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,76 @@
+"""Results as other programs read them, made from what is stored while they are sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Security
+from fastapi.responses import StreamingResponse
+
+from orchestrator.api.deps import ContextDep, RunId
+from orchestrator.api.errors import NotFoundError
+from orchestrator.api.guard import bearer, secured
+from orchestrator.api.logs import UNTRUSTED
+from orchestrator.api.telling import tell_run, tell_test
+from orchestrator.application.describe_run import evidence_of
+from orchestrator.application.ports.stores import Scope
+from orchestrator.domain.problems import nearest
+from orchestrator.domain.record import Evidence
+
+JSON = "json"
+_SUFFIXES = {"junit": "xml", "ctrf": "json", "csv": "csv", "json": "json", "intoto": "jsonl"}
+_MEDIA = ("application/xml", "application/json", "text/csv", "application/x-ndjson")
+
+router = APIRouter(
+    tags=["exports"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
+)
+
+
+@router.get(
+    "/runs/{run_id}/export/{format}",
+    response_class=StreamingResponse,
+    responses={200: {"content": {media: {} for media in _MEDIA}}},
+)
+def export_run(
+    context: ContextDep,
+    run_id: RunId,
+    format: str,  # noqa: A002 - the path's own word
+    cell: Annotated[str | None, Query(description="One cell's results", max_length=200)] = None,
+) -> StreamingResponse:
+    """Every test of the run, or of one of its cells: junit, ctrf, csv, json or intoto."""
+    formats = {**context.export_media, JSON: "application/json"}
+    if format not in formats:
+        raise NotFoundError(f"there is no export {format!r}{nearest(format, formats)}")
+    evidence = evidence_of(context.stores, run_id, at=context.clock.now())
+    if cell is not None and evidence.record.cell(cell) is None:
+        names = nearest(cell, [found.id for found in evidence.record.cells])
+        raise NotFoundError(f"run {run_id} has no cell {cell!r}{names}")
+    pieces = _json(evidence, cell) if format == JSON else context.export(format, evidence, cell)
+    headers = {**UNTRUSTED, **_attached(evidence, format)}
+    return StreamingResponse(_encoded(pieces), headers=headers, media_type=formats[format])
+
+
+def _attached(evidence: Evidence, form: str) -> Mapping[str, str]:
+    name = f"{evidence.record.run.id}-{form}.{_SUFFIXES.get(form, 'txt')}"
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
+
+
+def _encoded(pieces: Iterator[str]) -> Iterator[bytes]:
+    for piece in pieces:
+        yield piece.encode("utf-8", errors="replace")
+
+
+def _json(evidence: Evidence, cell: str | None) -> Iterator[str]:
+    """The run as `show` tells it, and under ``tests`` every test by its cell."""
+    shown = tell_run(evidence.record).model_dump(mode="json", by_alias=True)
+    shown["cells"] = [one for one in shown["cells"] if cell is None or one["id"] == cell]
+    yield json.dumps(shown)[:-1] + ', "tests": {'
+    for number, one in enumerate(shown["cells"]):
+        yield f"{',' if number else ''}\n{json.dumps(one['id'])}: ["
+        for position, test in enumerate(evidence.tests.get(one["id"], ())):
+            told = json.dumps(tell_test(test).model_dump(mode="json"))
+            yield f"{',' if position else ''}\n{told}"
+        yield "]"
+    yield "}}\n"

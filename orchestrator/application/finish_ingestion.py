@@ -1,0 +1,150 @@
+"""Bring an ingestion to its end, from what is stored: now, or after a controller was killed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from orchestrator.application.context import Context
+from orchestrator.application.describe_run import evidence_of, judge_jobs
+from orchestrator.application.ports.blobs import BlobMissingError
+from orchestrator.application.ports.ingests import Begun
+from orchestrator.application.ports.stores import StoreError
+from orchestrator.domain.cell import Cause, Cell, CellState, RunState, run_outcome
+from orchestrator.domain.evidence import read_events
+from orchestrator.domain.facts import fold
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.results import JobVerdict, judge_cell
+
+RAW_EVENTS = "events.jsonl"
+CHUNK_BYTES = 4 * 1024 * 1024
+
+logger = logging.getLogger(__name__)
+
+
+def finish_ingestion(context: Context, begun: Begun) -> None:
+    """Store what is left of the events, judge the cell, publish, end the run. Idempotent."""
+    with context.turns.of(begun.run_id):
+        run = context.stores.runs.get(begun.run_id)
+        if run is None or run.state is not RunState.INGESTING:
+            return
+        cell = context.stores.cells.get(begun.cell_id)
+        if cell.state is not CellState.DONE:
+            _finish_cell(context, cell, begun.attempt_id)
+        _finish_run(context, begun.run_id)
+
+
+def resume_ingestions(context: Context) -> None:
+    """End every ingestion that was cut off."""
+    for begun, _ in context.stores.ingests.unfinished():
+        try:
+            finish_ingestion(context, begun)
+        except StoreError:
+            raise
+        except Exception:
+            logger.exception("the ingestion of run %s could not be ended", begun.run_id)
+
+
+def _finish_cell(context: Context, cell: Cell, attempt_id: str) -> None:
+    stores, at = context.stores, context.clock.now()
+    try:
+        _append(context, cell, attempt_id)
+        stores.evidence.settle(cell.id, [])
+        cause = _judged(context, cell)
+    except StoreError:
+        raise
+    except Exception as error:
+        logger.exception("cell %s: its evidence cannot be stored", cell.id)
+        said = f"its evidence cannot be stored: {type(error).__name__}: {error}"
+        cause = Cause(Outcome.ERRORED, "controller", said)
+    stores.cells.reach(cell.id, CellState.RELEASING, at=at)
+    stores.cells.conclude(cell.id, cause, at=at)
+
+
+def _append(context: Context, cell: Cell, attempt_id: str) -> None:
+    """Store the events from where they stop, in whole lines."""
+    stores = context.stores
+    kept = {one.name: one.digest for one in stores.results.artifacts(cell.id)}
+    if RAW_EVENTS not in kept:
+        raise BlobMissingError("the events of the cell are not stored")
+    digest = kept[RAW_EVENTS]
+    while not _is_all_stored(context, digest, attempt_id):
+        pass
+
+
+def _is_all_stored(context: Context, digest: str, attempt_id: str) -> bool:
+    """Go on from where the store is; False where somebody else went on meanwhile."""
+    evidence = context.stores.evidence
+    have = evidence.position(attempt_id)
+    for chunk in _whole_lines(_after(context.blobs.open(digest), have.events_bytes)):
+        events, used = read_events(chunk, after_seq=have.seq)
+        at, facts = context.clock.now(), fold(events)
+        offset = have.events_bytes
+        if not evidence.append(attempt_id, offset=offset, chunk=chunk[:used], facts=facts, at=at):
+            return False
+        seq = events[-1].seq if events else have.seq
+        have = replace(have, events_bytes=offset + used, seq=seq)
+    return True
+
+
+def _after(chunks: Iterable[bytes], offset: int) -> Iterator[bytes]:
+    left = offset
+    for chunk in chunks:
+        if left >= len(chunk):
+            left -= len(chunk)
+            continue
+        yield chunk[left:]
+        left = 0
+
+
+def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    waiting = bytearray()
+    for chunk in chunks:
+        waiting += chunk
+        if len(waiting) < CHUNK_BYTES:
+            continue
+        used = waiting.rfind(b"\n") + 1
+        if used:
+            yield bytes(waiting[:used])
+            del waiting[:used]
+    if waiting:
+        yield bytes(waiting)
+
+
+def _judged(context: Context, cell: Cell) -> Cause:
+    stores = context.stores
+    stated = stores.cells.attempts(cell.id)[-1].cause
+    over = replace(cell, state=CellState.RELEASING)
+    jobs = judge_jobs(stores, over, stores.runs.spec(cell.run_id))
+    verdicts = [
+        JobVerdict(job.id, job.outcome or Outcome.NOT_RUN, job.reason, job.detail) for job in jobs
+    ]
+    return judge_cell(verdicts, stated)
+
+
+def _finish_run(context: Context, run_id: str) -> None:
+    stores = context.stores
+    cells = stores.cells.of_run(run_id)
+    if any(cell.state is not CellState.DONE for cell in cells):
+        return
+    optional = [stores.cells.plan(cell.id).platform.optional for cell in cells]
+    outcomes = [cell.outcome or Outcome.ERRORED for cell in cells]
+    outcome = run_outcome(list(zip(outcomes, optional, strict=True)))
+    at = max((cell.entered_at for cell in cells if cell.entered_at), default=context.clock.now())
+    _publish(context, run_id, outcome, at=at)
+    stores.runs.finish(run_id, outcome, at=at)
+
+
+def _publish(context: Context, run_id: str, outcome: Outcome, *, at: datetime) -> None:
+    """Write the reports down; they can be rendered again at any time, so a failure is only told."""
+    try:
+        evidence = evidence_of(context.stores, run_id, at=context.clock.now())
+        run = replace(evidence.record.run, state=RunState.FINISHED, outcome=outcome, finished_at=at)
+        context.publish(replace(evidence, record=replace(evidence.record, run=run)))
+    except Exception as error:
+        logger.exception("run %s: its reports could not be written", run_id)
+        context.stores.feed.add(run_id, "report", {"notice": f"not published: {error}"})
+    else:
+        context.stores.feed.add(run_id, "report", {"published": True})

@@ -1,0 +1,251 @@
+"""Take in evidence that our agent did not produce, as a finished cell of a run.
+
+Everything that can be refused is refused before anything is stored. Then the raw files and the
+events that were made of them are blobs, one transaction makes the cell, and from there on the
+ingestion can be ended by anybody, from the store alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from orchestrator.application.context import Context
+from orchestrator.application.finish_ingestion import RAW_EVENTS, finish_ingestion
+from orchestrator.application.ingest_order import Ordered, resolve_order
+from orchestrator.application.ingest_sources import flat_names, foreign_files
+from orchestrator.application.ports.evidence import Artifact
+from orchestrator.application.ports.ingests import Begun
+from orchestrator.application.ports.intake import Handed, IntakeError, Tray
+from orchestrator.application.ports.stores import RunSpec
+from orchestrator.domain.assembly import Assembly, assemble
+from orchestrator.domain.cell import Cause, Run
+from orchestrator.domain.ingest_notes import IngestNotes
+from orchestrator.domain.ingested import Ingested, SourceState, Statement
+from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.matrix import CellPlan, JobSelection, Matrix, Metadata, Subject
+
+MATRIX_NAME = "ingested"
+BODY_LIMIT_BYTES = 2 * 1024**3
+"""Of what is handed in, as it is sent."""
+_CHUNK_BYTES = 1024 * 1024
+_NOTES_LIMIT_BYTES = 1024 * 1024
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOrder:
+    """What a client hands in."""
+
+    body: Path
+    """An archive, or a single file."""
+    name: str
+    """What it is called where it came from."""
+    platform: str = ""
+    """Its id; the notes may say it as well."""
+    subject: str = ""
+    """``NAME@VERSION``; the notes may say it as well."""
+    environment: str = ""
+    """The name of the environment."""
+    run_id: str | None = None
+    """The finished run that gets the cell; None makes a new run."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestAnswer:
+    """What became of it."""
+
+    run_id: str
+    cell: str
+    """Its name."""
+    replayed: bool
+    """The very same was handed in before."""
+
+
+def ingest_artifacts(context: Context, order: IngestOrder) -> IngestAnswer:
+    """Store what was handed in as a cell, and finish it. The same again answers the same run.
+
+    Raises:
+        IntakeError: It is refused; the text says why.
+        InvalidDocumentError: ``ingest.yaml`` cannot be used.
+        IntakeFullError: There is no room for it.
+        CellTakenError, RunBusyError: The run cannot have it.
+    """
+    with context.intake.open(order.body, order.name) as tray:
+        notes = _read_notes(context, tray)
+        ordered = resolve_order(order, notes, tray.files)
+        known = _known(context, order, ordered, tray)
+        begun = known or _begin(context, order, ordered, tray)
+    finish_ingestion(context, begun)
+    name = context.stores.cells.get(begun.cell_id).name
+    return IngestAnswer(begun.run_id, name, replayed=known is not None)
+
+
+def _read_notes(context: Context, tray: Tray) -> IngestNotes:
+    if tray.notes is None:
+        return IngestNotes()
+    if tray.notes.size_bytes > _NOTES_LIMIT_BYTES:
+        name = tray.notes.name
+        raise IntakeError(f"{name} is larger than {_NOTES_LIMIT_BYTES} bytes; nothing was stored")
+    try:
+        text = tray.notes.raw.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise IntakeError(f"{tray.notes.name} is not UTF-8: byte {error.start} is wrong") from None
+    return context.documents.read_ingest_notes(text, tray.notes.name)
+
+
+def _known(context: Context, order: IngestOrder, ordered: Ordered, tray: Tray) -> Begun | None:
+    """The cell that was made of the same before, in the run that is meant."""
+    plain = context.stores.ingests.find(fingerprint(ordered, tray.files, run_id=None))
+    if plain is not None and order.run_id in (None, plain.run_id):
+        return plain
+    if order.run_id is None:
+        return None
+    return context.stores.ingests.find(fingerprint(ordered, tray.files, run_id=order.run_id))
+
+
+def fingerprint(ordered: Ordered, files: tuple[Handed, ...], *, run_id: str | None) -> str:
+    """sha256 over everything that was handed in, and where it is to go."""
+    said = {
+        "product": ordered.subject.name,
+        "subject": ordered.subject.version,
+        "platform": asdict(ordered.platform),
+        "environment": ordered.environment,
+        "notes": asdict(ordered.notes),
+        "files": sorted((file.name, file.digest) for file in files),
+        "run": run_id,
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _begin(context: Context, order: IngestOrder, ordered: Ordered, tray: Tray) -> Begun:
+    at = context.clock.now()
+    dated = ordered.notes.dated_at()
+    assembly = assemble(
+        foreign_files(context.dialects, tray.files),
+        tray.tape(),
+        notes=ordered.notes,
+        version=ordered.subject.version,
+        at=(dated or at).timestamp(),
+        taken=_taken(context, order.run_id),
+    )
+    _check_results(assembly, ordered.notes, tray.files)
+    spool = tray.spool(assembly.lines)
+    ingested = Ingested(
+        fingerprint=fingerprint(ordered, tray.files, run_id=order.run_id),
+        ingested_at=at,
+        dated_at=dated or at,
+        is_dated=dated is not None,
+        sources=assembly.sources,
+        disagreements=assembly.disagreements,
+        repeated=assembly.repeated,
+        machine=ordered.notes.machine.stated() if ordered.notes.machine else None,
+    )
+    artifacts = _kept(context, tray.files, spool)
+    return _store(context, order, ordered, assembly, ingested, artifacts)
+
+
+def _store(
+    context: Context,
+    order: IngestOrder,
+    ordered: Ordered,
+    assembly: Assembly,
+    ingested: Ingested,
+    artifacts: list[Artifact],
+) -> Begun:
+    at = ingested.ingested_at
+    jobs = tuple(job.id for job in assembly.jobs)
+    plan = CellPlan(ordered.cell, ordered.platform, ordered.environment, jobs)
+    run = _run(context, order, ordered, at)
+    cell_id = f"{run.id}-{context.new_id()}" if order.run_id else f"{run.id}-0"
+    return context.stores.ingests.begin(
+        run,
+        _spec(ordered, assembly),
+        (cell_id, plan),
+        ingested,
+        attempt_id=f"{cell_id}-1",
+        artifacts=artifacts,
+        statements=_statements(ordered, ingested),
+        cause=Cause(*said) if (said := ordered.notes.cause()) else None,
+    )
+
+
+def _taken(context: Context, run_id: str | None) -> Mapping[str, str]:
+    """The kinds of the jobs that the run has."""
+    if run_id is None:
+        return {}
+    return {job.id: job.kind for job in context.stores.runs.spec(run_id).manifest.job}
+
+
+def _check_results(assembly: Assembly, notes: IngestNotes, files: tuple[Handed, ...]) -> None:
+    if assembly.jobs and notes.outcome is not None:
+        told = next(source.name for source in assembly.sources if source.jobs)
+        raise IntakeError(
+            f"ingest.yaml says that there are no results ({notes.outcome.word}), and {told} has "
+            "some: take one of the two away; nothing was stored"
+        )
+    if assembly.jobs or notes.outcome is not None:
+        return
+    kept = [s.name for s in assembly.sources if s.state is SourceState.KEPT]
+    shown = ", ".join(kept[:5]) + (f" and {len(kept) - 5} more" if len(kept) > 5 else "")
+    why = next((source.remarks[0] for source in assembly.sources if source.remarks), "")
+    raise IntakeError(
+        f"no result was found in {len(files)} files"
+        + (f": no known format has {shown}" if kept else "")
+        + (f" ({why})" if why else "")
+        + "; for a platform without results write `outcome:` in ingest.yaml; nothing was stored"
+    )
+
+
+def _kept(context: Context, files: tuple[Handed, ...], spool: Path) -> list[Artifact]:
+    """Keep the bytes as they came, and the events, by digest."""
+    names = flat_names([file.name for file in files])
+    kept = []
+    for file, name in zip(files, names, strict=True):
+        digest, size = context.blobs.put(_chunks(file.raw), digest=file.digest)
+        kept.append(Artifact(name, digest, size))
+    digest, size = context.blobs.put(_chunks(spool))
+    return [*kept, Artifact(RAW_EVENTS, digest, size)]
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
+
+
+def _run(context: Context, order: IngestOrder, ordered: Ordered, at: datetime) -> Run:
+    if order.run_id is not None:
+        found = context.stores.runs.get(order.run_id)
+        if found is not None:
+            return found
+    return Run(
+        id=context.new_id(),
+        matrix_name=MATRIX_NAME,
+        subject_name=ordered.subject.name,
+        subject_version=ordered.subject.version,
+        payload_digest="",
+        created_at=at,
+    )
+
+
+def _spec(ordered: Ordered, assembly: Assembly) -> RunSpec:
+    subject = Subject(name=ordered.subject.name, version=ordered.subject.version)
+    matrix = Matrix(
+        metadata=Metadata(name=MATRIX_NAME),
+        subject=subject,
+        platforms=(ordered.platform,),
+        jobs=(JobSelection(select="*"),),
+    )
+    return RunSpec(matrix, Manifest(name=subject.name, version=subject.version, job=assembly.jobs))
+
+
+def _statements(ordered: Ordered, ingested: Ingested) -> tuple[Statement, ...]:
+    said = ordered.notes.stated(cell=ordered.cell, at=ingested.dated_at)
+    return tuple(replace(one, author=one.author or "ingest.yaml") for one in said)

@@ -1,0 +1,119 @@
+"""What the order and the notes beside the artifacts say together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from orchestrator.application.ports.intake import Handed, IntakeError
+from orchestrator.domain.assembly_jobs import names_artifact
+from orchestrator.domain.catalogue import PLATFORMS
+from orchestrator.domain.ingest_notes import IngestNotes, NotedSubject
+from orchestrator.domain.manifest import IDENTIFIER
+from orchestrator.domain.matrix import Platform
+from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
+
+IMAGE = "image"
+UNKNOWN_PROVIDER = "elsewhere"
+"""Of a platform that no catalogue has."""
+
+
+class Said(Protocol):
+    """The part of an order that notes may say as well."""
+
+    @property
+    def platform(self) -> str:
+        """Its id, or empty."""
+        ...
+
+    @property
+    def subject(self) -> str:
+        """``NAME@VERSION``, or empty."""
+        ...
+
+    @property
+    def environment(self) -> str:
+        """Its name, or empty."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Where the evidence belongs."""
+
+    platform: Platform
+    subject: NotedSubject
+    environment: str
+    notes: IngestNotes
+
+    @property
+    def cell(self) -> str:
+        """What its cell is called."""
+        if self.environment == IMAGE:
+            return self.platform.id
+        return f"{self.platform.id}.{self.environment}"
+
+
+def resolve_order(said: Said, notes: IngestNotes, files: Sequence[Handed]) -> Ordered:
+    """Put both together. Raises IntakeError where they disagree or say too little."""
+    platform = _platform(said.platform, notes)
+    subject = _subject(said.subject, notes)
+    environment = said.environment or notes.environment or IMAGE
+    if said.environment and notes.environment not in ("", said.environment):
+        raise _differ("environment", notes.environment, said.environment)
+    if not IDENTIFIER.fullmatch(environment):
+        raise IntakeError(f"{environment!r} cannot be the name of an environment: {_FORM}")
+    _check_files(notes, files)
+    return Ordered(platform, subject, environment, notes)
+
+
+_FORM = "letters, digits, '-' and '_' (at most 64)"
+
+
+def _platform(said: str, notes: IngestNotes) -> Platform:
+    noted = notes.platform
+    name = noted.id if isinstance(noted, Platform) else noted or ""
+    if said and name and said != name:
+        raise _differ("platform", name, said)
+    wanted = said or name
+    if not wanted:
+        raise IntakeError("nobody says which platform this is: use --platform, or ingest.yaml")
+    if not IDENTIFIER.fullmatch(wanted):
+        raise IntakeError(f"{wanted!r} cannot be the id of a platform: {_FORM}")
+    if isinstance(noted, Platform):
+        return noted
+    known = PLATFORMS.get(wanted)
+    return known.platform if known else Platform(id=wanted, provider=UNKNOWN_PROVIDER)
+
+
+def _subject(said: str, notes: IngestNotes) -> NotedSubject:
+    noted = notes.subject
+    if not said:
+        if noted is None:
+            raise IntakeError(
+                "nobody says what was validated: use --subject NAME@VERSION, or ingest.yaml"
+            )
+        return noted
+    name, at, version = said.rpartition("@")
+    if not (at and name.strip() and version.strip()):
+        raise IntakeError(f"the subject {said!r} is not of the form NAME@VERSION")
+    found = NotedSubject(name=name.strip(), version=version.strip())
+    if noted is not None and noted != found:
+        raise _differ("subject", f"{noted.name}@{noted.version}", said)
+    return found
+
+
+def _check_files(notes: IngestNotes, files: Sequence[Handed]) -> None:
+    names = [file.name for file in files]
+    problems = [
+        Problem(("jobs", job, "file"), f"there is no {noted.file!r}{nearest(noted.file, names)}")
+        for job, noted in notes.jobs.items()
+        if noted.file and not any(names_artifact(noted.file, name) for name in names)
+    ]
+    if problems:
+        raise InvalidDocumentError("ingest.yaml", problems)
+
+
+def _differ(what: str, noted: str, said: str) -> IntakeError:
+    return IntakeError(f"ingest.yaml says {what} {noted}, and the order says {said}: mend one")

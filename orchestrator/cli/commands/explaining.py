@@ -1,0 +1,236 @@
+"""known-issue, alias: what people know of failures and of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+from urllib.parse import quote
+
+import typer
+from pydantic import BaseModel
+from rich.text import Text
+
+from orchestrator.cli.client import Json
+from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.view.tables import Layout, fitting
+
+known_issue_app = typer.Typer(
+    help="Known issues: owned, dated exceptions for failures. They change no count.",
+    no_args_is_help=True,
+)
+alias_app = typer.Typer(help="Tests that stand under other names now.", no_args_is_help=True)
+
+_ISSUES = Layout(
+    titles=("id", "title", "matches", "owner", "expires", "standing"),
+    first_to_go=("owner", "matches"),
+    whole=("id", "expires", "standing"),
+)
+_ALIASES = Layout(titles=("id", "state", "change", "old", "new"), whole=("id", "state", "change"))
+ByOption = Annotated[str, typer.Option("--by", metavar="NAME", help="Who says so.")]
+ProductOption = Annotated[
+    str | None, typer.Option("--product", metavar="NAME", help="Only of this payload.")
+]
+AliasArgument = Annotated[
+    int, typer.Argument(metavar="ID", min=1, help="As `seatrial alias list` shows it.")
+]
+
+
+class _Issue(BaseModel):
+    id: str = ""
+    title: str = ""
+    match: dict[str, str] = {}
+    owner: str = ""
+    expires: str = ""
+    ended_at: str | None = None
+    is_expired: bool = False
+
+
+class _Alias(BaseModel):
+    id: int = 0
+    state: str = ""
+    change: str = ""
+    old: str = ""
+    new: str = ""
+
+
+def _option(flag: str, metavar: str, text: str) -> object:
+    return typer.Option(flag, metavar=metavar, help=text)
+
+
+_Expires = Annotated[str, _option("--expires", "YYYY-MM-DD", "The last day it applies.")]
+_Signature = Annotated[str, _option("--signature", "ID", "As `seatrial show` prints it.")]
+_Exception = Annotated[str, _option("--exception", "CLASS", "Of the failure; * is anything.")]
+_Frame = Annotated[str, _option("--frame", "MODULE.FUNCTION", "* is anything.")]
+_Contains = Annotated[str, _option("--contains", "TEXT", "Stands in the masked message.")]
+_Platforms = Annotated[list[str] | None, _option("--platform", "ID", "Only there. Repeatable.")]
+_Jobs = Annotated[list[str] | None, _option("--job", "ID", "Only in it. Repeatable.")]
+_Versions = Annotated[str, _option("--versions", "RANGE", "Of the subject: >=0.4.6,<0.5.")]
+_Package = Annotated[str, _option("--requires-package", "NAME", "Only where it is installed.")]
+_Most = Annotated[
+    int | None, typer.Option("--max-failures", metavar="N", min=1, help="More are new ones.")
+]
+
+
+@known_issue_app.command("add")
+def known_issue_add(
+    context: typer.Context,
+    title: Annotated[str, typer.Argument(help="What is wrong.")],
+    product: Annotated[str, _option("--product", "NAME", "The payload's name.")],
+    owner: Annotated[str, _option("--owner", "NAME", "Who mends it.")],
+    expires: _Expires,
+    signature: _Signature = "",
+    exception: _Exception = "",
+    frame: _Frame = "",
+    contains: _Contains = "",
+    platform: _Platforms = None,
+    job: _Jobs = None,
+    versions: _Versions = "",
+    requires_package: _Package = "",
+    max_failures: _Most = None,
+    url: Annotated[str, _option("--url", "URL", "Of the issue.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Add a known issue: say by signature, or by patterns, which failures it explains."""
+    session = session_of(context)
+    scope = {"platforms": platform or [], "jobs": job or []}
+    where = {"versions": versions, "requires_package": requires_package}
+    body: Json = {"product": product, "title": title, "owner": owner, "expires": expires}
+    body |= {"match": _match(signature, exception, frame, contains), "scope": scope | where}
+    body |= {"url": url, "max_failures": max_failures}
+    answer = session.client().post("/known-issues", body)
+    if as_json:
+        session.print_json(answer)
+        return
+    session.say(f"It applies until {answer.get('expires')}, and changes no count.")
+    session.print(str(answer.get("id")))
+
+
+def _match(signature: str, exception: str, frame: str, contains: str) -> dict[str, str]:
+    return {
+        "signature": signature,
+        "exception": exception,
+        "frame": frame,
+        "contains": contains,
+    }
+
+
+@known_issue_app.command("list")
+def known_issue_list(
+    context: typer.Context, product: ProductOption = None, as_json: JsonOption = False
+) -> None:
+    """List the known issues, those that are over too."""
+    session = session_of(context)
+    answer = session.client().get("/known-issues", product=product)
+    if as_json:
+        session.print_json(answer.get("items"))
+        return
+    issues = [_Issue.model_validate(item) for item in _items(answer)]
+    if not issues:
+        session.say("No known issue yet: `seatrial known-issue add` writes one down.")
+        return
+    session.out.print(fitting(session.out, _ISSUES, [_issue_row(issue) for issue in issues]))
+
+
+@known_issue_app.command("expire")
+def known_issue_expire(
+    context: typer.Context,
+    issue: Annotated[str, typer.Argument(metavar="ID", help="As in KI-0001.")],
+    by: ByOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """End a known issue now: its failures are failures without an excuse again."""
+    session = session_of(context)
+    answer = session.client().post(f"/known-issues/{quote(issue, safe='')}/expire", {"by": by})
+    if as_json:
+        session.print_json(answer)
+    else:
+        session.say(f"{one_line(str(answer.get('id')))} is over.")
+
+
+@alias_app.command("suggest")
+def alias_suggest(
+    context: typer.Context,
+    old: Annotated[str, typer.Argument(metavar="OLD", help="A run of the older version.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="A run of the newer version.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the tests of two runs; what may be one test is suggested, and nothing is merged."""
+    session = session_of(context)
+    answer = session.client().post("/aliases", {"old_run": old, "new_run": new})
+    if as_json:
+        session.print_json(answer)
+        return
+    for family in _items(answer, "families"):
+        session.print(f"{one_line(str(family.get('family')))}: {family.get('summary')}")
+    _print_aliases(session, _items(answer, "suggestions"))
+
+
+@alias_app.command("list")
+def alias_list(
+    context: typer.Context,
+    product: ProductOption = None,
+    state: Annotated[
+        Literal["suggested", "confirmed", "rejected"] | None,
+        typer.Option("--state", metavar="suggested|confirmed|rejected", help="Only these."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the aliases: suggested, confirmed and rejected."""
+    session = session_of(context)
+    answer = session.client().get("/aliases", product=product, state=state)
+    if as_json:
+        session.print_json(answer.get("items"))
+        return
+    _print_aliases(session, _items(answer))
+
+
+@alias_app.command("confirm")
+def alias_confirm(context: typer.Context, alias: AliasArgument, by: ByOption = "") -> None:
+    """Say that two names are one test: its history and its counts follow."""
+    _decide(session_of(context), alias, "confirm", by)
+
+
+@alias_app.command("reject")
+def alias_reject(context: typer.Context, alias: AliasArgument, by: ByOption = "") -> None:
+    """Say that two names are two tests: it is not suggested again."""
+    _decide(session_of(context), alias, "reject", by)
+
+
+@alias_app.command("undo")
+def alias_undo(context: typer.Context, alias: AliasArgument) -> None:
+    """Take back what was said; it is a suggestion again."""
+    _decide(session_of(context), alias, "undo", "")
+
+
+def _decide(session: Session, alias: int, verb: str, by: str) -> None:
+    answer = session.client().post(f"/aliases/{alias}/{verb}", {"by": by})
+    session.say(f"Alias {alias} is {one_line(str(answer.get('state')))}.")
+
+
+def _print_aliases(session: Session, items: Sequence[Json]) -> None:
+    aliases = [_Alias.model_validate(item) for item in items]
+    if aliases:
+        session.out.print(fitting(session.out, _ALIASES, [_alias_row(one) for one in aliases]))
+    else:
+        session.say("No alias: `seatrial alias suggest OLD NEW` compares two runs.")
+
+
+def _items(answer: Json, key: str = "items") -> list[Json]:
+    found = answer.get(key)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _issue_row(issue: _Issue) -> dict[str, Text]:
+    standing = "applies"
+    if issue.is_expired:
+        standing = "ended" if issue.ended_at else "expired"
+    matches = " ".join(value for value in issue.match.values() if value)
+    words = (issue.id, issue.title, matches, issue.owner, issue.expires, standing)
+    return {t: Text(one_line(w)) for t, w in zip(_ISSUES.titles, words, strict=True)}
+
+
+def _alias_row(alias: _Alias) -> dict[str, Text]:
+    words = (str(alias.id), alias.state, alias.change, alias.old, alias.new)
+    return {t: Text(one_line(w)) for t, w in zip(_ALIASES.titles, words, strict=True)}

@@ -1,0 +1,72 @@
+"""What failed, one line a signature, and how the known issues stand to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.shown import Run
+from orchestrator.cli.shown_failures import Cluster, IssueUse
+from orchestrator.cli.units import plural
+
+SHOWN = 20
+"""Signatures that a window has room for."""
+
+
+def failures(run: Run) -> Group | None:
+    """The clusters of a run, and known issues that a person must look at; None where none is."""
+    notes = [text for use in run.known_issues if (text := _note(use)) is not None]
+    if not run.clusters and not notes:
+        return None
+    parts: list[Text | Table] = []
+    if run.clusters:
+        parts += [Text("\nfailures by signature", style="bold"), _table(run)]
+    hidden = len(run.clusters) - SHOWN
+    if hidden > 0:
+        more = f"  and {plural(hidden, 'more signature')}; --json has them all"
+        parts.append(Text(more, style="dim"))
+    return Group(*parts, *notes)
+
+
+def _table(run: Run) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(overflow="fold", ratio=1)
+    for cluster in run.clusters[:SHOWN]:
+        table.add_row(f"  {cluster.count}", _line(cluster, many=len(run.cells) > 1))
+    return table
+
+
+def _line(cluster: Cluster, *, many: bool) -> Text:
+    line = Text(one_line(str(cluster.signature)))
+    for part in _beside(cluster, many=many):
+        line.append("  ").append_text(part)
+    return line
+
+
+def _beside(cluster: Cluster, *, many: bool) -> Iterator[Text]:
+    if many and cluster.cells:
+        yield Text(one_line(", ".join(cluster.cells)), style="dim")
+    if cluster.known_issues:
+        of = "" if cluster.tolerated == cluster.count else f" ({cluster.tolerated} of them)"
+        yield Text(one_line(", ".join(cluster.known_issues)) + of, style="cyan")
+    yield Text(one_line(cluster.signature.id), style="dim")
+
+
+def _note(use: IssueUse) -> Text | None:
+    """What a person should do about a known issue; None where it does what it is for."""
+    who = f"{use.id} ({use.title})" if use.title else use.id
+    if use.state == "stale":
+        said = "is stale: what it is about ran, and nothing failed so; it may be mended"
+    elif use.state == "expired" and use.count:
+        since = f" {plural(use.expired_days, 'day')} ago" if use.expired_days else ""
+        said = f"expired{since}: it explains {plural(use.count, 'failure')} no more"
+    elif use.state == "exceeded":
+        said = f"allows {use.max_failures} failures, and {use.count} fit"
+    else:
+        return None
+    return Text(one_line(f"  {who} {said}"), style="yellow")

@@ -1,0 +1,178 @@
+"""What does not add up: within an artifact, between artifacts, and with the subject."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.domain.assembly_index import DISAGREEMENTS_LIMIT, Index
+from orchestrator.domain.assembly_jobs import Planned, Planner
+from orchestrator.domain.assembly_reading import Account, Reader
+from orchestrator.domain.ingested import Disagreement, Source, SourceState
+from orchestrator.domain.outcome import TestOutcome
+
+_WORDS = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
+_SHOWN = 20
+"""Disagreements that are told as notices, one each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a person must know."""
+
+    source: int | None
+    """Of which artifact; None of all of them."""
+    level: str
+    message: str
+    job: str | None = None
+    is_inconsistency: bool = False
+    missing: int = 0
+    """Tests that are there and that nobody names; they are the job's."""
+    is_bad: bool = False
+    """Its sums tell of failures that no test has."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    announced: int | None = None
+    summed: int | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+def check_account(
+    account: Account, index: Index, planner: Planner, *, version: str
+) -> Iterator[Finding]:
+    """What is wrong with one artifact."""
+    jobs = planner.jobs_of(account)
+    yield from _count_findings(account, index, jobs)
+    for name, stamp in account.stamps:
+        if stamp != version:
+            said = f"says {name} v{stamp}, the subject is {version}"
+            only = jobs[0].id if len(jobs) == 1 else None
+            yield Finding(account.number, "warning", said, only)
+    inferred = [s for s in account.sections if s.end is not None and s.end.inferred]
+    if inferred and jobs:
+        said = "nothing in it says that it ended well; its last words only sound like it"
+        yield Finding(account.number, "info", said)
+
+
+def merged_findings(reader: Reader, disagreements: Sequence[Disagreement]) -> Iterator[Finding]:
+    """What is wrong between artifacts."""
+    for conflict in reader.surroundings.conflicts:
+        yield Finding(None, "warning", f"two environments in one: {conflict}")
+    for one in disagreements[:_SHOWN]:
+        told = " and ".join(f"{word} in {name}" for name, word in one.sources)
+        said = f"{one.nodeid} is {told}: it counts once, as the worst"
+        yield Finding(None, "warning", said, one.job)
+    more = len(disagreements) - _SHOWN + reader.index.unlisted
+    if more > 0:
+        listed = f"; the first {DISAGREEMENTS_LIMIT} are listed" if reader.index.unlisted else ""
+        said = f"{more} more tests are told differently by different artifacts{listed}"
+        yield Finding(None, "warning", said)
+
+
+def source_of(account: Account, jobs: tuple[str, ...], findings: Sequence[Finding]) -> Source:
+    """The artifact as it is told of."""
+    mine = [finding for finding in findings if finding.source == account.number]
+    remarks = dict.fromkeys([*(finding.message for finding in mine), *account.remarks])
+    foreign, sums = account.foreign, _sums(account)
+    wrong = account.unreliable or any(finding.is_inconsistency for finding in mine)
+    state = SourceState.INCONSISTENT if wrong else SourceState.READ
+    has_tests = any(section.is_suite for section in account.sections)
+    return Source(
+        name=foreign.name,
+        digest=foreign.digest,
+        size_bytes=foreign.size_bytes,
+        state=state if account.heard else SourceState.KEPT,
+        dialect=foreign.dialect,
+        provenance=foreign.provenance,
+        confidence=foreign.confidence,
+        jobs=jobs,
+        announced=sums.announced,
+        named=account.named if has_tests else None,
+        summed=sums.summed,
+        stamps=tuple(f"{name} {stamp}" for name, stamp in account.stamps),
+        remarks=tuple(remarks),
+    )
+
+
+def _sums(account: Account) -> _Sums:
+    sums = _Sums()
+    for section in account.sections:
+        if not section.is_suite:
+            continue
+        if section.announced is not None:
+            sums.announced = (sums.announced or 0) + section.announced
+        if section.summed is not None:
+            sums.summed = (sums.summed or 0) + section.summed
+        sums.counts += section.counts
+    return sums
+
+
+def _count_findings(account: Account, index: Index, jobs: list[Planned]) -> Iterator[Finding]:
+    """Compare what it announced, what it names, and what it sums up."""
+    if not any(section.is_suite for section in account.sections):
+        return
+    sums, named = _sums(account), account.named
+    lines = account.told.lines
+    tests = Counter(outcome.word for outcome in account.told.tests.values())
+    for section in account.sections:
+        lines, tests = lines + section.unnamed, tests + section.unnamed
+    reported = sum(lines[word] for word in _WORDS)
+    alike = reported - sum(tests[word] for word in _WORDS)
+    # Several tests of one name: all of them were told of, and the name counts once.
+    all_told = alike > 0 and sums.announced == sums.summed == reported
+    announced_is_right = sums.announced in (None, named) or all_told
+    summed_is_right = sums.summed in (None, named, reported)
+    counts_are_right = not sums.counts or sums.counts in (_known(lines), _known(tests))
+    if all_told:
+        said = f"{alike} of its tests are called like others: each name counts once, as the worst"
+        yield Finding(account.number, "warning", said)
+    if announced_is_right and summed_is_right and counts_are_right:
+        return
+    whole = sums.announced or sums.summed or 0
+    missing = max(whole - named - _elsewhere(account, index), 0)
+    said = _three_figures(sums, named)
+    if not counts_are_right:
+        said += f"; its sum says {_told(sums.counts)}, its lines say {_told(_known(lines))}"
+    if missing:
+        said += f": {missing} are counted as missing"
+    bad = _bad(sums.counts) > max(_bad(lines), _bad(tests))
+    job = jobs[-1].id if jobs else None
+    yield Finding(
+        account.number,
+        "error",
+        said,
+        job,
+        is_inconsistency=True,
+        missing=missing,
+        is_bad=bad,
+    )
+
+
+def _three_figures(sums: _Sums, named: int) -> str:
+    parts = [
+        f"it announces {sums.announced} tests" if sums.announced is not None else "",
+        f"names {named}" if sums.announced is not None else f"it names {named} tests",
+        f"sums up {sums.summed}" if sums.summed is not None else "has no sum",
+    ]
+    return ", ".join(part for part in parts[:2] if part) + f" and {parts[2]}"
+
+
+def _elsewhere(account: Account, index: Index) -> int:
+    """Tests of the same groups that other artifacts name and this one does not."""
+    groups = account.told.groups
+    return sum(max(index.groups[group] - own, 0) for group, own in groups.items())
+
+
+def _known(counts: Counter[str]) -> Counter[str]:
+    return Counter({word: counts[word] for word in _WORDS if counts[word]})
+
+
+def _bad(counts: Counter[str]) -> int:
+    return counts[TestOutcome.FAILED.word] + counts[TestOutcome.ERROR.word]
+
+
+def _told(counts: Counter[str]) -> str:
+    return ", ".join(f"{counts[word]} {word}" for word in _WORDS if counts[word]) or "none"

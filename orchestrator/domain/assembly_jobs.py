@@ -1,0 +1,200 @@
+"""Which jobs the artifacts of a platform tell of, and which test belongs to which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import cast, get_args
+
+from orchestrator.domain.assembly_names import artifact_id, module_id, title_of, unused
+from orchestrator.domain.assembly_reading import Account, Section, module_of
+from orchestrator.domain.ingest_notes import IngestNotes
+from orchestrator.domain.manifest import IDENTIFIER, Job, JobKind
+
+MODULES_LIMIT = 12
+"""More test modules than this are no suites of their own."""
+_KINDS: tuple[str, ...] = get_args(JobKind)
+
+
+@dataclass(slots=True)
+class Planned:
+    """A job that was found."""
+
+    id: str
+    kind: JobKind
+    title: str
+    sections: list[Section] = field(default_factory=list)
+
+    def as_job(self) -> Job:
+        """As a manifest has it; nobody can run it again."""
+        return Job(id=self.id, kind=self.kind, title=self.title)
+
+
+class Grouping:
+    """What a test is counted with: a job that somebody named, a suite of the notes, its module."""
+
+    def __init__(self, notes: IngestNotes) -> None:
+        self._notes = notes
+
+    def __call__(self, account: Account, section: Section, nodeid: str) -> str:
+        """The group; one that is no module begins with a colon."""
+        whole = self.of_section(account, section)
+        if whole:
+            return whole
+        for suite in self._notes.suites:
+            if _fits(suite.match, nodeid):
+                return f":suite {suite.id}"
+        return module_of(nodeid).lstrip(":")
+
+    def of_section(self, account: Account, section: Section) -> str:
+        """The group of a whole section, where it is one; else empty."""
+        said, name = section.said, account.foreign.name
+        for job, noted in self._notes.jobs.items():
+            if noted.file and names_artifact(noted.file, name):
+                return f":noted {job}"
+        if said is not None and said.id:
+            return f":said {said.id}"
+        if said is not None and (said.kind != "suite" or said.title):
+            return own_group(account, section)
+        return ""
+
+
+class Planner:
+    """Finds the jobs of what was read."""
+
+    def __init__(
+        self,
+        accounts: list[Account],
+        notes: IngestNotes,
+        taken: Mapping[str, str],
+        grouping: Grouping,
+        *,
+        same: Sequence[int],
+    ) -> None:
+        """Make one.
+
+        Args:
+            accounts: Of all artifacts.
+            notes: What a person wrote beside them.
+            taken: The kinds, by id, of the jobs that the run has already.
+            grouping: What a test is counted with.
+            same: By artifact, the first one that tells of the same tests.
+        """
+        self._accounts = accounts
+        self._notes = notes
+        self._taken = taken
+        self._group_of = grouping
+        self._same = same
+        self._jobs: dict[str, Planned] = {}
+        """By group."""
+        groups = (group for a in accounts for s in a.sections for group in s.groups)
+        modules = {group for group in groups if not group.startswith(":")}
+        self._by_module = len(modules) <= MODULES_LIMIT
+
+    def plan(self) -> list[Planned]:
+        """Every job: suites, demos, benchmarks, use cases.
+
+        Within a kind as the notes list them, then in the order of the artifacts.
+        """
+        for account in self._accounts:
+            for section in account.sections:
+                for group in () if section.is_empty else self._groups(account, section):
+                    self._job(account, section, group).sections.append(section)
+        listed = [suite.id for suite in self._notes.suites] + list(self._notes.jobs)
+        order = {job: number for number, job in enumerate(listed)}
+        return sorted(
+            self._jobs.values(), key=lambda j: (_KINDS.index(j.kind), order.get(j.id, len(order)))
+        )
+
+    def job_of(self, source: int, number: int, nodeid: str) -> Planned:
+        """The job of what a section says about a test, or after one."""
+        account = self._accounts[source]
+        section = account.sections[number]
+        nodeid = nodeid or section.first
+        group = self._group_of(account, section, nodeid) if nodeid else ""
+        return self._jobs[self._final(account, section, group)]
+
+    def jobs_of(self, account: Account) -> list[Planned]:
+        """Every job that the artifact speaks of."""
+        sections = list(map(id, account.sections))
+        return [job for job in self._jobs.values() if any(id(s) in sections for s in job.sections)]
+
+    def _groups(self, account: Account, section: Section) -> Iterable[str]:
+        found = section.groups or [""]
+        return dict.fromkeys(self._final(account, section, group) for group in found)
+
+    def _final(self, account: Account, section: Section, group: str) -> str:
+        """The group that makes a job: a module does not, where there are too many of them."""
+        if group.startswith(":") or (group and self._by_module):
+            return group
+        whole = self._group_of.of_section(account, section)
+        first = self._accounts[self._same[account.number]]
+        if whole or first is account:
+            return whole or own_group(account, section)
+        return own_group(first, first.sections[0])
+
+    def _job(self, account: Account, section: Section, group: str) -> Planned:
+        known = self._jobs.get(group)
+        if known is None:
+            known = self._jobs[group] = self._named(account, section, group)
+        return known
+
+    def _named(self, account: Account, section: Section, group: str) -> Planned:
+        what, _, name = group.removeprefix(":").partition(" ")
+        if not group.startswith(":"):
+            wanted = module_id(group)
+            if not self._is_free(wanted, "suite"):
+                wanted = module_id(group, parents=1)
+            return self._made(wanted, "suite", "")
+        if what == "suite":
+            suite = next(suite for suite in self._notes.suites if suite.id == name)
+            return self._made(suite.id, "suite", suite.title)
+        kind, said = _kind_of(section), section.said
+        title = said.title if said else ""
+        if what == "own":
+            name = artifact_id(account.foreign.name)
+        elif not IDENTIFIER.fullmatch(name):
+            name = artifact_id(name)
+        noted = self._notes.jobs.get(name)
+        if noted is not None:
+            kind, title = noted.kind or kind, noted.title or title
+        return self._made(name, kind, title)
+
+    def _made(self, wanted: str, kind: JobKind, title: str) -> Planned:
+        kinds = {**self._taken, **{job.id: job.kind for job in self._jobs.values()}}
+        if kinds.get(wanted, kind) != kind:
+            wanted = f"{wanted[:50]}-{kind}"
+        name = unused(wanted, lambda one: self._is_free(one, kind))
+        return Planned(name, kind, title or title_of(name))
+
+    def _is_free(self, name: str, kind: str) -> bool:
+        if self._taken.get(name, kind) != kind:
+            return False
+        return all(job.id != name for job in self._jobs.values())
+
+
+def names_artifact(pattern: str, name: str) -> bool:
+    """Whether a file's name in the notes means this artifact."""
+    return pattern in (name, PurePosixPath(name).name) or fnmatchcase(name, pattern)
+
+
+def own_group(account: Account, section: Section) -> str:
+    """The group of a section that nobody named."""
+    number = next(n for n, one in enumerate(account.sections) if one is section)
+    return f":own {account.number}.{number}"
+
+
+def _fits(match: str, nodeid: str) -> bool:
+    plain = nodeid == match or nodeid.startswith((f"{match}::", f"{match.rstrip('/')}/"))
+    return plain or fnmatchcase(nodeid, match) or fnmatchcase(module_of(nodeid), match)
+
+
+def _kind_of(section: Section) -> JobKind:
+    said = section.said.kind if section.said else ""
+    if said in _KINDS:
+        return cast("JobKind", said)
+    if section.is_suite:
+        return "suite"
+    return "benchmark" if section.metrics and not section.checks else "demo"

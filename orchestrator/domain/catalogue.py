@@ -1,0 +1,148 @@
+"""Platforms and devices that are known by name, so that nobody has to write them down again.
+
+Only what was verified stands here; what a row does not say is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.domain.matrix import Accelerator, Platform
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CataloguedPlatform:
+    """A platform by its usual name."""
+
+    platform: Platform
+    service: str
+    """What its provider calls the service: ``AWS EC2``."""
+    device: str = ""
+    """The accelerator's full name, as its vendor's tool prints it."""
+    memory_mib: int | None = None
+    """Of one accelerator, as its vendor's tool prints it."""
+    memory_gb: int | None = None
+    """The same in the round figure that it is sold by."""
+    compute_capability: str = ""
+    vcpus: int | None = None
+    ram_gib: int | None = None
+
+    @property
+    def architecture(self) -> str:
+        """Of its accelerator; empty where there is no word for it."""
+        return architecture(self.compute_capability)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceDevice:
+    """What is in an instance type."""
+
+    name: str
+    count: int
+    compute_capability: str = ""
+
+
+_ARCHITECTURES = {
+    "7.0": "Volta",
+    "7.5": "Turing",
+    "8.0": "Ampere",
+    "8.6": "Ampere",
+    "8.7": "Ampere",
+    "8.9": "Ada Lovelace",
+    "9.0": "Hopper",
+    "10.0": "Blackwell",
+    "10.3": "Blackwell",
+    "12.0": "Blackwell",
+}
+
+INSTANCE_DEVICES: Mapping[str, InstanceDevice] = {
+    "g4dn.xlarge": InstanceDevice("Tesla T4", 1, "7.5"),
+    "g5.xlarge": InstanceDevice("NVIDIA A10G", 1, "8.6"),
+    "g6.xlarge": InstanceDevice("NVIDIA L4", 1, "8.9"),
+    "g6e.xlarge": InstanceDevice("NVIDIA L40S", 1, "8.9"),
+    "p4d.24xlarge": InstanceDevice("NVIDIA A100-SXM4-40GB", 8, "8.0"),
+    "p4de.24xlarge": InstanceDevice("NVIDIA A100-SXM4-80GB", 8, "8.0"),
+    "p5.4xlarge": InstanceDevice("NVIDIA H100 80GB HBM3", 1, "9.0"),
+    "p5.48xlarge": InstanceDevice("NVIDIA H100 80GB HBM3", 8, "9.0"),
+    "g2-standard-4": InstanceDevice("NVIDIA L4", 1, "8.9"),
+    "g2-standard-8": InstanceDevice("NVIDIA L4", 1, "8.9"),
+    "g2-standard-12": InstanceDevice("NVIDIA L4", 1, "8.9"),
+    "v5litepod-1": InstanceDevice("TPU v5e", 1),
+    "v5litepod-4": InstanceDevice("TPU v5e", 4),
+    "v5litepod-8": InstanceDevice("TPU v5e", 8),
+}
+"""By instance type (of a TPU: accelerator type)."""
+
+_ROWS = (
+    CataloguedPlatform(
+        platform=Platform(id="local", provider="local"),
+        service="this computer",
+    ),
+    CataloguedPlatform(
+        platform=Platform(id="local-cpu", provider="local"),
+        service="this computer",
+    ),
+    CataloguedPlatform(
+        platform=Platform(
+            id="aws-a10g",
+            provider="aws",
+            instance_type="g5.xlarge",
+            accelerator=Accelerator(vendor="nvidia", name="A10G", compute_capability="8.6"),
+        ),
+        service="AWS EC2",
+        device="NVIDIA A10G",
+        memory_mib=23028,
+        memory_gb=24,
+        compute_capability="8.6",
+        vcpus=4,
+        ram_gib=16,
+    ),
+    CataloguedPlatform(
+        platform=Platform(
+            id="gcp-l4",
+            provider="gcp",
+            instance_type="g2-standard-4",
+            accelerator=Accelerator(vendor="nvidia", name="L4", compute_capability="8.9"),
+        ),
+        service="GCP Compute Engine",
+        device="NVIDIA L4",
+        memory_mib=23034,
+        memory_gb=24,
+        compute_capability="8.9",
+        vcpus=4,
+        ram_gib=16,
+    ),
+    CataloguedPlatform(
+        platform=Platform(
+            id="gcp-tpu-v5e",
+            provider="tpu",
+            accelerator_type="v5litepod-1",
+            runtime_version="v2-alpha-tpuv5-lite",
+        ),
+        service="GCP Cloud TPU",
+        device="TPU v5e",
+        memory_gb=16,
+        vcpus=24,
+        ram_gib=48,
+    ),
+    CataloguedPlatform(
+        platform=Platform(
+            id="aws-mi300x",
+            provider="aws",
+            accelerator=Accelerator(vendor="amd", name="MI300X"),
+            optional=True,
+        ),
+        service="AWS EC2",
+        device="AMD Instinct MI300X",
+        memory_gb=192,
+    ),
+)
+
+PLATFORMS: Mapping[str, CataloguedPlatform] = {row.platform.id: row for row in _ROWS}
+"""By id."""
+
+
+def architecture(capability: str) -> str:
+    """NVIDIA's architecture of a compute capability; empty where none is on record."""
+    return _ARCHITECTURES.get(capability, "")

@@ -1,0 +1,228 @@
+"""What a person writes beside foreign artifacts: ``ingest.yaml``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Literal
+
+from orchestrator.domain.ingested import StatedMachine, Statement, StatementKind
+from orchestrator.domain.manifest import IDENTIFIER, JobKind
+from orchestrator.domain.matrix import Platform
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.problems import Path, Problem
+
+_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedSubject:
+    """What was validated."""
+
+    __pydantic_config__ = _STRICT
+
+    name: str
+    """The distribution's name."""
+    version: str
+    """Quoted: an unquoted 1.10 is the number 1.1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedSuite:
+    """Which tests belong to one suite."""
+
+    __pydantic_config__ = _STRICT
+
+    id: str
+    """Of the job."""
+    match: str
+    """A path of tests, or a pattern of node ids with ``*``."""
+    title: str = ""
+    """What reports call it; made from the id by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedJob:
+    """What a job is called, and which artifact it is told by."""
+
+    __pydantic_config__ = _STRICT
+
+    title: str = ""
+    """What reports call it."""
+    kind: JobKind | None = None
+    """What it is, where its artifact does not show that."""
+    file: str = ""
+    """The artifact, by its path in the folder; the one that is named like the job by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedOutcome:
+    """Why a platform has no results."""
+
+    __pydantic_config__ = _STRICT
+
+    word: Literal["not_available", "cancelled", "errored", "timed_out"]
+    """How it went."""
+    reason: str
+    """One word: ``not_offered``, ``capacity``, ``quota`` ..."""
+    detail: str = ""
+    """For a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedMachine:
+    """The machine, and what it cost, as a person states it."""
+
+    __pydantic_config__ = _STRICT
+
+    place: str = ""
+    """Region or zone."""
+    instance_type: str = ""
+    """As its provider calls it."""
+    market: str = ""
+    """``spot`` or ``on-demand``."""
+    seconds: Decimal | None = None
+    """How long it was held."""
+    usd_per_hour: Decimal | None = None
+    """Its price."""
+    priced: str = ""
+    """Where the price is from, and of when."""
+    machine_id: str = ""
+    """As its provider called it."""
+
+    def stated(self) -> StatedMachine:
+        """The same as a part of the cell."""
+        return StatedMachine(**{name: getattr(self, name) for name in self.__dataclass_fields__})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedStatement:
+    """Something for the reports that a person wrote."""
+
+    __pydantic_config__ = _STRICT
+
+    kind: StatementKind
+    """What it is."""
+    text: str = ""
+    """Markdown."""
+    title: str = ""
+    """One line."""
+    author: str = ""
+    """Who wrote it."""
+    at: str = ""
+    """A date, or a time as in RFC 3339; the date of the results by default."""
+    files: tuple[str, ...] = ()
+    """Which files it is about."""
+    problem: str = ""
+    """Of a fix: what was wrong."""
+    before: str = ""
+    """Of a fix: the code before."""
+    after: str = ""
+    """Of a fix: the code after."""
+    commit: str = ""
+    """Of a fix."""
+    whole_run: bool = False
+    """Whether it is about every platform of the run, not only about this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestNotes:
+    """The whole of ``ingest.yaml``."""
+
+    __pydantic_config__ = _STRICT
+
+    platform: Platform | str | None = None
+    """A row as in a matrix, or the id of a catalogued platform."""
+    subject: NotedSubject | None = None
+    """What was validated."""
+    date: str = ""
+    """When it happened: a date, or a time as in RFC 3339."""
+    environment: str = ""
+    """The name of the environment; ``image`` by default."""
+    suites: tuple[NotedSuite, ...] = ()
+    """Which tests belong to which suite; the first that fits counts."""
+    jobs: dict[str, NotedJob] = field(default_factory=dict)
+    """By id."""
+    outcome: NotedOutcome | None = None
+    """Of a platform without results."""
+    machine: NotedMachine | None = None
+    """Where it ran, and what that cost."""
+    statements: tuple[NotedStatement, ...] = ()
+    """Narrative, fixes, recommendations, known issues."""
+
+    def dated_at(self) -> datetime | None:
+        """When it happened, where that is said."""
+        return moment(self.date) if self.date else None
+
+    def stated(self, *, cell: str, at: datetime) -> tuple[Statement, ...]:
+        """The statements, about this cell, written at that time unless they say when."""
+        return tuple(
+            Statement(
+                kind=one.kind,
+                text=one.text,
+                title=one.title,
+                author=one.author,
+                at=(moment(one.at) if one.at else None) or at,
+                cell="" if one.whole_run else cell,
+                files=one.files,
+                problem=one.problem,
+                before=one.before,
+                after=one.after,
+                commit=one.commit,
+            )
+            for one in self.statements
+        )
+
+    def cause(self) -> tuple[Outcome, str, str] | None:
+        """(outcome, reason, detail) of a platform without results."""
+        said = self.outcome
+        return (Outcome(said.word), said.reason, said.detail) if said else None
+
+
+def moment(text: str) -> datetime | None:
+    """A date (its midnight in UTC) or an RFC 3339 time; None for anything else."""
+    try:
+        if len(text) <= len("2026-01-19"):
+            return datetime.combine(date.fromisoformat(text), time(), UTC)
+        read = datetime.fromisoformat(text)
+        return read.astimezone(UTC) if read.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def check_notes(notes: IngestNotes) -> Iterator[Problem]:
+    """Everything in well-formed notes that makes no sense."""
+    dated = notes.dated_at()
+    if notes.date and (dated is None or dated.year < _FIRST_YEAR):
+        yield Problem(("date",), _NO_TIME.format(notes.date))
+    for index, one in enumerate(notes.statements):
+        if one.at and moment(one.at) is None:
+            yield Problem(("statements", index, "at"), _NO_TIME.format(one.at))
+        if not (one.text or one.title):
+            yield Problem(("statements", index), "needs a title or a text")
+    for path, name in _names(notes):
+        if not IDENTIFIER.fullmatch(name):
+            yield Problem(path, f"{name!r} must be letters, digits, '-' and '_' (at most 64)")
+    yield from _machine_problems(notes.machine)
+
+
+def _names(notes: IngestNotes) -> Iterator[tuple[Path, str]]:
+    for index, suite in enumerate(notes.suites):
+        yield ("suites", index, "id"), suite.id
+    for job in notes.jobs:
+        yield ("jobs", job), job
+    if notes.environment:
+        yield ("environment",), notes.environment
+
+
+_FIRST_YEAR = 1970
+_NO_TIME = "{!r} is no date (2026-01-19) and no time with its zone (2026-01-19T12:00:00Z)"
+
+
+def _machine_problems(machine: NotedMachine | None) -> Iterator[Problem]:
+    for key in ("seconds", "usd_per_hour"):
+        value = getattr(machine, key, None)
+        if isinstance(value, Decimal) and value < 0:
+            yield Problem(("machine", key), "must not be negative")

@@ -1,0 +1,173 @@
+"""What an export has a line for: every test, every check, and jobs that say nothing themselves.
+
+Nothing that is missing, did not run or is not over is ever told as passed, and what a source only
+counts without naming it has no line: it stands beside them, as a count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from orchestrator.domain.facts import CheckFact, TestFact
+from orchestrator.domain.outcome import Outcome, TestOutcome
+from orchestrator.domain.record import CellRecord, Evidence, JobRecord
+
+_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+"""What has no place in an XML document, or in any text for people."""
+_CHECKED = {"passed": TestOutcome.PASSED, "skipped": TestOutcome.SKIPPED}
+_GOOD = frozenset(
+    {TestOutcome.PASSED, TestOutcome.SKIPPED, TestOutcome.XFAILED, TestOutcome.XPASSED}
+)
+
+
+class EntryKind(StrEnum):
+    """What a line is about."""
+
+    TEST = "test"
+    CHECK = "check"
+    JOB = "job"
+    """A job without tests and checks, or one whose failure none of them explains."""
+    CELL = "cell"
+    """A cell without jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of an export."""
+
+    kind: EntryKind
+    name: str
+    """As it was told, illegal characters and all: `clean` it for a document."""
+    outcome: TestOutcome
+    word: str
+    """What it is called: a test's outcome, ``timed_out`` of a job ..."""
+    duration_s: float | None = None
+    reason: str = ""
+    message: str = ""
+    text: str = ""
+    earlier: tuple[TestOutcome, ...] = ()
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it keeps nothing from passing."""
+        return self.outcome in _GOOD
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether it passed after a try that did not."""
+        return self.outcome is TestOutcome.PASSED and any(o not in _GOOD for o in self.earlier)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One job of a cell with its lines; a cell without jobs is a group without a job."""
+
+    cell: CellRecord
+    job: JobRecord | None
+    entries: tuple[Entry, ...] = field(default=())
+
+    @property
+    def name(self) -> str:
+        """``aws-a10g/moe``."""
+        return f"{self.cell.id}/{self.job.id}" if self.job else self.cell.id
+
+    @property
+    def unnamed(self) -> dict[str, int]:
+        """Tests that are counted without being named, by outcome."""
+        counts = self.job.unnamed.as_dict() if self.job else {}
+        return {word: number for word, number in counts.items() if number}
+
+
+def groups_of(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[Group]:
+    """Every job of the cells, in order."""
+    for cell in cells:
+        tests: dict[str, list[TestFact]] = defaultdict(list)
+        for test in evidence.tests.get(cell.id, ()):
+            tests[test.job].append(test)
+        for job in cell.jobs:
+            yield Group(cell, job, tuple(_entries(cell, job, tests[job.id])))
+        if not cell.jobs:
+            yield Group(cell, None, (_of_cell(cell),))
+
+
+def clean(text: str) -> str:
+    """The text without what a document cannot hold; each such character leaves a mark."""
+    return _ILLEGAL.sub("\ufffd", text)
+
+
+def _is_excused(cell: CellRecord) -> bool:
+    """An optional platform that is not available spoils nothing."""
+    return cell.outcome is Outcome.NOT_AVAILABLE and cell.platform.optional
+
+
+def _entries(cell: CellRecord, job: JobRecord, tests: Sequence[TestFact]) -> Iterator[Entry]:
+    timed = cell.ingested is None
+    lines = [_of_test(test, timed=timed) for test in tests]
+    lines += [_of_check(check) for check in job.checks]
+    yield from lines
+    is_explained = any(not line.is_good for line in lines)
+    if job.outcome is Outcome.PASSED:
+        if not lines and not job.unnamed.collected:
+            yield _of_job(job, TestOutcome.PASSED)
+    elif not is_explained:
+        yield _of_job(job, TestOutcome.SKIPPED if _is_excused(cell) else TestOutcome.ERROR)
+
+
+def _of_test(test: TestFact, *, timed: bool) -> Entry:
+    """A test; `timed` is whether a duration of zero was measured, rather than never told."""
+    has_run = test.outcome not in (TestOutcome.MISSING, TestOutcome.NOT_RUN)
+    return Entry(
+        EntryKind.TEST,
+        test.nodeid,
+        test.outcome,
+        test.outcome.word,
+        test.duration_s if has_run and (timed or test.duration_s) else None,
+        test.reason,
+        test.message or _absence(test.outcome),
+        test.text,
+        test.earlier,
+    )
+
+
+def _absence(outcome: TestOutcome) -> str:
+    if outcome is TestOutcome.MISSING:
+        return "it was announced, and never reported"
+    if outcome is TestOutcome.NOT_RUN:
+        return "it was announced, and never started, because its job gave up"
+    return ""
+
+
+def _of_check(check: CheckFact) -> Entry:
+    outcome = _CHECKED.get(check.outcome, TestOutcome.FAILED)
+    figure = " ".join(part for part in (check.value, check.unit) if part)
+    bound = f"tolerance {check.tolerance}" if check.tolerance else ""
+    said = ", ".join(part for part in (figure, bound) if part)
+    message = "; ".join(part for part in (check.reason, said) if part)
+    return Entry(
+        EntryKind.CHECK, check.name, outcome, outcome.word, None, check.reason, message=message
+    )
+
+
+def _of_job(job: JobRecord, outcome: TestOutcome) -> Entry:
+    word = job.outcome.value if job.outcome else "not_finished"
+    said = ": ".join(part for part in (job.reason, job.detail) if part)
+    return Entry(
+        EntryKind.JOB,
+        job.title or job.id,
+        outcome,
+        word,
+        job.duration_s,
+        job.reason,
+        message=said if job.outcome else "the job is not over",
+    )
+
+
+def _of_cell(cell: CellRecord) -> Entry:
+    word = cell.outcome.value if cell.outcome else "not_finished"
+    said = ": ".join(part for part in (cell.reason, cell.detail) if part)
+    outcome = TestOutcome.SKIPPED if _is_excused(cell) else TestOutcome.ERROR
+    return Entry(EntryKind.CELL, cell.id, outcome, word, None, cell.reason or word, said or word)

@@ -1,0 +1,187 @@
+"""JUnit XML: a suite for each job of each cell, in the shape that CI systems read.
+
+Names of tests are split as pytest does it, with the file beside them, so that a reader finds the
+same node ids again. Missing tests, and those that never ran, are errors of that type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.record import CellRecord, Evidence
+from reports.exports.entries import Entry, EntryKind, Group, clean, groups_of
+from reports.exports.origins import origin
+
+_ELEMENTS = {
+    TestOutcome.FAILED: "failure",
+    TestOutcome.ERROR: "error",
+    TestOutcome.MISSING: "error",
+    TestOutcome.NOT_RUN: "error",
+    TestOutcome.SKIPPED: "skipped",
+    TestOutcome.XFAILED: "skipped",
+}
+_TYPES = {TestOutcome.SKIPPED: "pytest.skip", TestOutcome.XFAILED: "pytest.xfail"}
+_TRIES = {TestOutcome.FAILED: "Failure", TestOutcome.ERROR: "Error"}
+_ESCAPES = {
+    "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;",
+    "\n": "&#10;", "\r": "&#13;", "\t": "&#9;",
+}  # fmt: skip
+_IN_ATTRIBUTES = str.maketrans(_ESCAPES)
+_IN_TEXT = str.maketrans({key: _ESCAPES[key] for key in "&<>\r"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    tests: int
+    failures: int
+    errors: int
+    skipped: int
+    time: float
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> _Sums:
+        found = [_ELEMENTS.get(entry.outcome, "") for entry in entries]
+        return cls(
+            tests=len(entries),
+            failures=found.count("failure"),
+            errors=found.count("error"),
+            skipped=found.count("skipped"),
+            time=sum(entry.duration_s or 0.0 for entry in entries),
+        )
+
+    def attributes(self) -> dict[str, str]:
+        return {
+            "tests": str(self.tests),
+            "failures": str(self.failures),
+            "errors": str(self.errors),
+            "skipped": str(self.skipped),
+            "time": f"{self.time:.6f}",
+        }
+
+
+def junit(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
+    """The document, piece by piece."""
+    groups = list(groups_of(evidence, cells))
+    run = evidence.record.run
+    sums = _Sums.of([entry for group in groups for entry in group.entries])
+    name = f"{run.subject_name} {run.subject_version}".strip()
+    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
+    yield f"<testsuites{_attributes({'name': name, **sums.attributes()})}>\n"
+    for group in groups:
+        yield from _suite(evidence, group)
+    yield "</testsuites>\n"
+
+
+def _suite(evidence: Evidence, group: Group) -> Iterator[str]:
+    job = group.job
+    attributes = {"name": group.name, **_Sums.of(group.entries).attributes()}
+    if job is not None and job.duration_s is not None:
+        attributes["time"] = f"{job.duration_s:.6f}"
+    told = group.cell.ingested
+    if job is not None and job.started_at is not None and (told is None or told.is_dated):
+        attributes["timestamp"] = job.started_at.strftime("%Y-%m-%dT%H:%M:%S")
+    yield f"  <testsuite{_attributes(attributes)}>\n"
+    facts = {**origin(evidence.record, group.cell), **_of_job(group)}
+    yield "    <properties>\n"
+    for name, value in facts.items():
+        yield f"      <property{_attributes({'name': name, 'value': value})}/>\n"
+    yield "    </properties>\n"
+    for entry in group.entries:
+        yield from _case(group, entry)
+    yield "  </testsuite>\n"
+
+
+def _of_job(group: Group) -> dict[str, str]:
+    """Facts of the job; tests that nobody names are counted here, and nowhere else."""
+    job = group.job
+    if job is None:
+        return {}
+    facts = {
+        "job": job.id,
+        "job.kind": job.kind,
+        "job.title": job.title,
+        "job.outcome": job.outcome.value if job.outcome else "not_finished",
+        "job.reason": job.reason,
+        "job.degraded": job.degraded or "",
+    }
+    counts = {f"unnamed.{word}": str(number) for word, number in group.unnamed.items()}
+    return {name: value for name, value in facts.items() if value} | counts
+
+
+def _case(group: Group, entry: Entry) -> Iterator[str]:
+    attributes = _named(group, entry)
+    if entry.duration_s is not None:
+        attributes["time"] = f"{entry.duration_s:.6f}"
+    inside = [*_properties(entry), *_result(entry)]
+    if not inside:
+        yield f"    <testcase{_attributes(attributes)}/>\n"
+        return
+    yield f"    <testcase{_attributes(attributes)}>\n"
+    yield from inside
+    yield "    </testcase>\n"
+
+
+def _named(group: Group, entry: Entry) -> dict[str, str]:
+    """Classname, name and file, as pytest splits a node id."""
+    path, separator, rest = entry.name.partition("::")
+    if entry.kind is not EntryKind.TEST or not separator:
+        return {"classname": group.job.id if group.job else group.cell.id, "name": entry.name}
+    before, bracket, params = rest.partition("[")
+    *classes, name = before.split("::")
+    module = path.removesuffix(".py").replace("/", ".")
+    named = {"classname": ".".join([module, *classes]), "name": name + bracket + params}
+    return {**named, "file": path} if path.endswith(".py") else named
+
+
+def _properties(entry: Entry) -> Iterator[str]:
+    facts = {}
+    if entry.kind is not EntryKind.TEST:
+        facts["kind"] = entry.kind.value
+    if entry.outcome is TestOutcome.XPASSED:
+        facts["outcome"] = entry.word
+    if clean(entry.name) != entry.name:
+        facts["nodeid"] = json.dumps(entry.name)
+    if facts:
+        each = (_attributes({"name": name, "value": said}) for name, said in facts.items())
+        yield "      <properties>\n"
+        yield from (f"        <property{said}/>\n" for said in each)
+        yield "      </properties>\n"
+
+
+def _result(entry: Entry) -> Iterator[str]:
+    element = _ELEMENTS.get(entry.outcome)
+    if element is not None:
+        attributes = {"type": _type(entry), "message": _message(entry)}
+        yield f"      <{element}{_attributes(attributes)}>{_text(entry.text)}</{element}>\n"
+    family = "flaky" if element is None else "rerun"
+    for outcome in entry.earlier:
+        word = _TRIES.get(outcome)
+        if word is not None:
+            said = {"type": outcome.word, "message": "an earlier try"}
+            yield f"      <{family}{word}{_attributes(said)}/>\n"
+
+
+def _type(entry: Entry) -> str:
+    if entry.kind is not EntryKind.TEST or entry.outcome is TestOutcome.FAILED:
+        return entry.word
+    if entry.outcome is TestOutcome.ERROR:
+        return entry.reason or entry.word
+    return _TYPES.get(entry.outcome, entry.word)
+
+
+def _message(entry: Entry) -> str:
+    if entry.outcome in (TestOutcome.SKIPPED, TestOutcome.XFAILED):
+        return entry.reason or entry.message
+    return entry.message or entry.reason
+
+
+def _attributes(attributes: Mapping[str, str]) -> str:
+    each = ((name, clean(said).translate(_IN_ATTRIBUTES)) for name, said in attributes.items())
+    return "".join(f' {name}="{said}"' for name, said in each)
+
+
+def _text(text: str) -> str:
+    return clean(text).translate(_IN_TEXT)

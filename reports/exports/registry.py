@@ -1,0 +1,50 @@
+"""The formats, and the one way to export in any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.domain.problems import nearest
+from orchestrator.domain.record import CellRecord, Evidence
+from reports.exports.ctrf import ctrf
+from reports.exports.intoto import statements
+from reports.exports.junit import junit
+from reports.exports.table import table
+
+
+class ExportError(Exception):
+    """Nothing was exported; the message says why, for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFormat:
+    """One format."""
+
+    name: str
+    media: str
+    write: Callable[[Evidence, Sequence[CellRecord]], Iterator[str]]
+
+
+FORMATS: Mapping[str, ExportFormat] = {
+    form.name: form
+    for form in (
+        ExportFormat("junit", "application/xml", junit),
+        ExportFormat("ctrf", "application/json", ctrf),
+        ExportFormat("csv", "text/csv; charset=utf-8", table),
+        ExportFormat("intoto", "application/x-ndjson", statements),
+    )
+}
+
+
+def export(name: str, evidence: Evidence, *, cell: str | None = None) -> Iterator[str]:
+    """Everything, or one cell, as pieces of a document. Raises ExportError at once."""
+    form = FORMATS.get(name)
+    if form is None:
+        raise ExportError(f"there is no export {name!r}{nearest(name, FORMATS)}")
+    cells = evidence.record.cells
+    chosen = tuple(found for found in cells if cell is None or found.id == cell)
+    if cell is not None and not chosen:
+        names = [found.id for found in cells]
+        raise ExportError(f"the run has no cell {cell!r}{nearest(cell, names)}")
+    return form.write(evidence, chosen)

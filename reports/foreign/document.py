@@ -1,0 +1,138 @@
+"""A Markdown report as tables, lists, key-value lines, blocks and sentences, with line numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+Path = tuple[str, ...]
+"""Titles of the headings that something stands under, the outermost first."""
+
+TOTAL = re.compile(r"(?i)^\W*(?:grand\s+)?total\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text and where it stands."""
+
+    number: int
+    """From 1."""
+    text: str
+    """Without Markdown's marks."""
+    path: Path = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table."""
+
+    line: int
+    cells: tuple[str, ...]
+    is_strong: bool = False
+    """Its label and another cell are in bold."""
+    is_total: bool = False
+    """Whether it sums up the rows above it."""
+
+    @property
+    def label(self) -> str:
+        """Its first cell."""
+        return self.cells[0] if self.cells else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table."""
+
+    line: int
+    path: Path
+    header: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def body(self) -> tuple[Row, ...]:
+        """Rows that are no totals."""
+        return tuple(row for row in self.rows if not row.is_total)
+
+    @property
+    def totals(self) -> tuple[Row, ...]:
+        """Rows that sum up others."""
+        return tuple(row for row in self.rows if row.is_total)
+
+    def column(self, pattern: str) -> int | None:
+        """The first column whose heading matches."""
+        found = (i for i, name in enumerate(self.header) if re.search(pattern, name, re.IGNORECASE))
+        return next(found, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """``**Key**: value``, a row of a two-column table, or ``Key: value`` in a block."""
+
+    line: int
+    path: Path
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block."""
+
+    line: int
+    path: Path
+    language: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A title."""
+
+    line: int
+    level: int
+    title: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A whole report."""
+
+    name: str
+    replaced: int
+    """Bytes that were no UTF-8."""
+    garbled: tuple[int, ...]
+    """Lines that were decoded wrongly once, and are put right here."""
+    headings: tuple[Heading, ...] = ()
+    tables: tuple[Table, ...] = ()
+    items: tuple[Line, ...] = ()
+    """Entries of lists, a line each."""
+    prose: tuple[Line, ...] = ()
+    """Lines of paragraphs."""
+    blocks: tuple[Block, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    words: str = field(default="", repr=False)
+    """The whole text in lower case."""
+
+    @property
+    def title(self) -> str:
+        """The first heading."""
+        return self.headings[0].title if self.headings else self.name
+
+    @property
+    def texts(self) -> tuple[Line, ...]:
+        """Sentences: paragraphs and list entries, in the order of the document."""
+        return tuple(sorted((*self.prose, *self.items), key=lambda line: line.number))
+
+    @property
+    def everything(self) -> Iterator[Line]:
+        """Every line that says something, tables and blocks too."""
+        yield from self.texts
+        for heading in self.headings:
+            yield Line(heading.line, heading.title, heading.path)
+        for table in self.tables:
+            for row in table.rows:
+                yield Line(row.line, " | ".join(row.cells), table.path)
+        for block in self.blocks:
+            yield from block.lines

@@ -1,0 +1,102 @@
+"""All rules over foreign reports: each by itself, together, and against a run's results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from orchestrator.domain.linted import LEVELS, DocumentFinding, ForeignDocument
+from orchestrator.domain.record import Evidence
+from reports.foreign.document import Document
+from reports.foreign.parsing import read
+from reports.foreign.rule import AcrossRule, EvidenceRule, Mark, Rule
+from reports.foreign.rules import across as between
+from reports.foreign.rules import (
+    benchmarks,
+    claims,
+    denominators,
+    encoding,
+    hardware,
+    listed,
+    money,
+    ratios,
+    stacks,
+    statuses,
+    totals,
+)
+from reports.foreign.rules import evidence as against
+
+_Any = Rule | AcrossRule | EvidenceRule
+
+RULES: tuple[Rule, ...] = (
+    *encoding.RULES, *totals.RULES, *listed.RULES, *denominators.RULES, *statuses.RULES,
+    *claims.RULES, *ratios.RULES, *benchmarks.RULES, *money.RULES, *hardware.RULES, *stacks.RULES,
+)  # fmt: skip
+"""About one document."""
+ACROSS: tuple[AcrossRule, ...] = (
+    *hardware.ACROSS, *money.ACROSS, *stacks.ACROSS, *between.ACROSS,
+)  # fmt: skip
+"""About all of them together; one alone is also a set."""
+EVIDENCE: tuple[EvidenceRule, ...] = against.RULES
+"""About a document and the results of a run."""
+
+
+def lint_documents(
+    sources: Sequence[ForeignDocument], evidence: Evidence | None = None
+) -> tuple[DocumentFinding, ...]:
+    """Everything that is wrong with the documents, by document, level and line.
+
+    Args:
+        sources: Markdown, as it came.
+        evidence: A run that the documents are about; its results are taken as true.
+    """
+    documents = [read(source) for source in sources]
+    found = list(_alone(documents)) + list(_together(documents))
+    if evidence is not None:
+        found += list(_held_against(documents, evidence))
+    order = {document.name: at for at, document in enumerate(documents)}
+    return tuple(
+        sorted(dict.fromkeys(found), key=lambda f: (
+            order[f.document], LEVELS.index(f.level), f.line, f.rule, f.message,
+        ))
+    )  # fmt: skip
+
+
+MOST = 50
+"""Findings of one rule in one document; the rest are counted."""
+
+
+def _bounded(rule: _Any, document: Document, marks: Iterable[Mark]) -> Iterator[DocumentFinding]:
+    """The first findings of a rule, and a word about the others."""
+    unique = list(dict.fromkeys(marks))
+    for mark in unique[:MOST]:
+        yield _finding(document, rule, mark)
+    if len(unique) > MOST:
+        rest = unique[MOST:]
+        level = min((mark.level for mark in rest), key=LEVELS.index)
+        message = f"and {len(rest):,} more of this kind"
+        yield _finding(document, rule, Mark(level, rest[0].line, message))
+
+
+def _alone(documents: Sequence[Document]) -> Iterator[DocumentFinding]:
+    for document in documents:
+        for rule in RULES:
+            yield from _bounded(rule, document, rule.check(document))
+
+
+def _together(documents: Sequence[Document]) -> Iterator[DocumentFinding]:
+    for rule in ACROSS:
+        found: dict[str, list[Mark]] = {document.name: [] for document in documents}
+        for document, mark in rule.check(documents):
+            found[document.name].append(mark)
+        for document in documents:
+            yield from _bounded(rule, document, found[document.name])
+
+
+def _held_against(documents: Sequence[Document], evidence: Evidence) -> Iterator[DocumentFinding]:
+    for document in documents:
+        for rule in EVIDENCE:
+            yield from _bounded(rule, document, rule.check(document, evidence))
+
+
+def _finding(document: Document, rule: _Any, mark: Mark) -> DocumentFinding:
+    return DocumentFinding(mark.level, rule.id, document.name, mark.line, mark.message, rule.advice)

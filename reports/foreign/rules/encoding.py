@@ -1,0 +1,25 @@
+"""Text that was decoded with the wrong encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reports.foreign.document import Document
+from reports.foreign.rule import Mark, Rule
+
+
+def check(document: Document) -> Iterator[Mark]:
+    """One finding for the whole document."""
+    if document.replaced:
+        yield Mark("warning", 1, f"{document.replaced} bytes are no UTF-8, and are lost")
+    if document.garbled:
+        many = len(document.garbled)
+        lines = f"{many} lines were" if many > 1 else "1 line was"
+        message = f"{lines} decoded with the wrong encoding; what follows is read mended"
+        yield Mark("warning", document.garbled[0], message)
+
+
+RULES = (
+    Rule("encoding", "text that was decoded with the wrong encoding",
+         "Write and read UTF-8 throughout.", check),
+)  # fmt: skip

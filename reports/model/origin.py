@@ -1,0 +1,90 @@
+"""Where the evidence of a cell is from that no agent of ours produced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from reports.model.values import Absent
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """One file that was handed in, and what was made of it."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+    state: str
+    """``read``, ``inconsistent`` or ``kept``."""
+    dialect: str
+    provenance: str
+    """``structured``, ``parsed-text`` or ``transcribed``; empty where nothing was read."""
+    jobs: tuple[str, ...]
+    named: int | Absent
+    announced: int | Absent
+    summed: int | Absent
+    stamps: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Disputed:
+    """A test that two files tell differently."""
+
+    job: str
+    nodeid: str
+    said: tuple[tuple[str, str], ...]
+    """(file, outcome)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Everything that was handed in for one cell."""
+
+    files: int
+    """Derived: sources that are listed, and those that are not."""
+    kinds: tuple[tuple[str, int], ...]
+    """Files by provenance. Derived: they come to ``files``."""
+    sources: tuple[SourceLine, ...]
+    hidden: int
+    """Files that are not listed; none of them is inconsistent."""
+    disputed: tuple[Disputed, ...]
+    disputed_hidden: int
+    repeated: int
+    """Tests that stand in more than one file."""
+    remarks: tuple[tuple[str, tuple[str, ...]], ...]
+    """What the files remark, and which of them do; without those that are inconsistent."""
+    stamps: tuple[tuple[str, str], ...]
+    """(file, what it says was under test), where that is not the subject of this report."""
+    dated_at: datetime
+    is_dated: bool
+    ingested_at: datetime
+
+    @property
+    def inconsistent(self) -> tuple[SourceLine, ...]:
+        """Files whose own figures do not agree."""
+        return tuple(source for source in self.sources if source.state == "inconsistent")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogued:
+    """What the platform catalogue says of the accelerator; nobody looked at this one."""
+
+    device: str
+    memory_gb: int | Absent
+    """The round figure that it is sold by."""
+    memory_bytes: int | Absent
+    compute_capability: str | Absent
+    architecture: str | Absent
+    """Derived from the compute capability."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A job that other cells of the run have, and this one has not."""
+
+    kind: str
+    title: str
+    cells: tuple[str, ...]
+    """That have it."""

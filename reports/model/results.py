@@ -1,0 +1,246 @@
+"""The results report: what every platform of one run said, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from reports.model.authored import Authored
+from reports.model.metrics import MetricFigure, MetricTable, Params
+from reports.model.money import Costs, Money
+from reports.model.parts import CheckLine, Hardware
+from reports.model.values import (
+    Absent,
+    CheckTally,
+    Rate,
+    ReportModel,
+    Status,
+    Tally,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformColumn:
+    """One platform: a row of the platform table, and a column of every other one."""
+
+    cell: str
+    heading: str
+    """``AWS A10G``."""
+    platform: str
+    """Provider and machine, ``AWS g5.xlarge``."""
+    accelerator: str
+    hardware: Hardware
+    same_stack: bool
+    """Derived: whether torch and its runtime are those of the reference."""
+    status: Status
+    detail: str
+    provenance: str
+    """How its results came to be known."""
+    simulated: bool
+    optional: bool
+    money: Money
+
+    @property
+    def confounded(self) -> bool:
+        """Whether its software is known, and not the reference's."""
+        return not self.same_stack and not isinstance(self.hardware.torch, Absent)
+
+
+@dataclass(frozen=True, slots=True)
+class JobCell:
+    """One job on one platform."""
+
+    status: Status | Absent
+    """Absent where the platform was not to run it."""
+    checks: CheckTally | Absent
+    tests: Tally | Absent
+    figures: int
+    """Metrics that it reported, each set of parameters for itself."""
+    duration_s: float | Absent
+
+    @property
+    def bare(self) -> bool:
+        """It passed, and nothing that it said stands behind that."""
+        passed = isinstance(self.status, Status) and self.status.code == "passed"
+        said = not isinstance(self.checks, Absent) or not isinstance(self.tests, Absent)
+        return passed and not said and not self.figures
+
+
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """One job on every platform."""
+
+    id: str
+    title: str
+    cells: tuple[JobCell, ...]
+    """By platform."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobGroup:
+    """Every job of one kind."""
+
+    kind: str
+    lines: tuple[JobLine, ...]
+    totals: tuple[Rate, ...]
+    """Derived, by platform: jobs that passed, of those that it was to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckAcross:
+    """One check on every platform."""
+
+    name: str
+    cells: tuple[CheckLine | Absent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedUp:
+    """A figure set against its baseline on the same platform."""
+
+    ratio: float | Absent
+    """Derived from the unrounded medians of both: above 1 is better, whatever the unit."""
+    overlaps: bool
+    """Derived: whether the spreads touch."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricAcross:
+    """One metric with one set of parameters on every platform."""
+
+    name: str
+    unit: str
+    direction: str
+    params: Params
+    against: str
+    """What a ratio says that it is relative to; empty where the metric is no ratio."""
+    baseline: str
+    """Another metric of the job that this one is set against; empty without one."""
+    cells: tuple[MetricFigure | Absent, ...]
+    speed_ups: tuple[SpeedUp | Absent, ...]
+    """By platform; empty without a baseline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Figures of one job and one platform that differ in their parameters."""
+
+    cell: str
+    heading: str
+    table: MetricTable | Absent
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Everything that one job said."""
+
+    job: str
+    kind: str
+    title: str
+    checks: tuple[CheckAcross, ...]
+    checks_hidden: int
+    metrics: tuple[MetricAcross, ...]
+    fixed: Params
+    """Derived: parameters that all of the metrics share."""
+    metrics_hidden: int
+    sweeps: tuple[Sweep, ...]
+    degraded: tuple[tuple[str, str], ...]
+    """Platforms on which it did not run the way it should have, with the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultsReport(ReportModel):
+    """One run: platforms beside each other, jobs below each other."""
+
+    date: datetime
+    dated: bool
+    """Whether somebody said when it happened; else it is when it was handed in."""
+    status: Status
+    passed_cells: Rate
+    """Derived: platforms that passed, of all."""
+    columns: tuple[PlatformColumn, ...]
+    reference: str
+    """The cell whose software the others' is set against: the first one with a device."""
+    groups: tuple[JobGroup, ...]
+    sections: tuple[Section, ...]
+    gaps: int
+    """Derived: values that one platform has, and another has not."""
+    slower: int
+    """Derived: figures that are worse than their baseline, and whose spreads do not touch."""
+    costs: Costs | Absent
+    """Derived: the sum of the platforms that have a cost."""
+    notes: tuple[Authored, ...]
+
+    @property
+    def footnotes(self) -> tuple[str, ...]:
+        """Why something is missing, in the order in which the tables come to it."""
+        return tuple(dict.fromkeys(_reasons(self)))
+
+    @property
+    def partial(self) -> int:
+        """Checks that passed in part."""
+        lines = [line for section in self.sections for c in section.checks for line in c.cells]
+        return sum(not isinstance(line, Absent) and is_partial(line) for line in lines)
+
+    @property
+    def reference_heading(self) -> str:
+        """What the reference is called."""
+        return next((c.heading for c in self.columns if c.cell == self.reference), "")
+
+    @property
+    def stated(self) -> bool:
+        """Whether a machine is there that nobody metered."""
+        return any(row.state == "stated" for c in self.columns for row in c.money.rows)
+
+    @property
+    def runtimes(self) -> str:
+        """What the platforms' torch is built for: ``CUDA``, ``CUDA or ROCm``."""
+        return " or ".join(dict.fromkeys(c.hardware.runtime_name for c in self.columns))
+
+    @property
+    def confounded(self) -> tuple[PlatformColumn, ...]:
+        """Platforms whose software is not the reference's."""
+        return tuple(column for column in self.columns if column.confounded)
+
+
+def is_partial(line: CheckLine) -> bool:
+    """Whether a check passed, and says of itself that not all of it did: `12/14`."""
+    part, slash, whole = (word.strip() for word in line.value.partition("/"))
+    shares = slash and part.isdecimal() and whole.isdecimal()
+    return line.outcome == "passed" and bool(shares) and int(part) < int(whole)
+
+
+def _reasons(report: ResultsReport) -> Iterator[str]:
+    for column in report.columns:
+        devices = column.hardware.devices
+        facts = (column.hardware.torch, column.hardware.runtime)
+        probed = [(d.memory_bytes, d.compute_capability) for d in devices[:1]]
+        for fact in (*facts, *(fact for pair in probed for fact in pair)):
+            yield from _reason(fact)
+    for group in report.groups:
+        for line in group.lines:
+            for cell in line.cells:
+                yield from _reason(cell.status)
+    for section in report.sections:
+        yield from _of_section(section)
+    for column in report.columns:
+        yield from () if column.money.rows else _reason(column.money.costs)
+
+
+def _of_section(section: Section) -> Iterator[str]:
+    for check in section.checks:
+        for line in check.cells:
+            yield from _reason(line)
+    for metric in section.metrics:
+        for cell in metric.cells:
+            yield from _reason(cell if isinstance(cell, Absent) else cell.median)
+        for speed_up in metric.speed_ups:
+            yield from () if isinstance(speed_up, Absent) else _reason(speed_up.ratio)
+    for sweep in section.sweeps:
+        yield from _reason(sweep.table)
+
+
+def _reason(value: object) -> Iterator[str]:
+    if isinstance(value, Absent):
+        yield value.reason

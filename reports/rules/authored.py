@@ -1,0 +1,279 @@
+"""Rules about what people wrote: a claim that the results contradict is printed with why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from orchestrator.domain.ingested import Statement
+from orchestrator.domain.linted import ForeignDocument
+from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.record import CellRecord, Evidence, JobRecord
+from reports.foreign.measured import words
+from reports.foreign.parsing import read
+from reports.foreign.quantities import Fraction, fractions, percents, quantities
+from reports.foreign.rules.hardware import check_architecture, check_fp8
+from reports.foreign.rules.money import check_prices
+from reports.model.values import Finding
+from reports.rules.parts import Said
+
+_ABSOLUTE = re.compile(
+    r"(?i)\b(all|every|fully|100\s?%|perfect(?:ly)?|completely|entire(?:ly)?)(?!\w)"
+)
+_READY = re.compile(r"(?i)production[ -]ready|ready for production|suitable for production")
+_PLATFORMS = re.compile(r"(?i)\b(?:all|every|each)\s+(?:\w+\s+)?(?:platforms?|backends?|clouds?)\b")
+_SUCCESS = re.compile(
+    r"(?i)\bpass|\bwork|functional|validated|\bsupported|complet|succe|correct|\bready|\bcover"
+)
+_DENIED = re.compile(
+    r"(?i)\bnot (?:all|every|fully)\b|\bfail|\bexcept|\bbut\b|\bdegraded\b|fell back"
+)
+_TESTS = re.compile(r"(?i)\btests?\b")
+_DEMOS = re.compile(r"(?i)\bdemo(?:s|nstrations?)?\b|\bchecks?\b|\buse cases?\b")
+_COUNTED = re.compile(r"(?i)\ball\s+(?:of the\s+)?(\d[\d,]*)\s+(?:\w+\s+)?tests?\b")
+_PLACE = re.compile(r"\b(GPU|TPU|CPU|AMD|NVIDIA|A10G|L4|T4|MI300X|[AH]100)s?\b")
+_FEATURE = re.compile(r"\b(?=\w*[A-Z]\w*[A-Z0-9])[A-Z]\w+")
+_STOP = frozenset({"test", "tests", "demo", "demos", "suite", "benchm", "report", "native"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What a statement is about."""
+
+    cells: tuple[CellRecord, ...]
+    everything: tuple[CellRecord, ...]
+
+    @property
+    def jobs(self) -> tuple[tuple[CellRecord, JobRecord], ...]:
+        return tuple((cell, job) for cell in self.cells for job in cell.jobs)
+
+    @property
+    def counts(self) -> Counts:
+        return sum((cell.counts for cell in self.cells), Counts())
+
+
+def check_statement(statement: Statement, evidence: Evidence) -> tuple[Finding, ...]:
+    """What the results say against a statement.
+
+    An ``error`` is contradicted by results; a ``warning`` is backed by none. ``where`` is the
+    statement's cell, or ``run``; the message is one sentence of plain text.
+    """
+    cells = evidence.record.cells
+    chosen = tuple(cell for cell in cells if not statement.cell or cell.id == statement.cell)
+    scope = _Scope(chosen, cells)
+    text = f"{statement.title}\n{statement.text}" if statement.title else statement.text
+    said = [found for sentence in _sentences(text) for found in _judge(sentence, scope)]
+    said += _facts(text)
+    where = statement.cell or "run"
+    unique = dict.fromkeys(said)
+    return tuple(Finding(level, rule, where, message) for level, rule, message in unique)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    document = read(ForeignDocument("statement", text))
+    for line in sorted(document.everything, key=lambda line: line.number):
+        for part in re.split(r"(?<=[.!?])\s+(?=[A-Z\d])", line.text):
+            if part.strip():
+                yield part.strip()
+
+
+def _judge(sentence: str, scope: _Scope) -> Iterator[Said]:
+    found = [*_shares(sentence, scope), *_rates(sentence, scope), *_places(sentence, scope)]
+    found += _degraded(sentence, scope)
+    found += [] if found else [*_absolute(sentence, scope)]
+    yield from found
+    if _READY.search(sentence):
+        bad = _worst(scope)
+        level = "error" if bad else "warning"
+        why = bad or "no gate has decided that"
+        yield level, "readiness", f"{_short(sentence)}: {why}"
+
+
+def _short(sentence: str) -> str:
+    return repr(sentence if len(sentence) <= 100 else f"{sentence[:100]}…")
+
+
+def _worst(scope: _Scope) -> str:
+    """What is not as good as all of it."""
+    for cell in scope.cells:
+        if cell.outcome is not Outcome.PASSED:
+            return f"{cell.id} is {cell.outcome.value if cell.outcome else cell.state.value}"
+    for cell, job in scope.jobs:
+        if job.degraded is not None:
+            return f"{job.title or job.id} of {cell.id} ran degraded: {job.degraded}"
+    return ""
+
+
+def _tallies(scope: _Scope, *, demos: bool) -> set[tuple[int, int]]:
+    """Every (part, whole) that the results have."""
+    if demos:
+        pairs = [_checks(job) for _, job in scope.jobs if job.kind != "suite"]
+        per_cell = [[_checks(j) for j in c.jobs if j.kind == "demo"] for c in scope.cells]
+        sums = [(sum(p for p, _ in c), sum(w for _, w in c)) for c in per_cell]
+        jobs = [job for _, job in scope.jobs if job.kind == "demo"]
+        passed = len([job for job in jobs if job.outcome is Outcome.PASSED])
+        return {*pairs, *sums, (passed, len(jobs)), _added(pairs)}
+    every = [scope.counts, *(c.counts for c in scope.cells), *(j.counts for _, j in scope.jobs)]
+    return {
+        (counts.passed, whole)
+        for counts in every
+        for whole in (counts.collected, counts.passed + counts.failed + counts.error)
+    }
+
+
+def _added(pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(part for part, _ in pairs), sum(whole for _, whole in pairs)
+
+
+def _checks(job: JobRecord) -> tuple[int, int]:
+    judged = [check for check in job.checks if check.outcome != "skipped"]
+    return len([check for check in judged if check.outcome == "passed"]), len(judged)
+
+
+def _shares(sentence: str, scope: _Scope) -> Iterator[Said]:
+    """``x/y tests`` and ``z % of the tests`` are among the results' own."""
+    demos = bool(_DEMOS.search(sentence)) and not _TESTS.search(sentence)
+    if not demos and not _TESTS.search(sentence):
+        return
+    known = _tallies(scope, demos=demos)
+    for share in fractions(sentence):
+        if (share.part, share.whole) not in known:
+            yield "error", "figure", f"{share}: the results have {_told(scope, demos=demos)}"
+    rates = {100 * part / whole for part, whole in known if whole}
+    for stated in percents(sentence) if not list(fractions(sentence)) else ():
+        if not any(stated.contains(rate) for rate in rates):
+            message = f"{stated.text}: the results have {_told(scope, demos=demos)}"
+            yield "error", "figure", message
+    for number in _COUNTED.findall(sentence):
+        yield from _every_test(int(number.replace(",", "")), scope)
+
+
+def _told(scope: _Scope, *, demos: bool) -> str:
+    if demos:
+        part, whole = _added([_checks(job) for _, job in scope.jobs if job.kind == "demo"])
+        return f"{Fraction(part, whole)} checks of demos"
+    counts = scope.counts
+    judged = counts.passed + counts.failed + counts.error
+    share = Fraction(counts.passed, judged)
+    return f"{share} ({share.percent:.1f}%) judged tests passed, {counts.skipped} skipped"
+
+
+def _every_test(number: int, scope: _Scope) -> Iterator[Said]:
+    every = [scope.counts, *(c.counts for c in scope.cells), *(j.counts for _, j in scope.jobs)]
+    same = [counts for counts in every if counts.collected == number]
+    if not any(counts.passed == number for counts in same):
+        found = same[0] if same else scope.counts
+        message = f"not all of {number}: {found.passed} of {found.collected} passed"
+        yield "error", "figure", f"{message}, {found.skipped} were skipped"
+
+
+def _rates(sentence: str, scope: _Scope) -> Iterator[Said]:
+    """A throughput is one that was measured."""
+    measured = [
+        sorted(fact.samples)[len(fact.samples) // 2]
+        for _, job in scope.jobs
+        for fact in job.metrics
+        if fact.samples and fact.unit.endswith(("/s", "/sec"))
+    ]
+    stated = [q for q in quantities(sentence) if q.is_rate and q.unit != "/s"]
+    for printed in stated if measured else ():
+        near = min(measured, key=lambda value: abs(value - printed.value))
+        if not printed.contains(near, slack=1e-3):
+            message = f"{printed.text}: the nearest that was measured is {near:,.6g}"
+            yield "error", "figure", message
+
+
+def _places(sentence: str, scope: _Scope) -> Iterator[Said]:
+    """A feature claimed on a platform has a job there."""
+    if not _SUCCESS.search(sentence) or not re.search(r"\bon\b", sentence):
+        return
+    ahead, _, after = sentence.partition(" on ")
+    features = [f for f in _FEATURE.findall(ahead) if not _PLACE.fullmatch(f)]
+    features = [f for f in features if any(_about(f, job) for _, job in _all_jobs(scope))]
+    for place in _PLACE.findall(after):
+        cells = [cell for cell in scope.everything if _is_at(cell, place)]
+        for feature in features:
+            ran = [
+                job
+                for cell in cells
+                for job in cell.jobs
+                if _about(feature, job) and job.outcome is not Outcome.NOT_RUN
+            ]
+            if not ran:
+                yield "error", "scope", f"{feature} on {place}: no job of that kind ran there"
+
+
+def _all_jobs(scope: _Scope) -> Iterator[tuple[CellRecord, JobRecord]]:
+    return ((cell, job) for cell in scope.everything for job in cell.jobs)
+
+
+def _about(feature: str, job: JobRecord) -> bool:
+    return bool(words(feature) <= words(f"{job.title} {job.id}"))
+
+
+def _is_at(cell: CellRecord, place: str) -> bool:
+    wanted = cell.platform.accelerator
+    board = f"{wanted.vendor} {wanted.name}" if wanted else ""
+    said = f"{cell.id} {cell.platform.provider} {board}".lower()
+    if place == "GPU":
+        return bool(wanted and wanted.vendor in ("nvidia", "amd", "intel"))
+    if place == "CPU":
+        return wanted is None and "tpu" not in said
+    return place.lower() in said
+
+
+def _degraded(sentence: str, scope: _Scope) -> Iterator[Said]:
+    """Praise of what fell back."""
+    if not _SUCCESS.search(sentence) or _DENIED.search(sentence):
+        return
+    for cell, job in scope.jobs:
+        if job.degraded is not None and _names(sentence, job):
+            message = f"{_short(sentence)}: {job.title or job.id} of {cell.id} ran degraded"
+            yield "error", "degraded", f"{message}: {job.degraded}"
+
+
+def _names(sentence: str, job: JobRecord) -> bool:
+    about = words(job.title or job.id) - _STOP
+    return bool(about) and about <= words(sentence)
+
+
+def _absolute(sentence: str, scope: _Scope) -> Iterator[Said]:
+    """All, every, fully: an error where something in it is not so, a warning where nobody knows."""
+    said = _ABSOLUTE.search(sentence)
+    if not said or not _SUCCESS.search(sentence) or _DENIED.search(sentence):
+        return
+    if _PLATFORMS.search(sentence):
+        whole = _Scope(scope.everything, scope.everything)
+        worst = _worst(whole)
+        if worst:
+            yield "error", "claim", f"{_short(sentence)}: {worst}"
+        return
+    named = [job for _, job in scope.jobs if _names(sentence, job)]
+    bad = [job for job in named if job.outcome is not Outcome.PASSED or job.counts.skipped]
+    if bad:
+        yield "error", "claim", f"{_short(sentence)}: {_state(bad[0])}"
+    elif _TESTS.search(sentence) and not named and scope.counts.passed != scope.counts.collected:
+        yield "error", "claim", f"{_short(sentence)}: {_told(scope, demos=False)}"
+    elif not named and not _TESTS.search(sentence):
+        worst = _worst(scope)
+        level = "error" if worst and re.search(r"(?i)fully|complete", sentence) else "warning"
+        why = worst if level == "error" else f"no result is about {said[0].lower()!r} of that"
+        yield level, "claim", f"{_short(sentence)}: {why}"
+
+
+def _state(job: JobRecord) -> str:
+    counts = job.counts
+    outcome = job.outcome.value if job.outcome else "not over"
+    beside = f", {counts.failed + counts.error} failed, {counts.skipped} skipped"
+    return f"{job.title or job.id} is {outcome}{beside if counts.collected else ''}"
+
+
+def _facts(text: str) -> Iterator[Said]:
+    """What is true of boards and prices, whatever was measured."""
+    document = read(ForeignDocument("statement", text))
+    for rule, check in (
+        ("architecture", check_architecture), ("fp8", check_fp8), ("price", check_prices),
+    ):  # fmt: skip
+        for mark in check(document):
+            yield mark.level, rule, mark.message

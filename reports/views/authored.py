@@ -1,0 +1,32 @@
+"""What people wrote for a report, each with what the results say to it."""
+
+from __future__ import annotations
+
+from orchestrator.domain.ingested import Statement
+from orchestrator.domain.record import Evidence
+from reports.model.authored import Authored, Doubt
+from reports.rules.authored import check_statement
+
+
+def authored_of(evidence: Evidence, cell: str = "") -> tuple[Authored, ...]:
+    """The statements about one cell; about the run and every cell of it without a name."""
+    told = evidence.record.statements
+    return tuple(_checked(s, evidence) for s in told if not cell or s.cell == cell)
+
+
+def _checked(said: Statement, evidence: Evidence) -> Authored:
+    found = check_statement(said, evidence)
+    return Authored(
+        kind=said.kind,
+        title=said.title,
+        text=said.text,
+        author=said.author,
+        at=said.at,
+        cell=said.cell,
+        files=said.files,
+        problem=said.problem,
+        before=said.before,
+        after=said.after,
+        commit=said.commit,
+        doubts=tuple(Doubt(finding.level, finding.message) for finding in found),
+    )

@@ -1,0 +1,73 @@
+"""Failures gathered by signature, as far as a run's record has signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from orchestrator.domain.facts import TestFact
+from orchestrator.domain.record import Evidence, RunRecord
+from orchestrator.domain.signature import Cluster, Signature, signature_of
+from reports.model.failures import ClusterRow, FailureTable, IssueRow
+from reports.model.values import Absent
+
+CLUSTERS_SHOWN = 20
+TESTS_SHOWN = 5
+"""Tests that are named of one signature."""
+
+_Found = tuple[str, TestFact, Signature]
+
+
+def failures_of(evidence: Evidence, cell: str = "") -> FailureTable | None:
+    """The failures of one cell, or of all; None where the record has no signatures."""
+    record = evidence.record
+    if not record.clusters:
+        return None
+    cells = [cell] if cell else [one.id for one in record.cells]
+    gathered: dict[str, list[_Found]] = {}
+    for name in cells:
+        for fact in evidence.tests.get(name, ()):
+            signature = signature_of(fact)
+            if signature is not None:
+                gathered.setdefault(signature.id, []).append((name, fact, signature))
+    known = {cluster.signature.id: cluster for cluster in record.clusters}
+    ranked = sorted(gathered.items(), key=lambda item: (-len(item[1]), item[0]))
+    rows = tuple(_row(found, known) for _, found in ranked[:CLUSTERS_SHOWN])
+    failing = sum(len(found) for found in gathered.values())
+    hidden = failing - sum(row.count for row in rows)
+    return FailureTable(rows, hidden, failing, len(gathered))
+
+
+def _row(found: list[_Found], known: Mapping[str, Cluster]) -> ClusterRow:
+    signature = found[0][2]
+    cluster = known.get(signature.id)
+    tests = list(dict.fromkeys(fact.nodeid for _, fact, _ in found))[:TESTS_SHOWN]
+    seen = cluster.first_seen if cluster else None
+    return ClusterRow(
+        id=signature.id,
+        kind=signature.kind.value,
+        said=str(signature),
+        count=len(found),
+        tests=tuple(tests),
+        hidden=len(found) - len(tests),
+        cells=tuple(dict.fromkeys(name for name, _, _ in found)),
+        first_seen=seen or Absent("not on record"),
+        known_issues=cluster.known_issues if cluster else (),
+    )
+
+
+def issues_of(record: RunRecord, ids: Iterable[str] | None = None) -> tuple[IssueRow, ...]:
+    """The known issues of a run; of those with these ids."""
+    wanted = None if ids is None else set(ids)
+    return tuple(
+        IssueRow(
+            id=use.issue.id,
+            title=use.issue.title,
+            state=use.state.value,
+            count=use.count,
+            owner=use.issue.owner,
+            url=use.issue.url,
+            expires=use.issue.expires,
+        )
+        for use in record.known_issues
+        if wanted is None or use.issue.id in wanted
+    )

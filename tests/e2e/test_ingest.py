@@ -1,0 +1,167 @@
+"""Ingest as a person does it: the command line, a real controller, and one that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.home import a_home, eventually
+
+LOGS = Path(__file__).parents[1] / "golden" / "logs" / "gcp_l4_v046"
+ORDER = ("--platform", "gcp-l4", "--subject", "torchbridge@0.4.6")
+SUITES = {"nvidia-backend": 66, "moe": 48, "fp8-native": 51, "fp8-training": 20}
+DEMOS = {"flex-attention-demo": 9, "fp8-demo": 8, "moe-demo": 8}
+
+
+@pytest.fixture
+def home(tmp_path):
+    with a_home(tmp_path / "home") as home:
+        yield home
+
+
+def ingest(home, source: Path, *words: str) -> tuple[str, str]:
+    """(what it prints, what it says beside that)."""
+    done = subprocess.run(
+        home.command("ingest", str(source), *words),
+        env=home.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr
+
+
+def test_a_folder_of_logs_becomes_a_finished_run_and_its_reports(home, tmp_path):
+    run, said = ingest(home, LOGS, *ORDER)
+    assert "fp8_tests.txt: pytest-text 1" in said
+    assert "71 tests, for fp8-native, fp8-training" in said
+    assert "says KernelPyTorch v0.4.5, the subject is 0.4.6" in said
+    assert f"cell gcp-l4 of run {run}: passed" in said
+
+    shown = home.json("show", run)
+    assert (shown["state"], shown["outcome"]) == ("finished", "passed")
+    [cell] = shown["cells"]
+    jobs = {job["id"]: job for job in cell["jobs"]}
+    assert {name: jobs[name]["counts"]["passed"] for name in SUITES} == SUITES
+    assert {name: len(jobs[name]["checks"]) for name in DEMOS} == DEMOS
+    assert jobs["flex-attention-demo"]["degraded"]
+    throughput = {
+        metric["samples"][0]
+        for metric in jobs["moe-benchmark"]["metrics"]
+        if metric["unit"] == "tokens/s"
+    }
+    assert throughput == {525_700.0, 311_000.0}
+    assert len(cell["ingested"]["sources"]) == 7
+
+    summary = home.seatrial("report", run)
+    assert "185/185" in summary
+    page = home.seatrial("report", run, "--cell", "gcp-l4")
+    assert "FlexAttention" in page
+    assert "KernelPyTorch v0.4.4" in page or "KernelPyTorch 0.4.4" in page
+    published = home.path / "runs" / run / "report" / "gcp-l4"
+    for log in LOGS.iterdir():
+        assert (published / log.name).read_bytes() == log.read_bytes()
+    assert "ingested, parsed-text" in home.seatrial("show", run)
+
+
+def test_the_same_again_is_the_same_run_however_it_is_packed(home, tmp_path):
+    run, _ = ingest(home, LOGS, *ORDER)
+    again, said = ingest(home, LOGS, *ORDER)
+    assert again == run
+    assert "was handed in before" in said
+    assert len(home.json("runs")) == 1
+
+    archive = tmp_path / "logs.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(LOGS, arcname="gcp_l4_v046")
+    assert ingest(home, archive, *ORDER)[0] == run
+    zipped = tmp_path / "logs.zip"
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as packed:
+        for log in sorted(LOGS.iterdir()):
+            packed.write(log, log.name)
+    assert ingest(home, zipped, *ORDER)[0] == run
+
+
+def test_curl_hands_an_archive_in(home, tmp_path):
+    archive = tmp_path / "logs.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(LOGS, arcname=".")
+    home.seatrial("runs")
+    url = "http://localhost/api/v1/ingest?platform=gcp-l4&subject=torchbridge@0.4.6"
+    socket = str(home.path / "controller.sock")
+    words = ["curl", "-sS", "--fail-with-body", "--unix-socket", socket, "-X", "POST"]
+    answer = subprocess.check_output([*words, "-T", str(archive), url], text=True)
+    assert json.loads(answer)["outcome"] == "passed"
+
+
+def test_refusals_are_sentences_and_store_nothing(home, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    home.seatrial("ingest", str(empty), *ORDER, status=2)
+    home.seatrial("ingest", str(tmp_path / "nowhere"), *ORDER, status=2)
+    (empty / "link").symlink_to(LOGS / "moe_tests.txt")
+    home.seatrial("ingest", str(empty), *ORDER, status=2)
+    (empty / "link").unlink()
+    (empty / "blob.bin").write_bytes(os.urandom(1000))
+    home.seatrial("ingest", str(empty), *ORDER, status=2)
+    assert home.json("runs") == []
+
+
+def test_a_controller_that_is_killed_ends_the_ingestion_when_it_is_back(home, tmp_path):
+    """However far it came: either nothing is stored, or it ends by itself, once."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    module = "tests/test_many.py"
+    names = [f"{module}::test_case_{number:05}" for number in range(40_000)]
+    lines = [f"{name} PASSED [100%]" for name in names]
+    head = "============================= test session starts ====\ncollected 40000 items\n\n"
+    foot = "\n\n============================= 40000 passed in 61.00s (0:01:01) ====\n"
+    (folder / "many.txt").write_text(head + "\n".join(lines) + foot)
+    home.seatrial("runs")
+    going = subprocess.Popen(
+        home.command("ingest", str(folder), *ORDER),
+        env=home.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        eventually(
+            lambda: [run for run in home.get("/runs")["items"] if run["state"] == "ingesting"]
+        )
+        home.kill_controller()
+    finally:
+        going.kill()
+        going.wait(20)
+    [run] = home.json("runs")
+    eventually(lambda: home.get(f"/runs/{run['id']}")["state"] == "finished")
+    shown = home.json("show", run["id"])
+    assert (shown["outcome"], shown["counts"]["passed"]) == ("passed", 40_000)
+    assert ingest(home, folder, *ORDER)[0] == run["id"]
+
+
+def test_notes_beside_the_logs_say_the_rest(home, tmp_path):
+    folder = tmp_path / "logs"
+    shutil.copytree(LOGS, folder)
+    (folder / "ingest.yaml").write_text(
+        "apiVersion: seatrial/v1\nkind: Ingest\nplatform: gcp-l4\n"
+        'subject: {name: torchbridge, version: "0.4.6"}\ndate: 2026-01-19\n'
+        'suites: [{id: moe-tests, title: MoE Tests, match: "tests/test_moe.py"}]\n'
+        'machine: {place: us-west1-a, seconds: 300, usd_per_hour: "0.7068", priced: a bill}\n'
+        "statements: [{kind: conclusion, text: Ship it., author: R. Eader}]\n"
+    )
+    run, _ = ingest(home, folder)
+    [cell] = home.json("show", run)["cells"]
+    assert cell["jobs"][0]["id"] == "moe-tests"
+    assert cell["ingested"]["dated_at"] == "2026-01-19T00:00:00Z"
+    assert cell["cost_usd"] == "0.0589"
+    assert "2026-01-19" in home.seatrial("report", run, "--cell", "gcp-l4")

@@ -1,0 +1,151 @@
+"""Two stored runs set against each other: over REST, and by the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.application.match_tests import decide_alias, suggest_aliases
+from orchestrator.domain.alias import AliasState
+from tests.integration.api_context import Desk, desk
+from tests.unit.cli import in_process
+from tests.unit.cli.fake_controller import Answer, FakeController, Request
+from tests.unit.cli.in_process import ID, Cli
+
+cli, controller = in_process.cli, in_process.controller  # the fixtures
+
+
+@pytest.fixture
+def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
+    with desk(tmp_path, sqlite_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def runs(api: Desk) -> tuple[str, str]:
+    """In the first one `b` fails; in the second one it passes, and `c` fails."""
+    made = []
+    for outcomes in ({"a": "passed", "b": "failed"}, {"a": "passed", "b": "passed", "c": "failed"}):
+        run = str(api.launch(f"key-{len(made)}")["id"])
+        agent = api.begin(run, "here")
+        agent.send(agent.manifest(*outcomes), *(agent.test(n, o) for n, o in outcomes.items()))
+        api.begin(run, "there")
+        api.finish(run, "here", "there")
+        made.append(run)
+    return made[0], made[1]
+
+
+def test_what_changed_is_told(api: Desk, runs: tuple[str, str]) -> None:
+    told = api.client.get("/api/v1/compare", params={"base": runs[0], "head": "latest"}).json()
+    assert (told["base"]["run_id"], told["head"]["run_id"]) == runs
+    totals = {name: count for name, count in told["totals"] if count}
+    assert totals == {"new_failure": 1, "fixed": 1}
+    assert told["unchanged"] == 1
+
+
+def test_the_other_way_round_it_is_the_other_way_round(api: Desk, runs: tuple[str, str]) -> None:
+    told = api.client.get("/api/v1/compare", params={"base": runs[1], "head": runs[0]}).json()
+    assert {name: n for name, n in told["totals"] if n} == {"new_failure": 1, "gone": 1}
+
+
+def test_a_confirmed_name_makes_two_tests_one(api: Desk) -> None:
+    made = []
+    for name in ("t.py::A::test_x", "t.py::B::test_x"):
+        run = str(api.launch(f"key-{name}")["id"])
+        agent = api.begin(run, "here")
+        agent.send(agent.manifest(name), agent.test(name))
+        api.begin(run, "there")
+        api.finish(run, "here", "there")
+        made.append(run)
+    query = {"base": made[0], "head": made[1]}
+    told = api.client.get("/api/v1/compare", params=query).json()
+    assert {name: n for name, n in told["totals"] if n} == {"new": 1, "gone": 1}
+    assert told["pairs"][0]["tests"]["maybe"] == [["t.py::A::test_x", "t.py::B::test_x", "moved"]]
+    (alias,) = suggest_aliases(api.context, *made).suggestions
+    decide_alias(api.context, alias.id, AliasState.CONFIRMED, by="ada")
+    told = api.client.get("/api/v1/compare", params=query).json()
+    assert (told["unchanged"], told["pairs"][0]["tests"]["confirmed"]) == (1, 1)
+    assert not any(count for _, count in told["totals"])
+
+
+@pytest.mark.parametrize(("form", "media"), [("md", "text/markdown"), ("html", "text/html")])
+def test_it_is_rendered_for_people_too(
+    api: Desk, runs: tuple[str, str], form: str, media: str
+) -> None:
+    query = {"base": runs[0], "head": runs[1], "format": form}
+    answer = api.client.get("/api/v1/compare", params=query)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith(media)
+    assert "sandbox" in answer.headers["content-security-policy"]
+    assert "New failures" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ({"base": "nope", "head": "latest"}, 404),
+        ({"base": "latest"}, 422),
+        ({"base": "latest", "head": "latest", "format": "pdf"}, 404),
+        ({"base": "%00", "head": "latest"}, 404),
+    ],
+)
+def test_what_cannot_be_compared_is_a_problem(
+    api: Desk, runs: tuple[str, str], query: dict[str, str], status: int
+) -> None:
+    answer = api.client.get("/api/v1/compare", params=query)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_the_report_of_one_run_says_how_to_compare(api: Desk, runs: tuple[str, str]) -> None:
+    answer = api.client.get("/api/v1/runs/latest/reports/compare.md")
+    assert answer.status_code == 422
+    assert "seatrial compare BASE HEAD" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("kind", ["results", "cost"])
+def test_the_other_kinds_are_rendered_from_what_is_stored(
+    api: Desk, runs: tuple[str, str], kind: str
+) -> None:
+    for form in ("md", "html", "json"):
+        answer = api.client.get(f"/api/v1/runs/{runs[0]}/reports/{kind}.{form}")
+        assert answer.status_code == 200, answer.text
+
+
+def comparing(controller: FakeController) -> None:
+    def answer(request: Request) -> Answer:
+        asked = {name: values[0] for name, values in request.query.items()}
+        form = asked.pop("format")
+        text = (
+            json.dumps(asked) if form == "json" else f"# {asked['base']} {asked['head']} {form}\n"
+        )
+        return Answer(200, text.encode(), "text/plain")
+
+    controller.answers["GET", "/api/v1/compare"] = answer
+
+
+def test_the_command_prints_it(cli: Cli, controller: FakeController) -> None:
+    comparing(controller)
+    assert cli("compare", ID, ID) == 0
+    assert cli.out == f"# {ID} {ID} md\n"
+    assert cli("compare", ID, ID, "--json") == 0
+    assert json.loads(cli.out) == {"base": ID, "head": ID}
+
+
+def test_the_command_writes_it(cli: Cli, controller: FakeController) -> None:
+    comparing(controller)
+    folder = cli.folder / "out"
+    assert cli("compare", ID, ID, "--format", "html", "-o", str(folder)) == 0
+    assert (folder / "COMPARE.html").read_text() == f"# {ID} {ID} html\n"
+    assert cli.out.strip() == str(folder / "COMPARE.html")
+    (cli.folder / "file").write_text("")
+    assert cli("compare", ID, ID, "-o", str(cli.folder / "file")) == 2
+
+
+def test_a_run_that_is_not_there_is_said(cli: Cli, controller: FakeController) -> None:
+    comparing(controller)
+    assert cli("compare", "", ID) == 2
+    assert "name a run" in cli.err

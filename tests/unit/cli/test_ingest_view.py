@@ -1,0 +1,60 @@
+"""What an ingested cell looks like on a terminal, and what handing in is refused for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.cli import runs
+from tests.unit.cli.test_rented_view import flat, told
+from tests.unit.cli.test_view import HOSTILE
+
+
+def ingested(**more: object) -> runs.Json:
+    source = {
+        "name": "moe_tests.txt",
+        "state": "read",
+        "dialect": "pytest-text 1",
+        "jobs": ["moe"],
+        "named": 48,
+        "remarks": ["says X v0.4.5, the subject is 0.4.6", "another"],
+    }
+    said: runs.Json = {
+        "provenance": "parsed-text",
+        "dated_at": "2026-01-19T00:00:00Z",
+        "is_dated": True,
+        "sources": [source],
+        "disagreements": [],
+        "repeated": 0,
+    }
+    return {**said, **more}
+
+
+def cell(**more: object) -> runs.Json:
+    return runs.cell("gcp-l4", state="done", outcome="passed", ingested=ingested(**more))
+
+
+def test_it_says_where_its_evidence_is_from_and_that_nothing_is_attested():
+    text = flat(told(cell(), width=120))
+    assert "ingested, parsed-text, of 2026-01-19; nothing is attested" in text
+    assert "moe_tests.txt read pytest-text 1; 48 tests; says X v0.4.5" in text
+    assert "and 1 more remark" in text
+
+
+def test_contradictions_stand_out():
+    bad = {"name": "a.txt", "state": "inconsistent", "dialect": "x 1", "named": 60}
+    text = flat(told(cell(sources=[bad], repeated=3, disagreements=[{"nodeid": "t"}]), width=120))
+    assert "a.txt INCONSISTENT" in text
+    assert "3 tests in more than one file, 1 told differently: the worst counts" in text
+
+
+def test_nobody_said_when():
+    assert "not dated" in told(cell(is_dated=False))
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_hostile_words_stay_on_their_lines(width):
+    evil = "".join(HOSTILE[:8]) + "[bold red]x[/bold red]"
+    source = dict.fromkeys(("name", "state", "dialect"), evil) | {"remarks": [evil]}
+    text = told(cell(sources=[source], provenance=evil), width=width)
+    assert "\x1b" not in text
+    assert "[bold red]" in flat(text).replace(" ", "") or "[boldred]" in text.replace(" ", "")
