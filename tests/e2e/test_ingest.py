@@ -15,6 +15,7 @@ import pytest
 from tests.e2e.home import a_home, eventually
 
 LOGS = Path(__file__).parents[1] / "golden" / "logs" / "gcp_l4_v046"
+PLATFORMS = Path(__file__).parents[1] / "golden" / "transcribed" / "002_summary"
 ORDER = ("--platform", "gcp-l4", "--subject", "torchbridge@0.4.6")
 SUITES = {"nvidia-backend": 66, "moe": 48, "fp8-native": 51, "fp8-training": 20}
 DEMOS = {"flex-attention-demo": 9, "fp8-demo": 8, "moe-demo": 8}
@@ -71,6 +72,18 @@ def test_a_folder_of_logs_becomes_a_finished_run_and_its_reports(home, tmp_path)
     for log in LOGS.iterdir():
         assert (published / log.name).read_bytes() == log.read_bytes()
     assert "ingested, parsed-text" in home.seatrial("show", run)
+
+
+def test_several_folders_are_a_cell_each_of_one_run_in_their_order(home):
+    names = ["local", "gcp-l4", "aws-a10g", "gcp-tpu-v5e", "aws-mi300x"]
+    folders = [str(PLATFORMS / name) for name in names]
+    run, _ = ingest(home, PLATFORMS / names[0], *folders[1:])
+    shown = home.json("show", run)
+    assert [cell["id"] for cell in shown["cells"]] == names
+    assert shown["outcome"] == "failed"
+    assert "| **1,492/1,504** |" in home.seatrial("report", run)
+    assert ingest(home, PLATFORMS / names[0], *folders[1:])[0] == run
+    assert len(home.json("runs")) == 1
 
 
 def test_the_same_again_is_the_same_run_however_it_is_packed(home, tmp_path):

@@ -25,10 +25,12 @@ _SHOWN_REMARKS = 5
 
 def ingest_command(
     context: typer.Context,
-    source: Annotated[
-        Path,
+    sources: Annotated[
+        list[Path],
         typer.Argument(
-            metavar="DIR", help="A folder of results, one file, or a .zip, .tar or .tar.gz."
+            metavar="DIR...",
+            help="A folder of results, one file, or a .zip, .tar or .tar.gz; several are a cell"
+            " each, in this order, and each says its platform in its ingest.yaml.",
         ),
     ],
     platform: Annotated[
@@ -51,8 +53,11 @@ def ingest_command(
     What ingest.yaml in the folder says need not be said here.
     """
     session = session_of(context)
-    if not source.exists():
-        raise CliError(f"{source}: there is no such file or folder")
+    absent = [source for source in sources if not source.exists()]
+    if absent:
+        raise CliError(f"{absent[0]}: there is no such file or folder")
+    if platform and len(sources) > 1:
+        raise CliError(f"--platform {platform} cannot be of {len(sources)} cells: leave it out")
     client = session.client()
     target = find_run(client, run)[1].id if run is not None else None
     asked = {
@@ -61,12 +66,15 @@ def ingest_command(
         "environment": environment or None,
         "run": target,
     }
-    answer = _hand_in(session, client, source, asked)
-    _tell(session, answer)
+    answers: list[Json] = []
+    for source in sources:
+        answers.append(_hand_in(session, client, source, asked))
+        _tell(session, answers[-1])
+        asked["run"] = str(answers[-1]["run"])
     if as_json:
-        session.print_json(answer)
+        session.print_json(answers if len(answers) > 1 else answers[0])
     else:
-        session.print(str(answer["run"]))
+        session.print(str(answers[-1]["run"]))
 
 
 def _hand_in(

@@ -38,7 +38,6 @@ from orchestrator.domain.results import JobVerdict, judge_cell, judge_job
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 TYPED = GOLDEN / "transcribed"
-LOGS = GOLDEN / "logs" / "gcp_l4_v046"
 HANDED_IN = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOTES = "ingest.yaml"
 
@@ -46,12 +45,10 @@ NOTES = "ingest.yaml"
 def summary_evidence(scratch: Path) -> Evidence:
     """Seeds 001 and 002: five platforms of version 0.4.6."""
     own = TYPED / "002_summary"
-    typed = TYPED / "003_platform" / "gcp-l4" / "transcription.yaml"
-    logs = sorted(LOGS.iterdir())
     return evidence(
         scratch,
         local=sorted((own / "local").iterdir()),
-        gcp_l4=[*logs, typed, own / "gcp-l4" / NOTES],
+        gcp_l4=sorted((own / "gcp-l4").iterdir()),
         aws_a10g=sorted((own / "aws-a10g").iterdir()),
         gcp_tpu_v5e=sorted((own / "gcp-tpu-v5e").iterdir()),
         aws_mi300x=sorted((own / "aws-mi300x").iterdir()),
@@ -60,8 +57,7 @@ def summary_evidence(scratch: Path) -> Evidence:
 
 def platform_evidence(scratch: Path) -> Evidence:
     """Seed 003: the L4's logs, and what they do not say."""
-    typed = sorted((TYPED / "003_platform" / "gcp-l4").iterdir())
-    return evidence(scratch, gcp_l4=[*sorted(LOGS.iterdir()), *typed])
+    return evidence(scratch, gcp_l4=sorted((TYPED / "003_platform" / "gcp-l4").iterdir()))
 
 
 def results_evidence(scratch: Path) -> Evidence:
