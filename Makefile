@@ -26,12 +26,13 @@ check: $(VENV)/.test ## Format, lint, types, import rules, migrations, sizes
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/unit/test_house.py tests/integration/test_migrations.py -k 'not postgres'
 
-bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures (up to 40 minutes)
+bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreign (up to 40 minutes)
 	tests/system-packages.sh
 	$(BIN)/python -m benchmarks.shipping
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.failures
+	$(BIN)/python -m benchmarks.foreign
 
 fuzz: $(VENV)/.test ## Fuzz every dialect, guided by coverage, for SECONDS_EACH
 	$(BIN)/python -m tests.fuzz $(SECONDS_EACH) $(DIALECTS)

@@ -131,15 +131,17 @@ def metric_cell(row: MetricAcross, at: int, report: Footnoted) -> str:
         return _dash(cell.median, report)
     speed_up = row.speed_ups[at] if row.speed_ups else Absent("")
     said = exact_figure(cell, with_n=cell.n > 1)
-    return said if isinstance(speed_up, Absent) else f"{said}{_against(row, speed_up, cell.n)}"
+    return said if isinstance(speed_up, Absent) else f"{said}{_against(row, speed_up)}"
 
 
-def _against(row: MetricAcross, speed_up: SpeedUp, n: int) -> str:
+def _against(row: MetricAcross, speed_up: SpeedUp) -> str:
     if isinstance(speed_up.ratio, Absent):
         return f", {fmt.absent(speed_up.ratio)}"
-    mark = " ≈" if speed_up.overlaps and n > 1 else ""
+    said = f", {fmt.ratio(speed_up.ratio)} of {row.baseline}"
+    if speed_up.n < 2:
+        return f"{said} (n={fmt.count(speed_up.n)})"
     word = "worse" if speed_up.ratio < 1 else "better" if speed_up.ratio > 1 else "the same"
-    return f", {fmt.ratio(speed_up.ratio)} of {row.baseline}: {word}{mark}"
+    return f"{said}: {word}{' ≈' if speed_up.overlaps else ''}"
 
 
 def exact_figure(cell: MetricFigure | None, *, with_n: bool = False) -> str:

@@ -8,8 +8,8 @@ from reports import format as fmt
 from reports.beside import exact_figure
 from reports.model.backend import BackendPlatform, ClassCell, Contrast, Entry, TestCell
 from reports.model.metrics import MetricFigure
-from reports.model.origin import Origin
-from reports.model.values import Absent
+from reports.model.origin import Origin, bare, letters
+from reports.model.values import Absent, ReportModel
 
 SKIPS_NAMED = 3
 """Skipped tests that a cell of the class table names."""
@@ -89,6 +89,14 @@ def _better(contrast: Contrast) -> str:
     if contrast.direction == "higher":
         return "higher"
     return "faster" if contrast.unit in _TIMES else "lower"
+
+
+def stamped(stamp: str, report: ReportModel) -> str:
+    """What is wrong with a name and a version that stand in a file."""
+    name, _, version = stamp.rpartition(" ")
+    wrong = ["name"] if letters(name) != letters(report.subject) else []
+    wrong += ["version"] if bare(version) != bare(report.version) else []
+    return f"Another {' and another '.join(wrong)}"
 
 
 def counted(value: int | Absent) -> str:

@@ -30,6 +30,14 @@ STATUS_WORDS = {
 }
 """By outcome or state: a glyph and a word, so that neither colour nor font is needed."""
 
+_ENDED = {
+    "cancelled": "was cancelled",
+    "not_available": "is not available",
+    "not_run": "was not run",
+    "running": "is running",
+    "queued": "is queued",
+}
+
 _SAID = {
     "timed_out": ("timeout",),
     "cancelled": ("cancelled",),
@@ -204,6 +212,11 @@ def status(value: Status) -> str:
     notes += ["degraded"] if value.degraded is not None else []
     word = STATUS_WORDS[value.code]
     return f"{word} ({', '.join(notes)})" if notes else word
+
+
+def ended(value: str) -> str:
+    """``failed``, ``was cancelled``: what became of something, behind its name."""
+    return _ENDED.get(value, value.replace("_", " "))
 
 
 def outcome(value: str) -> str:

@@ -4,23 +4,49 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import escapeHtml
 from markdown_it.token import Token
 
 from reports.model.plot import Plot
 
 PAGE = "page.html.j2"
+SHORT_NAME = 24
+"""Characters of a name in code font that is never broken."""
+SOME_TEXT, LONG_TEXT = 14, 40
+"""Characters of a cell's text from which on it gets room of its own."""
+
+_STATUS = re.compile(
+    r"(?P<glyph>[✅❌⏱⚠⊘∅○◐…]) (?P<word>PASS|FAIL|TIMED OUT|ERRORED|CANCELLED|NOT AVAILABLE"
+    r"|NOT RUN|SKIPPED|PARTIAL|RUNNING|QUEUED)\b"
+)
+_GLYPHS = {"✅": "✔", "❌": "✘"}
+"""Those of colour fonts, which not every computer has, as letters."""
+_CLASSES = {
+    "PASS": "good", "FAIL": "bad", "ERRORED": "bad", "TIMED OUT": "bad", "PARTIAL": "so-so",
+}  # fmt: skip
+_BAD = re.compile(r"(?:failed|error|missing|timed out|\*\*INCONSISTENT\*\*)(?:$| \()")
+_HYPHENED = re.compile(r"[A-Za-z]\w*(?:-\w+)+")
+_FIGURE = re.compile(
+    r"[-+<>]{0,2}\$?[\d,]+(?:\.\d+)?(?:e[-+]?\d+)?(?:/[\d,]+)?(?:x|%| ?[kMG]?B| ?m?s)?"
+)
 
 
 def render_html(markdown: str, *, title: str, templates: Path, plots: Sequence[Plot] = ()) -> str:
     """Render Markdown as a page that needs nothing beside it: it carries its plots."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     parser.add_render_rule("image", _image)
-    body = parser.render(markdown, {"plots": {plot.path: plot for plot in plots}})
+    parser.add_render_rule("text", _text)
+    env = {"plots": {plot.path: plot for plot in plots}}
+    tokens = parser.parse(markdown, env)
+    _set_tables(tokens)
+    body = parser.renderer.render(tokens, parser.options, env)
     environment = Environment(
         loader=FileSystemLoader(templates),
         undefined=StrictUndefined,
@@ -45,3 +71,69 @@ def _image(
     data = base64.b64encode(plot.svg.encode()).decode("ascii")
     told = html.escape(f"{plot.title}. {plot.told}", quote=True)
     return f'<img alt="{told}" src="data:image/svg+xml;base64,{data}">'
+
+
+def _text(
+    _renderer: object, tokens: Sequence[Token], index: int, _options: object, _env: object
+) -> str:
+    """Words, with those of an outcome in its colour."""
+    return _STATUS.sub(_coloured, escapeHtml(tokens[index].content))
+
+
+def _coloured(match: re.Match[str]) -> str:
+    glyph, word = match["glyph"], match["word"]
+    kind = _CLASSES.get(word, "quiet")
+    return f'<span class="{kind}">{_GLYPHS.get(glyph, glyph)} {word}</span>'
+
+
+def _set_tables(tokens: Sequence[Token]) -> None:
+    """Set figures below each other; give long texts room; do not break short names."""
+    for table in _tables(tokens):
+        heads, rows = table[0], table[1:]
+        for at, (head, _) in enumerate(heads):
+            head.attrSet("scope", "col")
+            column = [row[at] for row in rows if at < len(row)]
+            if at and _is_figures([said.content for _, said in column]):
+                head.attrSet("class", "n")
+                for opening, said in column:
+                    if not _is_dash(said.content):
+                        opening.attrSet("class", "n")
+        for opening, said in (cell for row in rows for cell in row):
+            _set_cell(opening, said)
+
+
+def _tables(tokens: Sequence[Token]) -> Iterator[list[list[tuple[Token, Token]]]]:
+    """Of each table the rows, of each row the cells: the opening and what is said in it."""
+    rows: list[list[tuple[Token, Token]]] = []
+    for token, after in pairwise(tokens):
+        if token.type == "table_open":
+            rows = []
+        elif token.type == "tr_open":
+            rows.append([])
+        elif token.type in ("th_open", "td_open"):
+            rows[-1].append((token, after))
+        if after.type == "table_close":
+            yield rows
+
+
+def _is_figures(column: Sequence[str]) -> bool:
+    """Whether every cell is a figure, or a dash or nothing instead of one."""
+    said = [text.strip("*") for text in column if text.strip("*—") and not _is_dash(text)]
+    return bool(said) and all(_FIGURE.fullmatch(text) for text in said)
+
+
+def _is_dash(text: str) -> bool:
+    """With its reason."""
+    return text.startswith("— (")
+
+
+def _set_cell(opening: Token, said: Token) -> None:
+    if _BAD.match(said.content):
+        opening.attrJoin("class", "bad")
+    if len(said.content) > SOME_TEXT:
+        opening.attrJoin("class", "long" if len(said.content) > LONG_TEXT else "some")
+    elif _HYPHENED.fullmatch(said.content):
+        opening.attrJoin("class", "name")
+    for child in said.children or ():
+        if child.type == "code_inline" and len(child.content) <= SHORT_NAME:
+            child.attrJoin("class", "name")

@@ -6,7 +6,7 @@ Names of tests, messages, devices and files come from machines: they are an atta
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -27,11 +27,20 @@ _BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _INVISIBLE = re.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
-_SPECIAL = re.compile(r"[\\`*|]|~(?=~)|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|(?<=\])\(|!(?=\[)")
+_SPECIAL = re.compile(r"[\\`*|~]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|(?<=\])[(:]|!(?=\[)|\[(?=[!^])")
 _ENTITY = re.compile(r"&(?=#|[A-Za-z])")
 _BLOCK_START = re.compile(
-    r"^(?:#{1,6}(?=\s|$)|[+-](?=\s|$)|[=-]+$|(?P<digits>\d+)(?=[.)](?:\s|$)))"
+    r"^(?:#{1,6}(?=\s|$)|[+-](?=\s|$)|[=-](?=[=\s-]*$)|\[|(?P<digits>\d+)(?=[.)](?:\s|$)))"
 )
+_TURNED = re.compile(
+    r"@[\w.+-]|://|www\.|mailto:|xmpp:|#\d|(?<![0-9A-Za-z])[Gg][Hh]-\d|\$(?!\d)"
+    r"|:(?:[a-z+-][a-z0-9_+-]*|100|1234):"
+    r"|(?<![0-9A-Za-z])(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}(?![0-9A-Za-z])"
+)
+"""What a code host turns into a link, a notification, a picture or a formula: addresses, people,
+issues, commits, `$x$`, `:name:`. A backslash stops none of that; only code font does."""
+_WORD = re.compile(r"[^\s`|\\<>&]+")
+_AROUND = re.compile(r"(?P<before>[\"'(\[{*]*)(?P<core>.*?)(?P<after>[.,;!?\"')\]}*]*)")
 _PLAIN = re.compile(r"[^`|\\<>&]+")
 
 
@@ -53,9 +62,32 @@ def cell(value: object, *, limit: int = CELL_LIMIT) -> Markdown:
     """Text that means only itself, in a table, a list or a paragraph."""
     if isinstance(value, Markdown):
         return value
-    said = _SPECIAL.sub(r"\\\g<0>", plain(str(value), limit=limit))
-    said = _ENTITY.sub("&amp;", said).replace("<", "&lt;").replace(">", "&gt;")
-    return Markdown(_BLOCK_START.sub(_escape_start, said) or "—")
+    said = plain(str(value), limit=limit)
+    parts: list[str] = []
+    at = 0
+    for start, end in _turned(said):
+        parts += [_spoken(said[at:start]), f"`{said[start:end]}`"]
+        at = end
+    told = "".join([*parts, _spoken(said[at:])])
+    return Markdown(_BLOCK_START.sub(_escape_start, told) or "—")
+
+
+def _turned(said: str) -> Iterator[tuple[int, int]]:
+    """Where the words are that a code host would turn, without the marks around them."""
+    for found in _WORD.finditer(said) if _TURNED.search(said) else ():
+        if not _TURNED.search(found[0]):
+            continue
+        around = _AROUND.fullmatch(found[0])
+        if around is not None and _TURNED.search(around["core"]):
+            yield found.start() + around.start("core"), found.start() + around.end("core")
+        else:
+            yield found.span()
+
+
+def _spoken(said: str) -> str:
+    """Words that no renderer takes for marks."""
+    said = _SPECIAL.sub(r"\\\g<0>", said)
+    return _ENTITY.sub("&amp;", said).replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _escape_start(match: re.Match[str]) -> str:
@@ -185,7 +217,7 @@ VERSUS = ("category_name", "change_usd", "signed_percent", "status_or_absent", "
 
 CONTRASTED = (
     "class_cell", "test_cell", "difference", "measured_entry", "entry_name", "evidence_line",
-    "counted",
+    "counted", "stamped",
 )  # fmt: skip
 """Filters: the writers of `reports.contrasted`, escaped."""
 

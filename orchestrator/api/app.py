@@ -28,6 +28,7 @@ from orchestrator.api import (
     reports,
     runs,
     service,
+    statements,
     tokens,
 )
 from orchestrator.api.guard import Guard, HostCheck
@@ -85,7 +86,7 @@ def _include_routers(app: FastAPI) -> None:
         *(runs.writing, runs.reading, events.router, logs.router, reports.router, compare.router),
         *(payloads.reading, payloads.writing, service.router, tokens.router, ingest.router),
         *(machines.reading, machines.writing, costs.reading, costs.writing, linting.router),
-        exports.router,
+        *(exports.router, statements.reading, statements.writing),
         *(history.reading, history.writing, known_issues.reading, known_issues.writing),
     )
     for router in api:

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from orchestrator.api.shapes import FaultShape, ProblemShape
+from orchestrator.application.add_statements import TooManyStatementsError
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.enter_machine import NoMachineError
 from orchestrator.application.launch_run import (
@@ -121,6 +122,7 @@ TABLE: Mapping[type[Exception], Refusal] = {
     MachineStaysError: Refusal(409, "machine-stays", "The machine is not ours to end"),
     ProviderUnreadError: Refusal(502, "provider", "The provider failed"),
     ProviderError: Refusal(502, "provider", "The provider failed"),
+    TooManyStatementsError: Refusal(409, "too-many", "The run has enough statements"),
     AliasConflictError: Refusal(409, "alias-conflict", "The decision contradicts another"),
     ReportRefusedError: Refusal(422, "report-refused", "The report cannot be made"),
     BlobMismatchError: Refusal(422, "digest-mismatch", "The digest is another"),

@@ -5,6 +5,7 @@ The body is the file itself, not a form: ``curl -X POST -T results.tar.gz`` stre
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response, Security
@@ -23,9 +24,12 @@ from orchestrator.application.ingest_artifacts import (
     IngestOrder,
     ingest_artifacts,
 )
+from orchestrator.application.ports.intake import IntakeError
 from orchestrator.application.ports.stores import Scope
+from orchestrator.domain.problems import nearest
 
 REPLAYED = "Idempotency-Replayed"
+_QUERY = ("environment", "name", "platform", "run", "subject")
 router = APIRouter(
     tags=["ingest"],
     route_class=secured(Scope.RUN, body_limit_bytes=None),
@@ -60,14 +64,17 @@ async def ingest(
     ] = None,
     name: Annotated[
         str, Query(max_length=300, description="What a single file is called where it is from")
-    ] = "artifact",
+    ] = "",
 ) -> IngestAnswerShape:
     """Make a finished run of one cell from files of other programs, or add the cell to a run.
 
     The same content again answers the same run.
     """
-    async with received(request, None, limit_bytes=BODY_LIMIT_BYTES) as path:
-        run_id = await run_in_threadpool(resolve_run, context, run) if run else None
+    _check_form(request)
+    async with received(
+        request, None, limit_bytes=BODY_LIMIT_BYTES, scratch=context.scratch
+    ) as path:
+        run_id = await run_in_threadpool(resolve_run, context, run) if run is not None else None
         order = IngestOrder(
             body=path,
             name=name,
@@ -82,6 +89,17 @@ async def ingest(
         response.status_code = 200
         response.headers[REPLAYED] = "true"
     return await run_in_threadpool(_told, context, answer)
+
+
+def _check_form(request: Request) -> None:
+    """Refuse what would be taken for something else, before anything of the body is read."""
+    if request.headers.get("content-type", "").startswith("multipart/"):
+        raise IntakeError("the body is a form: send the file as it is (`curl -X POST -T FILE`)")
+    for key, times in Counter(key for key, _ in request.query_params.multi_items()).items():
+        if key not in _QUERY:
+            raise IntakeError(f"there is no {key!r} in the query{nearest(key, _QUERY)}")
+        if times > 1:
+            raise IntakeError(f"{key!r} stands in the query {times} times: say it once")
 
 
 def _told(context: Context, answer: IngestAnswer) -> IngestAnswerShape:

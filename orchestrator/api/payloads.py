@@ -40,7 +40,9 @@ async def put_payload_archive(
     context: ContextDep, sha256: Digest, request: Request, response: Response
 ) -> PayloadShape:
     """Upload a payload's archive; it counts once its digest and its manifest were checked."""
-    async with received(request, sha256, limit_bytes=PAYLOAD_LIMIT_BYTES) as path:
+    async with received(
+        request, sha256, limit_bytes=PAYLOAD_LIMIT_BYTES, scratch=context.scratch
+    ) as path:
         known = await run_in_threadpool(_known, context, sha256)
         if known is not None:
             response.status_code = 200
@@ -73,7 +75,9 @@ async def put_subject_wheel(
     context: ContextDep, sha256: Digest, request: Request, response: Response
 ) -> SubjectFileShape:
     """Upload a subject's wheel."""
-    async with received(request, sha256, limit_bytes=SUBJECT_LIMIT_BYTES) as path:
+    async with received(
+        request, sha256, limit_bytes=SUBJECT_LIMIT_BYTES, scratch=context.scratch
+    ) as path:
         if await run_in_threadpool(context.blobs.has, sha256):
             response.status_code = 200
         size = await run_in_threadpool(put_subject, context, sha256, path)

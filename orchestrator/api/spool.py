@@ -22,14 +22,18 @@ _PIECE_BYTES = 1024 * 1024
 
 @asynccontextmanager
 async def received(
-    request: Request, digest: str | None, *, limit_bytes: int
+    request: Request, digest: str | None, *, limit_bytes: int, scratch: Path
 ) -> AsyncIterator[Path]:
     """The whole body, of that digest if one is given, in a file that lives within the block.
+
+    The file is below `scratch`, in a folder that only its owner can read.
 
     Raises BodyTooLargeError, DigestMismatchError, SpoolFullError, or ClientDisconnect when the
     upload is cut off; the file is gone then, too.
     """
-    folder = await run_in_threadpool(tempfile.TemporaryDirectory, prefix="seatrial-upload-")
+    folder = await run_in_threadpool(
+        tempfile.TemporaryDirectory, prefix="seatrial-upload-", dir=scratch
+    )
     try:
         path = Path(folder.name) / "body"
         file = await run_in_threadpool(path.open, "wb")

@@ -15,7 +15,8 @@ from orchestrator.application.ports.likeness import Likeness
 from orchestrator.application.ports.stores import Stores
 from orchestrator.application.sweep_leaks import Janitor
 from orchestrator.application.turns import Turns
-from orchestrator.domain.linted import DocumentFinding, ForeignDocument
+from orchestrator.domain.ingested import Statement
+from orchestrator.domain.linted import DocumentFinding, Doubt, ForeignDocument
 from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.record import Evidence
@@ -46,6 +47,8 @@ class Context:
     """The formats of exports, and their media types."""
     lint: Callable[[Sequence[ForeignDocument], Evidence | None], tuple[DocumentFinding, ...]]
     """What is wrong in reports that others wrote, by themselves and against a run's results."""
+    doubt: Callable[[Statement, Evidence], tuple[Doubt, ...]]
+    """What the results say against something that a person wrote."""
     builtin_payload: Callable[[], str]
     """Digest of the payload that comes with Seatrial; stored on the first call."""
     secret: Callable[[str], str | None]
@@ -56,6 +59,8 @@ class Context:
     """How other programs write results down."""
     intake: Intake
     """Unpacks what somebody hands in."""
+    scratch: Path
+    """The folder for uploads while they come."""
     publish: Callable[[Evidence], Path]
     """Writes a run's reports down."""
     wake: Callable[[str], None]

@@ -11,24 +11,26 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from orchestrator.application.context import Context
 from orchestrator.application.finish_ingestion import RAW_EVENTS, finish_ingestion
-from orchestrator.application.ingest_order import Ordered, resolve_order
+from orchestrator.application.ingest_order import NOTES_NAME, Ordered, resolve_order
 from orchestrator.application.ingest_sources import flat_names, foreign_files
 from orchestrator.application.ports.evidence import Artifact
 from orchestrator.application.ports.ingests import Begun
 from orchestrator.application.ports.intake import Handed, IntakeError, Tray
 from orchestrator.application.ports.stores import RunSpec
-from orchestrator.domain.assembly import Assembly, assemble
+from orchestrator.domain.assembly.whole import Assembly, assemble
 from orchestrator.domain.cell import Cause, Run
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.ingested import Ingested, SourceState, Statement
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import CellPlan, JobSelection, Matrix, Metadata, Subject
+from orchestrator.domain.problems import InvalidDocumentError
 
 MATRIX_NAME = "ingested"
 BODY_LIMIT_BYTES = 2 * 1024**3
@@ -77,14 +79,41 @@ def ingest_artifacts(context: Context, order: IngestOrder) -> IngestAnswer:
         IntakeFullError: There is no room for it.
         CellTakenError, RunBusyError: The run cannot have it.
     """
-    with context.intake.open(order.body, order.name) as tray:
+    with context.intake.open(order.body, order.name) as tray, _placed(context, tray):
         notes = _read_notes(context, tray)
-        ordered = resolve_order(order, notes, tray.files)
+        ordered = resolve_order(order, notes, tray.files, now=context.clock.now())
+        _check_subject(context, order.run_id, ordered)
         known = _known(context, order, ordered, tray)
         begun = known or _begin(context, order, ordered, tray)
     finish_ingestion(context, begun)
     name = context.stores.cells.get(begun.cell_id).name
     return IngestAnswer(begun.run_id, name, replayed=known is not None)
+
+
+@contextmanager
+def _placed(context: Context, tray: Tray) -> Iterator[None]:
+    """Say of what is wrong in the notes in which line it stands."""
+    try:
+        yield
+    except InvalidDocumentError as error:
+        if tray.notes is not None and all(one.line is None for one in error.problems):
+            text = tray.notes.raw.read_text(encoding="utf-8")
+            context.documents.refuse_ingest_notes(text, tray.notes.name, error.problems)
+        raise
+
+
+def _check_subject(context: Context, run_id: str | None, ordered: Ordered) -> None:
+    run = context.stores.runs.get(run_id) if run_id is not None else None
+    subject = ordered.subject
+    if run is not None and (run.subject_name, run.subject_version) != (
+        subject.name,
+        subject.version,
+    ):
+        raise IntakeError(
+            f"run {run.id} is of {run.subject_name} {run.subject_version}, this is of "
+            f"{subject.name} {subject.version}: a run has one subject, so leave --run out; "
+            "nothing was stored"
+        )
 
 
 def _read_notes(context: Context, tray: Tray) -> IngestNotes:
@@ -126,17 +155,19 @@ def fingerprint(ordered: Ordered, files: tuple[Handed, ...], *, run_id: str | No
 
 def _begin(context: Context, order: IngestOrder, ordered: Ordered, tray: Tray) -> Begun:
     at = context.clock.now()
-    dated = ordered.notes.dated_at()
     assembly = assemble(
         foreign_files(context.dialects, tray.files),
         tray.tape(),
         notes=ordered.notes,
         version=ordered.subject.version,
-        at=(dated or at).timestamp(),
+        at=at.timestamp(),
         taken=_taken(context, order.run_id),
     )
     _check_results(assembly, ordered.notes, tray.files)
+    if assembly.jobs and assembly.idle:
+        raise InvalidDocumentError(NOTES_NAME, assembly.idle)
     spool = tray.spool(assembly.lines)
+    dated = ordered.notes.dated_at() or assembly.happened
     ingested = Ingested(
         fingerprint=fingerprint(ordered, tray.files, run_id=order.run_id),
         ingested_at=at,
@@ -196,7 +227,7 @@ def _check_results(assembly: Assembly, notes: IngestNotes, files: tuple[Handed, 
     shown = ", ".join(kept[:5]) + (f" and {len(kept) - 5} more" if len(kept) > 5 else "")
     why = next((source.remarks[0] for source in assembly.sources if source.remarks), "")
     raise IntakeError(
-        f"no result was found in {len(files)} files"
+        f"no result was found in {len(files)} {'file' if len(files) == 1 else 'files'}"
         + (f": no known format has {shown}" if kept else "")
         + (f" ({why})" if why else "")
         + "; for a platform without results write `outcome:` in ingest.yaml; nothing was stored"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.application.ports.dialects import Dialect, Dialects, UnreadableError
 from orchestrator.application.ports.intake import Handed
-from orchestrator.domain.assembly_reading import Foreign
+from orchestrator.domain.assembly.reading import Foreign
 from orchestrator.domain.reading import Said, SaidProblem
 
 NOTES = ("ingest.yaml", "ingest.yml")
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 def foreign_files(dialects: Dialects, files: Sequence[Handed]) -> Iterator[Foreign]:
     """Each file with what the surest dialect says of it; the notes are no artifact."""
     for file in files:
-        if file.name in NOTES:
+        if file.name.lower() in NOTES:
             continue
         found = _best(dialects, file)
         if found is None:

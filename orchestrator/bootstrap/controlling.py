@@ -19,6 +19,7 @@ from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.files.foreign import FileIntake
+from orchestrator.adapters.files.home import temporary_folder
 from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.ids import new_id
@@ -41,6 +42,7 @@ from orchestrator.domain.record import Evidence
 from reports import registry as report_registry
 from reports.exports import registry as export_registry
 from reports.foreign.linter import lint_documents
+from reports.views.authored import doubts_of
 from runners import ProviderContext
 from runners import registry as provider_registry
 
@@ -85,7 +87,8 @@ def build(settings: Settings, *, runs_cells: bool) -> Parts:
     world = _world(settings, database, blobs, provider)
     executor = "local" if is_embedded(settings) else new_id()
     engine = _engine(settings, executor, world) if runs_cells else None
-    context = _context(world, wake=engine.start if engine else _leave_it)
+    scratch = temporary_folder(settings.home)
+    context = _context(world, scratch, wake=engine.start if engine else _leave_it)
     return Parts(executor, database, context, world, engine)
 
 
@@ -121,7 +124,7 @@ def _world(
     )
 
 
-def _context(world: World, *, wake: Callable[[str], None]) -> Context:
+def _context(world: World, scratch: Path, *, wake: Callable[[str], None]) -> Context:
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
     payloads = world.stores.payloads
@@ -140,13 +143,15 @@ def _context(world: World, *, wake: Callable[[str], None]) -> Context:
         export=_export,
         export_media={name: form.media for name, form in export_registry.FORMATS.items()},
         lint=lint_documents,
+        doubt=doubts_of,
         builtin_payload=BuiltinPayload(
             asset_dir("payload"), archives, payloads, world.blobs, world.clock
         ),
         secret=world.secret,
         janitor=_janitor(world),
         dialects=FileDialects(),
-        intake=FileIntake(),
+        intake=FileIntake(scratch=scratch),
+        scratch=scratch,
         publish=world.publish,
         likeness=FuzzyLikeness(),
         wake=wake,

@@ -40,6 +40,7 @@ from orchestrator.cli.commands.looking import (
     runs_command,
     show_command,
 )
+from orchestrator.cli.commands.noting import note_command
 from orchestrator.cli.commands.renting import cost_command, machines_command
 from orchestrator.cli.commands.reporting import report_command
 from orchestrator.cli.commands.starting import doctor_command, init_command
@@ -77,6 +78,7 @@ def build() -> typer.Typer:
         ("report", report_command, _LOOK),
         ("export", export_command, _LOOK),
         ("compare", compare_command, _LOOK),
+        ("note", note_command, _LOOK),
         ("lint", lint_command, _LOOK),
         ("cancel", cancel_command, _LOOK),
         ("cost", cost_command, _LOOK),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time
+from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
-from orchestrator.domain.ingested import StatedMachine, Statement, StatementKind
+from orchestrator.domain.authored import NO_TIME, Text, moment
+from orchestrator.domain.ingested import StatedMachine, Statement
 from orchestrator.domain.manifest import IDENTIFIER, JobKind
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
@@ -98,31 +99,9 @@ class NotedMachine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotedStatement:
-    """Something for the reports that a person wrote."""
+class NotedStatement(Text):
+    """Something for the reports that a person wrote beside the artifacts."""
 
-    __pydantic_config__ = _STRICT
-
-    kind: StatementKind
-    """What it is."""
-    text: str = ""
-    """Markdown."""
-    title: str = ""
-    """One line."""
-    author: str = ""
-    """Who wrote it."""
-    at: str = ""
-    """A date, or a time as in RFC 3339; the date of the results by default."""
-    files: tuple[str, ...] = ()
-    """Which files it is about."""
-    problem: str = ""
-    """Of a fix: what was wrong."""
-    before: str = ""
-    """Of a fix: the code before."""
-    after: str = ""
-    """Of a fix: the code after."""
-    commit: str = ""
-    """Of a fix."""
     whole_run: bool = False
     """Whether it is about every platform of the run, not only about this one."""
 
@@ -158,22 +137,8 @@ class IngestNotes:
 
     def stated(self, *, cell: str, at: datetime) -> tuple[Statement, ...]:
         """The statements, about this cell, written at that time unless they say when."""
-        return tuple(
-            Statement(
-                kind=one.kind,
-                text=one.text,
-                title=one.title,
-                author=one.author,
-                at=(moment(one.at) if one.at else None) or at,
-                cell="" if one.whole_run else cell,
-                files=one.files,
-                problem=one.problem,
-                before=one.before,
-                after=one.after,
-                commit=one.commit,
-            )
-            for one in self.statements
-        )
+        told = self.statements
+        return tuple(one.about("" if one.whole_run else cell, at=at) for one in told)
 
     def cause(self) -> tuple[Outcome, str, str] | None:
         """(outcome, reason, detail) of a platform without results."""
@@ -181,31 +146,27 @@ class IngestNotes:
         return (Outcome(said.word), said.reason, said.detail) if said else None
 
 
-def moment(text: str) -> datetime | None:
-    """A date (its midnight in UTC) or an RFC 3339 time; None for anything else."""
-    try:
-        if len(text) <= len("2026-01-19"):
-            return datetime.combine(date.fromisoformat(text), time(), UTC)
-        read = datetime.fromisoformat(text)
-        return read.astimezone(UTC) if read.tzinfo is not None else None
-    except (ValueError, OverflowError):
-        return None
-
-
 def check_notes(notes: IngestNotes) -> Iterator[Problem]:
     """Everything in well-formed notes that makes no sense."""
     dated = notes.dated_at()
     if notes.date and (dated is None or dated.year < _FIRST_YEAR):
-        yield Problem(("date",), _NO_TIME.format(notes.date))
+        yield Problem(("date",), NO_TIME.format(notes.date))
     for index, one in enumerate(notes.statements):
         if one.at and moment(one.at) is None:
-            yield Problem(("statements", index, "at"), _NO_TIME.format(one.at))
+            yield Problem(("statements", index, "at"), NO_TIME.format(one.at))
         if not (one.text or one.title):
             yield Problem(("statements", index), "needs a title or a text")
+    yield from _suite_problems(notes)
     for path, name in _names(notes):
         if not IDENTIFIER.fullmatch(name):
             yield Problem(path, f"{name!r} must be letters, digits, '-' and '_' (at most 64)")
     yield from _machine_problems(notes.machine)
+
+
+def _suite_problems(notes: IngestNotes) -> Iterator[Problem]:
+    for index, suite in enumerate(notes.suites):
+        if not suite.match.strip():
+            yield Problem(("suites", index, "match"), "must not be empty")
 
 
 def _names(notes: IngestNotes) -> Iterator[tuple[Path, str]]:
@@ -218,7 +179,6 @@ def _names(notes: IngestNotes) -> Iterator[tuple[Path, str]]:
 
 
 _FIRST_YEAR = 1970
-_NO_TIME = "{!r} is no date (2026-01-19) and no time with its zone (2026-01-19T12:00:00Z)"
 
 
 def _machine_problems(machine: NotedMachine | None) -> Iterator[Problem]:

@@ -33,3 +33,13 @@ class DocumentFinding:
     """One sentence of plain text."""
     advice: str
     """What to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What the results of a run say against something that a person wrote for its reports."""
+
+    level: str
+    """``error``: they contradict it. ``warning``: nothing backs it."""
+    message: str
+    """One sentence of plain text."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from orchestrator.domain.outcome import TestOutcome
@@ -171,6 +172,21 @@ class SaidProblem:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class SaidRemark:
+    """Something about the artifact that is worth knowing, and no problem: what it is a copy of."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaidMoment:
+    """When something that the artifact tells of happened."""
+
+    at: datetime
+    """As it is written: without a zone where the artifact says none."""
+
+
 Said = (
     SaidTest
     | SaidDetail
@@ -184,4 +200,6 @@ Said = (
     | SaidEnvironment
     | SaidStamp
     | SaidProblem
+    | SaidRemark
+    | SaidMoment
 )

@@ -5,14 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """What the results say against a statement."""
-
-    level: str
-    """``error``: they contradict it. ``warning``: nothing backs it."""
-    message: str
+from orchestrator.domain.linted import Doubt
 
 
 @dataclass(frozen=True, slots=True)

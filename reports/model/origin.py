@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 
 from reports.model.values import Absent
+
+_VERSION = re.compile(r"^v?(?P<version>\d\S*)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +91,14 @@ class Elsewhere:
     title: str
     cells: tuple[str, ...]
     """That have it."""
+
+
+def letters(name: str) -> str:
+    """What is left of a name when only its spelling differs."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def bare(version: str) -> str:
+    """A version without its v."""
+    match = _VERSION.match(version)
+    return match["version"] if match else version

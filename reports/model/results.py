@@ -103,6 +103,8 @@ class SpeedUp:
     """Derived from the unrounded medians of both: above 1 is better, whatever the unit."""
     overlaps: bool
     """Derived: whether the spreads touch."""
+    n: int
+    """Derived: samples of the one that has fewer. One alone allows no verdict."""
 
 
 @dataclass(frozen=True, slots=True)

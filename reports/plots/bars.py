@@ -9,8 +9,8 @@ from reports.model.plot import Plot
 from reports.plots import svg
 from reports.plots.svg import BAR, LEFT, RIGHT, ROW, TOP
 
-_LETTER_FROM = 34
-"""Pixels of a segment from which on its figure is written into it."""
+_MARGIN, _LETTER = 8, 6.6
+"""Pixels of a segment, and of each letter, that are there before its figure is written into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ def stacked(
     bottom = TOP + len(rows) * ROW + 6
     seen = {s.word for row in rows for s in row.segments if s.size}
     words = dict.fromkeys((s.kind, s.word) for row in rows for s in row.segments)
-    body += svg.legend(bottom, [entry for entry in words if entry[1] in seen])
-    return svg.figure(name, title, told, body, height=bottom + 24)
+    legend, last = svg.legend(bottom, [entry for entry in words if entry[1] in seen])
+    return svg.figure(name, title, told, [*body, *legend], height=round(last) + 24)
 
 
 def _segments(segments: Sequence[Segment], y: float, scale: float) -> list[str]:
@@ -63,7 +63,7 @@ def _segments(segments: Sequence[Segment], y: float, scale: float) -> list[str]:
         # What is there is seen, however small its share.
         shown = max(width, 1.5)
         parts.append(svg.rect(x, y, shown, segment.kind, told=f"{segment.word}: {segment.told}"))
-        if width >= _LETTER_FROM:
+        if width >= _MARGIN + _LETTER * len(segment.told):
             middle = x + width / 2
             parts.append(svg.text(middle, y + 12, segment.told, kind="in", anchor="middle"))
         x += shown

@@ -10,6 +10,8 @@ from decimal import Decimal
 from reports import figures
 from reports import format as fmt
 from reports.grouping import split_name, telling
+from reports.model.backend import BackendReport
+from reports.model.compare import CompareReport
 from reports.model.compared import ComparedRow, Comparison
 from reports.model.cost import CostReport
 from reports.model.metrics import MetricLine, MetricTable
@@ -20,6 +22,7 @@ from reports.model.results import ResultsReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent, ReportModel, Tally
 from reports.plots.bars import Segment, SpreadRow, StackedRow, spreads, stacked
+from reports.plots.changed import changes_plot, metrics_plot
 from reports.plots.strips import StripRow, strips
 
 ROWS_SHOWN = 24
@@ -51,11 +54,25 @@ def _drawn(report: ReportModel) -> Iterator[Plot]:
         yield from _of_platform(report)
     elif isinstance(report, ResultsReport):
         yield from _of_results(report)
+    elif isinstance(report, BackendReport):
+        yield from _of_backend(report)
+    elif isinstance(report, CompareReport):
+        yield from (plot for plot in (changes_plot(report), metrics_plot(report)) if plot)
     elif isinstance(report, CostReport):
-        paid = [(cell.cell, cell.money.costs) for cell in report.cells]
-        known = [(cell, c) for cell, c in paid if not isinstance(c, Absent) and c.bill.total_usd]
-        if known:
-            yield cost_plot(known)
+        yield from _of_cost(report)
+
+
+def _of_backend(report: BackendReport) -> Iterator[Plot]:
+    known = [(p.label, p.tally) for p in report.platforms if not isinstance(p.tally, Absent)]
+    if known:
+        yield outcomes_plot(known)
+
+
+def _of_cost(report: CostReport) -> Iterator[Plot]:
+    paid = [(cell.cell, cell.money.costs) for cell in report.cells]
+    known = [(cell, c) for cell, c in paid if not isinstance(c, Absent) and c.bill.total_usd]
+    if known:
+        yield cost_plot(known)
 
 
 def _of_results(report: ResultsReport) -> Iterator[Plot]:

@@ -13,6 +13,8 @@ from reports.plots.svg import BAR, LEFT, RIGHT, ROW, TOP
 
 DOTS = 120
 """Of one row; of more samples as many quantiles are drawn."""
+TICKS = 5
+"""At most so many steps of the scale."""
 _LOG_FROM = 50
 """The largest value by the smallest, from which on the scale is logarithmic."""
 
@@ -45,13 +47,20 @@ def strips(name: str, title: str, told: str, rows: Sequence[StripRow], *, unit: 
 class _Scale:
     low: float
     high: float
+    ticks: tuple[float, ...]
     is_log: bool
 
     @classmethod
     def of(cls, values: Sequence[float]) -> _Scale:
         low, high = min(values), max(values)
-        is_log = low > 0 and high / low >= _LOG_FROM
-        return cls(low, high, True) if is_log else cls(min(low, 0.0), high, False)
+        if low > 0 and high / low >= _LOG_FROM:
+            first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+            every = tuple(10.0**power for power in range(first, last + 1))
+            return cls(every[0], every[-1], _some(every), True)
+        step = _step((high - min(low, 0.0)) / TICKS)
+        first, last = math.floor(min(low, 0.0) / step), math.ceil(high / step)
+        every = tuple(number * step for number in range(first, last + 1))
+        return cls(every[0], every[-1], every, False)
 
     def x(self, value: float) -> float:
         low, high, at = self.low, self.high, value
@@ -59,22 +68,30 @@ class _Scale:
             low, high, at = math.log(low), math.log(high), math.log(value)
         return LEFT + (RIGHT - LEFT) * ((at - low) / (high - low) if high > low else 0.5)
 
-    def value(self, share: float) -> float:
-        if self.is_log:
-            return math.exp(math.log(self.low) + share * math.log(self.high / self.low))
-        return self.low + (self.high - self.low) * share
+
+def _step(rough: float) -> float:
+    """The next larger round number."""
+    if rough <= 0 or not math.isfinite(rough):
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next((n * power for n in (1, 2, 5) if n * power >= rough), 10 * power)
+
+
+def _some(ticks: tuple[float, ...]) -> tuple[float, ...]:
+    """As many as can stand beside each other, with the ends."""
+    every = -(-(len(ticks) - 1) // TICKS)
+    return ticks[::every] if every > 1 else ticks
 
 
 def _axis(scale: _Scale, y: float, unit: str) -> list[str]:
     parts = []
-    for share in (0.0, 0.5, 1.0):
-        x = LEFT + (RIGHT - LEFT) * share
+    for tick in scale.ticks:
+        x = scale.x(tick)
         parts.append(svg.line(x, TOP - 6, x, y + 2, "grid"))
-        figure = fmt.number(scale.value(share))
-        parts.append(svg.text(x, y + 16, figure, kind="note", anchor="middle"))
+        parts.append(svg.text(x, y + 16, fmt.number(tick), kind="note", anchor="middle"))
     kind = ", logarithmic scale" if scale.is_log else ""
     note = f"{unit or 'no unit'}{kind}; each dot is a sample, the mark is the median"
-    parts.append(svg.text(LEFT, y + 34, note, kind="note", limit=110))
+    parts.append(svg.text(LEFT, y + 34, note, kind="note", limit=85))
     return parts
 
 

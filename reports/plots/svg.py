@@ -16,7 +16,7 @@ LEFT, RIGHT = LABEL_WIDTH, WIDTH - VALUE_WIDTH
 ROW = 26
 BAR = 16
 TOP = 44
-LABEL_LIMIT = 30
+LABEL_LIMIT = 27
 """Characters of a label; the whole name stands in the tables."""
 
 STYLE = """
@@ -26,9 +26,10 @@ text{font:12px system-ui,-apple-system,"Segoe UI",sans-serif;fill:#424a53}
 .passed{fill:#1a7f37}.failed{fill:#cf222e}.error{fill:#bc4c00}.skipped{fill:#818b98}
 .missing{fill:#bf3989}.other{fill:#59636e}
 .s0{fill:#0969da}.s1{fill:#8250df}.s2{fill:#1b7c83}.s3{fill:#9a6700}.s4{fill:#bf3989}.s5{fill:#57606a}
-.dot{fill:#0969da;fill-opacity:.35}.median{stroke:#cf222e;stroke-width:2}
+.dot{fill:#0969da;fill-opacity:.45}.median{stroke:#1f2328;stroke-width:2}.axis{stroke:#59636e}
 @media(prefers-color-scheme:dark){text{fill:#c2cad3}.title{fill:#f0f6fc}.note{fill:#9198a1}
-.grid{stroke:#3d444d}.whisker{stroke:#f0f6fc}.in{fill:#fff}.dot{fill:#4493f8}}
+.grid{stroke:#3d444d}.whisker{stroke:#f0f6fc}.in{fill:#fff}.dot{fill:#4493f8;fill-opacity:.6}
+.median{stroke:#f0f6fc}.axis{stroke:#9198a1}.failed{fill:#da3633}.other{fill:#768390}}
 """.replace("\n", "")
 """Colours with enough contrast in both schemes; an outcome is always said in words as well."""
 
@@ -45,8 +46,12 @@ def figure(name: str, title: str, told: str, body: Iterable[str], *, height: int
 
 
 def said(value: str, *, limit: int = 300) -> str:
-    """One visible line of text, escaped."""
-    return html.escape(plain(value, limit=limit), quote=True)
+    """One visible line of text, escaped; of one that is too long its beginning and its end."""
+    line = plain(value)
+    if len(line) > limit:
+        head = limit * 3 // 5
+        line = f"{line[:head].rstrip()}…{line[head + 1 - limit :].lstrip()}"
+    return html.escape(line, quote=True)
 
 
 def text(
@@ -74,6 +79,11 @@ def dot(x: float, y: float) -> str:
     return f'<circle cx="{at(x)}" cy="{at(y)}" r="3" class="dot"/>'
 
 
+def mark(x: float, y: float, kind: str) -> str:
+    """A value of its own."""
+    return f'<circle cx="{at(x)}" cy="{at(y)}" r="5" class="{kind}"/>'
+
+
 def label(y: float, value: str) -> str:
     """The name of a row, left of the drawing."""
     return text(LEFT - 10, y + 12, value, anchor="end", limit=LABEL_LIMIT)
@@ -81,17 +91,19 @@ def label(y: float, value: str) -> str:
 
 def value(y: float, told: str) -> str:
     """The figure of a row, right of the drawing."""
-    return text(RIGHT + 10, y + 12, told, limit=24)
+    return text(RIGHT + 10, y + 12, told, limit=22)
 
 
-def legend(y: float, entries: Iterable[tuple[str, str]]) -> list[str]:
-    """Squares of (class, word) beside each other."""
+def legend(y: float, entries: Iterable[tuple[str, str]]) -> tuple[list[str], float]:
+    """Squares of (class, word) beside each other, and where the last line of them is."""
     parts, x = [], float(LEFT)
     for kind, word in entries:
+        if x > LEFT and x + 14 + 6.2 * len(word) > WIDTH:
+            x, y = float(LEFT), y + 18
         parts.append(f'<rect x="{at(x)}" y="{at(y)}" width="10" height="10" class="{kind}"/>')
         parts.append(text(x + 14, y + 9, word, kind="note"))
         x += 30 + 6.2 * len(word)
-    return parts
+    return parts, y
 
 
 def at(number: float) -> str:

@@ -10,6 +10,7 @@ from orchestrator.domain.ingested import Statement
 from orchestrator.domain.linted import ForeignDocument
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.record import CellRecord, Evidence, JobRecord
+from reports import format as fmt
 from reports.foreign.measured import words
 from reports.foreign.parsing import read
 from reports.foreign.quantities import Fraction, fractions, percents, quantities
@@ -98,7 +99,8 @@ def _worst(scope: _Scope) -> str:
     """What is not as good as all of it."""
     for cell in scope.cells:
         if cell.outcome is not Outcome.PASSED:
-            return f"{cell.id} is {cell.outcome.value if cell.outcome else cell.state.value}"
+            ended = fmt.ended(cell.outcome.value) if cell.outcome else f"is {cell.state.value}"
+            return f"{cell.id} {ended}"
     for cell, job in scope.jobs:
         if job.degraded is not None:
             return f"{job.title or job.id} of {cell.id} ran degraded: {job.degraded}"
@@ -264,9 +266,9 @@ def _absolute(sentence: str, scope: _Scope) -> Iterator[Said]:
 
 def _state(job: JobRecord) -> str:
     counts = job.counts
-    outcome = job.outcome.value if job.outcome else "not over"
-    beside = f", {counts.failed + counts.error} failed, {counts.skipped} skipped"
-    return f"{job.title or job.id} is {outcome}{beside if counts.collected else ''}"
+    ended = fmt.ended(job.outcome.value) if job.outcome else "is not over"
+    beside = f": {counts.failed + counts.error} failed, {counts.skipped} skipped"
+    return f"{job.title or job.id} {ended}{beside if counts.collected else ''}"
 
 
 def _facts(text: str) -> Iterator[Said]:

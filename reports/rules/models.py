@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reports.format import ended
 from reports.model.compared import ComparedRow, Comparison
 from reports.model.parts import CommandTable
 from reports.model.platform import PlatformReport
@@ -51,9 +52,9 @@ def _outcome(report: PlatformReport) -> Iterator[Said]:
         return
     for job, said in jobs:
         if said in SEVERITY and SEVERITY.index(said) > SEVERITY.index(code):
-            yield "error", "outcome", f"the cell is {code}, and its job {job} is {said}"
+            yield "error", "outcome", f"the cell {ended(code)}, and its job {job} {ended(said)}"
         elif said not in SEVERITY and code == "passed":
-            yield "error", "outcome", f"the cell passed, and its job {job} is {said}"
+            yield "error", "outcome", f"the cell passed, and its job {job} {ended(said)}"
 
 
 def _timeline(report: PlatformReport) -> Iterator[Said]:

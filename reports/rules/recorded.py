@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.record import CellRecord, Evidence, JobRecord
+from reports.model.compare import CompareReport
 from reports.model.parts import CommandRow, FileRow, Hardware, SuiteRow
 from reports.model.platform import PlatformReport
 from reports.model.summary import CellRow, SummaryReport
@@ -16,6 +18,7 @@ from reports.rules.parts import OUTCOMES, Said, close, differs
 def recorded_rule(report: ReportModel, evidence: Evidence) -> Iterator[Said]:
     """Look everything up that no other figure of the report would betray."""
     cells = {cell.id: cell for cell in evidence.record.cells}
+    yield from _footer(report, evidence)
     if isinstance(report, PlatformReport) and report.cell in cells:
         yield from _platform(report, cells[report.cell])
     elif isinstance(report, SummaryReport):
@@ -23,6 +26,27 @@ def recorded_rule(report: ReportModel, evidence: Evidence) -> Iterator[Said]:
         yield from differs("recorded", "cells", told, sorted(cells))
         for row in report.rows:
             yield from _row(row, cells[row.cell]) if row.cell in cells else ()
+
+
+def _footer(report: ReportModel, evidence: Evidence) -> Iterator[Said]:
+    """The digest is of the very evidence that the rest is held against."""
+    said = report.footer.evidence_sha256
+    known = {cell.id: _brought(cell) for cell in evidence.record.cells}
+    if isinstance(report, PlatformReport):
+        found = known.get(report.cell, "")
+    else:
+        if evidence.base is not None and isinstance(report, CompareReport):
+            base = evidence.base.record.cells
+            known |= {f"base {cell.id}": _brought(cell) for cell in base}
+        listed = sorted((f"{name} {digest or '-'}\n".encode()) for name, digest in known.items())
+        found = sha256(b"".join(listed)).hexdigest() if any(known.values()) else ""
+    told = "" if isinstance(said, Absent) else said
+    yield from differs("evidence", "the sha256 of the evidence", told, found)
+
+
+def _brought(cell: CellRecord) -> str:
+    came = {artifact.name: artifact.digest for artifact in cell.artifacts}
+    return came.get("events.jsonl") or (cell.ingested.fingerprint if cell.ingested else "")
 
 
 def _platform(report: PlatformReport, cell: CellRecord) -> Iterator[Said]:

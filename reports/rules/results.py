@@ -207,6 +207,7 @@ def _ratio(section: Section, metric: MetricAcross, at: int, said: SpeedUp) -> It
             yield "error", "ratio", message
     overlaps = max(a[0], b[0]) <= min(a[2], b[2])
     yield from differs("ratio", f"{metric.name}: overlap", said.overlaps, overlaps)
+    yield from differs("ratio", f"{metric.name}: samples", said.n, min(own.n, base.n))
 
 
 def _numbers(figure: MetricFigure) -> tuple[float, float, float]:

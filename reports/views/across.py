@@ -192,7 +192,8 @@ def _speed_up(found: Facts, key: Key, baseline: Key) -> SpeedUp | Absent:
     own, base = metric_figure(found[key]), metric_figure(found[baseline])
     if isinstance(own.median, Absent) or isinstance(base.median, Absent):
         return Absent("one of both is no finite number")
-    return SpeedUp(relative(own.median, base.median, key[2]), _overlap(own, base))
+    ratio = relative(own.median, base.median, key[2])
+    return SpeedUp(ratio, _overlap(own, base), min(own.n, base.n))
 
 
 def _overlap(a: MetricFigure, b: MetricFigure) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from orchestrator.domain.ingested import Statement
+from orchestrator.domain.linted import Doubt
 from orchestrator.domain.record import Evidence
-from reports.model.authored import Authored, Doubt
+from reports.model.authored import Authored
 from reports.rules.authored import check_statement
 
 
@@ -15,7 +16,6 @@ def authored_of(evidence: Evidence, cell: str = "") -> tuple[Authored, ...]:
 
 
 def _checked(said: Statement, evidence: Evidence) -> Authored:
-    found = check_statement(said, evidence)
     return Authored(
         kind=said.kind,
         title=said.title,
@@ -28,5 +28,10 @@ def _checked(said: Statement, evidence: Evidence) -> Authored:
         before=said.before,
         after=said.after,
         commit=said.commit,
-        doubts=tuple(Doubt(finding.level, finding.message) for finding in found),
+        doubts=doubts_of(said, evidence),
     )
+
+
+def doubts_of(said: Statement, evidence: Evidence) -> tuple[Doubt, ...]:
+    """What the results say against it."""
+    return tuple(Doubt(f.level, f.message) for f in check_statement(said, evidence))

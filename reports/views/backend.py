@@ -13,6 +13,7 @@ from reports.views.authored import authored_of
 from reports.views.classes import suites_beside
 from reports.views.conclusion import degraded_claim, judged_claim, run_claim
 from reports.views.contrasts import benchmark_jobs, block_of, contrasts_of, entries_of
+from reports.views.life import run_digest
 from reports.views.origin import catalogued_of, origin_of, run_date
 from reports.views.place import cell_status, heading_of, instance_of, job_status, place_of
 from reports.views.probe import hardware_of
@@ -37,7 +38,7 @@ def backend_view(evidence: Evidence, _cell_id: str = "") -> BackendReport:
         version=run.subject_version,
         unfinished=unfinished_run(record),
         conclusion=_conclusion(record, platforms),
-        footer=Footer(run.id, Absent("see each platform's report"), TEMPLATE),
+        footer=Footer(run.id, run_digest(record), TEMPLATE),
         matrix=run.matrix_name,
         date=run_date(record),
         status=run_status(record),

@@ -28,6 +28,7 @@ from reports.views.changes import (
     under_new_names,
 )
 from reports.views.deltas import deltas_of
+from reports.views.life import run_digest
 from reports.views.matching import matches
 from reports.views.money import money_of, total_costs
 from reports.views.origin import run_date
@@ -62,7 +63,7 @@ def compare_view(evidence: Evidence, _cell_id: str = "") -> CompareReport:
         version=run.subject_version,
         unfinished=unfinished_run(base.record) or unfinished_run(head.record),
         conclusion=_conclusion(pairs),
-        footer=Footer(run.id, Absent("see each platform's report"), TEMPLATE),
+        footer=Footer(run.id, run_digest(head.record, base=base.record), TEMPLATE),
         base=sides[0],
         head=sides[1],
         pairs=pairs,

@@ -12,6 +12,7 @@ from reports.model.cost import CellCost, CostReport, PartRow
 from reports.model.money import Costs, Money
 from reports.model.provenance import DecisionRow
 from reports.model.values import Absent, Claim, Footer
+from reports.views.life import run_digest
 from reports.views.money import money_of, total_costs
 from reports.views.origin import run_date
 from reports.views.place import cell_status
@@ -44,7 +45,7 @@ def cost_view(evidence: Evidence, _cell_id: str = "") -> CostReport:
         version=run.subject_version,
         unfinished=unfinished_run(record),
         conclusion=_conclusion(cells, costs),
-        footer=Footer(run.id, Absent("see each platform's report"), TEMPLATE),
+        footer=Footer(run.id, run_digest(record), TEMPLATE),
         date=run_date(record),
         status=run_status(record),
         cells=cells,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.domain.cell import Attempt, CellState, Transition
 from orchestrator.domain.ingested import Source
-from orchestrator.domain.record import CellRecord
+from orchestrator.domain.record import CellRecord, RunRecord
 from reports.model.parts import AttemptRow, FileRow, NoticeRow, TimelineRow
 from reports.model.values import Absent, Status
 
@@ -129,3 +130,22 @@ def evidence_digest(cell: CellRecord) -> str | Absent:
     if cell.ingested is not None:
         return cell.ingested.fingerprint
     return Absent("events.jsonl is not among the artifacts")
+
+
+def run_digest(record: RunRecord, *, base: RunRecord | None = None) -> str | Absent:
+    """Of everything that a report of a whole run, or of one and its base, is made from.
+
+    sha256 over one line per cell, ``CELL DIGEST`` and a line feed, in the order of their bytes.
+    DIGEST is that of the cell's own report, ``-`` where it has none. Lines of the base begin with
+    ``base`` and a space.
+    """
+    told = [("", cell) for cell in record.cells]
+    told += [("base ", cell) for cell in base.cells] if base is not None else []
+    digests = [evidence_digest(cell) for _, cell in told]
+    if all(isinstance(digest, Absent) for digest in digests):
+        return Absent("no cell has brought its events home")
+    lines = [
+        f"{mark}{cell.id} {'-' if isinstance(digest, Absent) else digest}\n".encode()
+        for (mark, cell), digest in zip(told, digests, strict=True)
+    ]
+    return hashlib.sha256(b"".join(sorted(lines))).hexdigest()

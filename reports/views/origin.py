@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -12,7 +11,7 @@ from orchestrator.domain.ingested import Ingested, Source, SourceState
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.record import CellRecord, JobRecord, RunRecord
-from reports.model.origin import Catalogued, Disputed, Elsewhere, Origin, SourceLine
+from reports.model.origin import Catalogued, Disputed, Elsewhere, Origin, SourceLine, bare, letters
 from reports.model.values import Absent
 
 SOURCES_SHOWN = 60
@@ -24,7 +23,6 @@ DISPUTED_SHOWN = 40
 UNREAD = "kept unread"
 _NOT_KNOWN = Absent("the catalogue does not say")
 _NOT_SAID = Absent("it does not say")
-_VERSION = re.compile(r"^v?(?P<version>\d\S*)$", re.IGNORECASE)
 
 
 def origin_of(cell: CellRecord, *, subject: str, version: str) -> Origin | None:
@@ -93,23 +91,14 @@ def _remarks(
 
 def _other_stamps(sources: Sequence[Source], subject: str, version: str) -> list[tuple[str, str]]:
     """Stamps that name the subject with another version, or something else altogether."""
-    wanted = (_letters(subject), _bare(version))
+    wanted = (letters(subject), bare(version))
     said = [(source.name, stamp) for source in sources for stamp in source.stamps]
     return [pair for pair in said if _parts(pair[1]) != wanted]
 
 
 def _parts(stamp: str) -> tuple[str, str]:
     name, _, version = stamp.rpartition(" ")
-    return _letters(name), _bare(version)
-
-
-def _letters(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
-def _bare(version: str) -> str:
-    match = _VERSION.match(version)
-    return match["version"] if match else version
+    return letters(name), bare(version)
 
 
 def catalogued_of(cell: CellRecord) -> Catalogued | None:

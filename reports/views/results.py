@@ -20,6 +20,7 @@ from reports.views.across import figures_of, gaps_of, lacks_job, section_of, slo
 from reports.views.authored import authored_of
 from reports.views.commands import commands_of
 from reports.views.conclusion import degraded_claim, run_claim
+from reports.views.life import run_digest
 from reports.views.money import money_of, total_costs
 from reports.views.origin import run_date
 from reports.views.place import (
@@ -59,7 +60,7 @@ def results_view(evidence: Evidence, _cell_id: str = "") -> ResultsReport:
         version=run.subject_version,
         unfinished=unfinished_run(record),
         conclusion=_conclusion(record, groups, sections, passed),
-        footer=Footer(run.id, Absent("see each platform's report"), TEMPLATE),
+        footer=Footer(run.id, run_digest(record), TEMPLATE),
         date=run_date(record),
         dated=_is_dated(record),
         status=run_status(record),

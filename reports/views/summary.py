@@ -17,6 +17,7 @@ from reports.views.commands import commands_of
 from reports.views.comparison import compare
 from reports.views.conclusion import degraded_claim, judged_claim, run_claim
 from reports.views.failures import failures_of, issues_of
+from reports.views.life import run_digest
 from reports.views.money import money_of, total_costs
 from reports.views.origin import elsewhere_of, origin_of, run_date
 from reports.views.place import (
@@ -54,7 +55,7 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
         version=run.subject_version,
         unfinished=unfinished_run(record),
         conclusion=_conclusion(record, rows, (everything, accelerators), passed),
-        footer=Footer(run.id, Absent("see each platform's report"), TEMPLATE),
+        footer=Footer(run.id, run_digest(record), TEMPLATE),
         matrix=run.matrix_name,
         date=run_date(record),
         finished_at=run.finished_at or Absent("the run is not finished"),

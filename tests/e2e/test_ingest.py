@@ -159,6 +159,7 @@ def test_a_controller_that_is_killed_ends_the_ingestion_when_it_is_back(home, tm
     eventually(lambda: home.get(f"/runs/{run['id']}")["state"] == "finished")
     shown = home.json("show", run["id"])
     assert (shown["outcome"], shown["counts"]["passed"]) == ("passed", 40_000)
+    assert list((home.path / "tmp").iterdir()) == []
     assert ingest(home, folder, *ORDER)[0] == run["id"]
 
 
@@ -178,3 +179,26 @@ def test_notes_beside_the_logs_say_the_rest(home, tmp_path):
     assert cell["ingested"]["dated_at"] == "2026-01-19T00:00:00Z"
     assert cell["cost_usd"] == "0.0589"
     assert "2026-01-19" in home.seatrial("report", run, "--cell", "gcp-l4")
+
+
+def test_what_a_person_writes_later_stands_in_the_published_reports(home, tmp_path):
+    run, _ = ingest(home, LOGS, *ORDER)
+    notes = tmp_path / "notes.yaml"
+    notes.write_text(
+        "apiVersion: seatrial/v1\nkind: Statements\nauthor: R. Eader\nstatements:\n"
+        "  - {kind: fix, title: The mask moved, files: [a.py], cell: gcp-l4, at: 2026-01-18}\n"
+        "  - {kind: conclusion, text: All 186 tests pass.}\n"
+    )
+    words = home.command("note", "latest", str(notes))
+    for _ in range(2):
+        done = subprocess.run(words, env=home.environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "conclusion 'All 186 tests pass.': CONTRADICTED: " in done.stderr
+    report = home.path / "runs" / run / "report"
+    assert (report / "gcp-l4" / "SUMMARY.md").read_text().count("The mask moved") == 1
+    assert "All 186 tests pass." in (report / "SUMMARY.md").read_text()
+    words = ("--kind", "note", "--text", "It rained.", "--author", "W. Riter", "--cell", "gcp-l4")
+    home.seatrial("note", run, *words)
+    assert "It rained." in (report / "gcp-l4" / "SUMMARY.md").read_text()
+    kept = home.get(f"/runs/{run}/statements")["items"]
+    assert [one["author"] for one in kept] == ["R. Eader", "R. Eader", "W. Riter"]

@@ -26,6 +26,7 @@ from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.files.foreign import FileIntake
+from orchestrator.adapters.files.home import temporary_folder
 from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.ids import new_id
 from orchestrator.adapters.likeness import FuzzyLikeness
@@ -45,6 +46,7 @@ from orchestrator.domain.record import Evidence
 from reports import registry as report_registry
 from reports.exports import registry as export_registry
 from reports.foreign.linter import lint_documents
+from reports.views.authored import doubts_of
 from runners import ProviderContext
 from runners import registry as provider_registry
 from tests.databases import Agent
@@ -210,12 +212,14 @@ def make_context(
         render=_render,
         draw=_draw,
         dialects=FileDialects(),
-        intake=FileIntake(),
+        intake=FileIntake(scratch=temporary_folder(home)),
+        scratch=temporary_folder(home),
         publish=_publisher(home, blobs),
         report_kinds=tuple(report_registry.KINDS),
         export=lambda name, evidence, cell: export_registry.export(name, evidence, cell=cell),
         export_media={name: form.media for name, form in export_registry.FORMATS.items()},
         lint=lint_documents,
+        doubt=doubts_of,
         builtin_payload=partial(_builtin, documents, database, blobs, clock),
         secret={"HF_TOKEN": "hunter2"}.get,
         janitor=_janitor(database, clock, providers),

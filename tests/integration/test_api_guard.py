@@ -23,6 +23,8 @@ ROUTES = {
     ("GET", f"{API}/runs/nope/reports/summary/plots"): "read",
     ("GET", f"{API}/compare?base=nope&head=nope"): "read",
     ("GET", f"{API}/runs/nope/export/junit"): "read",
+    ("GET", f"{API}/runs/nope/statements"): "read",
+    ("POST", f"{API}/runs/nope/statements"): "run",
     ("GET", f"{API}/payloads/{NONE}"): "read",
     ("HEAD", f"{API}/payloads/{NONE}"): "read",
     ("GET", f"{API}/platforms"): "read",

@@ -29,6 +29,7 @@ from tests.integration.api_context import desk
 
 LOGS = Path(__file__).parents[1] / "golden" / "logs" / "gcp_l4_v046"
 URL = "/api/v1/ingest?platform=gcp-l4&subject=torchbridge@0.4.6"
+PROOF = "/api/v1/ingest?platform=gcp-l4&subject=proof@1.10"
 TEXT = """\
 ============================= test session starts ==============================
 platform linux -- Python 3.10.12, pytest-9.0.2, pluggy-1.6.0 -- /usr/bin/python3
@@ -161,7 +162,7 @@ def test_a_cell_is_added_to_a_finished_run_and_the_worst_counts(api):
 
 def test_a_running_run_gets_no_cell(lite):
     run = lite.launch()["id"]
-    refused = post(lite, TEXT.encode(), f"{URL}&run={run}&name=a.txt", 409)
+    refused = post(lite, TEXT.encode(), f"{PROOF}&run={run}&name=a.txt", 409)
     assert "a cell can be added once it is finished" in refused["detail"]
     assert post(lite, TEXT.encode(), f"{URL}&run=zzz&name=a.txt", 404)
 
@@ -171,7 +172,7 @@ def test_a_launched_run_may_get_an_ingested_cell_and_be_run_again_without_it(lit
     for cell in ("here", "there"):
         lite.begin(run, cell)
     lite.finish(run, "here", "there", outcome=Outcome.FAILED)
-    post(lite, TEXT.encode(), f"{URL}&run={run}&name=a.txt")
+    post(lite, TEXT.encode(), f"{PROOF}&run={run}&name=a.txt")
     assert [cell["id"] for cell in show(lite, run)["cells"]] == ["here", "there", "gcp-l4"]
     assert show(lite, run)["cells"][0]["ingested"] is None
     again = lite.client.post(f"/api/v1/runs/{run}/rerun", headers={"Idempotency-Key": "k"})
@@ -235,13 +236,17 @@ jobs:
     ("files", "url", "said"),
     [
         ({}, URL, "there is no file in it"),
-        ({"a.bin": b"\x00\x01\x02"}, URL, "no result was found in 1 files"),
+        ({"a.bin": b"\x00\x01\x02"}, URL, "no result was found in 1 file:"),
         ({"ingest_yaml": NOTES}, URL, "no result was found"),
         ({"moe.txt": TEXT}, "/api/v1/ingest?platform=gcp-l4", "nobody says what was validated"),
         ({"moe.txt": TEXT}, "/api/v1/ingest?subject=a@1", "nobody says which platform"),
         ({"moe.txt": TEXT}, "/api/v1/ingest?platform=x&subject=a", "not of the form NAME@VERSION"),
         ({"moe.txt": TEXT}, "/api/v1/ingest?platform=a/b&subject=a@1", "cannot be the id"),
-        ({"moe.txt": TEXT, "ingest_yaml": NOTES + "platform: tpu\n"}, URL, "says platform tpu"),
+        (
+            {"moe.txt": TEXT, "ingest_yaml": NOTES + "platform: aws-a10g\n"},
+            URL,
+            "platform aws-a10g",
+        ),
         ({"moe.txt": TEXT, "ingest_yaml": NOTES + "platfrom: x\n"}, URL, "did you mean"),
         ({"moe.txt": TEXT, "ingest_yaml": NOTES + "jobs: {a: {file: b.txt}}\n"}, URL, "no 'b.txt'"),
         (
@@ -260,6 +265,71 @@ def test_what_is_refused_leaves_nothing(lite, files, url, said):
     assert said in refused["detail"]
     assert lite.client.get("/api/v1/runs").json()["items"] == []
     assert not list((Path(str(lite.context.blobs._root))).glob("??/*"))
+
+
+@pytest.mark.parametrize(
+    ("notes", "said"),
+    [
+        ("platform: gcp-l5\n", "line 3, column 11: platform: no catalogue has 'gcp-l5'; did you"),
+        ("date: 2099-01-01\n", "line 3, column 7: date: 2099-01-01 has not come yet"),
+        ("jobs:\n  a: {file: mo.txt}\n", "line 4, column 13: jobs.a.file: there is no 'mo.txt'"),
+        ("jobs: {mo: {title: X}}\n", "line 3, column 8: jobs.mo: no artifact tells of this job;"),
+        (
+            "suites: [{id: m, match: tests/test_mo.py}]\n",
+            "line 3, column 25: suites.0.match: fits no test; did you mean 'tests/test_moe.py'?",
+        ),
+        ("suites: [{id: moe, match: ' '}]\n", "suites.0.match: must not be empty"),
+        ('subject: {name: a, version: "1\\u202e"}\n', "characters that do not print"),
+    ],
+)
+def test_notes_that_speak_of_what_there_is_not_are_refused_with_the_place(lite, notes, said):
+    url = "/api/v1/ingest?" + ("" if "subject" in notes else "subject=a@1")
+    url += "" if "platform" in notes else "&platform=gcp-l4"
+    refused = post(lite, tar_of(**{"moe.txt": TEXT, "ingest_yaml": NOTES + notes}), url, 422)
+    assert said in refused["detail"]
+    assert lite.client.get("/api/v1/runs").json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("&rum=latest", "there is no 'rum' in the query; did you mean 'run'?"),
+        ("&platform=aws-a10g", "'platform' stands in the query 2 times"),
+        ("&run=", "there is no run ''"),
+        ("&name=a%00b", "is not printable"),
+    ],
+)
+def test_a_mistaken_query_stores_nothing(lite, query, said):
+    answer = lite.client.post(URL + query, content=TEXT.encode())
+    assert answer.status_code in (404, 422)
+    assert said in answer.json()["detail"]
+    assert lite.client.get("/api/v1/runs").json()["items"] == []
+
+
+@pytest.mark.parametrize("subject", ["a@\x1b[31m", "a@1\0", "a\u202e@1", "a" * 129 + "@1"])
+def test_a_subject_that_nobody_could_read_is_refused(lite, subject):
+    params = {"platform": "gcp-l4", "subject": subject}
+    answer = lite.client.post("/api/v1/ingest", params=params, content=TEXT.encode())
+    assert answer.status_code == 422
+    assert "cannot be of a subject" in answer.json()["detail"]
+
+
+def test_a_form_is_refused(lite):
+    answer = lite.client.post(URL, files={"file": TEXT.encode()})
+    assert (answer.status_code, "the body is a form" in answer.json()["detail"]) == (422, True)
+
+
+def test_a_run_has_one_subject(lite):
+    run = post(lite, TEXT.encode(), f"{URL}&name=a.txt")["run"]
+    other = f"/api/v1/ingest?platform=aws-a10g&subject=torchbridge@0.4.7&run={run}"
+    refused = post(lite, TEXT.encode(), other, 422)
+    assert "is of torchbridge 0.4.6, this is of torchbridge 0.4.7" in refused["detail"]
+
+
+def test_notes_name_a_suite_by_its_id(lite):
+    said = NOTES + "jobs: {moe: {title: Mixture of Experts}}\n"
+    run = post(lite, tar_of(**{"moe.txt": TEXT, "ingest_yaml": said}))["run"]
+    assert jobs_of(lite, run)["moe"]["title"] == "Mixture of Experts"
 
 
 def test_a_token_that_may_only_read_hands_nothing_in(lite):

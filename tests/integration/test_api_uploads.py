@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import socket
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from orchestrator.adapters.files.home import temporary_folder
 from tests.integration.api_context import Desk, archive, desk, served, sha256, until
 
 PAYLOADS, SUBJECTS = "/api/v1/payloads", "/api/v1/subjects"
 
 
 @pytest.fixture
-def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def spool(tmp_path: Path) -> Path:
     """Where uploads are received."""
-    folder = tmp_path / "spool"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
+    return temporary_folder(tmp_path)
 
 
 @pytest.fixture

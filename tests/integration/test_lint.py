@@ -160,6 +160,12 @@ def test_bytes_that_are_no_text_are_counted(
     assert sent["replaced"] == 2
 
 
+def test_too_many_files_are_a_sentence(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(WRONG)
+    assert cli("lint", *[str(tmp_path / "a.md")] * 51) == 2
+    assert "51 files are too many: at most 50 go together" in cli.err
+
+
 def test_a_file_that_is_not_there_is_a_sentence(cli: Cli, tmp_path: Path) -> None:
     assert cli("lint", str(tmp_path / "none.md")) == 2
     assert "none.md: No such file" in cli.err

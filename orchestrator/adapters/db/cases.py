@@ -17,7 +17,8 @@ from orchestrator.domain.identity import split_nodeid
 Key = tuple[str, str]
 """Job and node id."""
 
-_REMEMBERED = 500_000
+_REMEMBERED = 100_000
+"""Of one product; those of a larger suite are looked up again."""
 
 
 class TestCases:
@@ -25,8 +26,9 @@ class TestCases:
 
     __test__ = False
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, *, remembered: int = _REMEMBERED) -> None:
         self._sessions = sessions
+        self._remembered = remembered
         self._known: dict[str, dict[Key, int]] = {}
 
     def number(self, product: str, tests: Mapping[Key, TestFact]) -> dict[int, TestFact]:
@@ -34,9 +36,10 @@ class TestCases:
         known = self._known.setdefault(product, {})
         unknown = [key for key in tests if key not in known]
         if unknown:
-            if len(known) + len(unknown) > _REMEMBERED:
-                known, unknown = self._known.setdefault(product, {}), list(tests)
-                known.clear()
+            if len(known) + len(unknown) > self._remembered:
+                # Another one, and not emptied: other threads may be looking into the old one.
+                self._known[product] = known = {}
+                unknown = list(tests)
             known.update(self._look_up(product, unknown))
         numbered: dict[int, TestFact] = {}
         for key, fact in tests.items():

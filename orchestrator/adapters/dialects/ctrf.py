@@ -25,6 +25,7 @@ from orchestrator.adapters.dialects.bounded import (
     shortened,
 )
 from orchestrator.adapters.dialects.json_stream import EACH, JsonReader, Path
+from orchestrator.adapters.dialects.moments import said_of_epoch
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.reading import (
@@ -74,7 +75,7 @@ class Ctrf:
     """Implements `Dialect`."""
 
     name = "ctrf"
-    version = 1
+    version = 2
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -108,6 +109,8 @@ class Ctrf:
             else:
                 _check_version(part)
         yield from reader.problems
+        start = as_number(summary.get("start"))
+        yield from said_of_epoch(start / 1000 if start else None)
         if not reader.is_torn:
             yield from _said_of_summary(summary, seen, states)
 

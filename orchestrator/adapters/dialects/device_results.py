@@ -20,6 +20,7 @@ from orchestrator.adapters.dialects.device_words import (
     tests_of,
 )
 from orchestrator.adapters.dialects.json_stream import JsonReader
+from orchestrator.adapters.dialects.moments import said_of_time
 from orchestrator.application.ports.dialects import Artifact
 from orchestrator.domain.reading import (
     Provenance,
@@ -53,14 +54,15 @@ _TESTS: Final = {"tests", "results", "test_results"}
 _CHECKS: Final = {"validation", "validations", "checks"}
 _BENCHMARKS: Final = {"benchmarks", "benchmark", "performance", "metrics", "timings"}
 _VERDICTS: Final = ("status", "overall_status", "overall", "verdict", "outcome", "result")
-_SILENT: Final = {"timestamp", "date", "version", "name", "title", "description", "notes"}
+_TIMES: Final = {"timestamp", "date"}
+_SILENT: Final = {"version", "name", "title", "description", "notes"}
 
 
 class DeviceResults:
     """Implements `Dialect`."""
 
     name = "device-results"
-    version = 1
+    version = 2
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -92,6 +94,7 @@ class _Document:
         self._parts: list[tuple[str, object]] = []
         self._strange: list[str] = []
         self._verdict = ""
+        self._times: list[object] = []
         self._sort(root, depth=0)
 
     def said(self, *, is_torn: bool) -> Iterator[Said]:
@@ -102,6 +105,8 @@ class _Document:
         facts = {**self._facts, "machine": self._machine} if self._machine else self._facts
         if facts:
             yield SaidEnvironment(facts)
+        for written in self._times:
+            yield from said_of_time(written)
         told = [each for key, part in self._parts for each in _said_of_part(key, part)]
         yield SaidJob(kind=_kind(told))
         yield from told
@@ -144,6 +149,8 @@ class _Document:
             lower = key.lower()
             if isinstance(value, dict) and lower in (*_INNER, "platform") and depth < 3:
                 self._sort(value, depth=depth + 1)
+            elif lower in _TIMES:
+                self._times.append(value)
             elif not self._take(lower, value) and lower not in _SILENT:
                 self._strange.append(key[:80])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,12 +13,14 @@ from orchestrator.adapters.dialects.bounded import (
     as_count,
     as_line,
     as_map,
+    as_number,
     as_seconds,
     as_text,
     head_text,
     skip_reason,
 )
 from orchestrator.adapters.dialects.json_stream import EACH, JsonReader, Path
+from orchestrator.adapters.dialects.moments import said_of_epoch
 from orchestrator.application.ports.dialects import Artifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.reading import (
@@ -38,7 +40,10 @@ _SUMMARY: Final[Path] = ("summary",)
 _ENVIRONMENT: Final[Path] = ("environment",)
 _DURATION: Final[Path] = ("duration",)
 _EXIT: Final[Path] = ("exitcode",)
+_CREATED: Final[Path] = ("created",)
 _PHASES: Final = ("setup", "call", "teardown")
+_RERUN: Final = "rerun"
+"""pytest-rerunfailures: it went wrong before; its phases are those of the last try."""
 _OUTCOMES: Final = {
     **{o.word: o for o in TestOutcome if o not in (TestOutcome.MISSING, TestOutcome.NOT_RUN)},
     "subtests passed": TestOutcome.PASSED,
@@ -51,7 +56,7 @@ class PytestJsonReport:
     """Implements `Dialect`."""
 
     name = "pytest-json-report"
-    version = 1
+    version = 2
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -60,7 +65,7 @@ class PytestJsonReport:
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
         """See the port."""
-        wanted = {_TESTS, _COLLECTORS, _SUMMARY, _ENVIRONMENT, _DURATION, _EXIT}
+        wanted = {_TESTS, _COLLECTORS, _SUMMARY, _ENVIRONMENT, _DURATION, _EXIT, _CREATED}
         reader = JsonReader(artifact, wanted)
         reading = _Reading()
         for path, part in reader.parts():
@@ -72,6 +77,8 @@ class PytestJsonReport:
                 yield from reading.collector(as_map(part))
             elif path == _ENVIRONMENT:
                 yield from _said_of_environment(as_map(part))
+            elif path == _CREATED:
+                yield from said_of_epoch(as_number(part))
             else:
                 reading.facts[path[0]] = part
         yield from reader.problems
@@ -119,7 +126,8 @@ class _Reading:
         durations = [as_seconds(phase.get("duration")) for phase in phases.values()]
         known = [duration for duration in durations if duration is not None]
         duration = sum(known) if known else None
-        yield SaidTest(nodeid, outcome, duration, reason, message, text)
+        earlier = (TestOutcome.FAILED,) if stated == _RERUN else ()
+        yield SaidTest(nodeid, outcome, duration, reason, message, text, earlier)
 
     def end(self) -> Iterator[Said]:
         """The document is complete."""
@@ -155,8 +163,9 @@ class _Reading:
 
 def _outcome(stated: str, phases: Mapping[str, Mapping[str, object]]) -> TestOutcome:
     """The worst of what it says of the test and of its phases."""
-    own = _OUTCOMES.get(stated, TestOutcome.MISSING)
-    states = [phase.get("outcome") for phase in phases.values()]
+    states = {phase.get("outcome") for phase in phases.values() if phase}
+    known = {**_OUTCOMES, _RERUN: _last_try(states)}
+    own = known.get(stated, TestOutcome.MISSING)
     if own is TestOutcome.SKIPPED and "passed" in states and "skipped" not in states:
         own = TestOutcome.PASSED  # a subtest was skipped, and its test was not
     outcomes = [own]
@@ -164,6 +173,12 @@ def _outcome(stated: str, phases: Mapping[str, Mapping[str, object]]) -> TestOut
         if phase.get("outcome") == "failed":
             outcomes.append(TestOutcome.FAILED if name == "call" else TestOutcome.ERROR)
     return max(outcomes)
+
+
+def _last_try(states: Collection[object]) -> TestOutcome:
+    if "skipped" in states:
+        return TestOutcome.SKIPPED
+    return TestOutcome.PASSED if states == {"passed"} else TestOutcome.MISSING
 
 
 def _words(

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Final
 
 from orchestrator.adapters.dialects.bounded import (
@@ -23,6 +24,7 @@ from orchestrator.adapters.dialects.bounded import (
     skip_reason,
 )
 from orchestrator.adapters.dialects.junit_names import Names
+from orchestrator.adapters.dialects.moments import said_of_time
 from orchestrator.adapters.dialects.xml_stream import Begin, End, Torn, xml_events
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
@@ -51,6 +53,8 @@ _EARLIER: Final = {
 }
 _STATED: Final = {"failed": "failures", "error": "errors", "skipped": "skipped"}
 _MOST_SUITES: Final = 100_000
+_MOST_TESTS: Final = 200_000
+"""That are remembered, to find those with several testcases."""
 _NOT_RUN: Final = {"notrun", "disabled", "skipped", "ignored"}
 _PHASE = re.compile(r"failed on (setup|teardown) with \"?(.*?)\"?$", re.DOTALL)
 
@@ -59,7 +63,7 @@ class JUnitXml:
     """Implements `Dialect`."""
 
     name = "junit-xml"
-    version = 1
+    version = 2
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -137,6 +141,7 @@ class _Reading:
         if not self._open and event.tag not in _SUITES:
             raise UnreadableError(f"it is XML, but not JUnit's: it begins with <{event.tag}>")
         if event.tag in _SUITES:
+            yield from said_of_time(event.attributes.get("timestamp"))
             yield from self._begin_suite(event)
         elif event.tag == "testcase":
             suite = next((e for e in reversed(self._open) if e.tag == "testsuite"), None)
@@ -168,7 +173,6 @@ class _Reading:
     def finish(self) -> Iterator[Said]:
         """The document is complete."""
         if self._waiting is not None:
-            self._sums.count(self._waiting)
             yield self._waiting
         yield from self._sums.said(is_pytest=self._names.is_pytest)
 
@@ -196,7 +200,6 @@ class _Reading:
         if before.nodeid == nodeid and self._names.is_pytest:
             self._waiting = _together(before, test)
             return
-        self._sums.count(before)
         yield before
 
 
@@ -209,7 +212,8 @@ class _Sums:
     _elements: Counter[str] = field(default_factory=Counter)
     _reports: int = 0
     _outcomes: Counter[str] = field(default_factory=Counter)
-    _failed: set[str] = field(default_factory=set)
+    _worst: dict[bytes, TestOutcome] = field(default_factory=dict)
+    """Of tests by digest: with xdist, a test's second testcase may stand far off."""
 
     def see(self, tag: str, attributes: Mapping[str, str], *, is_outermost: bool) -> None:
         """A suite begins."""
@@ -225,17 +229,23 @@ class _Sums:
         for outcome in outcomes:
             word = "skipped" if outcome is TestOutcome.XFAILED else outcome.word
             self._elements[word] += 1
-        if test.nodeid in self._failed and outcomes == [TestOutcome.ERROR]:
+        key = blake2b(test.nodeid.encode("utf-8", "replace"), digest_size=12).digest()
+        known = self._worst.get(key)
+        if known is TestOutcome.FAILED and outcomes == [TestOutcome.ERROR]:
             self._reports -= 1  # pytest counts a test that fails twice as one
         elif outcomes == [TestOutcome.ERROR] and test.reason == "teardown":
             self._reports += 1  # pytest counts its call, which went well, too
-        elif TestOutcome.FAILED in outcomes and len(self._failed) < _MOST_SUITES:
-            self._failed.add(test.nodeid)
+        if known is TestOutcome.PASSED:
+            self._reports -= 1  # an earlier try, which pytest does not count
+        self._count(key, known, test.outcome)
 
-    def count(self, test: SaidTest) -> None:
-        """A test, all of its testcases together: with xdist the second may stand far off."""
-        if test.outcome is not TestOutcome.ERROR or test.nodeid not in self._failed:
-            self._outcomes[test.outcome.word] += 1
+    def _count(self, key: bytes, known: TestOutcome | None, outcome: TestOutcome) -> None:
+        worst = outcome if known is None else max(known, outcome)
+        if known is not None:
+            self._outcomes[known.word] -= 1
+        self._outcomes[worst.word] += 1
+        if known is not None or len(self._worst) < _MOST_TESTS:
+            self._worst[key] = worst
 
     def said(self, *, is_pytest: bool) -> Iterator[Said]:
         """The tally, and where it contradicts the testcases."""
@@ -265,7 +275,7 @@ class _Sums:
             )
         # pytest counts reports, not tests; once that is settled its sum is told in our words.
         named = self._outcomes.total()
-        yield SaidTally("footer", named + min(more, 0), dict(self._outcomes), duration)
+        yield SaidTally("footer", named + min(more, 0), dict(+self._outcomes), duration)
 
     def _counts(self, total: int, stated: Mapping[str, int | None]) -> dict[str, int]:
         """By outcome; what it does not state is taken from the testcases, and the rest passed."""
@@ -314,7 +324,13 @@ def _last_error(text: str) -> str:
 
 
 def _together(one: SaidTest, other: SaidTest) -> SaidTest:
-    """A test that pytest tells twice: it failed, and its teardown went wrong, too."""
+    """A test that pytest tells twice.
+
+    It failed and its teardown went wrong, too; or it was tried again: a try that goes on to
+    another one has an empty testcase.
+    """
+    if one.outcome is TestOutcome.PASSED:
+        one = replace(one, earlier=(*one.earlier, TestOutcome.FAILED))
     worse, lesser = (other, one) if other.outcome > one.outcome else (one, other)
     text = "\n\n".join(part for part in (one.text, other.text) if part)
     known = [t.duration_s for t in (one, other) if t.duration_s is not None]

@@ -19,6 +19,7 @@ from orchestrator.adapters.dialects.bounded import (
     head_text,
 )
 from orchestrator.adapters.dialects.json_stream import EACH, JsonReader, Path
+from orchestrator.adapters.dialects.moments import said_of_time
 from orchestrator.application.ports.dialects import Artifact
 from orchestrator.domain.reading import (
     Provenance,
@@ -36,6 +37,7 @@ MOST_SAMPLES: Final = 100_000
 _MACHINE: Final[Path] = ("machine_info",)
 _COMMIT: Final[Path] = ("commit_info",)
 _BENCHMARKS: Final[Path] = ("benchmarks", EACH)
+_WRITTEN: Final[Path] = ("datetime",)
 _SHAPE = re.compile(r'^\{\s*"machine_info"\s*:\s*\{')
 _SHAPE_LATER = re.compile(r'"(?:commit_info|benchmarks)"\s*:\s*[\[{]')
 _VERSION = re.compile(r"v?\d+(\.\d+)+\S{0,40}")
@@ -45,7 +47,7 @@ class PytestBenchmark:
     """Implements `Dialect`."""
 
     name = "pytest-benchmark"
-    version = 1
+    version = 2
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -57,7 +59,7 @@ class PytestBenchmark:
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
         """See the port."""
-        reader = JsonReader(artifact, {_MACHINE, _COMMIT, _BENCHMARKS})
+        reader = JsonReader(artifact, {_MACHINE, _COMMIT, _BENCHMARKS, _WRITTEN})
         names = _Names()
         yield SaidJob(kind="benchmark")
         for path, part in reader.parts():
@@ -65,6 +67,8 @@ class PytestBenchmark:
                 yield from _said_of_machine(as_map(part))
             elif path == _COMMIT:
                 yield from _said_of_commit(as_map(part))
+            elif path == _WRITTEN:
+                yield from said_of_time(part)
             else:
                 yield from _said_of_benchmark(as_map(part), names)
         yield from reader.problems

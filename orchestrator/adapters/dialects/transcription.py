@@ -23,6 +23,7 @@ from orchestrator.domain.reading import (
     SaidJob,
     SaidMetric,
     SaidProblem,
+    SaidRemark,
     SaidTest,
     SaidUnnamed,
 )
@@ -33,6 +34,7 @@ OutcomeWord = Literal[
 CheckWord = Literal["passed", "failed", "skipped"]
 _MIB: Final = 1024 * 1024
 _KIND = re.compile(r"""(?m)(?:^|[{,\s])["']?kind["']?\s*:\s*["']?Transcription\b""")
+_LONGEST_OF: Final = 300
 _NAME = re.compile(r"(?i)transcription[^/\\]*\.(?:ya?ml|json)$")
 
 
@@ -127,7 +129,7 @@ class Transcription:
     """Implements `Dialect`."""
 
     name = "transcription"
-    version = 1
+    version = 2
     provenance = Provenance.TRANSCRIBED
 
     def __init__(self) -> None:
@@ -146,6 +148,8 @@ class Transcription:
         facts = _facts(document.environment)
         if facts:
             yield SaidEnvironment(facts)
+        if document.of.strip():
+            yield SaidRemark(f"typed from {' '.join(document.of.split())[:_LONGEST_OF]}")
         if not document.jobs:
             yield SaidProblem("warning", "it has no jobs")
         for job in document.jobs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -14,6 +14,7 @@ from orchestrator.adapters.files.shapes import Shaper
 from orchestrator.adapters.files.toml_items import read_toml
 from orchestrator.adapters.files.yaml_items import read_yaml
 from orchestrator.application.ports.documents import Source
+from orchestrator.domain.authored import StatementsFile, Written, check_written
 from orchestrator.domain.ingest_notes import IngestNotes, check_notes
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Manifest, check_manifest
@@ -103,6 +104,7 @@ class FileDocuments:
         self._matrix = Form(Matrix, "Matrix")
         self._manifest = Form(Manifest)
         self._notes = Form(IngestNotes, "Ingest")
+        self._statements = Form(StatementsFile, "Statements")
 
     def read_matrix(self, source: Source, name: str) -> Matrix:
         """See the port."""
@@ -137,6 +139,17 @@ class FileDocuments:
         read = self._notes.read(text, name)
         read.refuse(check_notes(read.value))
         return read.value
+
+    def refuse_ingest_notes(self, text: str, name: str, problems: Iterable[Problem]) -> None:
+        """See the port."""
+        self._notes.read(text, name).refuse(problems)
+
+    def read_statements(self, text: str, name: str, *, cells: Sequence[str]) -> tuple[Written, ...]:
+        """See the port."""
+        read = self._statements.read(text, name)
+        written = read.value.signed()
+        read.refuse(check_written(written, cells))
+        return written
 
     def matrix_document(self, matrix: Matrix) -> dict[str, object]:
         """See the port."""

@@ -20,6 +20,15 @@ from orchestrator.application.ports.intake import Handed, IntakeError, IntakeFul
 LIMITS = Limits(members=10_000, total_bytes=4 * 1024**3, file_bytes=4 * 1024**3, ratio=200)
 NOTES = ("ingest.yaml", "ingest.yml")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_OTHER_PACKING = (
+    b"\xfd7zXZ\0",
+    b"BZh",
+    b"\x28\xb5\x2f\xfd",
+    b"7z\xbc\xaf\x27\x1c",
+    b"Rar!\x1a\x07",
+)
+"""How xz, bzip2, zstd, 7z and rar begin."""
+_NOT_UNPACKED = "it is packed in a way that is not read here: use .zip, .tar.gz or .gz"
 
 
 @dataclass(slots=True)
@@ -33,7 +42,7 @@ class FileTray:
     @property
     def notes(self) -> Handed | None:
         """See the port."""
-        return next((file for file in self.files if file.name in NOTES), None)
+        return next((file for file in self.files if file.name.lower() in NOTES), None)
 
     def tape(self) -> FileTape:
         """See the port."""
@@ -56,18 +65,23 @@ class FileTray:
 class FileIntake:
     """Implements `orchestrator.application.ports.intake.Intake`."""
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
+    def __init__(self, limits: Limits = LIMITS, *, scratch: Path | None = None) -> None:
+        """`scratch` is an existing folder to unpack below; the system's own by default."""
         self._limits = limits
+        self._scratch = scratch
 
     @contextlib.contextmanager
     def open(self, body: Path, name: str) -> Iterator[FileTray]:
         """See the port."""
-        with tempfile.TemporaryDirectory(prefix="seatrial-ingest-") as scratch, _room_kept():
+        made = tempfile.TemporaryDirectory(prefix="seatrial-ingest-", dir=self._scratch)
+        with made as scratch, _room_kept():
             folder = Path(scratch)
             try:
                 files = self._unpacked(body, name, folder)
             except ArchiveError as error:
-                raise IntakeError(f"{name}: {error}; nothing was stored") from error
+                said = str(error)
+                where = f"{name}: " if name and not said.startswith(f"{name}: ") else ""
+                raise IntakeError(f"{where}{said}; nothing was stored") from error
             with contextlib.closing(FileTray(folder, files)) as tray:
                 yield tray
 
@@ -85,6 +99,7 @@ class FileIntake:
             readable, size = self._readable(file, left)
             left -= size
             files.append(_handed(file, readable, top))
+        _check_notes(files)
         return tuple(files)
 
     def _readable(self, file: _Kept, left: int) -> tuple[_Readable, int]:
@@ -92,6 +107,8 @@ class FileIntake:
         head = _head(file.path)
         if is_zip(head):
             return _Readable(file.path, ("an archive within the archive is not opened",)), 0
+        if head.startswith(_OTHER_PACKING):
+            return _Readable(file.path, (_NOT_UNPACKED,)), 0
         if not is_gzip(head):
             return _Readable(file.path), 0
         target = file.path.with_suffix(".plain")
@@ -103,6 +120,12 @@ class FileIntake:
         except ArchiveError as error:
             raise ArchiveError(f"{file.name}: {error}") from None
         return _Readable(target, said), target.stat().st_size
+
+
+def _check_notes(files: list[Handed]) -> None:
+    notes = [file.name for file in files if file.name.lower() in NOTES]
+    if len(notes) > 1:
+        raise ArchiveError(f"{' and '.join(notes)} are both notes: keep one of them")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,20 @@ def pack_artifacts(source: Path, into: Path) -> Path:
     """
     try:
         if not source.is_dir():
-            with source.open("rb"):
-                return source
+            return _as_it_is(source)
         return _packed(source, into / "artifacts.tar")
     except OSError as error:
         what = error.strerror or str(error)
         raise ArchiveError(f"{error.filename or source} cannot be read: {what}") from error
+
+
+def _as_it_is(source: Path) -> Path:
+    if not source.is_file():
+        raise ArchiveError(f"{source} is neither a file nor a folder")
+    if not source.name.isprintable():
+        raise ArchiveError(f"the name {source.name!r} cannot be sent: give the file another one")
+    with source.open("rb"):
+        return source
 
 
 def _packed(folder: Path, target: Path) -> Path:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.domain.assembly_reading import Record
+from orchestrator.domain.assembly.reading import Record
 
 
 class FileTape:
-    """Implements `orchestrator.domain.assembly_reading.Tape`."""
+    """Implements `orchestrator.domain.assembly.reading.Tape`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -15,6 +17,8 @@ from orchestrator.application.ports.clock import Clock
 
 LOCK = "controller.lock"
 PID = "controller.pid"
+TEMPORARY = "tmp"
+"""The folder for what only lives as long as a request: it is emptied whenever the home is taken."""
 _PATIENCE_TRIES = 20
 _PAUSE_S = 0.05
 _START_FIELD = 19
@@ -66,6 +70,8 @@ class HomeLock:
     def acquire(self, role: str) -> Self:
         """Take the home, waiting about a second for one who is just leaving.
 
+        Whatever a dead holder left in the temporary folder is removed.
+
         Raises:
             HomeHeldError: Somebody stays.
         """
@@ -76,6 +82,7 @@ class HomeLock:
             raise HomeHeldError(self._home, holder(self._home))
         self._fd = fd
         self._sign(fd, role)
+        _clear(self._home / TEMPORARY)
         return self
 
     def release(self) -> None:
@@ -116,6 +123,23 @@ class HomeLock:
         fresh = self._home / f"{PID}.{pid}"
         fresh.write_text(f"{pid}\n", encoding="ascii")
         fresh.rename(self._home / PID)
+
+
+def temporary_folder(home: Path) -> Path:
+    """The home's own, for its owner only; only whoever holds the home may use it."""
+    folder = home / TEMPORARY
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _clear(folder: Path) -> None:
+    """Nobody else can be using it: its users hold the home's lock until they are dead."""
+    for left in folder.iterdir() if folder.is_dir() else ():
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                left.unlink()
 
 
 def holder(home: Path) -> Holder | None:

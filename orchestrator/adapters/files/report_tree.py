@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from orchestrator.adapters.files.home import temporary_folder
 
 
 def write_report_tree(home: Path, run_id: str, files: Mapping[str, Iterable[bytes]]) -> Path:
@@ -21,20 +22,20 @@ def write_report_tree(home: Path, run_id: str, files: Mapping[str, Iterable[byte
     """
     run_folder = home / "runs" / run_id
     run_folder.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix="report-", dir=run_folder))
-    fresh.chmod(0o755)
-    for name, chunks in files.items():
-        path = fresh / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            file.writelines(chunks)
-    return _replace(fresh, run_folder / "report")
+    # What is left of a tree when its writer is killed goes when the home is taken again.
+    with tempfile.TemporaryDirectory(prefix="report-", dir=temporary_folder(home)) as scratch:
+        fresh = Path(scratch) / "report"
+        fresh.mkdir(mode=0o755)
+        for name, chunks in files.items():
+            path = fresh / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                file.writelines(chunks)
+        return _replace(fresh, run_folder / "report")
 
 
 def _replace(fresh: Path, place: Path) -> Path:
-    old = fresh.with_name(f"{fresh.name}.old")
     if place.exists():
-        place.rename(old)
+        place.rename(fresh.with_name("old"))
     fresh.rename(place)
-    shutil.rmtree(old, ignore_errors=True)
     return place

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from orchestrator.domain.authored import Written
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Manifest
@@ -43,6 +44,14 @@ class Documents(Protocol):
 
     def read_ingest_notes(self, text: str, name: str) -> IngestNotes:
         """A whole and sensible ``ingest.yaml``."""
+        ...
+
+    def refuse_ingest_notes(self, text: str, name: str, problems: Iterable[Problem]) -> None:
+        """Raise InvalidDocumentError, with lines and columns, if there are problems."""
+        ...
+
+    def read_statements(self, text: str, name: str, *, cells: Sequence[str]) -> tuple[Written, ...]:
+        """A file of signed, sensible statements about a run that has these cells."""
         ...
 
     def matrix_document(self, matrix: Matrix) -> dict[str, object]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.application.ports.dialects import Artifact
-from orchestrator.domain.assembly_reading import Tape
+from orchestrator.domain.assembly.reading import Tape
 
 
 class IntakeError(ValueError):

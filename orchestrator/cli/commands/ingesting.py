@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -21,6 +21,7 @@ from orchestrator.cli.wiring import RefusedError
 BODY_LIMIT_BYTES = 2 * 1024**3
 """What a controller takes."""
 _SHOWN_REMARKS = 5
+_SHOWN_KEPT = 20
 
 
 def ingest_command(
@@ -53,28 +54,36 @@ def ingest_command(
     What ingest.yaml in the folder says need not be said here.
     """
     session = session_of(context)
+    _check_sources(sources, platform)
+    client = session.client()
+    target = find_run(client, run)[1].id if run is not None else None
+    asked = {"platform": platform, "subject": subject, "environment": environment, "run": target}
+    answers = list(_handed_in(session, client, sources, asked))
+    if as_json:
+        session.print_json(answers if len(answers) > 1 else answers[0])
+    else:
+        session.print(str(answers[-1]["run"]))
+
+
+def _check_sources(sources: list[Path], platform: str) -> None:
     absent = [source for source in sources if not source.exists()]
     if absent:
         raise CliError(f"{absent[0]}: there is no such file or folder")
     if platform and len(sources) > 1:
         raise CliError(f"--platform {platform} cannot be of {len(sources)} cells: leave it out")
-    client = session.client()
-    target = find_run(client, run)[1].id if run is not None else None
-    asked = {
-        "platform": platform or None,
-        "subject": subject or None,
-        "environment": environment or None,
-        "run": target,
-    }
-    answers: list[Json] = []
+
+
+def _handed_in(
+    session: Session, client: Client, sources: list[Path], asked: Mapping[str, str | None]
+) -> Iterator[Json]:
+    """Each source as a cell: the first one's run, where it made one, gets the others."""
+    run = asked["run"]
     for source in sources:
-        answers.append(_hand_in(session, client, source, asked))
-        _tell(session, answers[-1])
-        asked["run"] = str(answers[-1]["run"])
-    if as_json:
-        session.print_json(answers if len(answers) > 1 else answers[0])
-    else:
-        session.print(str(answers[-1]["run"]))
+        said = {name: value or None for name, value in asked.items()} | {"run": run}
+        answer = _hand_in(session, client, source, said)
+        run = str(answer["run"])
+        _tell(session, answer)
+        yield answer
 
 
 def _hand_in(
@@ -97,13 +106,20 @@ def _hand_in(
 def _tell(session: Session, answer: Json) -> None:
     """What became of each file."""
     ingested = cast("Json", answer["ingested"])
-    for source in cast("list[Json]", ingested["sources"]):
+    sources = cast("list[Json]", ingested["sources"])
+    kept = [source for source in sources if source["state"] == "kept"]
+    unsaid = [id(source) for source in kept[_SHOWN_KEPT:]]
+    for source in sources:
+        if id(source) in unsaid:
+            continue
         session.say(_line(source))
         remarks = cast("list[str]", source.get("remarks") or [])
         for remark in remarks[:_SHOWN_REMARKS]:
             session.say(f"    {one_line(remark)}")
         if len(remarks) > _SHOWN_REMARKS:
             session.say(f"    and {plural(len(remarks) - _SHOWN_REMARKS, 'more remark')}")
+    if unsaid:
+        session.say(f"and {plural(len(unsaid), 'more file')}: kept, and not read")
     differing = cast("list[Json]", ingested["disagreements"])
     if ingested.get("repeated"):
         told = f", {len(differing)} of them differently" if differing else ""

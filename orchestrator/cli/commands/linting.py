@@ -17,6 +17,7 @@ from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.units import plural
 
 _LARGEST_BYTES = 1 << 19
+_MOST_FILES = 50
 _LEVELS = ("error", "warning", "note")
 
 
@@ -57,6 +58,8 @@ def lint_command(
 ) -> None:
     """Find what is wrong in Markdown reports, whoever wrote them."""
     session = session_of(context)
+    if len(files) > _MOST_FILES:
+        raise CliError(f"{len(files)} files are too many: at most {_MOST_FILES} go together")
     documents = [_document(file) for file in files]
     body = {"documents": documents, "run": evidence}
     answer = session.client().post("/lint", body)

@@ -11,7 +11,8 @@ from reports.foreign.rule import Mark, Rule
 def check(document: Document) -> Iterator[Mark]:
     """One finding for the whole document."""
     if document.replaced:
-        yield Mark("warning", 1, f"{document.replaced} bytes are no UTF-8, and are lost")
+        lost = "1 byte is" if document.replaced == 1 else f"{document.replaced} bytes are"
+        yield Mark("warning", 1, f"{lost} no UTF-8, and lost")
     if document.garbled:
         many = len(document.garbled)
         lines = f"{many} lines were" if many > 1 else "1 line was"

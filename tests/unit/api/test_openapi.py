@@ -12,6 +12,7 @@ from orchestrator.api.app import create_app
 from orchestrator.api.bodies import LaunchBody, RerunBody, TokenBody
 from orchestrator.api.history_bodies import DecisionBody, KnownIssueBody, MatchBody
 from orchestrator.api.linting import LintBody
+from orchestrator.api.statements import StatementsBody
 from orchestrator.application.context import Context
 
 OPERATIONS = {
@@ -30,6 +31,8 @@ OPERATIONS = {
     ("get", "/api/v1/runs/{run_id}/reports/{kind}.{format}"): "get_report",
     ("get", "/api/v1/runs/{run_id}/reports/{kind}/plots"): "list_report_plots",
     ("get", "/api/v1/runs/{run_id}/export/{format}"): "export_run",
+    ("get", "/api/v1/runs/{run_id}/statements"): "list_statements",
+    ("post", "/api/v1/runs/{run_id}/statements"): "add_statements",
     ("get", "/api/v1/compare"): "compare_runs",
     ("post", "/api/v1/lint"): "lint_documents",
     ("put", "/api/v1/payloads/{sha256}"): "put_payload_archive",
@@ -75,6 +78,7 @@ BODIES: dict[str, type[BaseModel]] = {
         DecisionBody,
         KnownIssueBody,
         LintBody,
+        StatementsBody,
     )
 }
 

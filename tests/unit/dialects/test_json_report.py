@@ -85,6 +85,24 @@ def test_deselected_tests_are_not_announced(tmp_path):
     assert of_kind(read(tmp_path, document), SaidTally)[0].total == 44
 
 
+def test_a_test_that_was_tried_again_went_as_its_last_try(tmp_path):
+    fine, skipped = {"outcome": "passed"}, {"outcome": "skipped", "longrepr": "('a', 1, 'why')"}
+    last = {"passes": [fine, fine], "skips": [fine, skipped], "skips_early": [skipped], "none": []}
+    tests = [
+        {"nodeid": name, "outcome": "rerun"} | dict(zip(("setup", "call"), phases, strict=False))
+        for name, phases in last.items()
+    ]
+    summary = {"rerun": 4, "total": 4, "collected": 4}
+    whole = {"created": 1.5, "duration": 1.5, "exitcode": 0, "summary": summary, "tests": tests}
+    said = read(tmp_path, whole)
+    passed, skipped, missing = Outcome.PASSED, Outcome.SKIPPED, Outcome.MISSING
+    assert list(outcomes(said).values()) == [passed, skipped, skipped, missing]
+    assert {each.earlier for each in of_kind(said, SaidTest)} == {(Outcome.FAILED,)}
+    (_, tally) = of_kind(said, SaidTally)
+    assert (tally.total, tally.counts) == (4, {"passed": 1, "skipped": 2, "missing": 1})
+    assert warnings(said) == ["none: rerun is no outcome"]
+
+
 def test_a_test_that_was_taken_out_is_seen(tmp_path):
     document = json.loads(REAL)
     del document["tests"][5]

@@ -170,6 +170,23 @@ def test_tries_before_the_last_one():
     assert tests["testAlwaysBad"].message == "expected: <1> but was: <2>"
 
 
+def test_tries_of_pytest_are_empty_testcases_that_it_does_not_count(tmp_path):
+    case = "<testcase classname='tests.test_a' name='{}' time='1'{}"
+    bad = "><failure message='no'>E no</failure></testcase>"
+    near = ["one", "two", "two", "three", "three", "three"]
+    cases = [case.format(name, "/>") for name in near[:-1]] + [case.format("three", bad)]
+    afar = [case.format("four", "/>"), case.format("five", "/>"), case.format("four", bad)]
+    suite = "<testsuite name='pytest' tests='5' failures='2' errors='0' skipped='0'>{}</testsuite>"
+    said = read(tmp_path, suite.format("".join([*cases, *afar])))
+    tests = {each.nodeid.split("::")[1]: each for each in said if isinstance(each, SaidTest)}
+    assert [len(tests[name].earlier) for name in ("one", "two", "three")] == [0, 1, 2]
+    assert tests["two"].outcome is Outcome.PASSED
+    assert outcomes(said)["tests/test_a.py::four"] is Outcome.FAILED
+    (tally,) = of_kind(said, SaidTally)
+    assert (tally.total, tally.counts) == (5, {"passed": 3, "failed": 2})
+    assert (errors(said), warnings(said)) == ([], [])
+
+
 def test_durations_with_thousands_and_nonsense(tmp_path):
     times = ["1,234.5", "nan", "-1", "inf", "x", ""]
     cases = "".join(f'<testcase name="t{n}" time="{t}"/>' for n, t in enumerate(times))

@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.adapters.dialects.remarks import KEPT, Remarks
+from orchestrator.adapters.dialects.surroundings import Surroundings, tells
 from orchestrator.domain.reading import (
     SaidDegraded,
     SaidEnvironment,
     SaidProblem,
     SaidStamp,
 )
+from tests.unit.dialects.pytest_logs import GOLDEN
 
 FALLBACK = (
     "/home/user/pkg/flex.py:393: UserWarning: FlexAttention failed: indices are on cpu (cpu). "
@@ -218,3 +220,26 @@ def test_memory_stays_bounded() -> None:
     names = ("".join(chr(97 + int(d)) for d in str(n)) for n in range(2 * KEPT))
     said = [s for name in names for s in remarks.see(f"{name} failed, falling back to eager")]
     assert len(said) == KEPT
+
+
+FACTS = (
+    "TORCH version: 2.7.0+cu128", "CUDA: 12.8", "Python 3.10.12", "OS: Ubuntu 22.04", "os = Debian",
+    "platform linux -- Python 3.10.12, pytest-9.0.2, pluggy-1.6.0", "Accelerator: TPU v5e",
+    "{'Platform': 'Linux-6.8.0-1021-gcp-x86_64-with-glibc2.35'}", "GPU 0: NVIDIA L4",
+    "Device = Tesla T4", "Compute Capability: 8.9", "NVIDIA L4 (compute 8.9)", "Driver: 550.54.15",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", FACTS)
+def test_no_line_with_a_fact_is_passed_over_unread(line: str) -> None:
+    assert Surroundings().see(line)
+    assert tells(line.lower())
+    [said] = Remarks().see(line)
+    assert isinstance(said, SaidEnvironment)
+
+
+def test_no_line_of_a_real_log_is_passed_over_unread() -> None:
+    lines = {line for log in GOLDEN.iterdir() for line in log.read_text().splitlines()}
+    facts = [line for line in lines if Surroundings().see(line)]
+    assert len(facts) > 5
+    assert [line for line in facts if not tells(line.lower())] == []

@@ -18,6 +18,7 @@ from orchestrator.domain.reading import (
     SaidEnvironment,
     SaidJob,
     SaidMetric,
+    SaidRemark,
     SaidTest,
     SaidUnnamed,
 )
@@ -53,6 +54,7 @@ def test_the_jobs_that_it_may_tell():
     named = f"{path}TestNVIDIAErrorPaths::test_unsupported_compute_capability"
     params = {"hidden": 512, "mode": "fast", "compiled": True}
     assert said == [
+        SaidRemark("typed from v0.4.6 A10G report of 2026-01-19"),
         SaidJob("fp8-training", "suite", "FP8 Training"),
         SaidTest(named, Outcome.SKIPPED, None, "requires specific GPU"),
         SaidTest(f"{path}test_b", Outcome.PASSED),
@@ -71,7 +73,7 @@ def test_json_is_as_good(tmp_path):
     document = {"apiVersion": "seatrial/v1", "kind": "Transcription", "of": "x", "jobs": []}
     artifact = made(tmp_path, json.dumps(document, indent="\t"), "x-transcription.json")
     assert DIALECT.match(artifact) == 1.0
-    assert [type(each).__name__ for each in DIALECT.read(artifact)] == ["SaidProblem"]
+    assert [type(each).__name__ for each in DIALECT.read(artifact)] == ["SaidRemark", "SaidProblem"]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ def test_size_and_encoding_are_bounded(tmp_path):
     with pytest.raises(UnreadableError, match="no text in UTF-8"):
         read(tmp_path, HEAD.encode() + b"jobs: [\xff]")
     said = list(DIALECT.read(made(tmp_path, TEXT.encode("utf-16"), "transcription.yaml")))
-    assert len(said) == 12
+    assert len(said) == 13
 
 
 @settings(max_examples=100, deadline=None)

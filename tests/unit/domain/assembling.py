@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.domain.assembly import Assembly, assemble
-from orchestrator.domain.assembly_reading import Foreign
+from orchestrator.domain.assembly.reading import Foreign
+from orchestrator.domain.assembly.whole import Assembly, assemble
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import Facts, fold
 from orchestrator.domain.ingest_notes import IngestNotes

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
+
 import pytest
 
-from orchestrator.domain.assembly_reading import Foreign
+from orchestrator.domain.assembly.reading import Foreign
 from orchestrator.domain.ingest_notes import IngestNotes, NotedJob, NotedSuite
 from orchestrator.domain.ingested import SourceState
 from orchestrator.domain.outcome import Counts, Outcome
@@ -18,6 +21,7 @@ from orchestrator.domain.reading import (
     SaidEnvironment,
     SaidJob,
     SaidMetric,
+    SaidMoment,
     SaidProblem,
     SaidStamp,
     SaidTally,
@@ -318,3 +322,29 @@ def test_strange_names_stay_data():
     cell = cell_of(text("\ud800.txt", *said, SaidEnd(0)))
     total = sum((cell.counts(job) for job in cell.jobs), Counts())
     assert total.collected == len(names)
+
+
+def test_the_earliest_time_counts_and_one_without_a_zone_is_said():
+    early = SaidMoment(datetime.fromisoformat("2001-01-02T03:04"))
+    late = SaidMoment(datetime(2001, 1, 3, tzinfo=UTC))
+    cell = cell_of(
+        text("a.xml", late, *told_of("test_a.py", [PASSED])),
+        text("b.xml", early, *told_of("test_b.py", [PASSED])),
+    )
+    assert cell.assembly.happened == datetime(2001, 1, 2, 3, 4, tzinfo=UTC)
+    first, second = cell.assembly.sources
+    assert first.remarks == ()
+    assert second.remarks == ("its times have no zone: they are taken as UTC",)
+    first_line = json.loads(cell.lines[0])
+    assert first_line["ts"] == cell.assembly.happened.timestamp()
+
+
+def test_a_clock_that_was_ahead_says_nothing():
+    ahead = SaidMoment(datetime(2101, 1, 1, tzinfo=UTC))
+    cell = cell_of(text("a.xml", ahead, *told_of("test_a.py", [PASSED])))
+    assert cell.assembly.happened is None
+
+
+def test_a_time_alone_is_no_result():
+    cell = cell_of(text("a.xml", SaidMoment(datetime(2001, 1, 1, tzinfo=UTC))))
+    assert [source.state for source in cell.assembly.sources] == [SourceState.KEPT]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import lzma
 import os
 import stat
 import tarfile
@@ -177,12 +178,20 @@ def test_an_encrypted_zip_is_refused(tmp_path):
     assert "is encrypted" in refusal(tmp_path, bytes(body))
 
 
-def test_nothing_is_left_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    (tmp_path / "tmp").mkdir()
-    handed(tmp_path, tar_of(*FILES))
-    refusal(tmp_path, tar_of(("a", b"x"), ("../b", b"x")))
-    assert list((tmp_path / "tmp").iterdir()) == []
+def test_it_is_unpacked_where_it_is_told_to_and_nothing_is_left_behind(tmp_path):
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    intake = FileIntake(scratch=scratch)
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.write_bytes(tar_of(*FILES))
+    bad.write_bytes(tar_of(("a", b"x"), ("../b", b"x")))
+    with intake.open(good, "good.tar") as tray:
+        [folder] = scratch.iterdir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert {file.raw.parent for file in tray.files} == {folder}
+    with pytest.raises(IntakeError), intake.open(bad, "bad.tar"):
+        pass
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_folder_is_packed_so_that_the_same_again_is_the_same(tmp_path):
@@ -214,6 +223,30 @@ def test_folders_with_links_or_nothing_are_refused(tmp_path):
     os.mkfifo(folder / "pipe")
     with pytest.raises(ArchiveError, match="is a socket, pipe or device"):
         pack_artifacts(folder, tmp_path)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ArchiveError, match="neither a file nor a folder"):
+        pack_artifacts(tmp_path / "pipe", tmp_path)
+    unsendable = tmp_path / os.fsdecode(b"a\xff.txt")
+    unsendable.write_bytes(b"x")
+    with pytest.raises(ArchiveError, match="cannot be sent: give the file another one"):
+        pack_artifacts(unsendable, tmp_path)
+
+
+def test_there_is_one_ingest_yaml_in_any_case_of_letters(tmp_path):
+    body = tmp_path / "body"
+    body.write_bytes(tar_of(("a/Ingest.YAML", b"x"), ("a/b.txt", b"y")))
+    with FileIntake().open(body, "a.tar") as tray:
+        assert tray.notes is not None
+    said = refusal(tmp_path, tar_of(("a/ingest.yaml", b"x"), ("a/ingest.yml", b"y")))
+    assert "ingest.yaml and ingest.yml are both notes" in said
+
+
+def test_other_packings_are_told_apart_from_unknown_files(tmp_path):
+    (_, remarks) = handed(tmp_path, lzma.compress(b"a log"), "a.log.xz")["a.log.xz"]
+    assert "use .zip, .tar.gz or .gz" in remarks[0]
 
 
 def test_flat_names_are_plain_and_different_in_any_case():

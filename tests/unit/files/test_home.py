@@ -21,6 +21,7 @@ from orchestrator.adapters.files.home import (
     HomeUnusableError,
     holder,
     prepare_home,
+    temporary_folder,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -130,3 +131,28 @@ def test_a_later_process_of_the_same_number_is_not_the_holder(tmp_path: Path) ->
 def test_a_torn_lock_file_names_nobody(tmp_path: Path, text: str) -> None:
     (tmp_path / LOCK).write_text(text)
     assert holder(tmp_path) is None
+
+
+def test_what_a_dead_holder_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    folder = temporary_folder(home)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    (folder / "seatrial-upload-x" / "deep").mkdir(parents=True)
+    (folder / "seatrial-upload-x" / "deep" / "body").write_bytes(b"x")
+    (folder / "file").touch()
+    (folder / "link").symlink_to(elsewhere)
+    with lock(home).acquire("serve"):
+        assert list(folder.iterdir()) == []
+        assert (elsewhere / "kept").exists()
+
+
+def test_what_a_living_holder_has_there_stays(
+    tmp_path: Path, other: subprocess.Popen[bytes]
+) -> None:
+    kept = temporary_folder(tmp_path / "home") / "seatrial-ingest-x"
+    kept.mkdir()
+    with pytest.raises(HomeHeldError):
+        lock(tmp_path / "home").acquire("serve")
+    assert kept.is_dir()

@@ -27,10 +27,10 @@ CONTRADICTED = [
     ("16/16 demonstrations passed", "aws-a10g", "figure", "15/16"),
     ("MoE support fully functional on GPU and TPU", "", "scope", "MoE on TPU"),
     ("FlexAttention patterns all functional", "gcp-l4", "degraded", "standard attention was used"),
-    ("FP8 Training tests 100% passing", "aws-a10g", "claim", "FP8 Training is failed, 10 failed"),
+    ("FP8 Training tests 100% passing", "aws-a10g", "claim", "FP8 Training failed: 10 failed"),
     ("MoE tests 100% passing", "local-cpu", "claim", "2 skipped"),
-    ("The release is fully validated and production-ready.", "", "readiness", "is failed"),
-    ("Validated across all major platforms", "", "claim", "aws-a10g is failed"),
+    ("The release is fully validated and production-ready.", "", "readiness", " failed"),
+    ("Validated across all major platforms", "", "claim", "aws-a10g failed"),
     ("L4 is Ampere, so that FP8 is off", "", "architecture", "Ada Lovelace"),
     ("999.9K tok/s on the A10G", "aws-a10g", "figure", "nearest that was measured"),
 ]

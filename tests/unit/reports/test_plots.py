@@ -10,10 +10,13 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from reports.plots.bars import Segment, SpreadRow, StackedRow, spreads, stacked
+from reports.plots.changed import changes_plot, metrics_plot
 from reports.plots.choose import plots_of
+from reports.plots.ratios import RatioRow, ratios
 from reports.plots.strips import DOTS, StripRow, strips
 from reports.plots.svg import LEFT, RIGHT
 from reports.registry import draw, model_of, render
+from tests.unit.reports.pairs import head, itself
 from tests.unit.reports.stories import STORIES, release, story
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -119,3 +122,107 @@ def test_two_measurements_of_one_name_are_two_files():
     names = [plot.name for plot in plots_of(replace(model, metrics=model.metrics * 3))]
     assert len(names) == 3 * len(plots_of(model))
     assert len(set(names)) == len(names)
+
+
+def centres(plot, kind):
+    found = [c for c in parsed(plot).iter(f"{SVG}circle") if c.get("class") == kind]
+    return [float(c.get("cx")) for c in found]
+
+
+def ratio(value, low=None, high=None, kind="passed"):
+    return RatioRow("a", "g", value, low or value, high or value, kind, f"{value}x")
+
+
+def test_twice_as_good_is_as_far_from_the_middle_as_half_as_good():
+    plot = ratios("x", "Moved", "told", [ratio(2.0), ratio(0.5), ratio(1.0)], note="n")
+    right, left, middle = centres(plot, "passed")
+    assert middle == (LEFT + RIGHT) / 2
+    assert right - middle == pytest.approx(middle - left)
+    assert {"0.500x", "1.00x", "2.00x"} <= set(texts(plot))
+
+
+def test_a_change_that_is_off_the_scale_stays_in_the_picture():
+    extreme = [ratio(1e9), ratio(1e-9), ratio(2.0, low=0.0, high=float("inf"))]
+    numbers = re.findall(r' (?:x\d?|cx)="([^"]*)"', ratios("x", "t", "t", extreme, note="n").svg)
+    assert all(0 <= float(number) <= 720 for number in numbers)
+
+
+def test_a_single_sample_is_neither_better_nor_worse():
+    plot = metrics_plot(model_of("compare", head()))
+    assert len(centres(plot, "failed")) == 4
+    assert len(centres(plot, "other")) == 1
+    assert "0.909x (n=1)" in texts(plot)
+    assert "cold start" in texts(plot)
+    assert "time, hidden=512" in texts(plot)
+
+
+def test_what_became_of_the_tests_is_all_of_them():
+    report = model_of("compare", head())
+    plot = changes_plot(report)
+    (pair,) = report.pairs
+    assert f"{pair.tests.unchanged + sum(n for _, n in report.totals)} tests" in texts(plot)
+    assert sum(width for *_, width in bars(plot)) == pytest.approx(RIGHT - LEFT, abs=1)
+    assert "new failures" in texts(plot)
+
+
+def test_a_run_against_itself_moves_nothing():
+    report = model_of("compare", itself())
+    assert metrics_plot(report) is None
+
+
+@pytest.mark.parametrize("kind", ["backend", "compare"])
+def test_these_kinds_have_plots_too(kind):
+    evidence = release() if kind == "backend" else head()
+    names = [plot.name for plot in draw(kind, evidence)]
+    assert (
+        names
+        == {
+            "backend": ["backend-outcomes"],
+            "compare": ["compare-changes", "compare-metrics"],
+        }[kind]
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ((0.0, 7.895), ["0", "2", "4", "6", "8"]),
+        ((0.0, 1216.0), ["0", "500", "1,000", "1,500"]),
+        ((0.3, 0.0), ["0", "0.1", "0.2", "0.3"]),
+        ((1.0, 99.0), ["1", "10", "100"]),
+        ((0.0, 0.0), ["0"]),
+    ],
+)
+def test_a_scale_has_round_numbers(values, ticks):
+    plot = strips("x", "t", "t", [StripRow("a", values, values[0], "x")], unit="ms")
+    notes = [t.text for t in parsed(plot).iter(f"{SVG}text") if t.get("text-anchor") == "middle"]
+    assert notes == ticks
+
+
+def test_a_long_name_keeps_its_beginning_and_its_end():
+    name = "a_very_long_parameter=12345, another=1, hidden=1024"
+    plot = strips("x", "t", "t", [StripRow(name, (1.0, 2.0), 1.0, "1")], unit="ms")
+    (label,) = [t.text for t in parsed(plot).iter(f"{SVG}text") if t.get("text-anchor") == "end"]
+    assert label.startswith("a_very_long")
+    assert label.endswith("en=1024")
+    assert len(label) <= 27
+
+
+def test_a_legend_that_is_too_long_goes_on_below():
+    parts = tuple(Segment(f"s{i % 6}", f"a rather long word {i}", 1, "1") for i in range(8))
+    plot = stacked("x", "t", "t", [StackedRow("a", parts, "8")], shared_scale=False)
+    placed = [r for r in parsed(plot).iter(f"{SVG}rect") if r.get("height") == "10"]
+    assert len({r.get("y") for r in placed}) > 1
+    assert all(float(r.get("x")) < 600 for r in placed)
+    assert float(parsed(plot).get("height")) > max(float(r.get("y")) for r in placed) + 10
+
+
+def test_a_figure_that_does_not_fit_its_segment_is_left_out():
+    parts = (
+        Segment("s0", "booting", 0.0208, "$0.0208"),
+        Segment("s1", "running", 0.1623, "$0.1623"),
+    )
+    plot = stacked("x", "t", "t", [StackedRow("a", parts, "$0.1831")], shared_scale=True)
+    assert {t.text for t in parsed(plot).iter(f"{SVG}text") if t.get("class") == "in"} == {
+        "$0.1623"
+    }

@@ -30,7 +30,7 @@ def tags(html: str) -> set[str]:
         ("1. a\n2. b", "<ol>\n<li>a</li>\n<li>b</li>\n</ol>"),
         ("# a", "<p># a</p>"),
         ("> a", "<p>&gt; a</p>"),
-        ("[a](http://b)", "<p>[a](http://b)</p>"),
+        ("[a](http://b)", "<p>[<code>a](http://b</code>)</p>"),
         ("a\n===", "<p>a\n===</p>"),
         ("<b>", "<p>&lt;b&gt;</p>"),
     ],

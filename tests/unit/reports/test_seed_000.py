@@ -192,8 +192,8 @@ def test_the_list_of_uc3_is_a_table_in_ours(theirs, ours):
 
 def test_what_the_seed_hides_is_said(report, ours):
     assert (report.gaps, report.slower) == (12, 3)
-    assert "812.8, 0.848x of Baseline time: worse" in ours
-    assert "1,080.1, 0.831x of Baseline time: worse" in ours
+    assert "812.8, 0.848x of Baseline time (n=1)" in ours
+    assert "1,080.1, 0.831x of Baseline time (n=1)" in ours
     assert "| UC3: CI/CD Hardware Validation | ✅ PASS, 6/6 checks, 8 figures | ✅ PASS § |" in ours
     assert "Diagnostics passed with 12/14" in ours
     assert "**Status**: ✅ PASS, 1 check partial" in ours

@@ -17,8 +17,8 @@ from orchestrator.adapters.files.documents import Form
 from orchestrator.adapters.files.foreign_tape import FileTape
 from orchestrator.application.describe_run import stated_leases
 from orchestrator.application.ports.dialects import HEAD_BYTES, TAIL_BYTES, Artifact
-from orchestrator.domain.assembly import Assembly, assemble
-from orchestrator.domain.assembly_reading import Foreign
+from orchestrator.domain.assembly.reading import Foreign
+from orchestrator.domain.assembly.whole import Assembly, assemble
 from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.cell import Attempt, CellState, Run, RunState
 from orchestrator.domain.evidence import read_events

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Protocol
 
-from orchestrator.domain.assembly_facts import Surroundings
-from orchestrator.domain.assembly_index import Index, Told, key_of
+from orchestrator.domain.assembly.facts import Surroundings
+from orchestrator.domain.assembly.index import Index, Told, key_of
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.reading import (
     Provenance,
@@ -20,7 +21,9 @@ from orchestrator.domain.reading import (
     SaidEnvironment,
     SaidJob,
     SaidMetric,
+    SaidMoment,
     SaidProblem,
+    SaidRemark,
     SaidStamp,
     SaidTally,
     SaidTest,
@@ -67,6 +70,12 @@ class Foreign:
     confidence: float = 0.0
     said: Iterable[Said] = ()
     remarks: tuple[str, ...] = ()
+
+
+_FIRST_YEAR, _LAST_YEAR = 1990, 2200
+"""Between them a time can be true."""
+_NO_RESULT = (SaidProblem, SaidRemark, SaidMoment)
+"""What an artifact may say without being understood."""
 
 
 @dataclass(slots=True)
@@ -151,6 +160,8 @@ class Reader:
         self.index = Index()
         self.surroundings = Surroundings()
         self.accounts: list[Account] = []
+        self.happened: datetime | None = None
+        """The earliest time that any of them tells."""
         self.details: dict[bytes, tuple[int, str]] = {}
         """By test: the place of what more there is about it, and its phase."""
 
@@ -165,7 +176,7 @@ class Reader:
 
     def _take(self, account: Account, said: Said) -> None:
         section = account.sections[-1]
-        account.heard = account.heard or not isinstance(said, SaidProblem)
+        account.heard = account.heard or not isinstance(said, _NO_RESULT)
         match said:
             case SaidTest():
                 self._test(account, section, said)
@@ -205,9 +216,22 @@ class Reader:
             case SaidStamp():
                 if len(account.stamps) < REMARKS_LIMIT:
                     account.stamps[said.name, said.version] = None
+            case SaidMoment():
+                self._moment(account, said.at)
+            case SaidRemark():
+                account.remark(said.message)
             case SaidProblem():
                 account.remark(said.message)
                 account.unreliable = account.unreliable or said.level == "error"
+
+    def _moment(self, account: Account, at: datetime) -> None:
+        if not _FIRST_YEAR <= at.year < _LAST_YEAR:
+            return
+        if at.tzinfo is None:
+            account.remark("its times have no zone: they are taken as UTC")
+            at = at.replace(tzinfo=UTC)
+        at = at.astimezone(UTC)
+        self.happened = min(at, self.happened or at)
 
     def _test(self, account: Account, section: Section, said: SaidTest) -> None:
         section.tests += 1

@@ -6,10 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from orchestrator.domain.assembly_findings import Finding
-from orchestrator.domain.assembly_index import key_of
-from orchestrator.domain.assembly_jobs import Planned, Planner
-from orchestrator.domain.assembly_reading import Reader, Section
+from orchestrator.domain.assembly.findings import Finding
+from orchestrator.domain.assembly.index import key_of
+from orchestrator.domain.assembly.jobs import Planned, Planner
+from orchestrator.domain.assembly.reading import Reader, Section
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.reading import Provenance, SaidEnd
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from orchestrator.domain.assembly_findings import Finding
-from orchestrator.domain.assembly_index import Index
-from orchestrator.domain.assembly_reading import Account, Section
+from orchestrator.domain.assembly.findings import Finding
+from orchestrator.domain.assembly.index import Index
+from orchestrator.domain.assembly.reading import Account, Section
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.reading import Provenance
 
@@ -91,10 +91,8 @@ def _covered(account: Account, other: Account) -> tuple[Finding, int]:
     mine.first = mine.first or theirs.first
     if not mine.groups:
         mine.groups.update(theirs.groups)
-    said = (
-        f"{mine.covered.total()} tests that it counts without naming them are taken for those "
-        f"that {other.foreign.name} names"
-    )
+    name, number = other.foreign.name, mine.covered.total()
+    said = f"tests that it counts without naming them, taken for those that {name} names: {number}"
     return Finding(account.number, "info", said), other.number
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import cast, get_args
 
-from orchestrator.domain.assembly_names import artifact_id, module_id, title_of, unused
-from orchestrator.domain.assembly_reading import Account, Section, module_of
+from orchestrator.domain.assembly.names import artifact_id, module_id, title_of, unused
+from orchestrator.domain.assembly.reading import Account, Section, module_of
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.manifest import IDENTIFIER, Job, JobKind
+from orchestrator.domain.problems import Problem, nearest
 
 MODULES_LIMIT = 12
 """More test modules than this are no suites of their own."""
@@ -91,6 +92,7 @@ class Planner:
         """By group."""
         groups = (group for a in accounts for s in a.sections for group in s.groups)
         modules = {group for group in groups if not group.startswith(":")}
+        self._modules = modules
         self._by_module = len(modules) <= MODULES_LIMIT
 
     def plan(self) -> list[Planned]:
@@ -107,6 +109,17 @@ class Planner:
         return sorted(
             self._jobs.values(), key=lambda j: (_KINDS.index(j.kind), order.get(j.id, len(order)))
         )
+
+    def idle(self, planned: Sequence[Planned]) -> Iterator[Problem]:
+        """The suites and jobs of the notes that nothing belongs to."""
+        ids = [job.id for job in planned]
+        for number, suite in enumerate(self._notes.suites):
+            if suite.id not in ids:
+                near = nearest(suite.match, self._modules)
+                yield Problem(("suites", number, "match"), f"fits no test{near}")
+        for job in self._notes.jobs:
+            if job not in ids:
+                yield Problem(("jobs", job), f"no artifact tells of this job{nearest(job, ids)}")
 
     def job_of(self, source: int, number: int, nodeid: str) -> Planned:
         """The job of what a section says about a test, or after one."""
@@ -147,7 +160,8 @@ class Planner:
             wanted = module_id(group)
             if not self._is_free(wanted, "suite"):
                 wanted = module_id(group, parents=1)
-            return self._made(wanted, "suite", "")
+            noted = self._notes.jobs.get(wanted)
+            return self._made(wanted, "suite", noted.title if noted else "")
         if what == "suite":
             suite = next(suite for suite in self._notes.suites if suite.id == name)
             return self._made(suite.id, "suite", suite.title)

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
-from orchestrator.domain.assembly_events import Teller
-from orchestrator.domain.assembly_findings import check_account, merged_findings, source_of
-from orchestrator.domain.assembly_index import disagreement
-from orchestrator.domain.assembly_jobs import Grouping, Planned, Planner
-from orchestrator.domain.assembly_reading import Foreign, Reader, Tape
-from orchestrator.domain.assembly_same import cover_unnamed, first_of_same
+from orchestrator.domain.assembly.events import Teller
+from orchestrator.domain.assembly.findings import check_account, merged_findings, source_of
+from orchestrator.domain.assembly.index import disagreement, key_of
+from orchestrator.domain.assembly.jobs import Grouping, Planned, Planner
+from orchestrator.domain.assembly.reading import Foreign, Reader, Tape
+from orchestrator.domain.assembly.same import cover_unnamed, first_of_same
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.ingested import Disagreement, Source
 from orchestrator.domain.manifest import Job
+from orchestrator.domain.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,10 @@ class Assembly:
     disagreements: tuple[Disagreement, ...]
     repeated: int
     """Tests that stand in more than one artifact."""
+    happened: datetime | None
+    """The earliest time that an artifact tells, where it can be true."""
+    idle: tuple[Problem, ...]
+    """What the notes name and no artifact has."""
     lines: Iterator[bytes]
     """Of ``events.jsonl``; made while they are asked for, once."""
 
@@ -50,7 +56,7 @@ def assemble(
         tape: Empty.
         notes: What a person wrote beside them.
         version: Of the subject, to compare stamps with.
-        at: When it happened, in seconds since 1970.
+        at: Now, in seconds since 1970; it happened then where neither notes nor artifacts say.
         taken: The kinds, by id, of the jobs that the run has already.
     """
     grouping = Grouping(notes)
@@ -68,7 +74,9 @@ def assemble(
     disagreements = tuple(_disagreements(reader, planner))
     findings += merged_findings(reader, disagreements)
     names = [_jobs(planner.jobs_of(account), planned) for account in reader.accounts]
-    teller = Teller(reader, planner, planned, findings, at)
+    happened = _happened(reader, before=at)
+    dated = notes.dated_at() or happened
+    teller = Teller(reader, planner, planned, findings, dated.timestamp() if dated else at)
     return Assembly(
         jobs=tuple(job.as_job() for job in planned),
         sources=tuple(
@@ -77,8 +85,16 @@ def assemble(
         ),
         disagreements=disagreements,
         repeated=reader.index.repeated,
+        happened=happened,
+        idle=tuple(planner.idle(planned)),
         lines=teller.lines(),
     )
+
+
+def _happened(reader: Reader, *, before: float) -> datetime | None:
+    """When the first of it happened; a clock that was ahead of ours says nothing."""
+    said = reader.happened
+    return said if said is not None and said.timestamp() <= before else None
 
 
 def _jobs(mine: list[Planned], planned: list[Planned]) -> tuple[str, ...]:
@@ -88,7 +104,12 @@ def _jobs(mine: list[Planned], planned: list[Planned]) -> tuple[str, ...]:
 
 def _disagreements(reader: Reader, planner: Planner) -> Iterator[Disagreement]:
     names = [account.foreign.name for account in reader.accounts]
-    for nodeid, said in reader.index.conflicts():
+    for nodeid, found in reader.index.conflicts():
+        # An artifact may tell of a test twice, a try and its repetition: its worst word counts.
+        key = key_of(nodeid)
+        said = [(source, reader.accounts[source].told.tests[key]) for source, _ in found]
+        if len({outcome for _, outcome in said}) == 1:
+            continue
         record = reader.tape.at(reader.index.winner(nodeid))
         job = planner.job_of(int(str(record[1])), int(str(record[2])), nodeid)
         yield disagreement(job.id, nodeid, said, names)

@@ -1,0 +1,67 @@
+"""The commands of docs/seeds/README.md, as they are written there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.home import ROOT, Home, a_home
+from tests.integration.test_seeds_through_stores import GOLDEN, SEEDS, same
+
+PAGE = (ROOT / "docs" / "seeds" / "README.md").read_text("utf-8")
+
+
+def blocks() -> dict[str, list[list[str]]]:
+    """The commands of each commented part, without the program's name."""
+    [text] = re.findall(r"(?s)```sh\n(.*?)```", PAGE)
+    parts = {}
+    for part in text.strip().split("\n\n"):
+        title, *lines = part.splitlines()
+        parts[title] = [shlex.split(line)[1:] for line in lines]
+        assert all(line.startswith("seatrial ") for line in lines)
+    return parts
+
+
+@pytest.fixture
+def home(tmp_path: Path):
+    with a_home(tmp_path / "home") as opened:
+        yield opened
+
+
+def run_there(home: Home, words: list[str]) -> str:
+    done = subprocess.run(
+        home.command(*words),
+        env=home.environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, (words, done.stderr)
+    return done.stdout
+
+
+def rows(text: str) -> list[str]:
+    """Without the dates of handing in: here they are today's."""
+    return [line for line in text.splitlines() if "handed in on" not in line]
+
+
+@pytest.mark.parametrize("title", blocks())
+def test_the_commands_print_the_golden_documents(title: str, home: Home):
+    run, printed = "", []
+    for words in blocks()[title]:
+        out = run_there(home, words)
+        if words[0] == "ingest":
+            run = out.strip()
+            top = Path(words[1]).parent.name
+        else:
+            printed.append(out)
+    assert len(printed) == len(SEEDS[top])
+    for out, (golden, _, _) in zip(printed, SEEDS[top], strict=True):
+        wanted = (GOLDEN / "reports" / golden).read_text("utf-8")
+        assert rows(same(out, run)) == rows(same(wanted, run))
