@@ -114,7 +114,7 @@ class Planner:
         """The suites and jobs of the notes that nothing belongs to."""
         ids = [job.id for job in planned]
         for number, suite in enumerate(self._notes.suites):
-            if suite.id not in ids:
+            if f":suite {suite.id}" not in self._jobs:
                 near = nearest(suite.match, self._modules)
                 yield Problem(("suites", number, "match"), f"fits no test{near}")
         for job in self._notes.jobs:
