@@ -73,6 +73,8 @@ class _Reader:
         self._is_torn = False
         self._fatal = ""
         self._is_hung = False
+        self._refusal = ""
+        """What stands on its error stream, which comes first where its output was buffered."""
 
     def see(self, line: str) -> Iterator[Said]:
         self.outside = True
@@ -88,9 +90,9 @@ class _Reader:
         elif _opens(line, title):
             self._open(len(line.rstrip()) if title else WIDTH)
             yield from self.see(line)
-        elif self._is_refusal(line):
-            self._codes[-1] = 4
-            yield SaidProblem("error", f"pytest refused: {line[7:507]}")
+        elif line.startswith("ERROR: "):
+            self._refusal = line[7:507]
+            yield from self._refuse(self._last)
         else:
             self._look_for_death(line)
 
@@ -112,10 +114,12 @@ class _Reader:
             detail=self._fatal,
         )
 
-    def _is_refusal(self, line: str) -> bool:
-        """Whether it says why nothing was run, as pytest does after its sum."""
-        is_idle = self._last is not None and not self._last.counts
-        return is_idle and line.startswith("ERROR: ") and self._codes[-1:] == [5]
+    def _refuse(self, footer: Footer | None) -> Iterator[Said]:
+        """Where nothing was run, say why: pytest does so before or after its sum."""
+        is_idle = footer is not None and not footer.counts and self._codes[-1:] == [5]
+        if is_idle and self._refusal:
+            self._codes[-1] = 4
+            yield SaidProblem("error", f"pytest refused: {self._refusal}")
 
     def _footer(self, line: str, title: str | None) -> Footer | None:
         if title is not None:
@@ -176,6 +180,8 @@ class _Reader:
         if footer is not None:
             self._codes.append(_exit_code(session, footer))
             self._duration_s += footer.duration_s or 0.0
+            yield from self._refuse(footer)
+        self._refusal = ""
 
     def _inner_sum(self, session: Session) -> Footer | None:
         """The last sum of a printed session is the log's own, where it fits its tests."""

@@ -353,6 +353,21 @@ def test_a_refusal(tmp_path):
     assert said.end.exit_code == 4
 
 
+def test_a_refusal_whose_error_stream_came_first(tmp_path):
+    text = "ERROR: file not found: x.py\n\n" + session(items=0, footer="no tests ran in 0.01s")
+    said = read(tmp_path, text)
+    assert said.end.exit_code == 4
+    assert said.messages == ["pytest refused: file not found: x.py"]
+
+
+def test_what_a_script_said_before_a_run_is_no_refusal_of_it(tmp_path):
+    lines = ["tests/test_a.py::test_a PASSED [100%]"]
+    text = "ERROR: the cache is cold\n" + session(*lines, items=1, footer="1 passed in 0.01s")
+    said = read(tmp_path, text)
+    assert said.end.exit_code == 0
+    assert not said.messages
+
+
 def test_a_log_without_its_beginning(tmp_path):
     text = "a.py::x PASSED        [ 98%]\na.py::y FAILED        [100%]\n\n" + bar("FAILURES")
     text += bar("y", "_") + "E   boom\n" + bar("1 failed, 60 passed in 0.10s")
