@@ -163,7 +163,7 @@ class _Reading:
 
 def _outcome(stated: str, phases: Mapping[str, Mapping[str, object]]) -> TestOutcome:
     """The worst of what it says of the test and of its phases."""
-    states = {phase.get("outcome") for phase in phases.values() if phase}
+    states = {as_text(phase.get("outcome")) for phase in phases.values() if phase}
     known = {**_OUTCOMES, _RERUN: _last_try(states)}
     own = known.get(stated, TestOutcome.MISSING)
     if own is TestOutcome.SKIPPED and "passed" in states and "skipped" not in states:
@@ -175,7 +175,7 @@ def _outcome(stated: str, phases: Mapping[str, Mapping[str, object]]) -> TestOut
     return max(outcomes)
 
 
-def _last_try(states: Collection[object]) -> TestOutcome:
+def _last_try(states: Collection[str]) -> TestOutcome:
     if "skipped" in states:
         return TestOutcome.SKIPPED
     return TestOutcome.PASSED if states == {"passed"} else TestOutcome.MISSING

@@ -27,6 +27,12 @@ def artifact(path: Path) -> Artifact:
     return Artifact(path.name, path, len(data), data[:HEAD_BYTES], data[-TAIL_BYTES:])
 
 
+def session(*lines: str, items: int | None = None, footer: str = "") -> str:
+    """A log of one session: its heading, these lines, its sum."""
+    head = HEADER + (f"collected {items} items\n\n" if items is not None else "")
+    return head + "".join(f"{line}\n" for line in lines) + (bar(footer) if footer else "")
+
+
 def written(folder: Path, text: str | bytes, name: str = "tests.txt") -> Artifact:
     path = folder / name
     path.write_bytes(text.encode() if isinstance(text, str) else text)

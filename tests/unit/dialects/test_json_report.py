@@ -127,6 +127,14 @@ def test_an_unknown_outcome_is_none(tmp_path):
     assert "a: wonderful is no outcome" in warnings(said)
 
 
+@pytest.mark.parametrize("odd", [{"a": 1}, ["passed"], 7, True, None, "wonderful"], ids=repr)
+@pytest.mark.parametrize("phase", ["setup", "call", "teardown"])
+def test_an_outcome_of_a_phase_may_be_anything(tmp_path, phase, odd):
+    test = {"nodeid": "a", "outcome": "passed", phase: {"outcome": odd, "longrepr": odd}}
+    said = read(tmp_path, {"created": 1.0, "tests": [test]})
+    assert outcomes(said) == {"a": Outcome.PASSED}
+
+
 @pytest.mark.parametrize("other", ["pytest-ctrf.json", "pytest-benchmark.json", "go.xml"])
 def test_other_documents_are_not_its_own(other):
     assert DIALECT.match(foreign(other)) == 0.0
@@ -139,8 +147,9 @@ def test_noise_is_survived(data):
 
 
 @settings(max_examples=150, deadline=None)
-@given(*[json_like(KEYS)] * 4)
-def test_any_json_is_survived(test, collector, summary, rest):
-    document = {"tests": [test], "collectors": [collector], "summary": summary}
+@given(*[json_like(KEYS)] * 5)
+def test_any_json_is_survived(test, phase, collector, summary, rest):
+    told = {"nodeid": "a", "outcome": rest, "call": phase, "setup": {"outcome": phase}}
+    document = {"tests": [test, told], "collectors": [collector], "summary": summary}
     document |= {"exitcode": rest, "duration": rest, "environment": rest}
     survives(DIALECT, json.dumps(document).encode(), "report.json")

@@ -6,7 +6,7 @@ from orchestrator.adapters.dialects.pytest_text import PytestText
 from orchestrator.application.ports.dialects import UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.reading import SaidDegraded, SaidEnvironment
-from tests.unit.dialects.pytest_logs import GOLDEN, HEADER, artifact, bar, told, written
+from tests.unit.dialects.pytest_logs import GOLDEN, HEADER, artifact, bar, session, told, written
 
 PASSED, FAILED, ERROR = TestOutcome.PASSED, TestOutcome.FAILED, TestOutcome.ERROR
 SKIPPED, MISSING = TestOutcome.SKIPPED, TestOutcome.MISSING
@@ -14,11 +14,6 @@ SKIPPED, MISSING = TestOutcome.SKIPPED, TestOutcome.MISSING
 
 def read(folder, text):
     return told(PytestText(), written(folder, text))
-
-
-def session(*lines, items=None, footer=""):
-    head = HEADER + (f"collected {items} items\n\n" if items is not None else "")
-    return head + "".join(f"{line}\n" for line in lines) + (bar(footer) if footer else "")
 
 
 @pytest.mark.parametrize(
@@ -344,28 +339,6 @@ def test_pytest_s_own_failure(tmp_path):
         (problem.level, problem.message) for problem in said.problems
     ]
     assert said.end.exit_code == 3
-
-
-def test_a_refusal(tmp_path):
-    text = session(items=0, footer="no tests ran in 0.00s") + "ERROR: file not found: x.py\n"
-    said = read(tmp_path, text)
-    assert said.messages == ["pytest refused: file not found: x.py"]
-    assert said.end.exit_code == 4
-
-
-def test_a_refusal_whose_error_stream_came_first(tmp_path):
-    text = "ERROR: file not found: x.py\n\n" + session(items=0, footer="no tests ran in 0.01s")
-    said = read(tmp_path, text)
-    assert said.end.exit_code == 4
-    assert said.messages == ["pytest refused: file not found: x.py"]
-
-
-def test_what_a_script_said_before_a_run_is_no_refusal_of_it(tmp_path):
-    lines = ["tests/test_a.py::test_a PASSED [100%]"]
-    text = "ERROR: the cache is cold\n" + session(*lines, items=1, footer="1 passed in 0.01s")
-    said = read(tmp_path, text)
-    assert said.end.exit_code == 0
-    assert not said.messages
 
 
 def test_a_log_without_its_beginning(tmp_path):
