@@ -29,6 +29,10 @@ IDLE_S = 30.0
 PUMP_S = 1.0
 RESUME_S = 30.0
 """Between two looks for ingestions that were cut off."""
+FIRE_S = 2.0
+"""Between two looks at the schedules."""
+DELIVER_S = 2.0
+"""Between two looks at the outbox."""
 SWEEP_S = 180.0
 """Between two looks of the janitor."""
 BEAT_S = 5.0
@@ -92,6 +96,10 @@ class Controller:
     """The janitor's look over the project's machines."""
     resume: Callable[[], None] = lambda: None
     """Ends ingestions that were cut off, whoever began them."""
+    fire: Callable[[], None] = lambda: None
+    """Begins what schedules say is due, and takes what they began a step further."""
+    deliver: Callable[[], None] = lambda: None
+    """Sends what waits in the outbox."""
     shared: bool = False
     """Other controllers may use the same database."""
     _suspects: dict[str, int] = field(default_factory=dict)
@@ -134,6 +142,8 @@ class Controller:
         tasks += [asyncio.create_task(self._every(RESUME_S, self.resume))]
         if self.cells is not None:
             tasks.append(asyncio.create_task(self._every(SWEEP_S, self._sweep)))
+            tasks.append(asyncio.create_task(self._every(FIRE_S, self.fire)))
+            tasks.append(asyncio.create_task(self._every(DELIVER_S, self.deliver)))
         if self.cells is not None and self.shared:
             tasks.append(asyncio.create_task(self._every(BEAT_S, self._beat)))
             tasks.append(asyncio.create_task(self._every(BEAT_S, self.adopt)))

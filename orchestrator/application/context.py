@@ -8,18 +8,39 @@ from pathlib import Path
 
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock, NewId
+from orchestrator.application.ports.courier import Courier
+from orchestrator.application.ports.cron import Cron
 from orchestrator.application.ports.dialects import Dialects
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.intake import Intake
 from orchestrator.application.ports.likeness import Likeness
+from orchestrator.application.ports.notary import Notary
 from orchestrator.application.ports.stores import Stores
+from orchestrator.application.ports.subjects import Subjects
 from orchestrator.application.sweep_leaks import Janitor
 from orchestrator.application.turns import Turns
+from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.ingested import Statement
 from orchestrator.domain.linted import DocumentFinding, Doubt, ForeignDocument
 from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.record import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class GatePorts:
+    """The ports of gates and schedules."""
+
+    statistics: Statistics
+    """Tests on samples."""
+    notary: Notary
+    """Signs verdicts."""
+    cron: Cron
+    """When schedules are due."""
+    subjects: Subjects
+    """What a branch means when a schedule fires."""
+    courier: Courier
+    """Tells people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +86,7 @@ class Context:
     """Writes a run's reports down."""
     wake: Callable[[str], None]
     """Tells the engine of a new cell, where this process runs cells."""
+    gate: GatePorts
+    """What gates and schedules work with."""
     turns: Turns = field(default_factory=Turns)
     """So that one run is finished by one thread at a time."""

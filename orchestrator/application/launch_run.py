@@ -13,6 +13,7 @@ from orchestrator.domain.cell import Run
 from orchestrator.domain.machine import ConfigError, Offers
 from orchestrator.domain.matrix import CellPlan, Matrix, expand
 from orchestrator.domain.problems import Problem
+from orchestrator.domain.trials import TrialOrder
 
 BUILTIN = "builtin"
 STALE_CLAIM = timedelta(minutes=2)
@@ -47,6 +48,12 @@ class LaunchOrder:
     rerun_of: str | None = None
     hold_minutes: float = 0.0
     """How long the machine of a cell that did not pass is kept."""
+    baseline_digest: str | None = None
+    """Digest of the uploaded baseline, where the matrix names a file."""
+    trials: TrialOrder | None = None
+    """What is found out about failing tests while their machine is still there."""
+    reuse_max_age_s: float | None = None
+    """Jobs with evidence no older than this, of the very same, are not run; None runs all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,16 @@ def prepare_launch(
         created_at=context.clock.now(),
         rerun_of=order.rerun_of,
     )
-    spec = RunSpec(matrix, payload.manifest, order.subject_digest, order.only, order.hold_minutes)
+    spec = RunSpec(
+        matrix,
+        payload.manifest,
+        order.subject_digest,
+        order.only,
+        order.hold_minutes,
+        baseline_digest=order.baseline_digest,
+        trials=order.trials,
+        reuse_max_age_s=order.reuse_max_age_s,
+    )
     return run, spec, [(f"{run.id}-{n}", plan) for n, plan in enumerate(plans)]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.adapters.clock import SystemClock
+from orchestrator.adapters.cron import CronsimCron
 from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.engine.dbos_engine import DbosEngine, DbosSettings
@@ -25,9 +26,13 @@ from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.ids import new_id
 from orchestrator.adapters.keys import new_login
 from orchestrator.adapters.likeness import FuzzyLikeness
+from orchestrator.adapters.notify.courier import HttpCourier
+from orchestrator.adapters.signing.notary import DsseNotary
+from orchestrator.adapters.statistics.paired import PairedStatistics
+from orchestrator.adapters.subjects import GitAndPipSubjects
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.world import Identity, Timings, World
-from orchestrator.application.context import Context
+from orchestrator.application.context import Context, GatePorts
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.engine import Durable
 from orchestrator.application.ports.reports import ReportRefusedError
@@ -154,7 +159,18 @@ def _context(world: World, scratch: Path, *, wake: Callable[[str], None]) -> Con
         scratch=scratch,
         publish=world.publish,
         likeness=FuzzyLikeness(),
+        gate=_gate_ports(),
         wake=wake,
+    )
+
+
+def _gate_ports() -> GatePorts:
+    return GatePorts(
+        statistics=PairedStatistics(),
+        notary=DsseNotary(),
+        cron=CronsimCron(),
+        subjects=GitAndPipSubjects(),
+        courier=HttpCourier(),
     )
 
 

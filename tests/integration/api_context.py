@@ -20,6 +20,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from orchestrator.adapters.cron import CronsimCron
 from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.files.archive import FilePayloadArchives
@@ -30,9 +31,13 @@ from orchestrator.adapters.files.home import temporary_folder
 from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.ids import new_id
 from orchestrator.adapters.likeness import FuzzyLikeness
+from orchestrator.adapters.notify.courier import HttpCourier
+from orchestrator.adapters.signing.notary import DsseNotary
+from orchestrator.adapters.statistics.paired import PairedStatistics
+from orchestrator.adapters.subjects import GitAndPipSubjects
 from orchestrator.api.app import create_app
 from orchestrator.api.guard import token_guard
-from orchestrator.application.context import Context
+from orchestrator.application.context import Context, GatePorts
 from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.ports.stores import Scope, StoredPayload
 from orchestrator.application.publish_report import publish_report
@@ -224,7 +229,18 @@ def make_context(
         secret={"HF_TOKEN": "hunter2"}.get,
         janitor=_janitor(database, clock, providers),
         likeness=FuzzyLikeness(),
+        gate=_gate_ports(),
         wake=wake,
+    )
+
+
+def _gate_ports() -> GatePorts:
+    return GatePorts(
+        statistics=PairedStatistics(),
+        notary=DsseNotary(),
+        cron=CronsimCron(),
+        subjects=GitAndPipSubjects(),
+        courier=HttpCourier(),
     )
 
 

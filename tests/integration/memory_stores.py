@@ -378,7 +378,8 @@ class MemorySightings:
 
 ABSENT = (
     *("payloads", "tokens", "controllers", "machines", "prices", "ingests", "statements"),
-    *("failures", "tests", "aliases", "known_issues"),
+    *("failures", "tests", "aliases", "known_issues", "gates", "schedules", "outbox"),
+    *("trials", "proofs", "quarantines"),
 )
 
 

@@ -12,19 +12,25 @@ from orchestrator.adapters.db.controllers import DbControllers
 from orchestrator.adapters.db.evidence import DbEvidence
 from orchestrator.adapters.db.failures import DbFailures
 from orchestrator.adapters.db.feed import DbFeed
+from orchestrator.adapters.db.gates import DbGates
 from orchestrator.adapters.db.histories import DbTests
 from orchestrator.adapters.db.ingests import DbIngests
 from orchestrator.adapters.db.known_issues import DbKnownIssues
 from orchestrator.adapters.db.leases import DbLeases
 from orchestrator.adapters.db.machines import DbMachines
+from orchestrator.adapters.db.outbox import DbOutboxs
 from orchestrator.adapters.db.payloads import DbPayloads
 from orchestrator.adapters.db.prices import DbPrices
+from orchestrator.adapters.db.proofs import DbProofs
+from orchestrator.adapters.db.quarantines import DbQuarantines
 from orchestrator.adapters.db.results import DbResults
 from orchestrator.adapters.db.revisions import Revisions, migrate, require_current, revisions
 from orchestrator.adapters.db.runs import DbRuns
+from orchestrator.adapters.db.schedules import DbSchedules
 from orchestrator.adapters.db.sessions import Access, Sessions, connect
 from orchestrator.adapters.db.sightings import DbSightings
 from orchestrator.adapters.db.tokens import DbTokens
+from orchestrator.adapters.db.trials import DbTrials
 from orchestrator.application.ports.stores import Stores
 
 _SIGNED_AT_ONCE = 1_000
@@ -108,6 +114,12 @@ def _stores(sessions: Sessions) -> Stores:
         tests=DbTests(sessions),
         aliases=DbAliases(sessions),
         known_issues=DbKnownIssues(sessions),
+        gates=DbGates(sessions),
+        schedules=DbSchedules(sessions),
+        outbox=DbOutboxs(sessions),
+        trials=DbTrials(sessions),
+        proofs=DbProofs(sessions),
+        quarantines=DbQuarantines(sessions),
     )
 
 

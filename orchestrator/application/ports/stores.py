@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from orchestrator.application.ports.evidence import EvidenceStore, ResultStore
+from orchestrator.application.ports.gates import GateStore
 from orchestrator.application.ports.history import (
     AliasStore,
     FailureStore,
@@ -20,12 +21,18 @@ from orchestrator.application.ports.history import (
 )
 from orchestrator.application.ports.ingests import IngestStore, StatementStore
 from orchestrator.application.ports.ledger import LeaseStore, SightingStore
+from orchestrator.application.ports.outbox import OutboxStore
+from orchestrator.application.ports.proofs import ProofStore
+from orchestrator.application.ports.quarantines import QuarantineStore
+from orchestrator.application.ports.schedules import ScheduleStore
+from orchestrator.application.ports.trials import TrialStore
 from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Run, Transition
 from orchestrator.domain.machine import MachineBook
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import CellPlan, Matrix
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.prices import PriceBook
+from orchestrator.domain.trials import TrialOrder
 
 
 class StoreError(Exception):
@@ -48,6 +55,12 @@ class RunSpec:
     """Of a rerun: the jobs of each cell, by the cell's name; None means all."""
     hold_minutes: float = 0.0
     """How long the machine of a cell that did not pass is kept for a person to look at."""
+    baseline_digest: str | None = None
+    """sha256 of the baseline's wheel or payload, where one was given."""
+    trials: TrialOrder | None = None
+    """What is found out about failing tests while their machine is still there."""
+    reuse_max_age_s: float | None = None
+    """Jobs with evidence no older than this, of the very same, are not run; None runs all."""
 
 
 class Claim(StrEnum):
@@ -315,3 +328,9 @@ class Stores:
     tests: TestStore
     aliases: AliasStore
     known_issues: KnownIssueStore
+    gates: GateStore
+    schedules: ScheduleStore
+    outbox: OutboxStore
+    trials: TrialStore
+    proofs: ProofStore
+    quarantines: QuarantineStore

@@ -1,0 +1,7 @@
+"""Messages by HTTP."""
+
+from __future__ import annotations
+
+
+class HttpCourier:
+    """Implements the Courier."""

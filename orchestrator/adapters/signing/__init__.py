@@ -1,0 +1,1 @@
+"""Signatures: Ed25519 over in-toto statements in DSSE envelopes."""

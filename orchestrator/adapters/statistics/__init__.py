@@ -1,0 +1,1 @@
+"""Statistics with scipy."""

@@ -1,0 +1,336 @@
+"""The policy of a gate, as its file says it. Versioned by the digest of its content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import Literal
+
+from orchestrator.domain.known_issue import IssueMatch, IssueScope
+
+_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+
+Level = Literal["blocking", "informing"]
+"""Whether a violation changes the verdict, or is only shown."""
+OnTrouble = Literal["fail", "inconclusive", "informing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateMetadata:
+    """What the gate is called and whose it is."""
+
+    __pydantic_config__ = _STRICT
+
+    name: str
+    """Names the gate in commands and addresses."""
+    product: str
+    """The payload's name: evidence of other products is not looked at."""
+    owner: str
+    """Who answers for the policy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectRule:
+    """What must be known of the subject, so that the verdict binds to it."""
+
+    __pydantic_config__ = _STRICT
+
+    require: tuple[Literal["git_sha", "wheel_sha256", "payload_sha256"], ...] = ()
+    """Digests that every cell must carry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestRule:
+    """Whether everything ran that should have."""
+
+    __pydantic_config__ = _STRICT
+
+    min_tests_vs_baseline: Decimal | None = None
+    """At least this part of the tests that the last green run collected, per platform."""
+    on_missing: OnTrouble = "fail"
+    """What tests that were collected and never reported come to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceRule:
+    """Which evidence is believed. Simulated evidence never is."""
+
+    __pydantic_config__ = _STRICT
+
+    max_age: str = "36h"
+    """``36h``, ``7d``: older cells are stale, and stale evidence never passes."""
+    attestation: Literal["required", "unattested_allowed"] = "required"
+    """Whether ingested evidence, which nobody can attest, may count."""
+    reuse: Literal["allowed", "refused"] = "allowed"
+    """Whether evidence that an earlier run produced of the very same may stand for a job."""
+    manifest: ManifestRule = field(default_factory=ManifestRule)
+    """Completeness."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Substitute:
+    """What is looked at where the platform cannot be had; it never counts as the platform."""
+
+    __pydantic_config__ = _STRICT
+
+    platform: str
+    """Id of the other platform."""
+    jobs: tuple[str, ...] = ()
+    """Which must pass there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unavailable:
+    """What a platform that its provider does not give comes to."""
+
+    __pydantic_config__ = _STRICT
+
+    verdict: Literal["fail", "inconclusive", "exception", "informing"] = "inconclusive"
+    """``exception`` needs one that is named, approved and not expired."""
+    exception: str = ""
+    """Its id."""
+    substitute: Substitute | None = None
+    """Shown beside it, and must pass too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformRule:
+    """A platform that must have passed."""
+
+    __pydantic_config__ = _STRICT
+
+    id: str
+    """As the matrix calls it."""
+    instance: str = ""
+    """The instance type that its provider must say it is."""
+    level: Level = "blocking"
+    """Whether it can stop a release."""
+    consecutive_green: int = 1
+    """So many runs in a row must have passed, this one included."""
+    when_unavailable: Unavailable = field(default_factory=Unavailable)
+    """What a refusal of the provider comes to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRule:
+    """Jobs that must have passed on platforms."""
+
+    __pydantic_config__ = _STRICT
+
+    id: str
+    """Of a job; ``*`` stands for anything."""
+    on: tuple[str, ...] | Literal["all"] = "all"
+    """Platforms; `all` are those that the policy names."""
+    require: Literal["all_pass", "recorded_pass"] = "all_pass"
+    """``recorded_pass`` asks nothing of a job that has no evidence at all."""
+    degraded: Literal["forbid", "inform"] = "forbid"
+    """What a fallback beside a pass comes to."""
+    level: Level = "blocking"
+    """Whether it can stop a release."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipRule:
+    """Which skips are accepted."""
+
+    __pydantic_config__ = _STRICT
+
+    allow_reasons: tuple[str, ...] = ()
+    """Patterns with ``*``; a reason that fits none is another one."""
+    max: int | None = None
+    """Skips with accepted reasons, per platform."""
+    on_other: OnTrouble = "informing"
+    """What another reason comes to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlakyRule:
+    """Tests that fail and pass under the same conditions."""
+
+    __pydantic_config__ = _STRICT
+
+    reruns: int = 0
+    """How often a failed test is run again on its machine."""
+    rerun_success: Literal["flaky", "failed"] = "failed"
+    """What a failed test is that passes in a rerun. It stays failed in every count."""
+    max: int = 0
+    """More flaky tests than these are a violation."""
+    quarantine: Literal["honoured", "ignored"] = "honoured"
+    """Whether failures of quarantined tests are tolerated, up to their expiry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How much slower a benchmark may become."""
+
+    __pydantic_config__ = _STRICT
+
+    match: str
+    """``job/metric``, with ``*``; the first that fits counts."""
+    max_regression: str
+    """``3%``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerformanceRule:
+    """Subject against baseline, in turns on the same machine."""
+
+    __pydantic_config__ = _STRICT
+
+    budgets: tuple[Budget, ...]
+    """Benchmarks that fit none are shown, and cannot fail."""
+    min_pairs: int = 10
+    """Fewer pairs are no evidence."""
+    alpha: Decimal = Decimal("0.01")
+    """Of one test, one-sided."""
+    fdr: Decimal = Decimal("0.05")
+    """Benjamini-Hochberg over all benchmarks of the run."""
+    on_inconclusive: OnTrouble = "inconclusive"
+    """Too noisy to tell, or no baseline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFailureRule:
+    """Failures of signatures that the last green run did not have."""
+
+    __pydantic_config__ = _STRICT
+
+    max: int = 0
+    """More of them are a violation."""
+    level: Level = "blocking"
+    """Whether it can stop a release."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRule:
+    """What a run may cost."""
+
+    __pydantic_config__ = _STRICT
+
+    max_usd: Decimal
+    """All machines of the run."""
+    on_exceed: OnTrouble = "informing"
+    """What more comes to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyIssue:
+    """A known issue in the policy: failures that fit are tolerated. They change no count."""
+
+    __pydantic_config__ = _STRICT
+
+    id: str
+    """``KI-0007``."""
+    title: str
+    """What is wrong."""
+    match: IssueMatch
+    """Which failures."""
+    scope: IssueScope = field(default_factory=IssueScope)
+    """Where."""
+    max_failures: int | None = None
+    """More are new failures."""
+    owner: str
+    """Who mends it."""
+    issue: str = ""
+    """Address in a tracker."""
+    opened: date
+    """Since when."""
+    expires: date
+    """The last day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateException:
+    """An exception for a rule, approved by others than its author."""
+
+    __pydantic_config__ = _STRICT
+
+    id: str
+    """``EXC-2026-003``."""
+    rule: str
+    """Id of the rule, as the verdict prints it: ``platform/aws-mi300x``."""
+    reason: str
+    """For whoever reads the verdict."""
+    author: str
+    """Who asked for it."""
+    approved_by: tuple[str, ...]
+    """At least one who is not the author."""
+    expires: date
+    """The last day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRule:
+    """Who must say yes before a verdict that needs it counts."""
+
+    __pydantic_config__ = _STRICT
+
+    on: tuple[Literal["PASS", "PASS_WITH_EXCEPTIONS"], ...] = ("PASS_WITH_EXCEPTIONS",)
+    """Verdicts that need it; without it they are INCONCLUSIVE."""
+    need: int = 1
+    """How many."""
+    not_author: bool = True
+    """Whoever waived or asked for an exception does not count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What is found out about a failure while its machine is still there."""
+
+    __pydantic_config__ = _STRICT
+
+    enabled: bool = True
+    """Run failing tests again with the baseline, and with the last green packages."""
+    max_tests: int = 20
+    """Failing tests that are looked into."""
+    max_minutes: float = 15.0
+    """On the machine."""
+    second_machine_usd: Decimal | None = None
+    """The most that a second machine may cost; None never rents one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateSpec:
+    """The rules."""
+
+    __pydantic_config__ = _STRICT
+
+    platforms: tuple[PlatformRule, ...]
+    """At least one is blocking."""
+    jobs: tuple[JobRule, ...] = ()
+    """Jobs of these platforms."""
+    subject: SubjectRule = field(default_factory=SubjectRule)
+    """What the verdict binds to."""
+    evidence: EvidenceRule = field(default_factory=EvidenceRule)
+    """What is believed."""
+    skips: SkipRule | None = None
+    """Skips; None accepts all and shows them."""
+    new_failures: NewFailureRule | None = None
+    """Against the last green run."""
+    flaky: FlakyRule = field(default_factory=FlakyRule)
+    """Flaky tests."""
+    performance: PerformanceRule | None = None
+    """Benchmarks."""
+    cost: CostRule | None = None
+    """Money."""
+    known_issues: tuple[PolicyIssue, ...] = ()
+    """Beside those that are stored for the product."""
+    exceptions: tuple[GateException, ...] = ()
+    """For rules."""
+    approvals: ApprovalRule | None = None
+    """Human review."""
+    diagnosis: Diagnosis = field(default_factory=Diagnosis)
+    """Who broke it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatePolicy:
+    """The whole of a policy file."""
+
+    __pydantic_config__ = _STRICT
+
+    metadata: GateMetadata
+    """Its name."""
+    spec: GateSpec
+    """Its rules."""

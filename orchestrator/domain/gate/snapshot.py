@@ -1,0 +1,184 @@
+"""Frozen evidence: everything that a verdict was made from, small enough to keep beside it.
+
+Built once from what is stored, written as JSON, kept by its digest. Late evidence never changes
+an old verdict; it makes a new snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+from orchestrator.domain.known_issue import KnownIssue
+from orchestrator.domain.outcome import Counts, Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTest:
+    """A test that failed or ended in error."""
+
+    job: str
+    nodeid: str
+    signature: str
+    exception: str = ""
+    frame: str = ""
+    message: str = ""
+    """Masked: without numbers and addresses."""
+    reruns: tuple[str, ...] = ()
+    """Outcomes of its reruns under the same conditions on the same machine."""
+    is_new: bool = False
+    """The last green run had no failure of this signature."""
+    quarantine: str = ""
+    """Id of a quarantine that it is in, expired or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvidence:
+    """One job of one cell."""
+
+    id: str
+    kind: str
+    outcome: Outcome | None
+    """None while it is not over."""
+    reason: str = ""
+    degraded: str = ""
+    """Why, where it passed with a fallback."""
+    counts: Counts = field(default_factory=Counts)
+    skips: Mapping[str, int] = field(default_factory=dict)
+    """Skipped tests by reason."""
+    failed: tuple[FailedTest, ...] = ()
+    failed_checks: tuple[str, ...] = ()
+    """Signatures cannot be had of these; `reason` and the names are what known issues match."""
+    reused_from: str = ""
+    """Run whose evidence stands here, because nothing that it depends on has changed."""
+    at: datetime | None = None
+    """When the evidence was produced; of a reused job, back then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """One benchmark, subject and baseline in turns on the same machine."""
+
+    job: str
+    metric: str
+    unit: str
+    direction: str
+    """``higher`` or ``lower`` is better."""
+    subject: tuple[float, ...]
+    """One value per pair: the median of the samples of a turn."""
+    baseline: tuple[float, ...]
+    """Of the same length."""
+    covariates: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Machine readings by turn, such as ``sm_clock_mhz``: the subject's, then the baseline's."""
+    remarks: tuple[str, ...] = ()
+    """``throttled in 3 of 30 turns``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellEvidence:
+    """One platform x environment."""
+
+    run: str
+    id: str
+    """The cell's name."""
+    platform: str
+    environment: str
+    state: str
+    outcome: Outcome | None
+    reason: str = ""
+    detail: str = ""
+    """For `not_available`: the provider's recorded answer."""
+    ended_at: datetime | None = None
+    instance_type: str = ""
+    attested: bool = False
+    """Our agent produced it on a machine whose identity its provider and its devices prove."""
+    mismatch: str = ""
+    """How the devices differ from what was asked for."""
+    simulated: bool = False
+    ingested: bool = False
+    """Others produced it; nothing is attested."""
+    subject: Mapping[str, str] = field(default_factory=dict)
+    """``name, version, git_sha, wheel_sha256, payload_sha256``: what is known."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    fingerprint: str = ""
+    counts: Counts = field(default_factory=Counts)
+    jobs: tuple[JobEvidence, ...] = ()
+    pairs: tuple[Pairs, ...] = ()
+    cost_usd: Decimal = Decimal(0)
+    green_streak: int = 0
+    """Runs in a row before this one in which the platform passed."""
+    baseline_collected: int | None = None
+    """Tests that the last green run of this platform collected."""
+    blame: tuple[Mapping[str, str], ...] = ()
+    """Who broke it, per failing test: ``nodeid, answer, evidence`` (domain/blame.py)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine:
+    """A flaky test whose failures do not count until a day."""
+
+    id: str
+    """``Q-0001``."""
+    product: str
+    nodeid: str
+    platforms: tuple[str, ...] = ()
+    """Empty: all."""
+    reason: str
+    owner: str
+    opened: datetime
+    expires: datetime
+    returns_after: int = 20
+    """Passes in a row that end it by themselves."""
+    ended_at: datetime | None = None
+    ended_by: str = ""
+    """A person, or ``returned after N passes``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiver:
+    """A person's exception for one rule of a gate; append-only."""
+
+    id: str
+    """``W-0001``."""
+    gate: str
+    rule: str
+    reason: str
+    author: str
+    approver: str
+    at: datetime
+    expires: datetime
+    """At most 30 days on."""
+    evidence: str = ""
+    """Digest of the snapshot that it was given for; empty for the gate's next ones too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A person's yes to a snapshot."""
+
+    by: str
+    at: datetime
+    evidence: str
+    """Digest of the snapshot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a gate looks at. Times are UTC."""
+
+    product: str
+    subject: Mapping[str, str]
+    """``name, version`` and the digests that all cells agree on."""
+    runs: tuple[str, ...]
+    """In the order in which they were taken; a later cell of a platform stands for an earlier."""
+    cells: tuple[CellEvidence, ...]
+    known_issues: tuple[KnownIssue, ...] = ()
+    """The product's stored ones, ended ones too."""
+    quarantines: tuple[Quarantine, ...] = ()
+    waivers: tuple[Waiver, ...] = ()
+    approvals: tuple[Approval, ...] = ()
+    cost_usd: Decimal = Decimal(0)
+    last_green: str = ""
+    """Run that the gate passed last."""

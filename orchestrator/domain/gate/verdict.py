@@ -1,0 +1,83 @@
+"""The verdict: what the rules came to, with the inputs of each. Never changed once made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+
+class Decision(StrEnum):
+    """The release decision."""
+
+    PASS = "PASS"  # noqa: S105 - a word, no secret
+    PASS_WITH_EXCEPTIONS = "PASS_WITH_EXCEPTIONS"  # noqa: S105
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+    @property
+    def rank(self) -> int:
+        """From the best, 0, to the worst, 3."""
+        return _RANKS[self]
+
+
+_RANKS = {
+    Decision.PASS: 0,
+    Decision.PASS_WITH_EXCEPTIONS: 1,
+    Decision.INCONCLUSIVE: 2,
+    Decision.FAIL: 3,
+}
+
+
+class RuleOutcome(StrEnum):
+    """What one rule came to."""
+
+    OK = "ok"
+    TOLERATED = "tolerated"
+    """By known issues, a flaky allowance or a quarantine."""
+    WAIVED = "waived"
+    """By an exception of the policy or a waiver."""
+    UNKNOWN = "unknown"
+    """There is no evidence to tell."""
+    VIOLATED = "violated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleResult:
+    """One rule, explained."""
+
+    id: str
+    """``platform/aws-a10g``, ``job/moe@gcp-l4``, ``performance/moe/tokens_per_s@gcp-l4``."""
+    kind: str
+    """platform, job, skips, missing, degraded, new_failures, flaky, performance, cost, freshness,
+    attestation, subject, approval, known_issue, exception."""
+    blocking: bool
+    outcome: RuleOutcome
+    sentence: str
+    """Why, for a person, with the figures."""
+    inputs: Mapping[str, object] = field(default_factory=dict)
+    """The figures themselves: texts, whole numbers, booleans, and lists and maps of these."""
+    by: tuple[str, ...] = ()
+    """Ids of the known issues, exceptions, waivers and quarantines at work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The whole decision. Same inputs, same bytes."""
+
+    gate: str
+    product: str
+    decision: Decision
+    at: datetime
+    """The `now` that it was made for."""
+    subject: Mapping[str, str]
+    policy_digest: str
+    evidence_digest: str
+    rules: tuple[RuleResult, ...]
+    warnings: tuple[str, ...] = ()
+    """Stale and expired exceptions, and what else a person should tidy up."""
+    summary: str = ""
+    """One sentence: the decision and what it hangs on."""
+    tool: str = ""
+    """``seatrial 0.1.0``."""
