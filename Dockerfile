@@ -1,22 +1,36 @@
 # The controller. Payloads run on the machines of the matrix, so there is no torch in here.
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
-COPY . .
 RUN python -m pip install --no-cache-dir hatchling==1.33.0 build==1.6.1 \
-    && python -m build --wheel --no-isolation --outdir /wheels \
-    && cp constraints.txt /wheels/
+    && python -m venv /opt/seatrial
+COPY pyproject.toml constraints.txt README.md ./
+COPY migrations migrations
+COPY payload payload
+COPY templates templates
+COPY reports reports
+COPY runners runners
+COPY orchestrator orchestrator
+RUN python -m build --wheel --no-isolation --outdir /wheels \
+    && /opt/seatrial/bin/python -m pip install --no-cache-dir \
+        --constraint constraints.txt /wheels/*.whl
 
 FROM python:3.11-slim-bookworm
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends git \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --create-home --home-dir /var/lib/seatrial seatrial
-COPY --from=build /wheels /wheels
-RUN python -m pip install --no-cache-dir --constraint /wheels/constraints.txt /wheels/*.whl \
-    && rm -rf /wheels
-USER seatrial
-ENV SEATRIAL_HOME=/var/lib/seatrial PYTHONUNBUFFERED=1
+    && groupadd --system --gid 10001 seatrial \
+    && useradd --system --uid 10001 --gid 10001 --no-log-init --create-home \
+        --home-dir /var/lib/seatrial seatrial
+COPY --from=build /opt/seatrial /opt/seatrial
+ENV PATH=/opt/seatrial/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    SEATRIAL_HOME=/var/lib/seatrial
+USER 10001:10001
+WORKDIR /var/lib/seatrial
 VOLUME /var/lib/seatrial
 EXPOSE 8470
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8470/readyz', timeout=4)"]
 ENTRYPOINT ["seatrial"]
-CMD ["serve", "--host", "0.0.0.0"]
+CMD ["serve", "--host", "0.0.0.0", "--port", "8470"]

@@ -34,6 +34,9 @@ bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreig
 	$(BIN)/python -m benchmarks.failures
 	$(BIN)/python -m benchmarks.foreign
 
+gate-power: $(VENV)/.test ## False alarms and power of the gate, computed and written into docs/statistics.md (up to 20 minutes)
+	$(BIN)/python -m benchmarks.gate_power
+
 fuzz: $(VENV)/.test ## Fuzz every dialect, guided by coverage, for SECONDS_EACH
 	$(BIN)/python -m tests.fuzz $(SECONDS_EACH) $(DIALECTS)
 
@@ -68,4 +71,4 @@ $(VENV)/.test: $(VENV)/.run
 	$(PIP) --editable '.[payload,test,check]'
 	touch $@
 
-.PHONY: help run test check bench fuzz lab cloud-smoke format docs clean
+.PHONY: help run test check bench gate-power fuzz lab cloud-smoke format docs clean

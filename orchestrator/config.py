@@ -42,6 +42,8 @@ class Settings(BaseSettings):
     """The tag value that controllers of one project share."""
     database_url: SecretStr | None = None
     """None means the embedded database in the home."""
+    database_url_file: Path | None = None
+    """Holds that URL, with its password, as containers are handed secrets."""
     url: str | None = None
     """The controller to talk to, instead of the home's own."""
     token: SecretStr | None = None
@@ -64,12 +66,14 @@ class Settings(BaseSettings):
     """As the Compute endpoint, for quotas."""
     public_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Names, separated by commas, under which a controller is reached from outside."""
+    public_url: str | None = None
+    """Where people reach it, for links in messages."""
     lost_after_s: float = Field(default=180.0, gt=0)
     """How long a running machine may not be heard before its attempt is given up."""
     ci: Annotated[bool, NoDecode] = Field(default=False, validation_alias="CI")
     """Nobody is watching: an interrupt cancels."""
 
-    @field_validator("home", "admin_token_file", "signing_key_file")
+    @field_validator("home", "admin_token_file", "signing_key_file", "database_url_file")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return path.expanduser().absolute() if path else path
@@ -91,7 +95,7 @@ class Settings(BaseSettings):
             raise ValueError("must begin with postgresql:// (or sqlite:///)")
         return url
 
-    @field_validator("url")
+    @field_validator("url", "public_url")
     @classmethod
     def _address(cls, url: str | None) -> str | None:
         if url and not re.match(r"https?://[^/\s]+", url):
@@ -130,12 +134,30 @@ class Settings(BaseSettings):
 def load() -> Settings:
     """Read the environment. Raises ConfigError."""
     try:
-        return Settings()
+        return _with_database(Settings())
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = str(first["loc"][0])
         name = field if field.isupper() else f"{PREFIX}{field.upper()}"
         raise ConfigError(f"{name} {_reason(first['msg'])}") from None
+
+
+def _with_database(settings: Settings) -> Settings:
+    """The same, with the database's URL from its file where one is named."""
+    path = settings.database_url_file
+    if path is None:
+        return settings
+    name = f"{PREFIX}DATABASE_URL_FILE"
+    if settings.database_url is not None:
+        raise ConfigError(f"{name} and {PREFIX}DATABASE_URL are both set: leave one out")
+    try:
+        url = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        said = getattr(error, "strerror", None) or "not text"
+        raise ConfigError(f"{name} cannot be read: {path}: {said}") from None
+    if not url:
+        raise ConfigError(f"{name} is empty: {path}")
+    return Settings(database_url=SecretStr(url))
 
 
 def secret(name: str) -> str | None:

@@ -252,7 +252,8 @@ class Controller:
 
 
 def _name(work: Callable[[], None]) -> str:
-    return getattr(work, "__name__", repr(work))
+    operation = getattr(work, "func", work)
+    return getattr(operation, "__name__", repr(operation))
 
 
 class _QuietServer(uvicorn.Server):

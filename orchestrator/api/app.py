@@ -12,12 +12,16 @@ from starlette.types import Scope as Connection
 
 import orchestrator
 from orchestrator.api import (
+    benchmarks,
     compare,
     costs,
     docs,
     errors,
     events,
     exports,
+    figures,
+    gate_people,
+    gates,
     history,
     ingest,
     known_issues,
@@ -25,11 +29,15 @@ from orchestrator.api import (
     logs,
     machines,
     payloads,
+    quarantines,
     reports,
     runs,
+    schedules,
     service,
     statements,
     tokens,
+    trials,
+    webhooks,
 )
 from orchestrator.api.guard import Guard, HostCheck
 from orchestrator.application.context import Context
@@ -72,10 +80,12 @@ def create_app(
     app.state.guard = guard
     app.state.revision = revision
     app.state.streams = events.Streams()
+    app.state.figures = figures.RequestFigures()
     _include_routers(app)
     errors.install(app)
     docs.install(app)
     app.add_middleware(CarefulHeaders)
+    app.add_middleware(figures.CountRequests, figures=app.state.figures)
     if guard is not None:
         app.add_middleware(HostCheck, allowed=allowed_hosts)
     return app
@@ -85,14 +95,21 @@ def _include_routers(app: FastAPI) -> None:
     api = (
         *(runs.writing, runs.reading, events.router, logs.router, reports.router, compare.router),
         *(payloads.reading, payloads.writing, service.router, tokens.router, ingest.router),
+        *(webhooks.reading, webhooks.writing),
         *(machines.reading, machines.writing, costs.reading, costs.writing, linting.router),
         *(exports.router, statements.reading, statements.writing),
         *(history.reading, history.writing, known_issues.reading, known_issues.writing),
+        *(gates.reading, gates.writing),
+        *(gate_people.reading, gate_people.writing, gate_people.keeping),
+        *(schedules.reading, schedules.running, schedules.writing),
+        *(quarantines.reading, quarantines.writing),
+        *(benchmarks.reading,),
+        *(trials.reading, trials.writing),
     )
     for router in api:
         app.include_router(router, prefix=PREFIX)
     app.include_router(service.health)
-    app.include_router(service.figures)
+    app.include_router(figures.router)
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -12,6 +12,7 @@ from orchestrator.application.launch_run import BUILTIN, LaunchOrder
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.rerun_run import Only
+from orchestrator.domain.trials import TrialOrder
 
 MATRIX_TEXT = """\
 apiVersion: seatrial/v1
@@ -51,6 +52,26 @@ class _Given(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
+class TrialsBody(_Given):
+    """What is found out about failing tests while their machine is still there."""
+
+    reruns: int = Field(default=0, ge=0, le=20)
+    """How often a failed test is run again with nothing changed."""
+    diagnose: bool = False
+    """Also with the baseline subject, and with the packages of the last green run."""
+    max_tests: int = Field(default=20, ge=1, le=200)
+    """Failing tests of a cell that are looked into."""
+    max_minutes: float = Field(default=15.0, gt=0, le=1440, allow_inf_nan=False)
+    """Of the machine's time."""
+    await_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
+    """How long a machine waits for trials that somebody asks for, after its own."""
+
+    @property
+    def wanted(self) -> TrialOrder:
+        """The order as the domain has it."""
+        return TrialOrder(**self.model_dump())
+
+
 class LaunchBody(_Given):
     """A matrix and what it is about."""
 
@@ -62,8 +83,14 @@ class LaunchBody(_Given):
     """``builtin``, or the digest of an uploaded archive."""
     subject: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     """The digest of the uploaded wheel, where the matrix names one."""
+    baseline: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    """The digest of the uploaded baseline, a wheel or a payload, where the matrix names one."""
     hold_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
     """How long the machine of a cell that does not pass is kept for a person to look at."""
+    trials: TrialsBody | None = None
+    """What is found out about failing tests; null for nothing."""
+    reuse_hours: float | None = Field(default=None, gt=0, le=8760, allow_inf_nan=False)
+    """Jobs that passed no longer ago, with nothing changed since, are not run; null runs all."""
 
     def order(self) -> LaunchOrder:
         """What the client asks for."""
@@ -73,7 +100,10 @@ class LaunchBody(_Given):
             name=self.name,
             payload=self.payload,
             subject_digest=self.subject,
+            baseline_digest=self.baseline,
             hold_minutes=self.hold_minutes,
+            trials=self.trials.wanted if self.trials else None,
+            reuse_max_age_s=self.reuse_hours * 3600 if self.reuse_hours is not None else None,
         )
 
 
@@ -114,6 +144,14 @@ _LAUNCH_EXAMPLES: dict[str, Example] = {
     "hold": {
         "summary": "With the machines of cells that do not pass kept for half an hour",
         "value": {"matrix": MATRIX_TEXT, "hold_minutes": 30},
+    },
+    "reuse": {
+        "summary": "Only what changed since it passed, at most a day and a half ago",
+        "value": {"matrix": MATRIX_TEXT, "reuse_hours": 36},
+    },
+    "trials": {
+        "summary": "With failing tests run again, and looked into, on their machine",
+        "value": {"matrix": MATRIX_TEXT, "trials": {"reruns": 2, "diagnose": True}},
     },
 }
 _RERUN_EXAMPLES: dict[str, Example] = {

@@ -17,8 +17,11 @@ from starlette.requests import ClientDisconnect
 
 from orchestrator.api.shapes import FaultShape, ProblemShape
 from orchestrator.application.add_statements import TooManyStatementsError
+from orchestrator.application.bisect_gate import NothingToBisectError, NoTrialsError
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.enter_machine import NoMachineError
+from orchestrator.application.gate_policies import GateMissingError
+from orchestrator.application.gather_evidence import WrongProductError
 from orchestrator.application.launch_run import (
     KeyInFlightError,
     KeyReusedError,
@@ -33,8 +36,13 @@ from orchestrator.application.ports.blobs import (
 from orchestrator.application.ports.history import AliasConflictError
 from orchestrator.application.ports.ingests import CellTakenError, RunBusyError
 from orchestrator.application.ports.intake import IntakeError, IntakeFullError
+from orchestrator.application.ports.notary import KeyUnusableError
 from orchestrator.application.ports.reports import ReportRefusedError
+from orchestrator.application.ports.schedules import ScheduleTakenError
+from orchestrator.application.replay_verdict import VerdictMissingError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
+from orchestrator.application.schedules import ScheduleMissingError
+from orchestrator.application.signing_keys import KeyMissingError
 from orchestrator.domain.machine import ProviderError
 from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
 
@@ -108,6 +116,13 @@ TABLE: Mapping[type[Exception], Refusal] = {
     ArchiveError: Refusal(422, "invalid-archive", "The archive is no payload"),
     PayloadMissingError: Refusal(422, "payload-missing", "Something must be uploaded first"),
     RunMissingError: Refusal(404, "not-found", "There is no such run"),
+    ScheduleMissingError: Refusal(404, "not-found", "There is no such schedule"),
+    ScheduleTakenError: Refusal(409, "schedule-taken", "There is a schedule of this name"),
+    GateMissingError: Refusal(404, "not-found", "There is no such gate"),
+    VerdictMissingError: Refusal(404, "not-found", "There is no such verdict"),
+    KeyMissingError: Refusal(404, "not-found", "There is no such key"),
+    WrongProductError: Refusal(422, "wrong-product", "The run is of another product"),
+    KeyUnusableError: Refusal(500, "signing-key", "Verdicts cannot be signed"),
     NotFoundError: Refusal(404, "not-found", "There is no such thing"),
     BlobMissingError: Refusal(404, "bytes-missing", "The bytes are not stored any more"),
     AmbiguousRunError: Refusal(409, "ambiguous-run", "The id is ambiguous"),
@@ -116,6 +131,8 @@ TABLE: Mapping[type[Exception], Refusal] = {
         409, "key-in-flight", "The same request is being worked on", {"Retry-After": "1"}
     ),
     StillRunningError: Refusal(409, "still-running", "The run is not finished"),
+    NothingToBisectError: Refusal(409, "nothing-to-bisect", "There is nothing to search"),
+    NoTrialsError: Refusal(409, "no-trials", "The cell's machine takes no trials"),
     NothingToRerunError: Refusal(409, "nothing-to-rerun", "Nothing is left to run again"),
     NoMachineError: Refusal(409, "no-machine", "The cell has no machine to enter"),
     MachineInUseError: Refusal(409, "machine-in-use", "A run has the machine"),

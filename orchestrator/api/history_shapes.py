@@ -9,6 +9,7 @@ from orchestrator.domain.alias import AliasState
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.identity import Change
 from orchestrator.domain.known_issue import IssueState
+from orchestrator.domain.quarantine import QuarantineState
 
 
 class SignatureShape(Shape):
@@ -58,6 +59,20 @@ class ClusterListShape(Shape):
     """Runs that were looked at."""
     is_cut: bool
     """There were more failures than one question looks at; those of the newest runs are here."""
+
+
+class QuarantinedShape(Shape):
+    """A failing result whose test is, or was, in quarantine when the run was launched."""
+
+    id: str
+    """Of the quarantine."""
+    nodeid: str
+    cell: str
+    job: str
+    reason: str
+    owner: str
+    expires: datetime
+    state: QuarantineState
 
 
 class KnownTestShape(Shape):

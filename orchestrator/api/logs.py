@@ -17,6 +17,7 @@ from orchestrator.api.shapes import LogShape, TestPageShape
 from orchestrator.api.telling import tell_test
 from orchestrator.application.ports.evidence import Artifact
 from orchestrator.application.ports.stores import Scope
+from orchestrator.application.reuse import told_tests
 from orchestrator.domain.cell import CellState
 
 BYTES = "application/octet-stream"
@@ -77,7 +78,7 @@ def list_tests(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> TestPageShape:
     """The cell's tests, in the order they were collected, with the text of each failure."""
-    tests = context.stores.results.tests(cell.id, job=job)
+    tests = told_tests(context.stores, cell.id, job=job)
     # The cursor counts all tests, so that outcomes which change meanwhile do not shift it.
     fitting = (
         (place, test)

@@ -20,6 +20,7 @@ from orchestrator.application.launch_run import Launched, launch_run
 from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.rerun_run import plan_rerun, rerun_run
+from orchestrator.application.reuse import tally_of
 from orchestrator.domain.cell import Run
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.results import merge_tally
@@ -116,7 +117,7 @@ def _answer(context: Context, launched: Launched, request: Request, response: Re
 def _summary(context: Context, run: Run) -> RunSummaryShape:
     """A run as `show` tells it without its cells, at the price of a few narrow queries."""
     stores, at = context.stores, context.clock.now()
-    tallies = [stores.results.tally(cell.id) for cell in stores.cells.of_run(run.id)]
+    tallies = [tally_of(stores, cell.id) for cell in stores.cells.of_run(run.id)]
     counts = merge_tally(by_outcome for tally in tallies for by_outcome in tally.values())
     leases = stores.leases.of_run(run.id).values()
     cost = sum_usd(machine_cost(lease, at) for of_cell in leases for lease in of_cell)

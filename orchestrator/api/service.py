@@ -1,31 +1,23 @@
-"""The controller itself: whether it lives and can work, its figures, its providers and schemas."""
+"""The controller itself: whether it lives and can work, its providers and schemas."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, Request, Response, Security
-from fastapi.responses import PlainTextResponse
 
 from orchestrator.api.deps import ContextDep
 from orchestrator.api.errors import Refusal, answer
-from orchestrator.api.events import Streams
 from orchestrator.api.guard import bearer, secured
 from orchestrator.api.shape import Shape
 from orchestrator.api.shapes import PlatformListShape, PlatformShape
-from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope
 
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _UNREADY = Refusal(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})
 
 health = APIRouter(tags=["service"])
 router = APIRouter(
-    tags=["service"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
-)
-figures = APIRouter(
     tags=["service"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
 )
 
@@ -48,10 +40,6 @@ async def _revision(request: Request) -> Callable[[], str] | None:
     return cast("Callable[[], str] | None", request.app.state.revision)
 
 
-async def _streams(request: Request) -> Streams:
-    return cast(Streams, request.app.state.streams)
-
-
 @health.get("/healthz")
 def get_health() -> HealthShape:
     """Whether the process answers at all."""
@@ -69,34 +57,6 @@ def get_readiness(
     except Exception:  # noqa: BLE001 - whatever the reason, the answer is no; it may hold secrets
         return answer("/readyz", _UNREADY, "the database cannot be used now")
     return ReadinessShape(status="ok", revision=at)
-
-
-@figures.get("/metrics", response_class=PlainTextResponse)
-def get_metrics(context: ContextDep, streams: Annotated[Streams, Depends(_streams)]) -> Response:
-    """Figures in Prometheus' text format."""
-    return Response("".join(_metrics(context, streams)), media_type=METRICS_TYPE)
-
-
-def _metrics(context: Context, streams: Streams) -> Iterator[str]:
-    stores = context.stores
-    states = Counter(str(stores.cells.get(cell).state) for cell in stores.cells.unfinished())
-    leases = Counter(lease.provider for lease in stores.leases.open())
-    unfinished = {"": len(stores.runs.unfinished())}
-    yield from _gauge("runs_unfinished", "Runs that are not finished.", "", unfinished)
-    yield from _gauge("cells_unfinished", "Cells that are not done, by state.", "state", states)
-    yield from _gauge("leases_open", "Machines not verified gone.", "provider", leases)
-    yield from _gauge("event_streams", "Watchers connected now.", "", {"": streams.open})
-
-
-def _gauge(name: str, told: str, label: str, values: Mapping[str, int]) -> Iterator[str]:
-    yield f"# HELP seatrial_{name} {told}\n# TYPE seatrial_{name} gauge\n"
-    for key, value in sorted(values.items()):
-        labels = f'{{{label}="{_escaped(key)}"}}' if label else ""
-        yield f"seatrial_{name}{labels} {value}\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 @router.get("/platforms")

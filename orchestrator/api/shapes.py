@@ -10,7 +10,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.api.history_shapes import ClusterShape, IssueUseShape
+from orchestrator.api.history_shapes import ClusterShape, IssueUseShape, QuarantinedShape
 from orchestrator.api.ingest_shapes import IngestedShape
 from orchestrator.api.machine_shapes import (
     AttestationShape,
@@ -61,6 +61,21 @@ class MetricShape(Shape):
     params: dict[str, object]
 
 
+class PairShape(Shape):
+    """A benchmark that was measured in turns with its baseline, on the same machine."""
+
+    metric: str
+    unit: str
+    direction: str
+    """``higher`` or ``lower`` is better."""
+    pairs: int
+    """Turns of the subject, each with one of the baseline beside it."""
+    slowdown: float
+    """Median over the pairs: 0.03 is 3 % slower, negative is faster."""
+    remarks: list[str]
+    """What speaks against the figures, such as a throttled device."""
+
+
 class JobShape(Shape):
     """One job of one cell."""
 
@@ -76,11 +91,19 @@ class JobShape(Shape):
     """Of a suite; all zero for other jobs, which have checks and metrics."""
     checks: list[CheckShape]
     metrics: list[MetricShape]
+    pairs: list[PairShape]
+    """Of a benchmark with a baseline."""
     started_at: datetime | None
     duration_s: float | None
     timeout_s: float
     current: str
     """The test that runs now, or empty."""
+    reused_from: str
+    """Run whose evidence stands for the job, which was not run; empty where it is run."""
+    at: datetime | None
+    """When its evidence was produced; of a reused job, back then."""
+    reuse: str
+    """Why it was reused, or was not; empty where nobody asked for reuse."""
 
 
 class AttemptShape(Shape):
@@ -205,6 +228,8 @@ class RunShape(RunSummaryShape):
     """Its failures by signature, the largest first."""
     known_issues: list[IssueUseShape]
     """How the product's known issues stand to it; those out of its scope are not here."""
+    quarantined: list[QuarantinedShape]
+    """Its failing results whose tests are in quarantine; they are failures in every count."""
 
 
 class RunPageShape(Shape):

@@ -16,6 +16,7 @@ from orchestrator.api.shapes import (
     JobShape,
     MetricShape,
     NoticeShape,
+    PairShape,
     PayloadShape,
     RunShape,
     RunSummaryShape,
@@ -24,7 +25,7 @@ from orchestrator.api.shapes import (
     TokenShape,
     TransitionShape,
 )
-from orchestrator.api.telling_history import tell_cluster, tell_use
+from orchestrator.api.telling_history import tell_cluster, tell_quarantined, tell_use
 from orchestrator.api.telling_ingested import tell_ingested
 from orchestrator.api.telling_machines import (
     tell_attestation,
@@ -36,7 +37,9 @@ from orchestrator.application.ports.stores import StoredPayload, Token
 from orchestrator.domain.cell import Attempt, CellState, LeaseState, Run, Transition
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.fingerprint import fingerprint
+from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.pairs import pairs_of, slowdown
 from orchestrator.domain.record import ArtifactRecord, CellRecord, JobRecord, RunRecord
 
 PACKAGES = "packages"
@@ -51,6 +54,7 @@ def tell_run(record: RunRecord) -> RunShape:
         cells=[tell_cell(cell, record) for cell in record.cells],
         clusters=[tell_cluster(cluster) for cluster in record.clusters],
         known_issues=[tell_use(use) for use in record.known_issues],
+        quarantined=[tell_quarantined(one) for one in record.quarantined],
     )
 
 
@@ -151,10 +155,14 @@ def _job(job: JobRecord) -> JobShape:
         counts=_counts(job.counts),
         checks=[_check(check) for check in job.checks],
         metrics=[_metric(metric) for metric in job.metrics],
+        pairs=[_pair(pairs) for pairs in pairs_of(job)],
         started_at=job.started_at,
         duration_s=job.duration_s,
         timeout_s=job.timeout_s,
         current=job.current,
+        reused_from=job.reused_from,
+        at=job.at,
+        reuse=job.reuse,
     )
 
 
@@ -176,6 +184,17 @@ def _metric(metric: MetricFact) -> MetricShape:
         unit=metric.unit,
         direction=metric.direction,
         params=dict(metric.params),
+    )
+
+
+def _pair(pairs: Pairs) -> PairShape:
+    return PairShape(
+        metric=pairs.metric,
+        unit=pairs.unit,
+        direction=pairs.direction,
+        pairs=len(pairs.subject),
+        slowdown=slowdown(pairs),
+        remarks=list(pairs.remarks),
     )
 
 

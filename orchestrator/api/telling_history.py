@@ -18,6 +18,7 @@ from orchestrator.api.history_shapes import (
     KnownIssueShape,
     KnownTestShape,
     MatchingShape,
+    QuarantinedShape,
     ResultShape,
     SignatureShape,
 )
@@ -29,6 +30,7 @@ from orchestrator.domain.alias import Alias, KnownTest
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.identity import resolve
 from orchestrator.domain.known_issue import IssueUse, KnownIssue
+from orchestrator.domain.quarantine import Quarantined
 from orchestrator.domain.signature import Cluster, Signature
 
 
@@ -54,6 +56,20 @@ def tell_cluster(cluster: Cluster) -> ClusterShape:
 def _signature(one: Signature) -> SignatureShape:
     return SignatureShape(
         id=one.id, kind=one.kind, exception=one.exception, frame=one.frame, message=one.message
+    )
+
+
+def tell_quarantined(one: Quarantined) -> QuarantinedShape:
+    """A failing result in quarantine."""
+    return QuarantinedShape(
+        id=one.quarantine.id,
+        nodeid=one.nodeid,
+        cell=one.cell,
+        job=one.job,
+        reason=one.quarantine.reason,
+        owner=one.quarantine.owner,
+        expires=one.quarantine.expires,
+        state=one.state,
     )
 
 
@@ -97,7 +113,7 @@ def tell_history(history: TestHistory) -> HistoryShape:
         test=tell_known_test(history.test, {}),
         older_names=[tell_known_test(one, older) for one in history.names],
         items=[_result(one) for one in history.goes],
-        flaky=_flaky(history.flaky),
+        flaky=tell_flaky(history.flaky),
     )
 
 
@@ -118,7 +134,8 @@ def _result(one: TestGo) -> ResultShape:
     )
 
 
-def _flaky(found: FlakyEvidence) -> FlakyShape:
+def tell_flaky(found: FlakyEvidence) -> FlakyShape:
+    """How reliable a test is."""
     rate = found.flip_rate
     return FlakyShape(
         passed_on_retry=found.passed_on_retry,

@@ -17,6 +17,7 @@ from orchestrator.application.ports.likeness import Likeness
 from orchestrator.application.ports.notary import Notary
 from orchestrator.application.ports.stores import Stores
 from orchestrator.application.ports.subjects import Subjects
+from orchestrator.application.ports.trends import Detector
 from orchestrator.application.sweep_leaks import Janitor
 from orchestrator.application.turns import Turns
 from orchestrator.domain.gate.performance import Statistics
@@ -41,6 +42,10 @@ class GatePorts:
     """What a branch means when a schedule fires."""
     courier: Courier
     """Tells people."""
+    detector: Detector
+    """Finds change points of benchmarks."""
+    public_url: str = ""
+    """Where people reach this controller, for links in messages; empty where nobody said."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
 from orchestrator.application.explain_failures import explain_run
 from orchestrator.application.ports.stores import RunSpec, Stores
+from orchestrator.application.reuse import Borrowed, as_reused, borrowed, by_source, told_tests
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import (
     Attempt,
@@ -32,6 +33,7 @@ from orchestrator.domain.money import (
     usd_for,
 )
 from orchestrator.domain.outcome import Counts
+from orchestrator.domain.proof import produced_at
 from orchestrator.domain.record import (
     ArtifactRecord,
     CellRecord,
@@ -85,6 +87,7 @@ def describe_run(stores: Stores, run_id: str, *, at: datetime) -> RunRecord:
         statements,
         clusters=explained.clusters,
         known_issues=explained.known_issues,
+        quarantined=explained.quarantined,
     )
 
 
@@ -92,7 +95,7 @@ def evidence_of(stores: Stores, run_id: str, *, at: datetime) -> Evidence:
     """A run with every test of every cell. Raises RunMissingError."""
     record = describe_run(stores, run_id, at=at)
     cells = stores.cells.of_run(run_id)
-    tests = {cell.name: tuple(stores.results.tests(cell.id)) for cell in cells}
+    tests = {cell.name: tuple(told_tests(stores, cell.id)) for cell in cells}
     return Evidence(record, tests)
 
 
@@ -123,6 +126,10 @@ def _cell(stores: Stores, cell: Cell, spec: RunSpec, ledger: _Ledger, at: dateti
     ingested = ledger.ingested.get(cell.id)
     stated = stated_leases(ingested.machine, attempts) if ingested is not None else ()
     attested = [x for lease in leases if (x := ledger.attestations.get(lease.id)) is not None]
+    jobs = _jobs(stores, cell, spec, plan.jobs, attempts)
+    if ingested is not None:  # its own clock is the one of its artifacts
+        jobs = tuple(replace(job, at=ingested.dated_at) for job in jobs)
+    maker = _maker(stores, cell, jobs, attested)
     return CellRecord(
         id=cell.name,
         platform=plan.platform,
@@ -132,24 +139,59 @@ def _cell(stores: Stores, cell: Cell, spec: RunSpec, ledger: _Ledger, at: dateti
         outcome=cell.outcome,
         reason=cell.reason,
         detail=cell.detail,
-        jobs=_jobs(stores, cell, spec, plan.jobs, attempts),
+        jobs=jobs,
         attempts=tuple(attempts),
         transitions=tuple(transitions),
         leases=(*_leases(leases, attempts, transitions, at), *stated),
-        probed=stores.results.environment(cell.id) or {},
+        probed=maker.probed,
         notices=tuple(stores.results.notices(cell.id)),
         artifacts=tuple(
             ArtifactRecord(artifact.name, artifact.size_bytes, artifact.digest)
             for artifact in stores.results.artifacts(cell.id)
         ),
-        simulated=plan.platform.provider == "fake" or any(lease.simulated for lease in leases),
+        simulated=plan.platform.provider == "fake"
+        or maker.simulated
+        or any(lease.simulated for lease in leases),
         decisions=tuple(ledger.decisions.get(cell.id, ())),
-        attestation=attested[-1] if attested else None,
+        attestation=maker.attestation,
         ingested=ingested,
     )
 
 
+def _maker(
+    stores: Stores, cell: Cell, jobs: Sequence[JobRecord], attested: Sequence[Attestation]
+) -> Borrowed:
+    """Who produced the results: the cell's machine, or that of the cell they were reused from."""
+    lent = borrowed(stores, stores.proofs.decided(cell.id))
+    if jobs and all(job.reused_from for job in jobs):
+        return lent
+    own = stores.results.environment(cell.id) or {}
+    return Borrowed(own, attested[-1] if attested else None, lent.simulated)
+
+
 def _jobs(
+    stores: Stores, cell: Cell, spec: RunSpec, wanted: tuple[str, ...], attempts: list[Attempt]
+) -> tuple[JobRecord, ...]:
+    """The cell's jobs; those that earlier evidence stands for are told of from its cell."""
+    decided = stores.proofs.decided(cell.id)
+    run_here = tuple(job for job in wanted if job not in decided or not decided[job].is_reused)
+    told = {job.id: job for job in _own_jobs(stores, cell, spec, run_here, attempts)}
+    told |= {
+        job.id: as_reused(job, decided[job.id])
+        for source, jobs in by_source(decided).items()
+        for job in _own_jobs(
+            stores, stores.cells.get(source), spec, jobs, stores.cells.attempts(source)
+        )
+    }
+    whys = {job: one.why for job, one in decided.items()}
+    return tuple(
+        replace(told[job.id], reuse=whys.get(job.id, ""))
+        for job in spec.manifest.job
+        if job.id in told
+    )
+
+
+def _own_jobs(
     stores: Stores, cell: Cell, spec: RunSpec, wanted: tuple[str, ...], attempts: list[Attempt]
 ) -> tuple[JobRecord, ...]:
     facts = stores.results.jobs(cell.id)
@@ -182,7 +224,7 @@ def _job(
 ) -> JobRecord:
     unnamed = (fact.unnamed if fact else None) or Counts()
     counts = counts + unnamed
-    over = cell.state in (CellState.RELEASING, CellState.DONE) or (
+    over = cell.has_reached(CellState.DIAGNOSING) or (
         fact is not None and fact.finished_ts is not None
     )
     cause = attempts[-1].cause if attempts else None
@@ -203,12 +245,22 @@ def _job(
         counts=counts,
         unnamed=unnamed,
         checks=tuple(checks),
-        metrics=tuple(metrics),
+        metrics=tuple(metric for metric in metrics if not metric.arm),
+        turns=tuple(metric for metric in metrics if metric.arm),
         started_at=datetime.fromtimestamp(started, UTC) if started else None,
         duration_s=fact.duration_s if fact else None,
         timeout_s=job.timeout_minutes * 60,
         current=(fact.current or "") if fact else "",
+        at=_produced_at(fact, attempts),
     )
+
+
+def _produced_at(fact: JobFact | None, attempts: list[Attempt]) -> datetime | None:
+    if fact is None or fact.finished_ts is None or not attempts:
+        return None
+    finished = datetime.fromtimestamp(fact.finished_ts, UTC)
+    closed = attempts[-1].closed_at
+    return produced_at(finished, since=attempts[0].opened_at, until=closed or finished)
 
 
 def unnamed_tests(stores: Stores, cell_id: str) -> Counts:

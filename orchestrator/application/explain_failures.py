@@ -12,6 +12,7 @@ from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.cell import Run
 from orchestrator.domain.known_issue import IssueUse, KnownIssue, Ran, applying, kind_of, uses
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.quarantine import Quarantined, quarantined_of
 from orchestrator.domain.record import CellRecord, JobRecord
 from orchestrator.domain.signature import Cluster, clusters, similar
 
@@ -22,6 +23,7 @@ class Explained:
 
     clusters: tuple[Cluster, ...]
     known_issues: tuple[IssueUse, ...]
+    quarantined: tuple[Quarantined, ...] = ()
 
 
 def explain_run(
@@ -40,6 +42,8 @@ def explain_run(
     failures = stores.failures.of_run(run.id)
     if not issues and not failures:
         return Explained((), ())
+    confined = stores.quarantines.list(product=product)
+    excused = quarantined_of(confined, failures, at=run.created_at)
     ran = [_ran(run, cell) for cell in cells]
     heirs = _heirs(stores, issues)
     used = uses(issues, failures, ran, on=on, heirs=heirs)
@@ -53,7 +57,8 @@ def explain_run(
         explained.setdefault(failure.signature.id, []).append(by_kind[kind_of(failure)])
     spans = stores.failures.spans({failure.signature.id for failure in failures})
     gathered = clusters(failures, spans)
-    return Explained(tuple(_explained(one, explained[one.signature.id]) for one in gathered), used)
+    told = tuple(_explained(one, explained[one.signature.id]) for one in gathered)
+    return Explained(told, used, excused)
 
 
 def _ran(run: Run, cell: CellRecord) -> Ran:
@@ -64,6 +69,8 @@ def _ran(run: Run, cell: CellRecord) -> Ran:
 
 
 def _has_run(job: JobRecord) -> bool:
+    if job.reused_from:  # an earlier run was told of it already
+        return False
     judged = job.counts.passed + job.counts.failed + job.counts.error
     over = job.outcome not in (None, Outcome.NOT_RUN)
     return bool(judged) or (over and job.kind != "suite")

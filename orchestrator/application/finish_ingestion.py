@@ -12,6 +12,7 @@ from orchestrator.application.describe_run import evidence_of, judge_jobs
 from orchestrator.application.ports.blobs import BlobMissingError
 from orchestrator.application.ports.ingests import Begun
 from orchestrator.application.ports.stores import StoreError
+from orchestrator.application.quarantine import settle_after
 from orchestrator.domain.cell import Cause, Cell, CellState, RunState, run_outcome
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import fold
@@ -135,6 +136,7 @@ def _finish_run(context: Context, run_id: str) -> None:
     at = max((cell.entered_at for cell in cells if cell.entered_at), default=context.clock.now())
     _publish(context, run_id, outcome, at=at)
     stores.runs.finish(run_id, outcome, at=at)
+    settle_after(stores, run_id, at=context.clock.now())
 
 
 def _publish(context: Context, run_id: str, outcome: Outcome, *, at: datetime) -> None:

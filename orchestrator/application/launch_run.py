@@ -155,6 +155,7 @@ def check_order(
         order.matrix, order.name, manifest=payload.manifest, providers=context.traits
     )
     problems = [*_subject_problems(context, order, matrix), *_place_problems(context, matrix)]
+    problems += _baseline_problems(context, order, matrix)
     problems += [
         Problem(("secrets", name), f"the controller's environment has no {name}")
         for name in matrix.secrets
@@ -185,6 +186,23 @@ def _subject_problems(context: Context, order: LaunchOrder, matrix: Matrix) -> l
         return [Problem(("subject", source), message)]
     if not context.blobs.has(order.subject_digest):
         raise PayloadMissingError(f"the subject's wheel {order.subject_digest} was not uploaded")
+    return []
+
+
+def _baseline_problems(context: Context, order: LaunchOrder, matrix: Matrix) -> list[Problem]:
+    baseline, digest = matrix.baseline, order.baseline_digest
+    if baseline is None or baseline.source == "package":
+        return []
+    shelf = "payloads" if baseline.source == "payload" else "subjects"
+    if digest is None:
+        message = f"it must be uploaded first: PUT /api/v1/{shelf}/{{sha256}}"
+        return [Problem(("baseline", baseline.source), message)]
+    known = context.blobs.has(digest)
+    if shelf == "payloads":
+        known = known and context.stores.payloads.get(digest) is not None
+    if not known:
+        message = f"the baseline {digest} was not uploaded: PUT /api/v1/{shelf}/{digest}"
+        raise PayloadMissingError(message)
     return []
 
 

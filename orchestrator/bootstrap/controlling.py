@@ -29,6 +29,7 @@ from orchestrator.adapters.likeness import FuzzyLikeness
 from orchestrator.adapters.notify.courier import HttpCourier
 from orchestrator.adapters.signing.notary import DsseNotary
 from orchestrator.adapters.statistics.paired import PairedStatistics
+from orchestrator.adapters.statistics.trends import StepDetector
 from orchestrator.adapters.subjects import GitAndPipSubjects
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.world import Identity, Timings, World
@@ -93,7 +94,7 @@ def build(settings: Settings, *, runs_cells: bool) -> Parts:
     executor = "local" if is_embedded(settings) else new_id()
     engine = _engine(settings, executor, world) if runs_cells else None
     scratch = temporary_folder(settings.home)
-    context = _context(world, scratch, wake=engine.start if engine else _leave_it)
+    context = _context(settings, world, scratch, wake=engine.start if engine else _leave_it)
     return Parts(executor, database, context, world, engine)
 
 
@@ -129,7 +130,9 @@ def _world(
     )
 
 
-def _context(world: World, scratch: Path, *, wake: Callable[[str], None]) -> Context:
+def _context(
+    settings: Settings, world: World, scratch: Path, *, wake: Callable[[str], None]
+) -> Context:
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
     payloads = world.stores.payloads
@@ -159,18 +162,20 @@ def _context(world: World, scratch: Path, *, wake: Callable[[str], None]) -> Con
         scratch=scratch,
         publish=world.publish,
         likeness=FuzzyLikeness(),
-        gate=_gate_ports(),
+        gate=_gate_ports(settings),
         wake=wake,
     )
 
 
-def _gate_ports() -> GatePorts:
+def _gate_ports(settings: Settings) -> GatePorts:
     return GatePorts(
         statistics=PairedStatistics(),
-        notary=DsseNotary(),
+        notary=DsseNotary(settings.home / "keys" / "signing", settings.signing_key_file),
         cron=CronsimCron(),
         subjects=GitAndPipSubjects(),
-        courier=HttpCourier(),
+        courier=HttpCourier(secret=secret, keys=settings.home / "keys"),
+        detector=StepDetector(),
+        public_url=settings.public_url or "",
     )
 
 

@@ -13,8 +13,9 @@ from orchestrator.adapters.ids import new_id
 from orchestrator.application.ports.archives import ArchiveError
 from orchestrator.application.ports.clock import NewId
 from orchestrator.application.ports.documents import Documents
+from orchestrator.application.ports.notary import Verified
 from orchestrator.application.ports.stores import StoreError
-from orchestrator.application.ports.wheels import SubjectWheel, WheelsError
+from orchestrator.application.ports.wheels import Revisions, SubjectWheel, WheelsError
 from orchestrator.assets import asset_dir
 from orchestrator.cli.wiring import DatabaseState, Packed, RefusedError
 from orchestrator.domain.machine import ProviderTraits
@@ -95,6 +96,18 @@ class CommandWiring:
         except WheelsError as error:
             raise RefusedError(str(error)) from error
 
+    def revisions(self, url: str, scratch: Path) -> Revisions:
+        """See the protocol."""
+        from orchestrator.adapters.files.revisions import GitRevisions
+
+        return GitRevisions(url, scratch)
+
+    def verify(self, bundle: bytes, keys: bytes) -> Verified:
+        """See the protocol."""
+        from orchestrator.adapters.signing.verifying import verify_bundle
+
+        return verify_bundle(bundle, keys)
+
     def control(self, *, until_idle: bool, host: str | None, port: int | None, cells: bool) -> int:
         """See the protocol."""
         from orchestrator.bootstrap.serving import ServeOptions, control
@@ -108,6 +121,13 @@ class CommandWiring:
 
         found = holder(self.settings.home)
         return found.pid if found else None
+
+    def is_served(self) -> bool:
+        """See the protocol."""
+        from orchestrator.adapters.files.home import holder
+
+        found = holder(self.settings.home)
+        return found is not None and found.role == "serve"
 
     def database(self, *, upgrade: bool) -> DatabaseState:
         """See the protocol."""

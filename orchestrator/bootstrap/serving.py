@@ -21,11 +21,14 @@ from orchestrator.adapters.files.home import (
 )
 from orchestrator.api.app import create_app
 from orchestrator.api.guard import token_guard
+from orchestrator.application.deliver import deliver
 from orchestrator.application.finish_ingestion import resume_ingestions
+from orchestrator.application.fire_schedules import fire
 from orchestrator.application.ports.stores import Scope, StoreError
 from orchestrator.application.tokens import PREFIX, keep_token
 from orchestrator.bootstrap.controlling import Parts, build, is_embedded
 from orchestrator.bootstrap.listening import home_socket, port_sockets
+from orchestrator.bootstrap.workers import Workers
 from orchestrator.cli.wiring import RefusedError
 from orchestrator.config import Settings
 from orchestrator.controller import Controller, Listener, end_process
@@ -33,6 +36,8 @@ from orchestrator.controller import Controller, Listener, end_process
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8470
 _WAIT_FOR_HOME_S = 20
+_FIRING_THREADS = 4
+"""So many subjects of schedules are built at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,8 @@ def _controller(
         ready=ready,
         sweep=partial(parts.context.janitor.sweep, known_only=options.until_idle),
         resume=partial(resume_ingestions, parts.context),
+        fire=partial(fire, parts.context, begin=Workers(_FIRING_THREADS, "firing").begin),
+        deliver=partial(deliver, parts.context),
         shared=not is_embedded(settings),
     )
 
@@ -159,24 +166,40 @@ def _port(
         revision=_revision(parts),
     )
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    said = (
-        f"Seatrial answers at {url}\n"
-        f"  sign in: {url}/docs?token={secret}\n"
-        f"  or: SEATRIAL_URL={url} SEATRIAL_TOKEN={secret} seatrial runs"
-    )
+    said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, secret)])
     return Listener(application, sockets, close_streams=application.state.streams.close), said
+
+
+def _ways_in(settings: Settings, url: str, secret: str) -> tuple[str, ...]:
+    """How to sign in. A token that somebody keeps in a file does not get into logs by us."""
+    if settings.admin_token_file is not None:
+        return (f"  sign in with the token in {settings.admin_token_file}",)
+    return (
+        f"  sign in: {url}/docs?token={secret}",
+        f"  or: SEATRIAL_URL={url} SEATRIAL_TOKEN={secret} seatrial runs",
+    )
 
 
 def _first_secret(settings: Settings) -> str:
     """The operator's token: from their file, or made once and kept in the home."""
     if settings.admin_token_file is not None:
-        secret = settings.admin_token_file.read_text(encoding="ascii").strip()
-        if len(secret) < 20:
-            name = settings.admin_token_file
-            raise RefusedError(f"{name}: a token must have at least 20 characters")
-        return secret
+        return _given_secret(settings.admin_token_file)
     path: Path = settings.home / "token"
     if not path.exists():
         path.touch(mode=0o600)
         path.write_text(PREFIX + secrets.token_urlsafe(32), encoding="ascii")
     return path.read_text(encoding="ascii").strip()
+
+
+def _given_secret(file: Path) -> str:
+    """What the operator chose; every controller of one database may be given the same."""
+    try:
+        secret = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError) as error:
+        said = getattr(error, "strerror", None) or "not ASCII"
+        raise RefusedError(f"SEATRIAL_ADMIN_TOKEN_FILE cannot be read: {file}: {said}") from None
+    if len(secret) < 20 or not secret.isprintable() or " " in secret:
+        raise RefusedError(
+            f"{file}: a token must have at least 20 characters, on one line, without spaces"
+        )
+    return secret

@@ -26,6 +26,7 @@ from orchestrator.cli.commands.entering import SETTINGS as SSH_SETTINGS
 from orchestrator.cli.commands.entering import ssh_command
 from orchestrator.cli.commands.explaining import alias_app, known_issue_app
 from orchestrator.cli.commands.exporting import export_command
+from orchestrator.cli.commands.gating import gate_app
 from orchestrator.cli.commands.ingesting import ingest_command
 from orchestrator.cli.commands.launching import (
     plan_command,
@@ -40,9 +41,12 @@ from orchestrator.cli.commands.looking import (
     runs_command,
     show_command,
 )
+from orchestrator.cli.commands.notifying import notify_app
 from orchestrator.cli.commands.noting import note_command
+from orchestrator.cli.commands.quarantining import quarantine_app
 from orchestrator.cli.commands.renting import cost_command, machines_command
 from orchestrator.cli.commands.reporting import report_command
+from orchestrator.cli.commands.scheduling import schedule_app
 from orchestrator.cli.commands.starting import doctor_command, init_command
 from orchestrator.cli.faults import DETACHED, FAILED, NO_VERDICT, CliError
 from orchestrator.cli.safe_text import in_ascii
@@ -88,12 +92,20 @@ def build() -> typer.Typer:
         app.command(name, rich_help_panel=panel)(command)
     app.command("ssh", rich_help_panel=_LOOK, context_settings=SSH_SETTINGS)(ssh_command)
     app.command("controller", hidden=True)(controller_command)
+    _add_groups(app)
+    return app
+
+
+def _add_groups(app: typer.Typer) -> None:
+    app.add_typer(gate_app, name="gate", rich_help_panel=_LOOK)
     app.add_typer(known_issue_app, name="known-issue", rich_help_panel=_LOOK)
+    app.add_typer(quarantine_app, name="quarantine", rich_help_panel=_LOOK)
     app.add_typer(alias_app, name="alias", rich_help_panel=_LOOK)
+    app.add_typer(notify_app, name="notify", rich_help_panel=_KEEP)
+    app.add_typer(schedule_app, name="schedule", rich_help_panel=_KEEP)
     app.add_typer(token_app, name="token", rich_help_panel=_KEEP)
     app.add_typer(db_app, name="db", rich_help_panel=_KEEP)
     app.add_typer(schema_app, name="schema", rich_help_panel=_KEEP)
-    return app
 
 
 def main(wiring: Wiring, args: Sequence[str] | None = None) -> int:

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.ports.wheels import SubjectWheel
+from orchestrator.cli.baseline import BaselineFile, find_baseline
 from orchestrator.cli.client import Client
 from orchestrator.cli.faults import CliError, document_error
 from orchestrator.cli.overrides import with_overrides
@@ -40,24 +41,49 @@ class Order:
     """The subject's wheel, where it has one of its own."""
     hold_minutes: float = 0.0
     """How long the machine of a cell that does not pass is kept."""
+    reruns: int = 0
+    """How often a failed test is run again on its machine."""
+    diagnose: bool = False
+    """Whether it is found out who broke a failed test."""
+    reuse_hours: float | None = None
+    """How old evidence may be that stands for a job in which nothing changed."""
+    baseline: BaselineFile | None = None
+    """What benchmarks are paired with, where it has a file of its own."""
 
     @property
     def body(self) -> dict[str, object]:
         """What the API takes."""
         held = {"hold_minutes": self.hold_minutes} if self.hold_minutes else {}
+        reused = {"reuse_hours": self.reuse_hours} if self.reuse_hours is not None else {}
         return {
             "matrix": self.source,
             "name": Path(self.file).name,
             "payload": self.payload.digest if self.payload else BUILTIN,
             "subject": self.subject.digest if self.subject else None,
+            **({"baseline": self.baseline.digest} if self.baseline else {}),
             **held,
+            **reused,
+            **self._trials(),
         }
 
+    def _trials(self) -> dict[str, object]:
+        if not (self.reruns or self.diagnose):
+            return {}
+        return {"trials": {"reruns": self.reruns, "diagnose": self.diagnose}}
 
-def read_order(session: Session, file: Path, settings: Sequence[str], scratch: Path) -> Order:
+
+def read_order(
+    session: Session,
+    file: Path,
+    settings: Sequence[str],
+    scratch: Path,
+    *,
+    with_subject: bool = True,
+) -> Order:
     """Read and check a matrix and what it names. Raises CliError.
 
-    `scratch` is an empty folder, for the payload's archive.
+    `scratch` is an empty folder, for the payload's archive. `with_subject` says whether the
+    subject's wheel is to be found, or built, now.
     """
     documents = session.wiring.documents
     source: Source = _read_text(file)
@@ -73,10 +99,11 @@ def read_order(session: Session, file: Path, settings: Sequence[str], scratch: P
             documents.check_matrix(
                 source, str(file), manifest=manifest, providers=session.wiring.traits
             )
-        subject = _subject(session, file, matrix, source, scratch)
+        subject = _subject(session, file, matrix, source, scratch) if with_subject else None
+        baseline = _baseline(session, file, matrix, source, scratch)
     except InvalidDocumentError as error:
         raise document_error(error) from None
-    return Order(str(file), matrix, source, packed, subject)
+    return Order(str(file), matrix, source, packed, subject, baseline=baseline)
 
 
 def upload(session: Session, client: Client, order: Order) -> None:
@@ -84,6 +111,9 @@ def upload(session: Session, client: Client, order: Order) -> None:
     packed = order.payload
     if packed is not None and not client.has(f"/payloads/{packed.digest}"):
         _send(session, client, f"/payloads/{packed.digest}", packed.archive, "payload")
+    baseline = order.baseline
+    if baseline is not None and not (baseline.shelf == "payloads" and client.has(baseline.place)):
+        _send(session, client, baseline.place, baseline.path, "baseline")
     wheel = order.subject
     if wheel is not None:
         _send(session, client, f"/subjects/{wheel.digest}", wheel.path, wheel.path.name)
@@ -139,6 +169,17 @@ def _subject(
         return session.wiring.subject(matrix.subject, base=file.parent, scratch=scratch)
     except RefusedError as error:
         _refuse(session, file, source, ("subject", matrix.subject.source), str(error))
+    return None
+
+
+def _baseline(
+    session: Session, file: Path, matrix: Matrix, source: Source, scratch: Path
+) -> BaselineFile | None:
+    try:
+        return find_baseline(session.wiring, matrix, base=file.parent, scratch=scratch)
+    except RefusedError as error:
+        where = matrix.baseline.source if matrix.baseline else ""
+        _refuse(session, file, source, ("baseline", where), str(error))
     return None
 
 

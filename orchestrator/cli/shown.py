@@ -10,7 +10,7 @@ from functools import cache
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.cli.faults import CliError
-from orchestrator.cli.shown_failures import Cluster, IssueUse
+from orchestrator.cli.shown_failures import Cluster, IssueUse, Quarantined
 from orchestrator.cli.shown_machines import Attestation, Decision, Lease
 from orchestrator.cli.shown_machines import Money as _Money
 from orchestrator.cli.shown_machines import Words as _Text
@@ -52,6 +52,10 @@ class Job:
     timeout_s: float | None = None
     current: _Text = ""
     """The test that runs now."""
+    reused_from: _Text = ""
+    """Run whose evidence stands for it."""
+    reuse: _Text = ""
+    """Why it was reused, or was not."""
 
     @property
     def is_running(self) -> bool:
@@ -168,6 +172,7 @@ class Run:
     cells: tuple[Cell, ...] = ()
     clusters: tuple[Cluster, ...] = ()
     known_issues: tuple[IssueUse, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
     created_at: datetime | None = None
     finished_at: datetime | None = None
     cancel_requested_at: datetime | None = None

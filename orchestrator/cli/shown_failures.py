@@ -35,6 +35,18 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A failing result whose test is in quarantine."""
+
+    id: Words = ""
+    nodeid: Words = ""
+    cell: Words = ""
+    owner: Words = ""
+    expires: Words = ""
+    state: Words = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IssueUse:
     """A known issue in a run."""
 

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from orchestrator.application.ports.clock import NewId
 from orchestrator.application.ports.documents import Documents
-from orchestrator.application.ports.wheels import SubjectWheel
+from orchestrator.application.ports.notary import Verified
+from orchestrator.application.ports.wheels import Revisions, SubjectWheel
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Subject
@@ -152,6 +153,17 @@ class Wiring(Protocol):
         """
         ...
 
+    def revisions(self, url: str, scratch: Path) -> Revisions:
+        """Clone a repository into an empty folder. Raises WheelsError."""
+        ...
+
+    def verify(self, bundle: bytes, keys: bytes) -> Verified:
+        """Check a signed verdict with a keyring or a public key, and nothing else.
+
+        Raises NotVerifiedError.
+        """
+        ...
+
     def control(self, *, until_idle: bool, host: str | None, port: int | None, cells: bool) -> int:
         """Be the controller of the home until told to stop; return the exit code.
 
@@ -163,6 +175,10 @@ class Wiring(Protocol):
 
     def holder(self) -> int | None:
         """Process id of the controller that holds the home, or None."""
+        ...
+
+    def is_served(self) -> bool:
+        """Whether that controller stays: somebody started it with `serve`."""
         ...
 
     def database(self, *, upgrade: bool) -> DatabaseState:

@@ -21,6 +21,8 @@ class CellState(StrEnum):
     PREPARING = "preparing"
     RUNNING = "running"
     COLLECTING = "collecting"
+    DIAGNOSING = "diagnosing"
+    """Failed tests run again while their machine is still there."""
     RELEASING = "releasing"
     DONE = "done"
 
@@ -31,7 +33,8 @@ TRANSITIONS: dict[CellState, frozenset[CellState]] = {
     CellState.BOOTING: frozenset({CellState.PREPARING, CellState.RELEASING}),
     CellState.PREPARING: frozenset({CellState.RUNNING, CellState.RELEASING}),
     CellState.RUNNING: frozenset({CellState.COLLECTING}),
-    CellState.COLLECTING: frozenset({CellState.RELEASING}),
+    CellState.COLLECTING: frozenset({CellState.DIAGNOSING, CellState.RELEASING}),
+    CellState.DIAGNOSING: frozenset({CellState.RELEASING}),
     CellState.RELEASING: frozenset({CellState.QUEUED, CellState.DONE}),
     CellState.DONE: frozenset(),
 }

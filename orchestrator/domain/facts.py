@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.domain.evidence import Event
 from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.domain.turns import turn_of
 
 MESSAGE_LIMIT = 500
 """Characters of a message that stands in a table; the whole text is kept beside it."""
@@ -110,6 +111,12 @@ class MetricFact:
     direction: str
     """``higher`` or ``lower`` is better."""
     params: Mapping[str, object] = field(default_factory=dict)
+    arm: str = ""
+    """``subject`` or ``baseline`` where it is one turn of a pairing; empty otherwise."""
+    turn: int | None = None
+    """Place of the turn in the order of both arms, from 0: turns 2n and 2n+1 are a pair."""
+    readings: Mapping[str, float] = field(default_factory=dict)
+    """What the machine's own gauges said when the turn ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +319,7 @@ def _read_check(facts: Facts, event: Event) -> None:
 
 
 def _read_metric(facts: Facts, event: Event) -> None:
-    data = event.data
-    params = data.get("params")
+    data, params = event.data, event.data.get("params")
     facts.metrics.append(
         MetricFact(
             event.seq,
@@ -323,6 +329,7 @@ def _read_metric(facts: Facts, event: Event) -> None:
             _text(data.get("unit")),
             _text(data.get("direction")),
             params if isinstance(params, dict) else {},
+            *turn_of(data),
         )
     )
 

@@ -47,6 +47,8 @@ class Job:
     """Nothing else may run on the machine meanwhile."""
     secrets: tuple[str, ...] = ()
     """Names of the matrix's secrets that this job is given."""
+    turns: bool = False
+    """A benchmark that stays resident and measures in turns: ``seatrial_events.turns()``."""
 
     @property
     def name(self) -> str:
@@ -167,6 +169,8 @@ def _job_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
     yield from _variable_problems(job.env, (*path, "env"))
     if job.gpus < 0:
         yield Problem((*path, "gpus"), "must not be negative")
+    if job.turns and job.kind != "benchmark":
+        yield Problem((*path, "turns"), f"only a benchmark takes turns, and this is a {job.kind}")
 
 
 def _variable_problems(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -69,12 +70,44 @@ class PayloadSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What benchmarks are paired with."""
+    """What benchmarks are paired with: exactly one source, and how long the pairing goes on."""
 
     __pydantic_config__ = _STRICT
 
-    package: str
-    """A pinned requirement."""
+    package: str | None = None
+    """A pinned requirement, ``name==1.2``, of the subject's distribution."""
+    wheel: str | None = None
+    """A wheel file, relative to the matrix; a pattern that matches exactly one."""
+    git: GitSource | None = None
+    """A revision to build."""
+    payload: PayloadSource | None = None
+    """An earlier payload, where the payload itself is the subject."""
+    min_pairs: int = 10
+    """Pairs of turns that every benchmark takes."""
+    max_pairs: int = 60
+    """Pairs after which it ends, however noisy the machine is."""
+    precision: str = "0.6%"
+    """It ends earlier once the confidence interval of every ratio reaches no further than this."""
+
+    @property
+    def source(self) -> str:
+        """Where the baseline comes from: package, wheel, git or payload."""
+        return next((k for k in BASELINE_SOURCES if getattr(self, k)), "payload")
+
+    @property
+    def half_width(self) -> float | None:
+        """The precision as a number, 0.015 for ``1.5%``; None where it is no percentage."""
+        found = _PERCENT.fullmatch(self.precision.strip())
+        return float(found[1]) / 100 if found else None
+
+    def as_subject(self, name: str) -> Subject:
+        """What is installed of the subject's distribution; its version is what the wheel says."""
+        sources = {"package": self.package, "wheel": self.wheel}
+        return Subject(name=name, version="", git=self.git, **sources)
+
+
+BASELINE_SOURCES = ("package", "wheel", "git", "payload")
+_PERCENT = re.compile(r"(\d{1,2}(?:\.\d{1,4})?) ?%")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

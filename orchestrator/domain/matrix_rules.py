@@ -9,7 +9,9 @@ from dataclasses import fields
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import IDENTIFIER, Manifest, unknown_environment
 from orchestrator.domain.matrix import (
+    BASELINE_SOURCES,
     COMMON_KEYS,
+    Baseline,
     JobSelection,
     Matrix,
     Platform,
@@ -18,6 +20,10 @@ from orchestrator.domain.matrix import (
     selects,
 )
 from orchestrator.domain.problems import Path, Problem, nearest
+
+FEWEST_PAIRS = 4
+"""Fewer say nothing about how much a ratio varies."""
+MOST_PAIRS = 1_000
 
 
 def check_matrix(
@@ -30,6 +36,7 @@ def check_matrix(
         *_job_problems(matrix, manifest),
         *_limit_problems(matrix, providers),
         *_subject_problems(matrix.subject),
+        *_baseline_problems(matrix),
         *_secret_problems(matrix, manifest),
     ]
     return tuple(found)
@@ -147,6 +154,41 @@ def _subject_problems(subject: Subject) -> Iterator[Problem]:
     if subject.package and "==" not in subject.package:
         message = f"{subject.package!r} must be pinned: {subject.name}=={subject.version}"
         yield Problem(("subject", "package"), message)
+
+
+def _baseline_problems(matrix: Matrix) -> Iterator[Problem]:
+    baseline = matrix.baseline
+    if baseline is None:
+        return
+    given = [k for k in BASELINE_SOURCES if getattr(baseline, k)]
+    if len(given) != 1:
+        message = f"give one of {', '.join(BASELINE_SOURCES)}"
+        yield Problem(("baseline",), f"{message}, not {' and '.join(given)}" if given else message)
+    elif (baseline.source == "payload") != (matrix.subject.source == "payload"):
+        yield Problem(("baseline", baseline.source), _unlike(matrix.subject))
+    yield from _pairing_problems(baseline)
+
+
+def _unlike(subject: Subject) -> str:
+    if subject.source == "payload":
+        return "the payload itself is the subject: name an earlier one, `payload: {path: ...}`"
+    return (
+        f"the subject is installed from its {subject.source}: so must its baseline be, by `package`"
+        ", `wheel` or `git`"
+    )
+
+
+def _pairing_problems(baseline: Baseline) -> Iterator[Problem]:
+    if baseline.min_pairs < FEWEST_PAIRS:
+        yield Problem(("baseline", "min_pairs"), f"must be at least {FEWEST_PAIRS}")
+    if baseline.max_pairs < baseline.min_pairs:
+        message = f"must not be less than min_pairs, which is {baseline.min_pairs}"
+        yield Problem(("baseline", "max_pairs"), message)
+    if baseline.max_pairs > MOST_PAIRS:
+        yield Problem(("baseline", "max_pairs"), f"must not be more than {MOST_PAIRS}")
+    if not baseline.half_width:
+        message = f"{baseline.precision!r} is no percentage such as '1.5%'"
+        yield Problem(("baseline", "precision"), message)
 
 
 def _secret_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:

@@ -15,6 +15,7 @@ from orchestrator.domain.known_issue import IssueUse
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import Bill, JobCosts, cost_by_job, usd_per_validated_test
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.quarantine import Quarantined
 from orchestrator.domain.signature import Cluster
 
 
@@ -36,11 +37,19 @@ class JobRecord:
     """Those of `counts` that its source counts without naming the tests."""
     checks: tuple[CheckFact, ...] = ()
     metrics: tuple[MetricFact, ...] = ()
+    turns: tuple[MetricFact, ...] = ()
+    """What both arms of a paired benchmark measured, turn by turn."""
     started_at: datetime | None = None
     duration_s: float | None = None
     timeout_s: float = 0.0
     current: str = ""
     """The test that runs now."""
+    reused_from: str = ""
+    """Run whose evidence stands here, because nothing that it depends on has changed."""
+    at: datetime | None = None
+    """When its evidence was produced; of a reused job, back then. None while that is unknown."""
+    reuse: str = ""
+    """Why its evidence was reused, or was not; empty where the run was not asked to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +141,8 @@ class CellRecord:
     @property
     def job_costs(self) -> JobCosts:
         """Its cost by job, with what was spent on none of them."""
-        ran = {job.id: job.duration_s for job in self.jobs if job.duration_s is not None}
+        here = [job for job in self.jobs if not job.reused_from]
+        ran = {job.id: job.duration_s for job in here if job.duration_s is not None}
         held_s = sum(lease.seconds for lease in self.leases)
         return cost_by_job(ran, self.cost_usd, machine_s=held_s)
 
@@ -157,6 +167,8 @@ class RunRecord:
     """Its failures by signature, the largest first."""
     known_issues: tuple[IssueUse, ...] = ()
     """How the product's known issues stand to it; those out of its scope are not here."""
+    quarantined: tuple[Quarantined, ...] = ()
+    """Its failing results whose tests are in quarantine; they are failures in every count."""
 
     @property
     def counts(self) -> Counts:

@@ -41,6 +41,21 @@ class FailureTable:
 
 
 @dataclass(frozen=True, slots=True)
+class QuarantineRow:
+    """A failing test in quarantine."""
+
+    id: str
+    nodeid: str
+    cell: str
+    job: str
+    reason: str
+    owner: str
+    expires: datetime
+    state: str
+    """When the run was launched: ``stands`` or ``expired``."""
+
+
+@dataclass(frozen=True, slots=True)
 class IssueRow:
     """A known issue and how it stands to these results."""
 

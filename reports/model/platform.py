@@ -7,7 +7,7 @@ from datetime import datetime
 
 from reports.model.authored import Authored
 from reports.model.compared import Comparison, ComparisonTable, tables_of
-from reports.model.failures import FailureTable, IssueRow
+from reports.model.failures import FailureTable, IssueRow, QuarantineRow
 from reports.model.metrics import MetricTable
 from reports.model.money import Money
 from reports.model.origin import Catalogued, Elsewhere, Origin
@@ -65,6 +65,10 @@ class PlatformReport(ReportModel):
     authored: tuple[Authored, ...] = ()
     failures: FailureTable | None = None
     issues: tuple[IssueRow, ...] = ()
+    quarantined: tuple[QuarantineRow, ...] = ()
+    """Failing results in quarantine; they are failures in every count."""
+    reuse: tuple[tuple[str, str], ...] = ()
+    """Jobs, and why their earlier evidence stands or does not; empty where nobody asked."""
 
     @property
     def comparison_tables(self) -> tuple[ComparisonTable, ...]:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from reports.model.authored import Authored
 from reports.model.compared import Comparison, ComparisonTable, tables_of
-from reports.model.failures import FailureTable, IssueRow
+from reports.model.failures import FailureTable, IssueRow, QuarantineRow
 from reports.model.metrics import MetricLine, MetricTable
 from reports.model.money import Costs, Money
 from reports.model.origin import Elsewhere, Origin
@@ -52,6 +52,8 @@ class CellRow:
     """Those of its tests that the evidence counts without naming them."""
     notes: tuple[Authored, ...] = ()
     """What people noted of it."""
+    reuse: tuple[tuple[str, str], ...] = ()
+    """Jobs, and why their earlier evidence stands or does not; empty where nobody asked."""
 
     @property
     def highlights(self) -> tuple[tuple[MetricTable, MetricLine], ...]:
@@ -104,6 +106,8 @@ class SummaryReport(ReportModel):
     authored: tuple[Authored, ...] = ()
     failures: FailureTable | None = None
     issues: tuple[IssueRow, ...] = ()
+    quarantined: tuple[QuarantineRow, ...] = ()
+    """Failing results in quarantine; they are failures in every count."""
 
     @property
     def is_dated(self) -> bool:

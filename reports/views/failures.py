@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.record import Evidence, RunRecord
 from orchestrator.domain.signature import Cluster, Signature, signature_of
-from reports.model.failures import ClusterRow, FailureTable, IssueRow
+from reports.model.failures import ClusterRow, FailureTable, IssueRow, QuarantineRow
 from reports.model.values import Absent
 
 CLUSTERS_SHOWN = 20
@@ -70,4 +70,22 @@ def issues_of(record: RunRecord, ids: Iterable[str] | None = None) -> tuple[Issu
         )
         for use in record.known_issues
         if wanted is None or use.issue.id in wanted
+    )
+
+
+def quarantined_of(record: RunRecord, cell: str = "") -> tuple[QuarantineRow, ...]:
+    """The failing results of the run, or of one cell, whose tests are in quarantine."""
+    return tuple(
+        QuarantineRow(
+            id=one.quarantine.id,
+            nodeid=one.nodeid,
+            cell=one.cell,
+            job=one.job,
+            reason=one.quarantine.reason,
+            owner=one.quarantine.owner,
+            expires=one.quarantine.expires,
+            state=one.state.value,
+        )
+        for one in record.quarantined
+        if cell in ("", one.cell)
     )

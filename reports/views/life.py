@@ -10,6 +10,7 @@ from orchestrator.domain.ingested import Source
 from orchestrator.domain.record import CellRecord, RunRecord
 from reports.model.parts import AttemptRow, FileRow, NoticeRow, TimelineRow
 from reports.model.values import Absent, Status
+from reports.views.reused import sources_of
 
 NOTICES_SHOWN = 50
 """Notices that are listed; the rest are in the evidence."""
@@ -129,6 +130,8 @@ def evidence_digest(cell: CellRecord) -> str | Absent:
             return artifact.digest
     if cell.ingested is not None:
         return cell.ingested.fingerprint
+    if sources := sources_of(cell):
+        return Absent(f"its evidence is that of run {', '.join(sources)}")
     return Absent("events.jsonl is not among the artifacts")
 
 

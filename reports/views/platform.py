@@ -22,7 +22,7 @@ from reports.views.conclusion import (
     outcome_claim,
     suites_claim,
 )
-from reports.views.failures import failures_of, issues_of
+from reports.views.failures import failures_of, issues_of, quarantined_of
 from reports.views.life import (
     attempts_of,
     evidence_digest,
@@ -35,6 +35,7 @@ from reports.views.origin import catalogued_of, date_of, elsewhere_of, origin_of
 from reports.views.place import cell_status, heading_of, instance_of, long_name, place_of
 from reports.views.probe import hardware_of
 from reports.views.provenance import SIMULATED, provenance_of
+from reports.views.reused import reuse_of
 from reports.views.suites import problems_of, skips_of, suites_of
 from reports.views.summary import cell_row, measured
 
@@ -105,6 +106,8 @@ def _told(evidence: Evidence, cell: CellRecord) -> dict[str, Any]:
         "authored": authored_of(evidence, cell.id),
         "failures": failures,
         "issues": issues_of(record, found),
+        "quarantined": quarantined_of(record, cell.id),
+        "reuse": reuse_of(cell),
     }
 
 

@@ -16,7 +16,7 @@ from reports.views.benchmarks import metrics_of
 from reports.views.commands import commands_of
 from reports.views.comparison import compare
 from reports.views.conclusion import degraded_claim, judged_claim, run_claim
-from reports.views.failures import failures_of, issues_of
+from reports.views.failures import failures_of, issues_of, quarantined_of
 from reports.views.life import run_digest
 from reports.views.money import money_of, total_costs
 from reports.views.origin import elsewhere_of, origin_of, run_date
@@ -31,6 +31,7 @@ from reports.views.place import (
 )
 from reports.views.probe import hardware_of
 from reports.views.provenance import SIMULATED, provenance_of
+from reports.views.reused import reuse_of
 from reports.views.suites import rate, suites_of, sum_tallies
 
 TEMPLATE = "summary 1"
@@ -73,6 +74,7 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
         authored=authored,
         failures=failures_of(evidence),
         issues=issues_of(record),
+        quarantined=quarantined_of(record),
     )
 
 
@@ -125,6 +127,7 @@ def cell_row(cell: CellRecord, record: RunRecord, authored: Sequence[Authored] =
         elsewhere=elsewhere_of(record, cell),
         unnamed=sum(job.unnamed.collected for job in cell.jobs),
         notes=tuple(a for a in authored if a.cell == cell.id and a.kind == "note"),
+        reuse=reuse_of(cell),
     )
 
 

@@ -66,6 +66,24 @@ def for_job(
     return given
 
 
+def own_caches(folder: Path, given: Mapping[str, str]) -> Dict[str, str]:
+    """Return where compilers cache: in the arm's own folder, so that no arm finds the other's work.
+
+    Models and data sets are no compiler's work: they stay where they are found otherwise.
+    """
+    shared = given.get("XDG_CACHE_HOME") or f"{given['HOME']}/.cache"
+    return {
+        "XDG_CACHE_HOME": str(folder),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "TORCH_EXTENSIONS_DIR": str(folder / "extensions"),
+        "CUDA_CACHE_PATH": str(folder / "cuda"),
+        "NUMBA_CACHE_DIR": str(folder / "numba"),
+        "HF_HOME": given.get("HF_HOME") or f"{shared}/huggingface",
+        "TORCH_HOME": given.get("TORCH_HOME") or f"{shared}/torch",
+    }
+
+
 def _resolved(value: str, root: Path) -> str:
     """Make each entry of a path list absolute; relative ones mean the payload's folder."""
     return os.pathsep.join(

@@ -2,52 +2,50 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Callable, Dict, Mapping, Optional, Sequence
+from typing import Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 
-from . import job_env, pytest_config
-from .checks import Checks
+from . import processes, pytest_config
+from .arms import Arm, Fresh, Heard, Resident
+from .bench import Bench
 from .desk import Crew, Desk
-from .layout import JobFolder
 from .masking import JsonValue
-from .output import JobOutput, Sink
-from .pack import output_name
+from .paired import PairedRun
 from .plan import Job
 from .pulse import free_bytes
 from .records import Records
-from .separation import give
 from .suite import PLUGIN_DISK_FULL, Suite, Verdict
 from .supervise import Ended, Watch
 from .tail import Tail
 
 _FULL_BELOW_BYTES = 1024 * 1024
-_LONGEST_TMP = 60
-"""Longer paths leave no room for the 108 bytes of a socket's name, which multiprocessing needs."""
-
-
-@dataclass(frozen=True)
-class Bench:
-    """What one job works with."""
-
-    job: Job
-    folder: JobFolder
-    output: JobOutput
-    checks: Checks
-    env: Mapping[str, str]
+_FOR_TURNS = 0.9
+"""Of a paired job's time; the rest is for the subject's arm to end in."""
 
 
 class JobRun:
     """Runs one job and says how it ended."""
 
-    def __init__(self, desk: Desk, crew: Crew, job: Job) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        crew: Crew,
+        job: Job,
+        *,
+        baseline: Optional[Tuple[Desk, Crew]] = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            desk: The attempt's shared things.
+            crew: Who runs it.
+            job: What is run.
+            baseline: The other arm's, where the job is measured in turns with a baseline.
+        """
         self._desk = desk
         self._crew = crew
         self._job = job
-        self._folder = desk.attempt.job(job.id)
+        self._baseline = baseline
         self._began_at = time.monotonic()
         self._announced = False
 
@@ -60,8 +58,7 @@ class JobRun:
         Returns:
             How it ended; the same stands in its ``finished`` event.
         """
-        verdict = self._refusal() or self._work(done)
-        self._lock_away()
+        verdict = self._refusal() or self._settled(self._work(done))
         self._finished(verdict)
         return verdict
 
@@ -76,29 +73,45 @@ class JobRun:
         return None
 
     def _work(self, done: Sequence[str]) -> Verdict:
-        self._make_folders()
-        own = Sink(self._desk.attempt.artifacts / output_name(self._job.id), self._desk.events)
-        output = JobOutput(
-            self._job.id,
-            log=self._desk.log,
-            own=own,
-            limit_bytes=self._desk.plan.limits.log_bytes,
-            masker=self._desk.masker,
-            on_cut=lambda text: self._desk.events.log("warning", text, self._job.id),
-        )
-        output.title(f"{self._job.id} ({self._job.kind})")
-        checks = Checks(Tail(self._folder.events), self._desk.events, self._job.id)
-        tmp = self._tmp()
-        try:
-            bench = Bench(self._job, self._folder, output, checks, self._environment(tmp))
-            verdict = self._settled(self._suite(bench, done) if self._job.pytest is not None
-                                    else self._command(bench))  # fmt: skip
-            checks.drain()
+        if self._baseline is not None and self._job.paired is not None:
+            return self._paired(*self._baseline)
+        with Bench(self._desk, self._crew, self._job) as bench:
+            suite = self._job.pytest is not None
+            verdict = self._suite(bench, done) if suite else self._command(bench)
+            bench.checks.drain()
             return verdict
-        finally:
-            output.finish()
-            own.close()
-            self._clear_tmp(tmp)
+
+    def _paired(self, desk: Desk, crew: Crew) -> Verdict:
+        pairing = self._job.paired
+        assert pairing is not None
+        heard, others = Heard(), Heard()
+        own = Bench(self._desk, self._crew, self._job, hear=heard.hear)
+        with own, Bench(desk, crew, self._job, hear=others.hear) as beside:
+            arms = self._arm(own, heard), self._arm(beside, others)
+            try:
+                return PairedRun(*arms, pairing, left_s=self._left_s).run()
+            finally:
+                processes.kill_all(lambda: processes.of_attempt(desk.attempt.folder))
+
+    def _arm(self, bench: Bench, heard: Heard) -> Arm:
+        """Make an arm; the baseline's must be over before the job is.
+
+        While both are resident, ending one must not end the other.
+        """
+        beside, resident = bool(bench.desk.attempt.arm), self._job.turns
+        watch = self._watch(
+            bench,
+            poll=bench.checks.poll,
+            running=lambda: None,
+            share=_FOR_TURNS if beside else 1.0,
+            own=processes.of_session if resident else None,
+        )
+        kind = Resident if resident else Fresh
+        return kind(bench, heard, watch, _unannounced if beside else self._started)
+
+    def _left_s(self) -> float:
+        own = self._began_at + self._job.timeout_s * _FOR_TURNS - time.monotonic()
+        return min(own, self._desk.pulse.left_s)
 
     def _suite(self, bench: Bench, done: Sequence[str]) -> Verdict:
         records = Records(Tail(bench.folder.records), self._desk.events, bench.job.id)
@@ -129,15 +142,22 @@ class JobRun:
         return Verdict(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
 
     def _watch(
-        self, bench: Bench, *, poll: Callable[[], bool], running: Callable[[], Optional[str]]
+        self,
+        bench: Bench,
+        *,
+        poll: Callable[[], bool],
+        running: Callable[[], Optional[str]],
+        share: float = 1.0,
+        own: Optional[Callable[[int], Set[int]]] = None,
     ) -> Watch:
         return Watch(
-            self._desk,
+            bench.desk,
             bench.job,
             bench.output,
-            deadline=self._began_at + bench.job.timeout_s,
+            deadline=self._began_at + bench.job.timeout_s * share,
             poll=poll,
             running=running,
+            own=own,
         )
 
     def _process(self, watch: Watch, argv: Sequence[str], env: Mapping[str, str]) -> Ended:
@@ -174,46 +194,6 @@ class JobRun:
         }
         self._desk.events.emit("phase", self._job.id, data)
 
-    def _make_folders(self) -> None:
-        shutil.rmtree(self._folder.folder, ignore_errors=True)
-        for folder in (self._folder.artifacts, self._folder.tmp):
-            folder.mkdir(parents=True, mode=0o755)
-        self._folder.given.mkdir(parents=True, exist_ok=True, mode=0o755)
-        account = self._crew.user.account
-        if account is not None:
-            give(self._folder.folder, account[0], account[1])
 
-    def _lock_away(self) -> None:
-        """Shut the job's folder: later jobs are the same user, and what it left is evidence."""
-        if self._crew.user.account is None or not self._folder.folder.is_dir():
-            return
-        os.chown(self._folder.folder, os.geteuid(), os.getegid(), follow_symlinks=False)
-        self._folder.folder.chmod(0o700)
-
-    def _environment(self, tmp: Path) -> Mapping[str, str]:
-        return job_env.for_job(
-            self._crew.variables,
-            job=self._job,
-            attempt=self._desk.attempt,
-            secrets=self._crew.secrets,
-            tmp=str(tmp),
-        )
-
-    def _tmp(self) -> Path:
-        """Return the job's temporary folder, by a short name where its own is too long."""
-        own = self._folder.tmp
-        if len(str(own)) <= _LONGEST_TMP:
-            return own
-        short = Path(self._folder.short_tmp)
-        try:
-            if short.is_symlink() and short.readlink() == own:
-                return short
-            short.symlink_to(own)
-        except OSError:
-            return own
-        return short
-
-    def _clear_tmp(self, tmp: Path) -> None:
-        if tmp != self._folder.tmp:
-            tmp.unlink(missing_ok=True)
-        shutil.rmtree(self._folder.tmp, ignore_errors=True)
+def _unannounced(_: int) -> None:
+    """The job has begun with the subject's arm; the baseline's is nobody's news."""

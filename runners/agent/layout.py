@@ -20,6 +20,13 @@ class Attempt:
     """The folder of one attempt and the names inside it."""
 
     folder: Path
+    arm: str = ""
+    """With one, the payload, the environment and the jobs' folders are that arm's own."""
+
+    @property
+    def own(self) -> Path:
+        """The folder of what every arm has for itself."""
+        return self.folder / self.arm if self.arm else self.folder
 
     @property
     def plan(self) -> Path:
@@ -64,12 +71,12 @@ class Attempt:
     @property
     def payload(self) -> Path:
         """This attempt's own copy of the payload."""
-        return self.folder / "payload"
+        return self.own / "payload"
 
     @property
     def venv(self) -> Path:
         """The overlay environment."""
-        return self.folder / "venv"
+        return self.own / "venv"
 
     @property
     def python(self) -> Path:
@@ -84,12 +91,12 @@ class Attempt:
     @property
     def jobs(self) -> Path:
         """A folder per job."""
-        return self.folder / "jobs"
+        return self.own / "jobs"
 
     @property
     def given(self) -> Path:
         """What the agent gives to jobs, in files that they cannot change."""
-        return self.folder / "given"
+        return self.own / "given"
 
     @property
     def artifacts(self) -> Path:
@@ -111,7 +118,8 @@ class Attempt:
 
     def job(self, job: str) -> JobFolder:
         """The folder of one job."""
-        return JobFolder(self.jobs / job, self.given / job, f"{self.short_prefix}{_short(job, 4)}")
+        short = _short(f"{self.arm}/{job}" if self.arm else job, 4)
+        return JobFolder(self.jobs / job, self.given / job, f"{self.short_prefix}{short}")
 
     @property
     def short_prefix(self) -> str:
@@ -146,6 +154,16 @@ class JobFolder:
     def tmp(self) -> Path:
         """``$TMPDIR``, or what it points to."""
         return self.folder / "tmp"
+
+    @property
+    def caches(self) -> Path:
+        """Where compilers keep what they made for one arm of a pairing."""
+        return self.folder / "caches"
+
+    @property
+    def turns(self) -> Path:
+        """``$SEATRIAL_TURNS``: through it a resident arm hears that its turn has come."""
+        return self.given / "turns"
 
     @property
     def skip(self) -> Path:

@@ -67,7 +67,7 @@ class JobOutput:
         self,
         job: str,
         *,
-        log: Sink,
+        log: Optional[Sink],
         own: Sink,
         limit_bytes: int,
         masker: Masker,
@@ -141,7 +141,8 @@ class JobOutput:
 
     def title(self, text: str) -> None:
         """Write a line of the agent's own into the log only, where jobs follow each other."""
-        self._log.write(_line(text))
+        if self._log is not None:
+            self._log.write(_line(text))
 
     def banner(self, text: str) -> None:
         """Write a line of the agent's own, whatever the budget."""
@@ -169,7 +170,8 @@ class JobOutput:
 
     def _write(self, data: bytes) -> None:
         self._at_line_start = data.endswith(b"\n")
-        self._log.write(data)
+        if self._log is not None:
+            self._log.write(data)
         self._own.write(data)
 
 

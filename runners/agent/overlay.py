@@ -76,7 +76,7 @@ class Overlay:
         if not wanted:
             return
         pip = self._pip(chosen)
-        constraints = self._attempt.folder / "constraints.txt"
+        constraints = self._attempt.own / "constraints.txt"
         constraints.write_text("".join(f"{line}\n" for line in environment.constraints))
         self._pip_install(pip, ["-c", str(constraints), *wanted])
         if subject and not self._holds(subject.distribution):

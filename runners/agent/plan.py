@@ -55,6 +55,28 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Baseline:
+    """What paired benchmarks are measured against: an environment and a payload of its own."""
+
+    payload: str
+    wheels: Optional[str]
+    environment: Environment
+    subject: Optional[Subject]
+    refused: str = ""
+    """Why there is none; the rest is empty then."""
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """How many pairs of turns a benchmark takes."""
+
+    min_pairs: int
+    max_pairs: int
+    precision: float
+    """It ends once every ratio's confidence interval reaches no further to either side."""
+
+
+@dataclass(frozen=True)
 class Job:
     """One job of the payload: exactly one of ``pytest`` and ``command`` is set."""
 
@@ -69,6 +91,12 @@ class Job:
     gpus: int
     secrets: Tuple[str, ...]
     skip: Tuple[str, ...]
+    only: Tuple[str, ...] = ()
+    """The tests that are run of those that would be; empty for all."""
+    paired: Optional[Pairing] = None
+    """Measured in turns with the baseline."""
+    turns: bool = False
+    """It stays resident between its turns; otherwise each turn is a process of its own."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +127,7 @@ class Plan:
     preemption: Optional[str] = None
     """Whose notices are listened for (aws or gcp), if the machine may be taken away."""
     metadata_url: str = METADATA_URL
+    baseline: Optional[Baseline] = None
 
 
 def load(path: Path) -> Plan:
@@ -142,6 +171,34 @@ def _plan(raw: Fields) -> Plan:
         readiness=_readiness(raw),
         preemption=_choice(raw, "preemption", CLOUDS),
         metadata_url=_text({"metadata_url": METADATA_URL, **raw}, "metadata_url"),
+        baseline=_baseline(raw),
+    )
+
+
+def _baseline(raw: Fields) -> Optional[Baseline]:
+    if raw.get("baseline") is None:
+        return None
+    found = _table(raw, "baseline")
+    if found.get("refused"):
+        nothing = Environment("", (), (), index=False, variables={})
+        return Baseline("", None, nothing, None, refused=_text(found, "refused", "baseline."))
+    return Baseline(
+        payload=_name(found, "payload", "baseline."),
+        wheels=_name(found, "wheels", "baseline.") if found.get("wheels") is not None else None,
+        environment=_environment(_table(found, "environment")),
+        subject=_subject(found),
+    )
+
+
+def _pairing(raw: Fields, at: str) -> Optional[Pairing]:
+    if raw.get("paired") is None:
+        return None
+    asked, at = _table({f"{at}paired": raw["paired"]}, f"{at}paired"), f"{at}paired."
+    least = max(int(_number(asked, "min_pairs", None, at)), 2)
+    return Pairing(
+        min_pairs=least,
+        max_pairs=max(int(_number(asked, "max_pairs", None, at)), least),
+        precision=_number(asked, "precision", None, at),
     )
 
 
@@ -210,6 +267,9 @@ def _job(raw: Fields, at: str) -> Job:
         gpus=int(_number(raw, "gpus", 0, at)),
         secrets=_texts(raw, "secrets", at),
         skip=_texts(raw, "skip", at),
+        only=_texts(raw, "only", at),
+        paired=_pairing(raw, at),
+        turns=_flag(raw, "turns", at, default=False),
     )
 
 

@@ -83,7 +83,19 @@ def of_job(leader: int, folder: Path, *, spare: FrozenSet[int] = frozenset()) ->
     """Return all processes of the job that was started as session leader ``leader``."""
     seen = table()
     own = {pid for pid, stat in seen.items() if leader in (pid, stat.group, stat.session)}
-    return (own | below(os.getpid(), seen=seen) | marked(folder)) - spare - {os.getpid()}
+    return (own | of_attempt(folder)) - spare - {os.getpid()}
+
+
+def of_attempt(folder: Path) -> Set[int]:
+    """Return all processes of the attempt in this folder, whoever has started them."""
+    return (below(os.getpid(), seen=table()) | marked(folder)) - {os.getpid()}
+
+
+def of_session(leader: int) -> Set[int]:
+    """Return the processes that were started as session leader ``leader``, and those below it."""
+    seen = table()
+    own = {pid for pid, stat in seen.items() if leader in (pid, stat.group, stat.session)}
+    return own | below(leader, seen=seen)
 
 
 def end_all(find: Find, *, grace_s: float) -> Set[int]:

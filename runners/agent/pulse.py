@@ -66,6 +66,11 @@ class Pulse:
         """The machine is about to be taken away: what takes long is not worth its time."""
         return self._notices.notice is not None
 
+    @property
+    def left_s(self) -> float:
+        """How much of the attempt's time is left."""
+        return self._deadline - time.monotonic()
+
     def ending(self) -> Optional[Stopped]:
         """Return why the agent is to stop, if it is to."""
         self._hear()

@@ -13,6 +13,9 @@ Said = Tuple[str, Dict[str, JsonValue]]
 Scalar = Union[None, bool, int, float, str]
 Fields = Mapping[str, object]
 
+READY = "ready"
+"""What an arm says when it has warmed up and waits for its first turn."""
+
 _NAME_CHARS = 500
 _TEXT_CHARS = 4_000
 _SAMPLES = 100_000
@@ -36,6 +39,8 @@ def understand(line: Fields) -> Said:
         return "metric", _metric(line)
     if "degraded" in line:
         return "check", {"degraded": _words(line, "degraded", _TEXT_CHARS)}
+    if "turn" in line:
+        return "turn", {"turn": _turn(line["turn"])}
     raise BadLineError("neither check nor metric nor degraded")
 
 
@@ -61,6 +66,15 @@ def _metric(line: Fields) -> Dict[str, JsonValue]:
     data["direction"] = _one_of(line, "direction", ("higher", "lower"))
     data["params"] = _params(line.get("params"))
     return data
+
+
+def _turn(value: object) -> Union[int, str]:
+    """Read ``ready``, or the number of a turn that is over."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value == READY:
+        return READY
+    raise BadLineError(f"turn must be {READY!r} or a whole number, not {value!r:.80}")
 
 
 def _params(raw: object) -> Dict[str, JsonValue]:

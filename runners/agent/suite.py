@@ -72,6 +72,7 @@ class Suite:
         self._output = output
         self._config = config
         self._skip_file = skip_file
+        self._only_file = skip_file.with_name("only.json")
         self._skipped = skipped
 
     def run(self, process: Process) -> Verdict:
@@ -98,6 +99,8 @@ class Suite:
         self._records.begin_process()
         self._skip_file.write_text(json.dumps(sorted(self._skipped | self._records.done)))
         self._skip_file.chmod(0o644)
+        self._only_file.write_text(json.dumps(sorted(self._job.only)))
+        self._only_file.chmod(0o644)
         ended = process(self._argv(), self._variables())
         self._records.drain()
         return self._judged(ended)
@@ -147,5 +150,6 @@ class Suite:
         return {
             "SEATRIAL_RECORDS": str(folder.records),
             "SEATRIAL_SKIP": str(self._skip_file),
+            "SEATRIAL_ONLY": str(self._only_file),
             "SEATRIAL_TEXT_BYTES": str(self._desk.plan.limits.text_bytes),
         }

@@ -47,6 +47,7 @@ class Watch:
         deadline: float,
         poll: Callable[[], bool],
         running: Callable[[], Optional[str]],
+        own: Optional[Callable[[int], Set[int]]] = None,
     ) -> None:
         """Prepare to watch.
 
@@ -57,6 +58,7 @@ class Watch:
             deadline: When the job's time is up, on the monotonic clock.
             poll: Takes what the job wrote beside its output; says whether there was any.
             running: Names the test that is running, if one is.
+            own: The processes that go with one; by default all of the attempt's.
         """
         self._desk = desk
         self._job = job
@@ -64,6 +66,8 @@ class Watch:
         self._deadline = deadline
         self._poll = poll
         self._running = running
+        self._own = own or (lambda pid: processes.of_job(pid, desk.attempt.folder))
+        self._child: Optional[subprocess.Popen[bytes]] = None
         self._heard_at = 0.0
         self._polled_at = 0.0
         self._cleared: Set[int] = set()
@@ -82,6 +86,29 @@ class Watch:
         Raises:
             OSError: it cannot be started.
         """
+        try:
+            self.begin(argv, env=env, account=account, started=started)
+            while True:
+                ended = self.look(_LOOK_S)
+                if ended is not None:
+                    return ended
+                self._desk.pulse.beat(self._job.id, self._running())
+        finally:
+            self.clear_away()
+
+    def begin(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        account: bounded.Account,
+        started: Callable[[int], None],
+    ) -> None:
+        """Start a process that is then looked at, and cleared away in the end.
+
+        Raises:
+            OSError: it cannot be started.
+        """
         write_end = self._output.open_pipe()
         try:
             child = bounded.spawn(
@@ -92,29 +119,36 @@ class Watch:
             raise OSError(f"{argv[0]} cannot be started: {error}") from error
         finally:
             os.close(write_end)
+        self._child = child
+        self._heard_at = time.monotonic()
         _prefer_as_victim(child.pid)
         self._desk.events.on_full = lambda: self._kill_now(child.pid)
-        try:
-            started(child.pid)
-            return self._until_gone(child)
-        finally:
-            self._clear_away(child)
+        started(child.pid)
+
+    def look(self, wait_s: float, *, at_rest: bool = False) -> Optional[Ended]:
+        """Listen for so long at most; say how the process has ended, or was ended, if it has.
+
+        Args:
+            wait_s: How long.
+            at_rest: It waits for its turn, and need not be heard.
+        """
+        child = self._child
+        assert child is not None
+        if self._listen(wait_s) or at_rest:
+            self._heard_at = time.monotonic()
+        if child.poll() is not None:
+            return self._natural(child.returncode)
+        reason = self._why_end()
+        return self._end(child, *reason) if reason is not None else None
+
+    def clear_away(self) -> None:
+        """Leave nothing of the process behind; harmless where none was begun."""
+        if self._child is not None:
+            self._clear_away(self._child)
             self._desk.events.on_full = None
 
-    def _until_gone(self, child: subprocess.Popen[bytes]) -> Ended:
-        self._heard_at = time.monotonic()
-        while True:
-            if self._listen():
-                self._heard_at = time.monotonic()
-            if child.poll() is not None:
-                return self._natural(child.returncode)
-            reason = self._why_end()
-            if reason is not None:
-                return self._end(child, *reason)
-            self._desk.pulse.beat(self._job.id, self._running())
-
-    def _listen(self) -> bool:
-        heard = self._output.pump(_LOOK_S)
+    def _listen(self, wait_s: float) -> bool:
+        heard = self._output.pump(wait_s)
         now = time.monotonic()
         if heard and now - self._polled_at < _SOURCES_S:
             return True
@@ -178,7 +212,7 @@ class Watch:
             self._output.pump(0.05)
 
     def _all_of(self, leader: int) -> Set[int]:
-        return processes.of_job(leader, self._desk.attempt.folder)
+        return self._own(leader)
 
     def _kill_now(self, leader: int) -> None:
         processes.send(self._all_of(leader), signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 import traceback
 from typing import Callable, Dict, List, Mapping, Optional
@@ -16,17 +15,17 @@ from . import (
     processes,
     readiness,
     separation,
-    subject,
+    sides,
 )
+from .bench import arm_output
 from .desk import Crew, Desk
 from .events import Data, EventWriter, is_full
-from .failures import DiskFull, Ending, EnvironmentFailed, Stopped
+from .failures import DiskFull, Ending, Stopped
 from .jobs import JobRun
 from .layout import Attempt
 from .masking import SHORTEST, JsonValue, Masker
 from .notices import Notices
 from .output import Sink
-from .overlay import Overlay
 from .pack import Packer
 from .plan import Job, PlanError
 from .pulse import Pulse
@@ -94,6 +93,7 @@ class _Work:
         self._desk = desk
         self._secrets = secrets
         self._past = past
+        self._beside: Optional[sides.BaselineSide] = None
 
     def do(self, problem: Optional[PlanError]) -> None:
         """Prepare, run, pack.
@@ -133,8 +133,9 @@ class _Work:
 
     def _prepare(self) -> "tuple[Crew, JsonValue]":
         desk = self._desk
-        self._copy_payload()
-        self._build_overlay()
+        desk.attempt.plan.chmod(0o600)
+        sides.copy_payload(desk)
+        sides.build_overlay(desk)
         user = separation.choose(desk.attempt, wanted=desk.plan.payload_user, tick=desk.pulse.check)
         crew = self._crew(user)
         asker = facts.Asker(desk.attempt, crew.variables, user.account, desk.pulse.check)
@@ -142,7 +143,7 @@ class _Work:
         environment["separated_user"] = user.separated
         environment["separated_user_reason"] = user.reason
         self._see_readiness(asker, environment)
-        self._prove_subject(crew)
+        sides.prove_subject(desk, crew)
         return crew, environment
 
     def _see_readiness(self, asker: facts.Asker, environment: Dict[str, JsonValue]) -> None:
@@ -156,44 +157,6 @@ class _Work:
         self._desk.events.emit("environment", None, environment)
         readiness.enforce(asked, result)
 
-    def _copy_payload(self) -> None:
-        attempt = self._desk.attempt
-        attempt.plan.chmod(0o600)
-        source = attempt.pristine(self._desk.plan.payload)
-        if not source.is_dir():
-            raise Ending(f"payload {self._desk.plan.payload} has not been unpacked on this machine")
-        shutil.rmtree(attempt.payload, ignore_errors=True)
-        try:
-            shutil.copytree(source, attempt.payload, symlinks=True)
-            for folder in (attempt.jobs, attempt.artifacts, attempt.given):
-                folder.mkdir(exist_ok=True)
-        except (OSError, shutil.Error) as error:
-            self._raise_if_full()
-            raise Ending(f"the payload cannot be copied: {error}") from error
-
-    def _build_overlay(self) -> None:
-        desk = self._desk
-        stream = desk.masker.stream()
-        overlay = Overlay(
-            desk.attempt,
-            desk.plan,
-            tick=desk.pulse.check,
-            sink=lambda data: desk.log.write(stream.feed(data)),
-        )
-        try:
-            overlay.build()
-        except (EnvironmentFailed, OSError) as error:
-            self._raise_if_full()
-            if isinstance(error, EnvironmentFailed):
-                raise
-            raise EnvironmentFailed(f"the environment cannot be made: {error}") from error
-        finally:
-            desk.log.write(stream.finish())
-
-    def _raise_if_full(self) -> None:
-        if shutil.disk_usage(self._desk.attempt.folder).free < 1024 * 1024:
-            raise DiskFull("the disk is full: nothing could be prepared")
-
     def _crew(self, user: User) -> Crew:
         plan_ = self._desk.plan
         shared = job_env.common(
@@ -201,19 +164,6 @@ class _Work:
         )
         gpus = devices.gpu_count(devices.find()) if any(job.gpus for job in plan_.jobs) else 0
         return Crew(user, shared, self._secrets, gpus)
-
-    def _prove_subject(self, crew: Crew) -> None:
-        """Prove it once for every way in which jobs' imports may differ."""
-        desk = self._desk
-        if desk.plan.subject is None:
-            return
-        ways: Dict[Optional[str], Mapping[str, str]] = {}
-        for job in desk.plan.jobs:
-            env = job_env.for_job(crew.variables, job=job, attempt=desk.attempt, secrets={})
-            ways.setdefault(env.get("PYTHONPATH"), env)
-        for way in ways.values() if ways else (crew.variables,):
-            asker = facts.Asker(desk.attempt, way, crew.user.account, desk.pulse.check)
-            subject.prove(desk.plan.subject, asker)
 
     def _run_jobs(self, crew: Crew) -> Optional[Ending]:
         """Run the jobs that no earlier agent has finished; say why not all, if not all."""
@@ -233,7 +183,15 @@ class _Work:
 
     def _run_job(self, crew: Crew, job: Job) -> Optional[str]:
         done = sorted(self._past.done.get(job.id, ()))
-        return JobRun(self._desk, crew, job).run(done=done).cause
+        baseline = self._baseline(crew) if job.paired is not None else None
+        return JobRun(self._desk, crew, job, baseline=baseline).run(done=done).cause
+
+    def _baseline(self, crew: Crew) -> "Optional[tuple[Desk, Crew]]":
+        """Return the other arm's desk and crew, made for the first job that is measured so."""
+        if self._beside is None:
+            self._beside = sides.BaselineSide(self._desk, crew)
+        desk = self._beside.get()
+        return None if desk is None else (desk, self._beside.crew(desk))
 
     def _say_full(self) -> DiskFull:
         self._desk.events.full()
@@ -249,11 +207,11 @@ class _Work:
         packer = Packer(self._desk, patience_s=_HURRIED_PACKING_S if hurried else None)
         jobs: List[str] = [job.id for job in self._desk.plan.jobs]
         try:
-            packer.outputs(jobs)
+            packer.outputs([*jobs, *(arm_output(job, sides.BASELINE) for job in jobs)])
             packer.facts(environment, details=not hurried)
             for job in jobs:
                 packer.left_by(job)
         except OSError as error:
-            self._raise_if_full()
+            sides.raise_if_full(self._desk)
             raise Ending(f"artifacts cannot be packed: {error}") from error
         packer.announce(jobs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from orchestrator.domain.machine import (
     ConfigError,
     LaunchRequest,
     Machine,
+    Place,
     ProviderError,
     ProviderUnavailableError,
 )
@@ -48,8 +50,7 @@ class Launching:
         if known is not None:
             return known
         place = request.place
-        kind = self.catalogue.instance_type(place.instance_type, place.region)
-        image = self.images.find(wanted, kind.architecture, place.region)
+        image = self.image(request.platform, place)
         subnet = self.network.subnet(wanted, place)
         group = self.network.group(subnet, place.region)
         parameters = _parameters(request, image)
@@ -58,6 +59,11 @@ class Launching:
         parameters["TagSpecifications"] = self._tags(request, image, wanted)
         parameters["UserData"] = self._user_data(request, image)
         return self._run(request, subnet, parameters)
+
+    def image(self, platform: Mapping[str, object], place: Place) -> Image:
+        """The platform's image for the type at the place. Raises ProviderError."""
+        kind = self.catalogue.instance_type(place.instance_type, place.region)
+        return self.images.find(read(platform), kind.architecture, place.region)
 
     def _run(self, request: LaunchRequest, subnet: Subnet, parameters: Answer) -> Machine:
         place = request.place

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from orchestrator.domain.image import BootImage
 from orchestrator.domain.machine import LaunchRequest, Machine, Place, ProviderError
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Level, Quota
@@ -62,6 +63,11 @@ class AwsProvider:
     def launch(self, request: LaunchRequest) -> Machine:
         """Ask for an instance; the same token answers with the same one. Raises ProviderError."""
         return self._launching.launch(request)
+
+    def image(self, platform: Mapping[str, object], place: Place) -> BootImage:
+        """The image that an instance would boot there now. Raises ProviderError."""
+        found = self._launching.image(platform, place)
+        return BootImage(found.id, simulated=self._account.is_simulated(place.region))
 
     def inspect(self, machine_id: str) -> Machine:
         """How it is now; GONE if EC2 does not know it. Raises ProviderError."""

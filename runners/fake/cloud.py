@@ -25,6 +25,7 @@ from orchestrator.domain.machine import (
 from runners.fake.computer import FakeComputer
 
 PRICE_USD_PER_HOUR = Decimal("0.50")
+IMAGE = "fake-image-1"
 
 
 class Fault(StrEnum):
@@ -80,6 +81,8 @@ class FakeCloud:
     """So many inspects say STOPPING before a machine is GONE."""
     prices: dict[str, Decimal | None] = field(default_factory=dict)
     """Dollars per hour by place, where they are not `PRICE_USD_PER_HOUR`."""
+    images: dict[str, str] = field(default_factory=dict)
+    """Image ids by place, where they are not `IMAGE`."""
     requests: list[LaunchRequest] = field(default_factory=list)
     """Every launch call, refused ones too."""
     made: int = 0
@@ -100,7 +103,7 @@ class FakeCloud:
             self._faults.setdefault(place, deque()).extend([fault] * times)
 
     def fail_verb(self, verb: str, *, times: int) -> None:
-        """Let the next `times` calls of inspect, terminate or inventory be unavailable."""
+        """Let the next `times` calls of image, inspect, terminate or inventory be unavailable."""
         self._verb_faults[verb] = times
 
     def mend(self, place: str) -> None:
@@ -121,6 +124,12 @@ class FakeCloud:
     def computer(self, machine_id: str) -> FakeComputer:
         """What stands behind a machine's `FakeReach`. Raises KeyError for an unknown one."""
         return self._rented[machine_id].computer
+
+    def image(self, place: str) -> str:
+        """What a machine there boots now."""
+        with self._lock:
+            self._verb("image")
+            return self.images.get(place, IMAGE)
 
     def launch(self, request: LaunchRequest) -> Machine:
         """Make a machine, or answer with the token's; the script decides first."""
@@ -184,7 +193,11 @@ class FakeCloud:
             token=request.token,
             state=MachineState.ORDERED if self.is_ordered_first else MachineState.BOOTING,
             tags=request.tags,
-            facts={"instance_id": machine_id, "zone": request.place.name},
+            facts={
+                "instance_id": machine_id,
+                "zone": request.place.name,
+                "image_id": self.images.get(request.place.name, IMAGE),
+            },
         )
         rented = _Rented(machine, FakeComputer(), self.boot_looks, self.hidden_looks)
         self._rented[machine_id] = rented

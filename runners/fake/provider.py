@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from orchestrator.domain.image import BootImage
 from orchestrator.domain.machine import ConfigError, LaunchRequest, Machine, Place, ProviderTraits
 from runners import ProviderContext
 from runners.fake.cloud import PRICE_USD_PER_HOUR, FakeCloud
@@ -34,6 +35,10 @@ class FakeProvider:
             )
             for name in listed
         )
+
+    def image(self, platform: Mapping[str, object], place: Place) -> BootImage:
+        """What a machine there would boot now. Raises ProviderError."""
+        return BootImage(self.cloud.image(place.name))
 
     def launch(self, request: LaunchRequest) -> Machine:
         """Make a machine; the same token answers with the same one."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from google.cloud import compute_v1
 
+from orchestrator.domain.image import BootImage
 from orchestrator.domain.machine import (
     ConfigError,
     LaunchRequest,
@@ -132,6 +133,15 @@ class GcpProvider:
     def is_configured(self) -> bool:
         """Whether a Google Cloud project is named in the settings."""
         return bool(self._context.settings.get("gcp_project"))
+
+    def image(self, platform: Mapping[str, object], place: Place) -> BootImage:
+        """The image that a machine would boot now; one without its driver fixes none.
+
+        Raises ProviderError.
+        """
+        found = self._images.resolve(read_wishes(platform).image)
+        certain = "" if found.needs_driver else found.id
+        return BootImage(certain, simulated=self._clients.is_simulated)
 
     def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
         """Zones by market, location and type. Raises ConfigError, NotOfferedError."""

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from orchestrator.adapters.db.database import open_database
 from orchestrator.application.ports.stores import Scope, StoredPayload, Token
 from orchestrator.domain.machine import FakeReach, LocalReach, Machine, MachineState, SshReach
 from tests.databases import MANIFEST, NOW, after, together
@@ -30,6 +31,18 @@ def test_a_token_is_found_by_its_secrets_hash(stores):
     assert stores.tokens.find("ab" * 32) == TOKEN
     assert stores.tokens.find("AB" * 32) is None
     assert stores.tokens.find("\x00") is None
+
+
+def test_one_secret_that_comes_twice_at_once_is_one_token(database, database_url):
+    other = open_database(database_url)
+    doors = (database, other)
+    work = [
+        partial(doors[n % 2].stores.tokens.add, replace(TOKEN, id=f"t{n}"), "cd" * 32)
+        for n in range(6)
+    ]
+    assert together(work) == [None] * 6
+    assert len(database.stores.tokens.list()) == 1
+    other.close()
 
 
 def test_tokens_are_listed_oldest_first(stores):

@@ -267,6 +267,17 @@ def test_only_the_present_attempts_checks_and_metrics_of_a_job_count(stores, age
     ]
 
 
+def test_turns_of_a_pairing_keep_their_arm_and_their_readings(stores, agent, cell_id):
+    said = {"metric": "m", "samples": [1], "unit": "ms", "direction": "lower"}
+    agent.send(
+        agent.line("metric", "demo", **said),
+        agent.line("metric", "demo", **said, arm="subject", turn=0, readings={"load_1m": 0.5}),
+        agent.line("metric", "demo", **said, arm="baseline", turn=1),
+    )
+    told = [(m.arm, m.turn, m.readings) for m in stores.results.metrics(cell_id)]
+    assert told == [("", None, {}), ("subject", 0, {"load_1m": 0.5}), ("baseline", 1, {})]
+
+
 def test_a_check_that_is_said_again_stands_as_it_was_said_last(stores, agent, cell_id):
     for outcome in ("failed", "passed"):
         agent.send(agent.line("check", "demo", check="a", outcome=outcome))

@@ -88,6 +88,7 @@ def test_a_lease_is_told_by_phase(told):
         "preparing": "0.0111",
         "running": "0.0444",
         "collecting": "0.0111",
+        "diagnosing": "0.0000",
         "releasing": "0.0111",
     }
 

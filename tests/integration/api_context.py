@@ -34,6 +34,7 @@ from orchestrator.adapters.likeness import FuzzyLikeness
 from orchestrator.adapters.notify.courier import HttpCourier
 from orchestrator.adapters.signing.notary import DsseNotary
 from orchestrator.adapters.statistics.paired import PairedStatistics
+from orchestrator.adapters.statistics.trends import StepDetector
 from orchestrator.adapters.subjects import GitAndPipSubjects
 from orchestrator.api.app import create_app
 from orchestrator.api.guard import token_guard
@@ -229,18 +230,19 @@ def make_context(
         secret={"HF_TOKEN": "hunter2"}.get,
         janitor=_janitor(database, clock, providers),
         likeness=FuzzyLikeness(),
-        gate=_gate_ports(),
+        gate=_gate_ports(home),
         wake=wake,
     )
 
 
-def _gate_ports() -> GatePorts:
+def _gate_ports(home: Path) -> GatePorts:
     return GatePorts(
         statistics=PairedStatistics(),
-        notary=DsseNotary(),
+        notary=DsseNotary(home / "keys" / "signing"),
         cron=CronsimCron(),
         subjects=GitAndPipSubjects(),
         courier=HttpCourier(),
+        detector=StepDetector(),
     )
 
 

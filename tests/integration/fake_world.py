@@ -22,6 +22,7 @@ from orchestrator.domain.cell import Run
 from orchestrator.domain.machine import FakeReach
 from orchestrator.domain.manifest import Job, Manifest
 from orchestrator.domain.matrix import (
+    Baseline,
     JobSelection,
     Limits,
     Matrix,
@@ -31,6 +32,7 @@ from orchestrator.domain.matrix import (
     expand,
 )
 from orchestrator.domain.record import Evidence, RunRecord
+from orchestrator.domain.trials import TrialOrder
 from runners import ProviderContext, registry
 from runners.fake import FakeCloud, FakeComputer, FakeProvider, FakeWorkspace
 
@@ -66,6 +68,8 @@ class FakeWorld:
     published: list[Evidence] = field(default_factory=list)
     locations: tuple[str, ...] = ("north", "south")
     limits: Limits = field(default_factory=lambda: Limits(max_usd=Decimal(10)))
+    trials: TrialOrder | None = None
+    baseline: Baseline | None = None
     database: Database = field(init=False)
     world: World = field(init=False)
     engine: MemoryEngine = field(init=False)
@@ -121,10 +125,12 @@ class FakeWorld:
             platforms=(Platform(id="cloudy", provider="fake", locations=self.locations),),
             jobs=(JobSelection(select="*"),),
             limits=self.limits,
+            baseline=self.baseline,
         )
         cells = [(f"{run_id}-{n}", p) for n, p in enumerate(expand(matrix, payload))]
         run = Run(run_id, "steps", "steps", "1", digest, self.clock.now())
-        stores.runs.create(run, RunSpec(matrix, payload), cells, key=None)
+        spec = RunSpec(matrix, payload, trials=self.trials)
+        stores.runs.create(run, spec, cells, key=None)
         return [cell_id for cell_id, _ in cells]
 
     def record(self, run_id: str = "run") -> RunRecord:

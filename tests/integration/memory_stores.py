@@ -30,6 +30,7 @@ from orchestrator.domain.facts import Facts
 from orchestrator.domain.machine import Login, Reach
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
+from tests.integration.absent_stores import NoProofs, NoQuarantines, NoResults
 
 
 @dataclass(slots=True)
@@ -337,23 +338,6 @@ class MemoryEvidence:
         """There are no tests."""
 
 
-class NoResults:
-    """No test, no job, no file."""
-
-    def _none(self, *_: object, **__: object) -> None:
-        """Nothing."""
-
-    def _nothing(self, *_: object, **__: object) -> dict[str, object]:
-        return {}
-
-    def _empty(self, *_: object, **__: object) -> list[object]:
-        return []
-
-    environment = put_artifacts = _none
-    tally = final_tests = jobs = _nothing
-    tests = checks = metrics = notices = artifacts = _empty
-
-
 class NoFeed:
     """Nobody watches."""
 
@@ -378,8 +362,8 @@ class MemorySightings:
 
 ABSENT = (
     *("payloads", "tokens", "controllers", "machines", "prices", "ingests", "statements"),
-    *("failures", "tests", "aliases", "known_issues", "gates", "schedules", "outbox"),
-    *("trials", "proofs", "quarantines"),
+    *("failures", "tests", "aliases", "known_issues", "gates", "schedules", "outbox", "figures"),
+    *("trials", "series"),
 )
 
 
@@ -394,5 +378,7 @@ def memory_stores() -> Stores:
         results=NoResults(),
         feed=NoFeed(),
         sightings=MemorySightings(tables),
+        proofs=NoProofs(),
+        quarantines=NoQuarantines(),
         **dict.fromkeys(ABSENT, SimpleNamespace()),
     )

@@ -165,10 +165,10 @@ def test_figures_tell_what_goes_on(api: Desk) -> None:
     run = str(api.launch()["id"])
     api.begin(run, "here")
     lines = api.client.get("/metrics").text.splitlines()
-    assert "seatrial_runs_unfinished 1" in lines
-    assert 'seatrial_cells_unfinished{state="queued"} 1' in lines
-    assert 'seatrial_cells_unfinished{state="running"} 1' in lines
-    assert "seatrial_event_streams 0" in lines
+    assert 'seatrial_runs{outcome="",state="running"} 1.0' in lines
+    assert 'seatrial_cells{outcome="",state="queued"} 1.0' in lines
+    assert 'seatrial_cells{outcome="",state="running"} 1.0' in lines
+    assert "seatrial_event_streams 0.0" in lines
 
 
 def test_what_a_machine_says_cannot_break_the_run_that_shows_it(api: Desk) -> None:

@@ -68,7 +68,7 @@ def steps_of_a_passing_cell(tmp_path) -> int:
     return count
 
 
-STEPS = 12
+STEPS = 13
 
 
 def test_the_number_of_steps_is_known(tmp_path):

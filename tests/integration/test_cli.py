@@ -231,3 +231,26 @@ def test_a_wheel_pattern_must_match_exactly_one(
     digest = hashlib.sha256(sent).hexdigest()
     assert controller.stored[f"/api/v1/subjects/{digest}"] == sent
     assert controller.sent("POST", "/api/v1/runs")[0].json["subject"] == digest
+
+
+def test_a_baseline_is_uploaded_beside_the_subject(cli: Cli, controller: FakeController) -> None:
+    report_of(cli)
+    controller.finish("passed")
+    subject = MATRIX.replace('"0.4.40"}', '"0.4.40", wheel: "new-wheels/*.whl"}')
+    cli.matrix.write_text(subject + 'baseline: {wheel: "old-wheels/*.whl"}\n')
+    for folder, version in (("new-wheels", "0.4.40"), ("old-wheels", "0.4.39")):
+        (cli.folder / folder).mkdir()
+        wheel(cli.folder / folder / f"torchbridge-{version}-py3-none-any.whl")
+    assert cli("run", str(cli.matrix)) == 0, cli.err
+    [launched] = controller.sent("POST", "/api/v1/runs")
+    assert launched.json["baseline"] != launched.json["subject"]
+    assert f"/api/v1/subjects/{launched.json['baseline']}" in controller.stored
+
+
+def test_a_baseline_that_is_not_there_is_refused_at_its_place(
+    cli: Cli, controller: FakeController
+) -> None:
+    cli.matrix.write_text(MATRIX + "baseline: {payload: {path: ../old}}\n")
+    assert cli("run", str(cli.matrix)) == 2
+    assert "baseline.payload: there is no" in cli.err
+    assert controller.requests == []

@@ -132,8 +132,8 @@ def test_a_run_that_nobody_finished_is_told_to_the_engine(tmp_path):
     """Its last cell is done, and the flow that should have said so has ended."""
     here = FakeWorld(tmp_path)
     [cell] = here.launch()
-    here.engine.crash_before = 8
-    with pytest.raises(BaseException, match="before step 8"):
+    here.engine.crash_before = 9
+    with pytest.raises(BaseException, match="before step 9"):
         here.engine.run(cell)
     assert here.database.stores.cells.unfinished() == ()
     engine = Engine()

@@ -86,7 +86,7 @@ def test_indexes_of_the_few_leave_out_the_many(empty_url):
         for index in table.indexes
         if index.dialect_options["sqlite"]["where"] is not None
     }
-    assert len(wanted) == 8
+    assert len(wanted) == 11
     assert partial_indexes(empty_url) == wanted
 
 

@@ -19,7 +19,7 @@ from orchestrator.adapters.files.targets import choose
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.application.ports.wheels import Interpreter, Resolution, WheelsError
 from orchestrator.domain.manifest import Environment, Manifest
-from orchestrator.domain.matrix import Subject
+from orchestrator.domain.matrix import Baseline, Subject
 from tests.integration.wheel_making import wheel_bytes
 
 NONE = Subject(name="payload", version="1")
@@ -229,6 +229,22 @@ def test_an_uploaded_subject_is_shipped_with_what_it_needs(house: Wheelhouse, li
         "version": "1.0",
         "requirement": "My.Lib==1.0",
     }
+
+
+def test_a_baseline_is_of_the_version_that_its_wheel_says(house: Wheelhouse, links: Path) -> None:
+    add(links, "my_lib", "0.9")
+    baseline = Baseline(wheel="old/*.whl").as_subject("My.Lib")
+    data = wheel_bytes("my_lib", "0.8")
+    built = house.resolve(target(), Environment(), subject=baseline, wheel=opener(data))
+    assert built.subject is not None
+    assert (built.subject["version"], built.subject["requirement"]) == ("0.8", "My.Lib==0.8")
+    pinned = Baseline(package="my-lib==0.9").as_subject("My.Lib")
+    found = house.resolve(target(), Environment(), subject=pinned)
+    assert found.subject is not None
+    assert (found.subject["version"], found.subject["requirement"]) == ("0.9", "my-lib==0.9")
+    other = wheel_bytes("other", "1")
+    with pytest.raises(WheelsError, match="the wheel is other 1, but"):
+        house.resolve(target(), Environment(), subject=baseline, wheel=opener(other))
 
 
 @pytest.mark.parametrize(

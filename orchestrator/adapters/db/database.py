@@ -12,6 +12,7 @@ from orchestrator.adapters.db.controllers import DbControllers
 from orchestrator.adapters.db.evidence import DbEvidence
 from orchestrator.adapters.db.failures import DbFailures
 from orchestrator.adapters.db.feed import DbFeed
+from orchestrator.adapters.db.figures import DbFigures
 from orchestrator.adapters.db.gates import DbGates
 from orchestrator.adapters.db.histories import DbTests
 from orchestrator.adapters.db.ingests import DbIngests
@@ -27,6 +28,7 @@ from orchestrator.adapters.db.results import DbResults
 from orchestrator.adapters.db.revisions import Revisions, migrate, require_current, revisions
 from orchestrator.adapters.db.runs import DbRuns
 from orchestrator.adapters.db.schedules import DbSchedules
+from orchestrator.adapters.db.series import DbSeries
 from orchestrator.adapters.db.sessions import Access, Sessions, connect
 from orchestrator.adapters.db.sightings import DbSightings
 from orchestrator.adapters.db.tokens import DbTokens
@@ -117,9 +119,11 @@ def _stores(sessions: Sessions) -> Stores:
         gates=DbGates(sessions),
         schedules=DbSchedules(sessions),
         outbox=DbOutboxs(sessions),
+        figures=DbFigures(sessions),
         trials=DbTrials(sessions),
         proofs=DbProofs(sessions),
         quarantines=DbQuarantines(sessions),
+        series=DbSeries(sessions),
     )
 
 

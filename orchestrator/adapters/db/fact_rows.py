@@ -100,6 +100,9 @@ def _metric(attempt_pk: int, fact: MetricFact) -> dict[str, object]:
         "unit": fact.unit,
         "direction": fact.direction,
         "params": dict(fact.params),
+        "arm": fact.arm or None,
+        "turn": fact.turn,
+        "readings": dict(fact.readings) if fact.arm else None,
     }
 
 

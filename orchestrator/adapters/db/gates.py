@@ -2,7 +2,42 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import Session
+
+from orchestrator.adapters.db import green
 from orchestrator.adapters.db.sessions import Sessions
+from orchestrator.adapters.db.statements import changed, insert_into
+from orchestrator.adapters.db.tables import (
+    ApprovalRow,
+    GatePolicyRow,
+    PolicyRow,
+    RunRow,
+    SigningKeyRow,
+    VerdictRow,
+    VerdictRunRow,
+    WaiverRow,
+)
+from orchestrator.adapters.db.types import short
+from orchestrator.adapters.db.verdict_rows import keep_verdict, read_verdicts
+from orchestrator.application.ports.gates import (
+    LastGreen,
+    StoredPolicy,
+    StoredVerdict,
+    StoredWaiver,
+)
+from orchestrator.application.ports.notary import PublicKey
+from orchestrator.domain.cell import RunState
+from orchestrator.domain.gate.snapshot import Approval
+from orchestrator.domain.gate.verdict import Decision
+
+_ID = re.compile(r"V-0*([1-9][0-9]{0,8})")
+_PASSED = (Decision.PASS, Decision.PASS_WITH_EXCEPTIONS)
 
 
 class DbGates:
@@ -10,3 +45,251 @@ class DbGates:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
+
+    def put_policy(self, policy: StoredPolicy) -> StoredPolicy:
+        """Make it its gate's policy, unless it is."""
+        with self._sessions.write() as session:
+            fresh = {
+                "digest": policy.digest,
+                "product": policy.product,
+                "text": policy.text,
+                "document": policy.document,
+                "first_seen": policy.first_seen,
+            }
+            session.execute(insert_into(session, PolicyRow).values(fresh).on_conflict_do_nothing())
+            last = session.scalar(
+                select(func.max(GatePolicyRow.number)).where(GatePolicyRow.gate == policy.gate)
+            )
+            present = _present(session, policy.gate)
+            if present is None or present.digest != policy.digest:
+                line = {
+                    "gate": policy.gate,
+                    "number": (last or 0) + 1,
+                    "digest": policy.digest,
+                    "since": policy.since,
+                    "by": policy.by,
+                }
+                # Whoever comes second in the same instant finds the first one's policy.
+                new = insert_into(session, GatePolicyRow).values(line).on_conflict_do_nothing()
+                session.execute(new)
+                present = _present(session, policy.gate)
+        return present or policy
+
+    def policy(self, gate: str) -> StoredPolicy | None:
+        """The gate's present policy."""
+        with self._sessions.read() as session:
+            return _present(session, gate)
+
+    def policy_version(self, digest: str) -> StoredPolicy | None:
+        """The version of a digest, as it was first put."""
+        query = _policies().where(PolicyRow.digest == digest).order_by(GatePolicyRow.pk).limit(1)
+        with self._sessions.read() as session:
+            row = session.execute(query).one_or_none()
+            return _policy(*row) if row else None
+
+    def policies(self) -> list[StoredPolicy]:
+        """The present one of every gate."""
+        newest = select(func.max(GatePolicyRow.pk)).group_by(GatePolicyRow.gate)
+        query = _policies().where(GatePolicyRow.pk.in_(newest)).order_by(GatePolicyRow.gate)
+        with self._sessions.read() as session:
+            return [_policy(*row) for row in session.execute(query)]
+
+    def policy_history(self, gate: str) -> list[StoredPolicy]:
+        """Newest first."""
+        query = _policies().where(GatePolicyRow.gate == gate)
+        with self._sessions.read() as session:
+            rows = session.execute(query.order_by(GatePolicyRow.number.desc()))
+            return [_policy(*row) for row in rows]
+
+    def add_verdict(self, verdict: StoredVerdict, *, key: str = "") -> StoredVerdict:
+        """Store it under a new id; once for a key."""
+        with self._sessions.write() as session:
+            added = keep_verdict(session, verdict, key=short(key) if key else None)
+            mine = VerdictRow.pk == added if added is not None else VerdictRow.key == short(key)
+            return read_verdicts(session, select(VerdictRow).where(mine))[0]
+
+    def verdict(self, verdict_id: str) -> StoredVerdict | None:
+        """The verdict, or None."""
+        number = _ID.fullmatch(verdict_id)
+        if number is None:
+            return None
+        query = select(VerdictRow).where(VerdictRow.pk == int(number[1]))
+        return self._first(query)
+
+    def verdict_of_key(self, key: str) -> StoredVerdict | None:
+        """What was stored with a key."""
+        return self._first(select(VerdictRow).where(VerdictRow.key == short(key)))
+
+    def verdicts(
+        self,
+        *,
+        gate: str | None = None,
+        lineage: str | None = None,
+        run: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> list[StoredVerdict]:
+        """Newest first."""
+        query = select(VerdictRow).order_by(VerdictRow.pk.desc()).limit(limit)
+        if gate is not None:
+            query = query.where(VerdictRow.gate == gate)
+        if lineage is not None:
+            query = query.where(VerdictRow.lineage == lineage)
+        if run is not None:
+            of_run = select(VerdictRunRow.verdict).where(VerdictRunRow.run_id == run)
+            query = query.where(VerdictRow.pk.in_(of_run))
+        number = _ID.fullmatch(before or "")
+        if number is not None:
+            query = query.where(VerdictRow.pk < int(number[1]))
+        with self._sessions.read() as session:
+            return read_verdicts(session, query)
+
+    def last_passed(self, gate: str, *, before_run: str = "") -> StoredVerdict | None:
+        """The gate's newest good verdict."""
+        query = select(VerdictRow).where(VerdictRow.gate == gate, VerdictRow.decision.in_(_PASSED))
+        if before_run:
+            query = query.where(VerdictRow.last_run < before_run)
+        return self._first(query.order_by(VerdictRow.last_run.desc(), VerdictRow.pk.desc()))
+
+    def newest_finished(self, product: str) -> str | None:
+        """Id of the product's newest finished run."""
+        done = (RunRow.product == product, RunRow.state == RunState.FINISHED)
+        query = select(RunRow.id).where(*done).order_by(RunRow.id.desc()).limit(1)
+        with self._sessions.read() as session:
+            return session.scalar(query)
+
+    def last_green(
+        self, product: str, platform: str, *, before_run: str = "", ingested: bool = True
+    ) -> LastGreen | None:
+        """The newest run in which the platform passed on real machines."""
+        asked = green.Asked(product, platform, before_run, ingested)
+        with self._sessions.read() as session:
+            return green.last_green(session, asked)
+
+    def green_streak(
+        self, product: str, platform: str, *, before_run: str, ingested: bool = True
+    ) -> int:
+        """How many runs in a row the platform passed."""
+        asked = green.Asked(product, platform, before_run, ingested)
+        with self._sessions.read() as session:
+            return green.streak(session, asked)
+
+    def add_waiver(self, waiver: StoredWaiver) -> StoredWaiver:
+        """Store it under a new id."""
+        with self._sessions.write() as session:
+            row = WaiverRow(
+                gate=waiver.waiver.gate,
+                document=replace(waiver.waiver, id=""),
+                verdict=waiver.verdict,
+                seen=waiver.seen,
+            )
+            session.add(row)
+            session.flush()
+            return _waiver(row)
+
+    def waivers(self, *, gate: str | None = None) -> list[StoredWaiver]:
+        """By id."""
+        query = select(WaiverRow).order_by(WaiverRow.pk)
+        if gate is not None:
+            query = query.where(WaiverRow.gate == gate)
+        with self._sessions.read() as session:
+            return [_waiver(row) for row in session.scalars(query)]
+
+    def add_approval(self, gate: str, approval: Approval) -> Approval:
+        """Store a person's yes, once."""
+        by = short(approval.by)
+        given = {"gate": gate, "evidence": approval.evidence, "by": by, "at": approval.at}
+        same = (
+            ApprovalRow.gate == gate,
+            ApprovalRow.evidence == approval.evidence,
+            ApprovalRow.by == by,
+        )
+        with self._sessions.write() as session:
+            new = insert_into(session, ApprovalRow).values(given).on_conflict_do_nothing()
+            session.execute(new)
+            return _approval(session.scalars(select(ApprovalRow).where(*same)).one())
+
+    def approvals(self, gate: str, *, evidence: str | None = None) -> list[Approval]:
+        """In the order they came."""
+        query = select(ApprovalRow).where(ApprovalRow.gate == gate).order_by(ApprovalRow.pk)
+        if evidence is not None:
+            query = query.where(ApprovalRow.evidence == evidence)
+        with self._sessions.read() as session:
+            return [_approval(row) for row in session.scalars(query)]
+
+    def add_key(self, key: PublicKey) -> PublicKey:
+        """Make it known, unless it is."""
+        values: Mapping[str, object] = {
+            "id": key.id,
+            "public": key.public,
+            "created_at": key.created_at,
+            "not_after": key.not_after,
+            "retired_at": key.retired_at,
+        }
+        with self._sessions.write() as session:
+            new = insert_into(session, SigningKeyRow).values(values).on_conflict_do_nothing()
+            changed(session, new)
+            return _key(session.get_one(SigningKeyRow, key.id))
+
+    def signing_keys(self) -> list[PublicKey]:
+        """Oldest first."""
+        query = select(SigningKeyRow).order_by(SigningKeyRow.created_at, SigningKeyRow.id)
+        with self._sessions.read() as session:
+            return [_key(row) for row in session.scalars(query)]
+
+    def retire_key(self, key_id: str, *, at: datetime) -> PublicKey | None:
+        """End it, once."""
+        with self._sessions.write() as session:
+            row = session.get(SigningKeyRow, key_id, with_for_update=True)
+            if row is None:
+                return None
+            row.retired_at = row.retired_at or at
+            session.flush()
+            return _key(row)
+
+    def _first(self, query: Select[VerdictRow]) -> StoredVerdict | None:
+        with self._sessions.read() as session:
+            return next(iter(read_verdicts(session, query.limit(1))), None)
+
+
+def _policies() -> Select[GatePolicyRow, PolicyRow]:
+    joined = GatePolicyRow.digest == PolicyRow.digest
+    return select(GatePolicyRow, PolicyRow).join(PolicyRow, joined)
+
+
+def _present(session: Session, gate: str) -> StoredPolicy | None:
+    query = _policies().where(GatePolicyRow.gate == gate)
+    row = session.execute(query.order_by(GatePolicyRow.number.desc()).limit(1)).one_or_none()
+    return _policy(*row) if row else None
+
+
+def _policy(line: GatePolicyRow, version: PolicyRow) -> StoredPolicy:
+    return StoredPolicy(
+        gate=line.gate,
+        product=version.product,
+        digest=version.digest,
+        text=version.text,
+        document=version.document,
+        first_seen=version.first_seen,
+        since=line.since,
+        by=line.by,
+    )
+
+
+def _waiver(row: WaiverRow) -> StoredWaiver:
+    known = replace(row.document, id=f"W-{row.pk:04d}")
+    return StoredWaiver(waiver=known, verdict=row.verdict, seen=row.seen)
+
+
+def _approval(row: ApprovalRow) -> Approval:
+    return Approval(by=row.by, at=row.at, evidence=row.evidence)
+
+
+def _key(row: SigningKeyRow) -> PublicKey:
+    return PublicKey(
+        id=row.id,
+        public=row.public,
+        created_at=row.created_at,
+        not_after=row.not_after,
+        retired_at=row.retired_at,
+    )

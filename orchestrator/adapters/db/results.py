@@ -231,4 +231,7 @@ def _metric(row: MetricRow) -> MetricFact:
         unit=row.unit,
         direction=row.direction,
         params=row.params,
+        arm=row.arm or "",
+        turn=row.turn,
+        readings=row.readings or {},
     )

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import builtins
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import delete, or_, select, update
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
+
 from orchestrator.adapters.db.sessions import Sessions
+from orchestrator.adapters.db.statements import changed, database_time_s, insert_into
+from orchestrator.adapters.db.tables import FiringRow, ScheduleRow
+from orchestrator.application.ports.schedules import DueSchedule, ScheduleTakenError
+from orchestrator.domain.schedule import Firing, FiringState, Schedule
+
+_NOBODY = ""
 
 
 class DbSchedules:
@@ -10,3 +25,167 @@ class DbSchedules:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
+
+    def add(self, schedule: Schedule, *, next_due_at: datetime) -> None:
+        """Store a new one. Raises ScheduleTakenError, unless it is the very same."""
+        row = {"name": schedule.name, "document": schedule, "next_due_at": next_due_at}
+        with self._sessions.write() as session:
+            insert = insert_into(session, ScheduleRow).values(row).on_conflict_do_nothing()
+            if changed(session, insert):
+                return
+            known = session.get_one(ScheduleRow, schedule.name).document
+        if replace(known, created_at=schedule.created_at) != schedule:
+            raise ScheduleTakenError(
+                f"there is a schedule {schedule.name!r} already: remove it first, or choose"
+                " another name"
+            )
+
+    def get(self, name: str) -> Schedule | None:
+        """The schedule, or None."""
+        with self._sessions.read() as session:
+            row = session.get(ScheduleRow, name)
+            return row.document if row else None
+
+    def list(self) -> list[Schedule]:
+        """By name."""
+        with self._sessions.read() as session:
+            rows = session.scalars(select(ScheduleRow).order_by(ScheduleRow.name))
+            return [row.document for row in rows]
+
+    def pause(self, name: str, *, at: datetime) -> Schedule | None:
+        """Let it fire no more."""
+        with self._sessions.write() as session:
+            row = session.get(ScheduleRow, name, with_for_update=True)
+            if row is not None and row.document.paused_at is None:
+                row.document, row.next_due_at = replace(row.document, paused_at=at), None
+            return row.document if row else None
+
+    def resume(self, name: str, *, next_due_at: datetime) -> Schedule | None:
+        """Let it fire again."""
+        with self._sessions.write() as session:
+            row = session.get(ScheduleRow, name, with_for_update=True)
+            if row is not None and row.document.paused_at is not None:
+                row.document = replace(row.document, paused_at=None)
+                row.next_due_at = next_due_at
+            return row.document if row else None
+
+    def remove(self, name: str) -> bool:
+        """Forget it and its firings."""
+        with self._sessions.write() as session:
+            # Its row first: nobody can add a firing to it any more.
+            if session.get(ScheduleRow, name, with_for_update=True) is None:
+                return False
+            session.execute(delete(FiringRow).where(FiringRow.schedule == name))
+            session.execute(delete(ScheduleRow).where(ScheduleRow.name == name))
+            return True
+
+    def due(self, now: datetime) -> Sequence[DueSchedule]:
+        """Those whose next time is not later than `now`."""
+        query = select(ScheduleRow).where(ScheduleRow.next_due_at <= now)
+        with self._sessions.read() as session:
+            rows = session.scalars(query.order_by(ScheduleRow.next_due_at, ScheduleRow.name))
+            return [DueSchedule(r.document, r.next_due_at) for r in rows if r.next_due_at]
+
+    def next_due(self, name: str) -> datetime | None:
+        """When it fires next."""
+        with self._sessions.read() as session:
+            row = session.get(ScheduleRow, name)
+            return row.next_due_at if row else None
+
+    def claim(self, due: DueSchedule, firings: Sequence[Firing], *, next_due_at: datetime) -> bool:
+        """Write its firings and its next time down, unless somebody did."""
+        name = due.schedule.name
+        with self._sessions.write() as session:
+            mine = (ScheduleRow.name == name, ScheduleRow.next_due_at == due.next_due_at)
+            step = update(ScheduleRow).where(*mine).values(next_due_at=next_due_at)
+            if not changed(session, step):
+                return False
+            for firing in firings:
+                _insert(session, firing)
+            return True
+
+    def trigger(self, firing: Firing) -> Firing:
+        """Write down what a person asked for."""
+        with self._sessions.write() as session:
+            _insert(session, firing)
+            return _firing(session.scalars(select(FiringRow).where(*_is(firing))).one())
+
+    def firings(self, name: str, *, limit: int = 50) -> builtins.list[Firing]:
+        """The latest first."""
+        query = select(FiringRow).where(FiringRow.schedule == name)
+        with self._sessions.read() as session:
+            rows = session.scalars(query.order_by(FiringRow.due_at.desc()).limit(limit))
+            return [_firing(row) for row in rows]
+
+    def open(self) -> builtins.list[Firing]:
+        """Those that are not over, the earliest first."""
+        query = select(FiringRow).where(FiringRow.state != FiringState.TOLD)
+        with self._sessions.read() as session:
+            rows = session.scalars(query.order_by(FiringRow.due_at, FiringRow.pk))
+            return [_firing(row) for row in rows]
+
+    def firing(self, name: str, due_at: datetime) -> Firing | None:
+        """As it is now."""
+        query = select(FiringRow).where(FiringRow.schedule == name, FiringRow.due_at == due_at)
+        with self._sessions.read() as session:
+            row = session.scalars(query).one_or_none()
+            return _firing(row) if row else None
+
+    def take(self, firing: Firing, holder: str, *, lease_s: float) -> Firing | None:
+        """Hold it, where nobody does any more."""
+        with self._sessions.write() as session:
+            now_s = database_time_s(session)
+            free = or_(FiringRow.holder == _NOBODY, FiringRow.held_until_s <= now_s)
+            mine = (*_is(firing), FiringRow.state != FiringState.TOLD, free)
+            held = {"holder": holder, "held_until_s": now_s + lease_s}
+            if not changed(session, update(FiringRow).where(*mine).values(held)):
+                return None
+            return _firing(session.scalars(select(FiringRow).where(*_is(firing))).one())
+
+    def renew(self, firing: Firing, holder: str, *, lease_s: float) -> bool:
+        """Hold it for longer."""
+        with self._sessions.write() as session:
+            mine = (*_is(firing), FiringRow.holder == holder)
+            until_s = database_time_s(session) + lease_s
+            return changed(session, update(FiringRow).where(*mine).values(held_until_s=until_s)) > 0
+
+    def save(self, firing: Firing, holder: str) -> bool:
+        """Write it, where it is the holder's."""
+        values = {"state": firing.state, "document": firing}
+        with self._sessions.write() as session:
+            mine = (*_is(firing), FiringRow.holder == holder)
+            return changed(session, update(FiringRow).where(*mine).values(values)) > 0
+
+    def give_back(self, firing: Firing, holder: str) -> None:
+        """Hold it no longer."""
+        with self._sessions.write() as session:
+            mine = (*_is(firing), FiringRow.holder == holder)
+            changed(session, update(FiringRow).where(*mine).values(holder=_NOBODY))
+
+    def supersede(self, firing: Firing) -> None:
+        """Ask for the end of the earlier ones."""
+        earlier = (FiringRow.schedule == firing.schedule, FiringRow.due_at < firing.due_at)
+        with self._sessions.write() as session:
+            still = (*earlier, FiringRow.state != FiringState.TOLD)
+            changed(session, update(FiringRow).where(*still).values(superseded=True))
+
+
+def _is(firing: Firing) -> tuple[ColumnElement[bool], ...]:
+    return FiringRow.schedule == firing.schedule, FiringRow.due_at == firing.due_at
+
+
+def _insert(session: Session, firing: Firing) -> None:
+    row = {
+        "schedule": firing.schedule,
+        "due_at": firing.due_at,
+        "state": firing.state,
+        "superseded": False,
+        "holder": _NOBODY,
+        "held_until_s": 0.0,
+        "document": firing,
+    }
+    session.execute(insert_into(session, FiringRow).values(row).on_conflict_do_nothing())
+
+
+def _firing(row: FiringRow) -> Firing:
+    return replace(row.document, superseded=row.superseded)

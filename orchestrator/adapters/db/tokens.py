@@ -20,7 +20,7 @@ class DbTokens:
         self._sessions = sessions
 
     def add(self, token: Token, secret_sha256: str) -> None:
-        """Store it, once."""
+        """Store it, once: of those who come at once with one secret, the first."""
         row = {
             "id": token.id,
             "secret_sha256": secret_sha256,
@@ -33,7 +33,7 @@ class DbTokens:
         }
         with self._sessions.write() as session:
             insert = insert_into(session, TokenRow).values(row)
-            session.execute(insert.on_conflict_do_nothing(index_elements=["id"]))
+            session.execute(insert.on_conflict_do_nothing())
 
     def find(self, secret_sha256: str) -> Token | None:
         """The token of this secret, expired and revoked ones too."""

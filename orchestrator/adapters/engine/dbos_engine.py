@@ -20,7 +20,7 @@ from orchestrator.application.ports.engine import Body, Durable, Look, NotYet, V
 Flow = Callable[[Durable, str], Awaitable[None]]
 T = TypeVar("T")
 
-FLOW_VERSION = "cells-v1"
+FLOW_VERSION = "cells-v2"
 """Bump when the order of a flow's steps changes: work of another version is not resumed."""
 
 _APP_NAME = "seatrial"

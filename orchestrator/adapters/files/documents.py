@@ -1,4 +1,4 @@
-"""Matrices and manifests from their files."""
+"""Matrices, manifests and policies from their files."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from orchestrator.adapters.files.toml_items import read_toml
 from orchestrator.adapters.files.yaml_items import read_yaml
 from orchestrator.application.ports.documents import Source
 from orchestrator.domain.authored import StatementsFile, Written, check_written
+from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.policy_rules import check_policy
 from orchestrator.domain.ingest_notes import IngestNotes, check_notes
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Manifest, check_manifest
@@ -105,6 +107,7 @@ class FileDocuments:
         self._manifest = Form(Manifest)
         self._notes = Form(IngestNotes, "Ingest")
         self._statements = Form(StatementsFile, "Statements")
+        self._policy = Form(GatePolicy, "ReleaseGate")
 
     def read_matrix(self, source: Source, name: str) -> Matrix:
         """See the port."""
@@ -151,6 +154,12 @@ class FileDocuments:
         read.refuse(check_written(written, cells))
         return written
 
+    def read_policy(self, source: Source, name: str) -> GatePolicy:
+        """See the port."""
+        read = self._policy.read(source, name)
+        read.refuse(check_policy(read.value))
+        return read.value
+
     def matrix_document(self, matrix: Matrix) -> dict[str, object]:
         """See the port."""
         return self._matrix.document(matrix)
@@ -162,3 +171,7 @@ class FileDocuments:
     def manifest_schema(self) -> dict[str, object]:
         """See the port."""
         return self._manifest.schema()
+
+    def policy_schema(self) -> dict[str, object]:
+        """See the port."""
+        return self._policy.schema()

@@ -46,10 +46,12 @@ def manifest_faults(manifest: Manifest) -> Iterator[Problem]:
 
 def matrix_faults(matrix: Matrix) -> Iterator[Problem]:
     """Pinned requirements of a matrix that are none, or that pin something else."""
-    if matrix.baseline:
-        yield from _pin_faults(matrix.baseline.package, ("baseline", "package"))
+    if matrix.baseline and matrix.baseline.package:
+        path: Path = ("baseline", "package")
+        faults = list(_pin_faults(matrix.baseline.package, path))
+        yield from faults or _name_faults(matrix.baseline.package, matrix.subject, path)
     if matrix.subject.package:
-        path: Path = ("subject", "package")
+        path = ("subject", "package")
         faults = list(_pin_faults(matrix.subject.package, path))
         yield from faults or _subject_faults(matrix.subject, path)
 
@@ -64,12 +66,17 @@ def _pin_faults(text: str, path: Path) -> Iterator[Problem]:
 
 def _subject_faults(subject: Subject, path: Path) -> Iterator[Problem]:
     requirement = Requirement(subject.package or "")
-    if canonicalize_name(requirement.name) != canonicalize_name(subject.name):
-        message = f"names {requirement.name!r}, but the subject is {subject.name!r}"
-        yield Problem(path, message)
-    elif not same_version(pinned(requirement) or "", subject.version):
+    faults = list(_name_faults(subject.package or "", subject, path))
+    yield from faults
+    if not faults and not same_version(pinned(requirement) or "", subject.version):
         message = f"pins {pinned(requirement)}, but the subject's version is {subject.version}"
         yield Problem(path, message)
+
+
+def _name_faults(text: str, subject: Subject, path: Path) -> Iterator[Problem]:
+    name = Requirement(text).name
+    if canonicalize_name(name) != canonicalize_name(subject.name):
+        yield Problem(path, f"names {name!r}, but the subject is {subject.name!r}")
 
 
 def pinned(requirement: Requirement) -> str | None:

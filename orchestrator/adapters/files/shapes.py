@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
@@ -15,6 +17,7 @@ from orchestrator.adapters.files.items import Item, Position, placed
 from orchestrator.domain.problems import Path, Problem, nearest
 
 LARGEST_NUMBER = 10**12
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 _BAD = object()
 """Stands for a value that was refused; never leaves this module."""
@@ -165,9 +168,20 @@ def _number(value: object, kind: object) -> object:
         return value if isinstance(value, int) else _BAD
     if kind is Decimal:
         return _amount(value)
+    if kind is date:
+        return _day(value)
     if isinstance(value, int | float) and not math.isnan(value):
         return float(value)
     return _BAD
+
+
+def _day(value: object) -> object:
+    if not isinstance(value, str) or not _DAY.fullmatch(value.strip()):
+        return _BAD
+    try:
+        return date.fromisoformat(value.strip())
+    except ValueError:
+        return _BAD
 
 
 def _amount(value: object) -> object:

@@ -26,6 +26,13 @@ class FileSubjects:
         return None
 
 
+def build_revision(source: GitSource, into: Path) -> SubjectWheel:
+    """A wheel of a revision, whatever it is called, in an empty folder. Raises WheelsError."""
+    path, commit = _built(source, into)
+    wheel = read_wheel(path)
+    return SubjectWheel(path, _digest(path), wheel.distribution, str(wheel.version), commit)
+
+
 def _matching(pattern: str, base: Path) -> Path:
     where = Path(pattern)
     if where.is_absolute():
@@ -67,6 +74,9 @@ def _commit(git: tuple[str, ...], source: GitSource) -> str:
 def _described(path: Path, subject: Subject, commit: str | None) -> SubjectWheel:
     wheel = read_wheel(path)
     check_subject(wheel, subject)
+    return SubjectWheel(path, _digest(path), wheel.distribution, str(wheel.version), commit)
+
+
+def _digest(path: Path) -> str:
     with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return SubjectWheel(path, digest, wheel.distribution, str(wheel.version), commit)
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,7 +9,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -19,7 +19,7 @@ from packaging.version import InvalidVersion, Version
 from orchestrator.adapters.files import targets
 from orchestrator.adapters.files.archive import file_chunks
 from orchestrator.adapters.files.closure import Closure
-from orchestrator.adapters.files.requirements import same_version
+from orchestrator.adapters.files.requirements import pinned, same_version
 from orchestrator.adapters.files.wheel_files import WheelFile, read_wheel
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.wheels import (
@@ -82,6 +82,7 @@ class Wheelhouse:
         self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._folder) as work:
             given = _given(wheel, subject, Path(work))
+            subject = _versioned(subject, given)
             job = _Job(
                 target=interpreter,
                 missing=_missing(interpreter, environment),
@@ -179,6 +180,14 @@ def _missing(target: Interpreter, environment: Environment) -> tuple[Requirement
     )
 
 
+def _versioned(subject: Subject, given: WheelFile | None) -> Subject:
+    """A baseline's version is what its wheel, or its pin, says."""
+    if subject.version or subject.source == "payload":
+        return subject
+    pin = pinned(Requirement(subject.package)) if subject.package else None
+    return replace(subject, version=str(given.version) if given else pin or "")
+
+
 def _subject_requirement(subject: Subject) -> Requirement | None:
     if subject.source == "payload":
         return None
@@ -236,10 +245,12 @@ def _subject_wheel(opener: Opener, subject: Subject, work: Path) -> WheelFile:
 def check_subject(wheel: WheelFile, subject: Subject) -> None:
     """Refuse another distribution or version than the matrix says. Raises WheelsError."""
     same_name = wheel.name == canonicalize_name(subject.name)
-    if not same_name or not same_version(str(wheel.version), subject.version):
+    any_version = not subject.version  # of a baseline: the wheel itself says it
+    if not same_name or not (any_version or same_version(str(wheel.version), subject.version)):
+        wanted = f"{subject.name} {subject.version}".strip()
         raise WheelsError(
             f"the wheel is {wheel.distribution} {wheel.version}, but the matrix's subject is"
-            f" {subject.name} {subject.version}"
+            f" {wanted}"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from datetime import date
 from decimal import Decimal
 from typing import Literal, Union, get_args, get_origin
 
@@ -14,6 +15,7 @@ SCALARS: dict[object, str] = {
     float: "a number",
     bool: "true or false",
     Decimal: 'an amount such as "4.00"',
+    date: "a day such as 2026-03-01",
     object: "text, a number, true or false",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from orchestrator.application.cell.baseline import BENCHMARK
 from orchestrator.application.cell.environment import PreparedEnvironment
 from orchestrator.application.cell.world import Situation
 from orchestrator.domain.machine import LocalReach
@@ -25,6 +26,7 @@ def agent_plan(
     finals: Mapping[str, Sequence[str]],
     finished: Collection[str],
     notice: str,
+    baseline: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
     """Build the plan of an attempt.
 
@@ -34,6 +36,7 @@ def agent_plan(
         finals: By job, the tests that an earlier attempt finished; they are not run again.
         finished: The jobs that an earlier attempt finished.
         notice: How the machine hears that it will be taken away; empty where it does not.
+        baseline: The other arm of benchmarks, where they are paired.
     """
     manifest = now.spec.manifest
     return {
@@ -47,6 +50,7 @@ def agent_plan(
         "payload_user": now.plan.platform.provider != "local",
         "readiness": _readiness(now),
         "preemption": notice or None,
+        "baseline": baseline,
         "limits": {
             "log_bytes": LOG_LIMIT_BYTES,
             "text_bytes": TEXT_LIMIT_BYTES,
@@ -56,7 +60,7 @@ def agent_plan(
             "heartbeat_s": 5,
         },
         "jobs": [
-            _job(job, finals.get(job.id, ()))
+            _job(job, finals.get(job.id, ())) | _turns(now, job, baseline)
             for job in manifest.job
             if job.id in now.plan.jobs and job.id not in finished
         ],
@@ -84,6 +88,19 @@ def _readiness(now: Situation) -> dict[str, object] | None:
         "enforce": not lease.simulated,
         "timeout_s": READINESS_S,
     }
+
+
+def _turns(now: Situation, job: Job, baseline: Mapping[str, object] | None) -> dict[str, object]:
+    """How a benchmark is measured in turns with the baseline; nothing for any other job."""
+    asked = now.spec.matrix.baseline
+    if asked is None or baseline is None or job.kind != BENCHMARK:
+        return {}
+    pairing = {
+        "min_pairs": asked.min_pairs,
+        "max_pairs": asked.max_pairs,
+        "precision": asked.half_width,
+    }
+    return {"paired": pairing, "turns": job.turns}
 
 
 def _job(job: Job, finals: Sequence[str]) -> dict[str, object]:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from orchestrator.application.cell.world import Situation, World
-from orchestrator.application.ports.wheels import WheelsError
+from orchestrator.application.ports.stores import RunSpec
+from orchestrator.application.ports.wheels import Interpreter, Resolution, WheelsError
+from orchestrator.domain.manifest import Environment
+from orchestrator.domain.proof import NOTHING
 
 
 class EnvironmentRefusedError(Exception):
@@ -30,6 +33,21 @@ class PreparedEnvironment:
     """Opens that archive."""
     subject: Mapping[str, str] | None
     """Distribution, version and requirement of the subject, where it is installed."""
+    interpreter: Interpreter
+    """The chosen one, as the probe described it."""
+    packages: Mapping[str, str]
+    """Versions of all that the jobs can import, by name."""
+    installs: str
+    """The wheelhouse's digest, `NOTHING`, or empty: the machine's own index may add to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What an interpreter is given, and what the jobs can import then."""
+
+    resolution: Resolution
+    packages: Mapping[str, str]
+    installs: str
 
 
 def prepare_environment(
@@ -40,20 +58,14 @@ def prepare_environment(
     Raises EnvironmentRefusedError.
     """
     manifest, name = now.spec.manifest, now.plan.environment
-    asked = manifest.environment(name)
     choice = world.wheels.choose(probe, manifest, name)
-    if asked is None or choice.interpreter is None:
+    if choice.interpreter is None:
         raise EnvironmentRefusedError(choice.reason or f"the payload has no environment {name!r}")
-    digest = now.spec.subject_digest
     try:
-        resolved = world.wheels.resolve(
-            choice.interpreter,
-            asked,
-            subject=now.spec.matrix.subject,
-            wheel=partial(world.blobs.open, digest) if digest else None,
-        )
+        found = resolved_for(world, now.spec, name, choice.interpreter)
     except WheelsError as error:
         raise EnvironmentRefusedError(str(error)) from error
+    resolved = found.resolution
     return PreparedEnvironment(
         python=choice.interpreter.path,
         requirements=resolved.requirements,
@@ -61,4 +73,29 @@ def prepare_environment(
         wheels_digest=resolved.wheels,
         wheels=partial(world.wheels.open, resolved.wheels or ""),
         subject=resolved.subject,
+        interpreter=choice.interpreter,
+        packages=found.packages,
+        installs=found.installs,
     )
+
+
+def resolved_for(world: World, spec: RunSpec, name: str, interpreter: Interpreter) -> Installed:
+    """What the run's environment of that name adds to an interpreter. Raises WheelsError."""
+    asked = spec.manifest.environment(name)
+    if asked is None:
+        raise WheelsError(f"the payload has no environment {name!r}")
+    digest = spec.subject_digest
+    resolved = world.wheels.resolve(
+        interpreter,
+        asked,
+        subject=spec.matrix.subject,
+        wheel=partial(world.blobs.open, digest) if digest else None,
+    )
+    packages = {**interpreter.packages, **resolved.packages}
+    return Installed(resolved, packages, _installs(asked, resolved))
+
+
+def _installs(asked: Environment, resolved: Resolution) -> str:
+    if not resolved.requirements and resolved.subject is None:
+        return NOTHING
+    return "" if asked.index else resolved.wheels or ""

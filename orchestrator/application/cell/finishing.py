@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from orchestrator.application.cell.proving import keep_proofs
 from orchestrator.application.cell.world import Situation, World, situation
 from orchestrator.application.describe_run import evidence_of, judge_jobs
 from orchestrator.application.ports.engine import NotYet, Value
 from orchestrator.application.ports.stores import RunSpec, StoreError
+from orchestrator.application.quarantine import settle_after
 from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState, RunState, run_outcome
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.proof import REUSED, all_proven
+from orchestrator.domain.record import JobRecord
 from orchestrator.domain.results import JobVerdict, judge_cell
 
 logger = logging.getLogger(__name__)
@@ -31,6 +36,7 @@ def look_closed(world: World, attempt_id: str) -> Value | NotYet:
         cause = now.attempt.cause or Cause(Outcome.ERRORED, "controller")
         cells.requeue(attempt_id, cause, at=at)
         return "again"
+    keep_proofs(world, now)
     cells.conclude(now.cell.id, judged(world, now.cell, now.spec, now.attempt.cause), at=at)
     return "done"
 
@@ -54,13 +60,20 @@ def judged(world: World, cell: Cell, spec: RunSpec, cause: Cause | None) -> Caus
             JobVerdict(job.id, job.outcome or Outcome.NOT_RUN, job.reason, job.detail)
             for job in jobs
         ]
-        return judge_cell(verdicts, cause)
+        return _told(jobs, judge_cell(verdicts, cause))
     except StoreError:
         raise
     except Exception as error:
         logger.exception("cell %s cannot be judged", cell.id)
         detail = f"it cannot be judged: {type(error).__name__}: {error}"
         return Cause(Outcome.ERRORED, "controller", detail)
+
+
+def _told(jobs: Sequence[JobRecord], cause: Cause) -> Cause:
+    """The same, saying so where nothing had to be run."""
+    if cause.outcome is not Outcome.PASSED or not all(job.reused_from for job in jobs):
+        return cause
+    return Cause(cause.outcome, REUSED, all_proven([job.reused_from for job in jobs]))
 
 
 def may_try_again(now: Situation) -> bool:
@@ -86,6 +99,7 @@ def look_finished(world: World, cell_id: str) -> Value | NotYet:
     at = max((cell.entered_at for cell in cells if cell.entered_at), default=world.clock.now())
     _publish(world, run.id, outcome, at=at)
     stores.runs.finish(run.id, outcome, at=at)
+    settle_after(stores, run.id, at=world.clock.now())
     return "finished"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from orchestrator.application.cell import (
     booting,
     collecting,
+    diagnosing,
     finishing,
     placing,
     preparing,
@@ -38,6 +39,8 @@ async def run_cell(world: World, do: Durable, cell_id: str) -> None:
         await _work(world, do, attempt)
         collect = _patient(world, collecting.look_collected)
         await do.until("collect", collect, attempt, every_s=0.5)
+        diagnose = _patient(world, diagnosing.look_diagnosed)
+        await do.until("diagnose", diagnose, attempt, every_s=0.5)
         release = _patient(world, releasing.look_released)
         await do.until("release", release, attempt, every_s=0.5)
         close = _patient(world, finishing.look_closed)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orchestrator.application.cell.agent_plan import agent_plan
+from orchestrator.application.cell.baseline import ship_baseline
 from orchestrator.application.cell.environment import (
     EnvironmentRefusedError,
     prepare_environment,
 )
 from orchestrator.application.cell.hearing import blame_its_end
+from orchestrator.application.cell.proving import note_prepared
 from orchestrator.application.cell.readiness import (
     NotReadyError,
     WrongHardwareError,
     attest,
     await_machine,
 )
+from orchestrator.application.cell.reusing import reuse_on_machine, reused_jobs
 from orchestrator.application.cell.world import (
     GO,
     STOP,
@@ -43,12 +46,12 @@ def look_prepared(world: World, attempt_id: str) -> Value | NotYet:
     if stopped_from_outside(world, now):
         return STOP
     try:
-        if not _prepare(world, now, workspace_of(world, now.lease)):
-            return NOT_YET
+        answer = _prepare(world, now, workspace_of(world, now.lease))
     except (NotReadyError, WrongHardwareError, EnvironmentRefusedError, MachineError) as error:
         return _trouble(world, now, error)
-    reach(world, now, CellState.RUNNING)
-    return GO
+    if answer == GO:
+        reach(world, now, CellState.RUNNING)
+    return answer
 
 
 def _trouble(world: World, now: Situation, error: Exception) -> Value | NotYet:
@@ -78,30 +81,37 @@ def _reason(error: Exception) -> str:
     return "agent"
 
 
-def _prepare(world: World, now: Situation, workspace: Workspace) -> bool:
-    """Everything up to the agent's start; False while the machine is busy with itself."""
+def _prepare(world: World, now: Situation, workspace: Workspace) -> Value | NotYet:
+    """Everything up to the agent's start; NOT_YET while the machine is busy with itself.
+
+    STOP where nothing is left to run: earlier evidence stands for every job.
+    """
     workspace.put_agent()
     if not await_machine(world, now, workspace):
-        return False
+        return NOT_YET
     digest = now.run.payload_digest
     workspace.put_archive("payloads", digest, lambda: world.blobs.open(digest))
-    probe = workspace.probe(_candidates(world, now))
+    probe = workspace.probe(candidates_of(world, now))
     attest(world, now, probe)
     environment = prepare_environment(world, now, probe)
+    if reuse_on_machine(world, now, note_prepared(world, now, probe, environment)):
+        return STOP
     if environment.wheels_digest is not None:
         workspace.put_archive("wheels", environment.wheels_digest, environment.wheels)
+    finished = _finished_jobs(world, now)
     plan = agent_plan(
         now,
         environment,
         finals=world.stores.results.final_tests(now.cell.id),
-        finished=_finished_jobs(world, now),
+        finished=finished,
         notice=world.traits(now.plan.platform.provider).notice,
+        baseline=ship_baseline(world, now, workspace, environment.interpreter, finished=finished),
     )
-    workspace.start(now.attempt.id, plan, _secrets(world, now))
-    return True
+    workspace.start(now.attempt.id, plan, secrets_of(world, now))
+    return GO
 
 
-def _candidates(world: World, now: Situation) -> list[str]:
+def candidates_of(world: World, now: Situation) -> list[str]:
     """Interpreters to look for; on this computer, our own is the last resort."""
     here = now.lease is not None and isinstance(now.lease.reach, LocalReach)
     return [*now.spec.manifest.python.candidates, *([world.own_python] if here else [])]
@@ -110,10 +120,12 @@ def _candidates(world: World, now: Situation) -> list[str]:
 def _finished_jobs(world: World, now: Situation) -> set[str]:
     facts = world.stores.results.jobs(now.cell.id)
     cut_short = ("stopped", "disk_full")
-    return {j for j, f in facts.items() if f.finished_ts is not None and f.cause not in cut_short}
+    ran = {j for j, f in facts.items() if f.finished_ts is not None and f.cause not in cut_short}
+    return ran | reused_jobs(world, now.cell.id)
 
 
-def _secrets(world: World, now: Situation) -> Mapping[str, str]:
+def secrets_of(world: World, now: Situation) -> Mapping[str, str]:
+    """What the jobs are promised, by name. Raises EnvironmentRefusedError."""
     jobs = [job for job in now.spec.manifest.job if job.id in now.plan.jobs]
     names = {name for job in jobs for name in job.secrets}
     found = {name: world.secret(name) for name in names}

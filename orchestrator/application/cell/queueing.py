@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from orchestrator.application.cell.finishing import judged
+from orchestrator.application.cell.reusing import reuse_before_renting
 from orchestrator.application.cell.world import World
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import Attempt, Cause, CellState
@@ -12,7 +13,10 @@ from orchestrator.domain.outcome import Outcome
 
 
 def look_admitted(world: World, cell_id: str) -> Value | NotYet:
-    """Open the next attempt when there is room; answer its id, or None when the cell is done."""
+    """Open the next attempt when there is room; answer its id, or None when the cell is done.
+
+    A cell whose every job is proven already is done without an attempt.
+    """
     cells = world.stores.cells
     cell = cells.get(cell_id)
     if cell.state is CellState.DONE:
@@ -28,8 +32,12 @@ def look_admitted(world: World, cell_id: str) -> Value | NotYet:
         return None
     if attempts and _is_too_soon(world, attempts[-1]):
         return NOT_YET
+    spec = world.stores.runs.spec(cell.run_id)
+    if run is not None and not attempts and reuse_before_renting(world, run, spec, cell):
+        cells.conclude(cell_id, judged(world, cell, spec, None), at=world.clock.now())
+        return None
     attempt_id = f"{cell_id}-{len(attempts) + 1}"
-    limit = world.stores.runs.spec(cell.run_id).matrix.limits.max_parallel
+    limit = spec.matrix.limits.max_parallel
     admitted = cells.admit(cell_id, attempt_id, max_parallel=limit, at=world.clock.now())
     return attempt_id if admitted else NOT_YET
 

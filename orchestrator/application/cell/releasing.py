@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from decimal import Decimal
 
+from orchestrator.application.cell.diagnosing import folders_of
 from orchestrator.application.cell.holding import is_held
 from orchestrator.application.cell.launching import is_gone, is_unmade, still_ordered
 from orchestrator.application.cell.world import (
@@ -87,7 +88,8 @@ def _is_left(world: World, now: Situation, lease: Lease, way: Reach) -> bool:
     try:
         workspace = world.open_workspace(way)
         if not (isinstance(way, SshReach) and way.lease):
-            workspace.close(now.attempt.id)
+            for folder in folders_of(world, now):
+                workspace.close(folder)
         workspace.disconnect()
     except MachineError as error:
         late = overdue(world, now.cell, world.timings.close_s)

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Protocol
+
+from orchestrator.domain.channel import Channel, Delivery, Receipt
 
 
 class Courier(Protocol):
     """Brings messages to the outside."""
+
+    def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> Receipt:
+        """Try once, bounded in time; whatever goes wrong is a receipt.
+
+        Sending twice is allowed: the delivery's id tells the receiver.
+        """
+        ...
+
+    def new_secret(self) -> str:
+        """Make a secret to sign with."""
+        ...

@@ -1,4 +1,4 @@
-"""Files that people write: matrices and payload manifests."""
+"""Files that people write: matrices, payload manifests, policies of gates."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from orchestrator.domain.authored import Written
+from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Manifest
@@ -54,6 +55,10 @@ class Documents(Protocol):
         """A file of signed, sensible statements about a run that has these cells."""
         ...
 
+    def read_policy(self, source: Source, name: str) -> GatePolicy:
+        """A whole and sensible policy of a gate."""
+        ...
+
     def matrix_document(self, matrix: Matrix) -> dict[str, object]:
         """The document that reads as this matrix."""
         ...
@@ -64,4 +69,8 @@ class Documents(Protocol):
 
     def manifest_schema(self) -> dict[str, object]:
         """JSON Schema of ``payload.toml``."""
+        ...
+
+    def policy_schema(self) -> dict[str, object]:
+        """JSON Schema of a policy file."""
         ...

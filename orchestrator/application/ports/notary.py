@@ -2,8 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
+
+Document = Mapping[str, object]
+KEYRING = "seatrial-keyring"
+"""What a file of public keys says that it is."""
+
+
+class NotVerifiedError(ValueError):
+    """The file does not prove what it says; the text names why."""
+
+
+class KeyUnusableError(Exception):
+    """A signing key cannot be read or kept; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicKey:
+    """A key that verdicts are signed with; its private half is a file of one controller."""
+
+    id: str
+    """The sha256 of the key's canonical form, as securesystemslib makes it."""
+    public: str
+    """The raw 32 bytes of Ed25519, in hex."""
+    created_at: datetime | None = None
+    """None where a file says nothing of it."""
+    not_after: datetime | None = None
+    """It signs nothing after that."""
+    retired_at: datetime | None = None
+    """When a person ended it."""
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When it stopped, or will stop, to sign; None where nothing is known of it."""
+        known = [at for at in (self.not_after, self.retired_at) if at is not None]
+        return min(known, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """A bundle that proves what it says."""
+
+    verdict: Document
+    """The verdict's document."""
+    key: PublicKey
+    statements: tuple[Document, ...]
+    """Of the cells, in their order."""
+    remarks: tuple[str, ...] = ()
+    """What could not be checked, and why."""
 
 
 class Notary(Protocol):
     """Signs documents, and checks signatures."""
+
+    def held(self) -> tuple[str, ...]:
+        """Ids of the keys that can sign here, the newest first. Raises KeyUnusableError."""
+        ...
+
+    def public(self, key_id: str) -> str:
+        """The public half of a held key, in hex."""
+        ...
+
+    def can_make(self) -> bool:
+        """Whether keys are made here; not where one was handed in as a file."""
+        ...
+
+    def make(self) -> str:
+        """Make a key; its id. Raises KeyUnusableError. Not idempotent."""
+        ...
+
+    def sign(self, documents: Sequence[bytes], key_id: str) -> bytes:
+        """A bundle: an envelope a line, in the same order. Raises KeyUnusableError."""
+        ...
+
+    def verify(self, bundle: bytes, keys: bytes) -> Verified:
+        """Check a bundle against a keyring (JSON) or a public key (PEM), with nothing else.
+
+        Raises NotVerifiedError.
+        """
+        ...

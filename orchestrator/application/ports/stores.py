@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from orchestrator.application.ports.evidence import EvidenceStore, ResultStore
+from orchestrator.application.ports.figures import FigureStore
 from orchestrator.application.ports.gates import GateStore
 from orchestrator.application.ports.history import (
     AliasStore,
@@ -25,6 +26,7 @@ from orchestrator.application.ports.outbox import OutboxStore
 from orchestrator.application.ports.proofs import ProofStore
 from orchestrator.application.ports.quarantines import QuarantineStore
 from orchestrator.application.ports.schedules import ScheduleStore
+from orchestrator.application.ports.series import SeriesStore
 from orchestrator.application.ports.trials import TrialStore
 from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Run, Transition
 from orchestrator.domain.machine import MachineBook
@@ -331,6 +333,8 @@ class Stores:
     gates: GateStore
     schedules: ScheduleStore
     outbox: OutboxStore
+    figures: FigureStore
     trials: TrialStore
     proofs: ProofStore
     quarantines: QuarantineStore
+    series: SeriesStore

@@ -76,6 +76,15 @@ class SubjectWheel:
     """Of a subject that was built from a revision."""
 
 
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One commit of a subject's repository."""
+
+    commit: str
+    title: str
+    """First line of its message."""
+
+
 Opener = Callable[[], Iterable[bytes]]
 """Opens bytes anew."""
 
@@ -120,4 +129,19 @@ class Subjects(Protocol):
             WheelsError: There is not exactly one file, it is no wheel, it is another version than
                 the matrix says, or it cannot be built.
         """
+        ...
+
+
+class Revisions(Protocol):
+    """One repository's revisions, for whoever looks for the one that broke something."""
+
+    def between(self, good: str, bad: str) -> tuple[Revision, ...]:
+        """From the good one to the bad one, both included, along first parents.
+
+        Raises WheelsError where one is unknown, or the good one is no ancestor of the bad.
+        """
+        ...
+
+    def wheel(self, commit: str) -> SubjectWheel:
+        """A wheel of it. Raises WheelsError."""
         ...

@@ -158,6 +158,13 @@ def schema_payload(context: typer.Context) -> None:
     session.print_json(session.wiring.documents.manifest_schema())
 
 
+@schema_app.command("policy")
+def schema_policy(context: typer.Context) -> None:
+    """JSON Schema of a gate's policy file."""
+    session = session_of(context)
+    session.print_json(session.wiring.documents.policy_schema())
+
+
 def _state_line(state: DatabaseState) -> str:
     if state.revision is None:
         return f"{state.name}: there is no database yet"

@@ -14,10 +14,13 @@ from orchestrator.cli.asking import ask
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import (
     DetachOption,
+    DiagnoseOption,
     HoldOption,
     InterruptOption,
     JsonOption,
     MatrixArgument,
+    RerunFailedOption,
+    ReuseOption,
     RunArgument,
     SetOption,
     TimeoutOption,
@@ -80,6 +83,9 @@ def run_command(
     timeout: TimeoutOption = None,
     on_interrupt: InterruptOption = None,
     hold: HoldOption = 0.0,
+    rerun_failed: RerunFailedOption = 0,
+    diagnose: DiagnoseOption = False,
+    reuse: ReuseOption = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -90,7 +96,8 @@ def run_command(
     try:
         with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
             order = read_order(session, matrix, settings or (), Path(scratch))
-            order = replace(order, hold_minutes=hold)
+            order = replace(order, hold_minutes=hold, reruns=rerun_failed, diagnose=diagnose)
+            order = replace(order, reuse_hours=reuse)
             upload(session, client, order)
         plan = client.post("/plan", order.body, key=session.wiring.new_id(), document=order.file)
         ask(session, read_plan(plan), yes=yes)

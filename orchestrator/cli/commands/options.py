@@ -57,6 +57,37 @@ HoldOption = Annotated[
         show_default=False,
     ),
 ]
+RerunFailedOption = Annotated[
+    int,
+    typer.Option(
+        "--rerun-failed",
+        metavar="N",
+        min=0,
+        max=20,
+        help="Run every failed test N times more, on its machine.",
+        show_default=False,
+    ),
+]
+DiagnoseOption = Annotated[
+    bool,
+    typer.Option(
+        "--diagnose",
+        help="Find out who broke a failed test: again with the matrix's baseline, and with the "
+        "packages of the last green run.",
+    ),
+]
+ReuseOption = Annotated[
+    float | None,
+    typer.Option(
+        "--reuse",
+        metavar="HOURS",
+        min=0.01,
+        max=8760,
+        help="Do not run jobs that passed no longer ago than this, and in which nothing that they "
+        "depend on has changed: their evidence stands.",
+        show_default=False,
+    ),
+]
 YesOption = Annotated[
     bool, typer.Option("-y", "--yes", help="Rent what the plan says without asking.")
 ]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.shown import Run
-from orchestrator.cli.shown_failures import Cluster, IssueUse
+from orchestrator.cli.shown_failures import Cluster, IssueUse, Quarantined
 from orchestrator.cli.units import plural
 
 SHOWN = 20
@@ -20,6 +20,7 @@ SHOWN = 20
 def failures(run: Run) -> Group | None:
     """The clusters of a run, and known issues that a person must look at; None where none is."""
     notes = [text for use in run.known_issues if (text := _note(use)) is not None]
+    notes += [_confined(one) for one in run.quarantined]
     if not run.clusters and not notes:
         return None
     parts: list[Text | Table] = []
@@ -55,6 +56,15 @@ def _beside(cluster: Cluster, *, many: bool) -> Iterator[Text]:
         of = "" if cluster.tolerated == cluster.count else f" ({cluster.tolerated} of them)"
         yield Text(one_line(", ".join(cluster.known_issues)) + of, style="cyan")
     yield Text(one_line(cluster.signature.id), style="dim")
+
+
+def _confined(one: Quarantined) -> Text:
+    """That a failing test is in quarantine: it is a failure all the same."""
+    until = one.expires[:10]
+    said = f"is in quarantine {one.id} until {until}"
+    if one.state == "expired":
+        said = f"was in quarantine {one.id}, which expired {until}: it counts again"
+    return Text(one_line(f"  {one.nodeid} on {one.cell} {said} ({one.owner})"), style="yellow")
 
 
 def _note(use: IssueUse) -> Text | None:

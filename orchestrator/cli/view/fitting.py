@@ -17,6 +17,7 @@ from orchestrator.cli.view.rows import (
     job_row,
     kept_rows,
     reason_row,
+    reuse_row,
     simulated_row,
 )
 
@@ -88,11 +89,11 @@ _TELLINGS: tuple[Callable[[Run, Frame], Lines], ...] = (
 
 def _cell(cell: Cell, frame: Frame, jobs: Iterable[Job]) -> Lines:
     lines: list[Text | None] = [cell_row(cell, frame), simulated_row(cell, frame)]
-    if cell.outcome != "passed":
+    if cell.outcome != "passed" or cell.reason == "reused":
         lines.append(reason_row(cell, frame))
     lines += kept_rows(cell, frame)
     for job in jobs:
-        lines += [job_row(job, frame), current_row(job, frame)]
+        lines += [job_row(job, frame), reuse_row(job, frame), current_row(job, frame)]
     return [line for line in lines if line is not None]
 
 

@@ -93,6 +93,14 @@ def job_row(job: Job, frame: Frame) -> Text:
     return ends(left, right, frame.width)
 
 
+def reuse_row(job: Job, frame: Frame) -> Text | None:
+    """Why it did not have to be run, or had to be although earlier evidence was looked for."""
+    if not job.reuse:
+        return None
+    told = job.reuse if job.reused_from else f"not reused: {job.reuse}"
+    return Text(fit(f"    {one_line(told)}", frame.width), style="dim")
+
+
 def current_row(job: Job, frame: Frame) -> Text | None:
     """The running test's name."""
     if not (job.is_running and job.current):
@@ -160,6 +168,8 @@ def _job_result(job: Job) -> Text:
         line.append(f"  {one_line(why)}", style="dim")
     if job.degraded:
         line.append(f"  degraded: {one_line(job.degraded)}", style="yellow")
+    if job.reused_from:
+        line.append("  reused", style="cyan")
     return line
 
 
@@ -180,7 +190,7 @@ def _said(job: Job) -> Text:
 
 def _job_time(job: Job, now: datetime) -> Text:
     seconds = job_seconds(job, now)
-    if seconds is None:
+    if seconds is None or job.reused_from:
         return Text()
     if not job.is_running:
         return Text(duration(seconds), style="dim")
@@ -195,5 +205,6 @@ def _cell_time(cell: Cell, now: datetime) -> str:
     """How long the jobs of a finished cell took; of another, how long it is in its state."""
     if not cell.is_done:
         return elapsed(since(cell.entered_at, now)) if cell.entered_at else ""
-    seconds = [job.duration_s for job in cell.jobs if job.duration_s is not None]
+    ran = [job for job in cell.jobs if not job.reused_from]
+    seconds = [job.duration_s for job in ran if job.duration_s is not None]
     return duration(sum(seconds)) if seconds else ""

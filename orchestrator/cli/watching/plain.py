@@ -84,7 +84,7 @@ def _cell_news(cell: Cell, before: Cell | None) -> Iterator[str]:
         yield f"{name}: {word(cell.state)}"
         return
     why = ": ".join(one_line(part) for part in (word(cell.reason), cell.detail) if part)
-    said = f": {why}" if why and cell.outcome != "passed" else ""
+    said = f": {why}" if why and (cell.outcome != "passed" or cell.reason == "reused") else ""
     yield f"{name}: {word(cell.outcome or cell.state)}{said}{_figures(cell.counts)}"
 
 
@@ -93,6 +93,8 @@ def _job_news(cell: Cell, before: Cell | None, now: datetime) -> Iterator[str]:
     for job in cell.jobs:
         old = known.get(job.id)
         name = f"{one_line(cell.id)} {one_line(job.id)}"
+        if job.reuse and not job.reused_from and not (old and old.reuse):
+            yield f"{name}: not reused: {one_line(job.reuse)}"
         if job.is_running and not (old and old.is_running):
             yield f"{name}: started"
         if job.outcome is not None and (old is None or old.outcome is None):
@@ -101,6 +103,8 @@ def _job_news(cell: Cell, before: Cell | None, now: datetime) -> Iterator[str]:
 
 def _ended(job: Job, now: datetime) -> str:
     line = word(job.outcome or "")
+    if job.reused_from:
+        return f"{line}{_figures(job.counts)}, reused: {one_line(job.reuse)}"
     seconds = job_seconds(job, now)
     if seconds is not None:
         line += f" in {duration(seconds)}"

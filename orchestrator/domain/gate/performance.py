@@ -1,10 +1,27 @@
-"""What a gate asks of statistics. Both verbs are pure: same samples, same answer."""
+"""Whether benchmarks became slower than their budgets allow.
+
+What is asked of statistics, and what its answers come to.
+
+`decide` is the product's only decision about benchmarks: the rule of the gate words it, and
+`make gate-power` measures it. Everything here is pure: same samples, same answer.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Protocol
+
+from orchestrator.domain.gate.verdict import RuleOutcome
+
+POWER = 0.95
+"""What `detectable` and `pairs_needed` promise."""
+PRECISION = 0.5
+"""Of the budget: what the interval may reach beyond an estimate that is within the budget."""
+_MANY = 100_000
+_UNKNOWN = RuleOutcome.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,10 +30,10 @@ class Comparison:
 
     pairs: int
     slowdown: float
-    """Median over the pairs; negative where the subject is faster."""
+    """Robust mean over the pairs; negative where the subject is faster."""
     low: float
     high: float
-    """The confidence interval of `slowdown`."""
+    """The confidence interval of `slowdown`: each end is passed with a probability of alpha."""
     p: float
     """One-sided, of: not slower than the margin."""
     detectable: float
@@ -35,9 +52,170 @@ class Statistics(Protocol):
         margin: float,
         alpha: float,
     ) -> Comparison:
-        """Test pairs for a slow-down beyond a margin. Raises ValueError of fewer than 3 pairs."""
+        """Test pairs, in the order of their turns, for a slow-down beyond a margin.
+
+        Raises ValueError of samples that say nothing: fewer than 3 pairs, zeros, less than zero.
+        """
         ...
 
     def adjusted(self, p: Sequence[float]) -> tuple[float, ...]:
         """Benjamini-Hochberg: the p of each test, adjusted for having made them all."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """One benchmark, as it was measured and as the policy wants it."""
+
+    subject: Sequence[float]
+    baseline: Sequence[float]
+    direction: str
+    """``higher`` or ``lower`` is better."""
+    budget: float | None
+    """0.03 allows 3 % slower; None where no budget fits: it is shown, and cannot fail."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What one benchmark came to."""
+
+    outcome: RuleOutcome
+    """OK, VIOLATED or UNKNOWN."""
+    comparison: Comparison | None
+    """None where nothing could be tested. `detectable` counts with all the tests of the run."""
+    adjusted: float | None
+    """The p, adjusted for all benchmarks with a budget."""
+    reason: str
+    """A few words for a person, without figures that stand in `comparison`."""
+    pairs_needed: int | None = None
+    """Of an unknown one: about how many pairs would tell; None where more do not help."""
+
+
+def decide(
+    benchmarks: Sequence[Benchmark],
+    statistics: Statistics,
+    *,
+    min_pairs: int,
+    alpha: float,
+    fdr: float,
+) -> tuple[Ruling, ...]:
+    """Decide about all benchmarks of a run at once; one ruling for each, in their order.
+
+    VIOLATED: slower than the budget, by the interval (``low > budget``, which is ``p <= alpha``)
+    and by the p adjusted for all benchmarks of the run (``<= fdr``).
+    OK: the interval ends within the budget, or the estimate is within it and the interval
+    reaches no further than half a budget beyond the estimate.
+    UNKNOWN: anything else. Noise is never a pass.
+    """
+    budgets = sum(one.budget is not None for one in benchmarks)
+    limits = _Limits(min_pairs, alpha, fdr, strict=min(alpha, fdr / max(1, budgets)))
+    found = [_compare(one, statistics, limits) for one in benchmarks]
+    tested = [
+        (index, comparison.p)
+        for index, comparison in enumerate(found)
+        if isinstance(comparison, Comparison) and benchmarks[index].budget is not None
+    ]
+    p = statistics.adjusted([p for _, p in tested])
+    adjusted = {index: one for (index, _), one in zip(tested, p, strict=True)}
+    return tuple(
+        _ruling(one, found[index], adjusted.get(index), limits)
+        for index, one in enumerate(benchmarks)
+    )
+
+
+def pairs_needed(sd: float, effect: float, *, alpha: float = 0.01, power: float = POWER) -> int:
+    """How many pairs show an effect beyond the margin, by the sd of the log ratios of pairs.
+
+    Of one test, one-sided; the second term makes good that the sd is an estimate.
+    """
+    if sd < 0 or effect <= 0:
+        raise ValueError(f"an sd of {sd} and an effect of {effect} cannot be sized")
+    z = NormalDist().inv_cdf(1 - alpha)
+    need = ((z + NormalDist().inv_cdf(power)) * sd / effect) ** 2 + z * z / 2
+    return max(3, math.ceil(min(need, _MANY)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What a policy wants of the tests of a run."""
+
+    min_pairs: int
+    alpha: float
+    fdr: float
+    strict: float
+    """The p at which the only slow benchmark of the run is found."""
+
+
+def _compare(one: Benchmark, statistics: Statistics, limits: _Limits) -> Comparison | str:
+    if _pairs(one) < limits.min_pairs:
+        return f"{_pairs(one)} pairs of turns, and the policy wants {limits.min_pairs}"
+    margin = one.budget or 0.0
+
+    def at(alpha: float) -> Comparison:
+        return statistics.compare(
+            one.subject, one.baseline, direction=one.direction, margin=margin, alpha=alpha
+        )
+
+    try:
+        return replace(at(limits.alpha), detectable=at(limits.strict).detectable)
+    except ValueError as error:
+        return str(error)
+
+
+def _pairs(one: Benchmark) -> int:
+    return min(len(one.subject), len(one.baseline))
+
+
+def _ruling(
+    one: Benchmark, found: Comparison | str, adjusted: float | None, limits: _Limits
+) -> Ruling:
+    if isinstance(found, str):
+        return _untested(one, found, limits)
+    if one.budget is None or adjusted is None:
+        outcome, reason = RuleOutcome.OK, "no budget is set for it"
+        return Ruling(outcome=outcome, comparison=found, adjusted=None, reason=reason)
+    outcome, reason = _judge(found, one.budget, adjusted, limits)
+    return Ruling(
+        outcome=outcome,
+        comparison=found,
+        adjusted=adjusted,
+        reason=reason,
+        pairs_needed=_needed(found, one.budget, limits) if outcome is _UNKNOWN else None,
+    )
+
+
+def _untested(one: Benchmark, why: str, limits: _Limits) -> Ruling:
+    return Ruling(
+        outcome=RuleOutcome.OK if one.budget is None else _UNKNOWN,
+        comparison=None,
+        adjusted=None,
+        reason=why,
+        pairs_needed=limits.min_pairs if _pairs(one) < limits.min_pairs else None,
+    )
+
+
+def _judge(
+    found: Comparison, budget: float, adjusted: float, limits: _Limits
+) -> tuple[RuleOutcome, str]:
+    if found.low > budget and found.p <= limits.alpha and adjusted <= limits.fdr:
+        return RuleOutcome.VIOLATED, "slower than its budget allows"
+    if found.high <= budget:
+        return RuleOutcome.OK, "within its budget, by the whole interval"
+    if found.slowdown > budget:
+        return _UNKNOWN, "seems slower than its budget allows, and is not certain"
+    if found.high - found.slowdown > PRECISION * budget:
+        return _UNKNOWN, "too noisy to tell"
+    return RuleOutcome.OK, "within its budget, by the estimate"
+
+
+def _needed(found: Comparison, budget: float, limits: _Limits) -> int | None:
+    """By the noise that was seen: until it is precise enough, or until what is seen is certain."""
+    wide = math.log1p(found.high) - math.log1p(found.slowdown)
+    sd = wide * math.sqrt(found.pairs) / NormalDist().inv_cdf(1 - limits.alpha)
+    beyond = math.log1p(found.slowdown) - math.log1p(budget)
+    if beyond > 0:
+        needed = pairs_needed(sd, beyond, alpha=limits.strict)
+    else:
+        goal = math.log1p(PRECISION * budget)
+        needed = math.ceil(found.pairs * (wide / goal) ** 2) if goal > 0 else _MANY
+    return None if needed >= _MANY else max(needed, found.pairs + 1)

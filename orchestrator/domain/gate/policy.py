@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Literal
 
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
+from orchestrator.domain.trials import TrialOrder
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
@@ -48,8 +49,8 @@ class ManifestRule:
 
     min_tests_vs_baseline: Decimal | None = None
     """At least this part of the tests that the last green run collected, per platform."""
-    on_missing: OnTrouble = "fail"
-    """What tests that were collected and never reported come to."""
+    on_missing: Literal["fail", "inconclusive"] = "fail"
+    """What tests that were collected and never reported come to; nothing lets them pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +231,9 @@ class PolicyIssue:
     """Where."""
     max_failures: int | None = None
     """More are new failures."""
+    without_signature: Literal["refused", "allowed"] = "refused"
+    """Whether failing results without one may be meant, by scope alone and up to `max_failures`:
+    checks, and tests that a document only counts."""
     owner: str
     """Who mends it."""
     issue: str = ""
@@ -334,3 +338,14 @@ class GatePolicy:
     """Its name."""
     spec: GateSpec
     """Its rules."""
+
+
+def trial_order(policy: GatePolicy) -> TrialOrder:
+    """What a run that this policy will judge does with its failing tests."""
+    diagnosis = policy.spec.diagnosis
+    return TrialOrder(
+        reruns=policy.spec.flaky.reruns,
+        diagnose=diagnosis.enabled,
+        max_tests=diagnosis.max_tests,
+        max_minutes=diagnosis.max_minutes,
+    )

@@ -50,8 +50,8 @@ class RuleResult:
     id: str
     """``platform/aws-a10g``, ``job/moe@gcp-l4``, ``performance/moe/tokens_per_s@gcp-l4``."""
     kind: str
-    """platform, job, skips, missing, degraded, new_failures, flaky, performance, cost, freshness,
-    attestation, subject, approval, known_issue, exception."""
+    """evidence, subject, platform, freshness, attestation, job, degraded, missing, skips,
+    new_failures, flaky, known_issue, performance, cost, approval."""
     blocking: bool
     outcome: RuleOutcome
     sentence: str
@@ -60,6 +60,9 @@ class RuleResult:
     """The figures themselves: texts, whole numbers, booleans, and lists and maps of these."""
     by: tuple[str, ...] = ()
     """Ids of the known issues, exceptions, waivers and quarantines at work."""
+    waivable: bool = True
+    """Whether an exception or a waiver may reach it: none makes up for evidence that is stale,
+    simulated, of the wrong machine, or that nobody looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

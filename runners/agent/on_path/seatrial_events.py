@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Mapping, Optional, Sequence, Union
+from pathlib import Path
+from typing import Iterator, Mapping, Optional, Sequence, Union
 
 Scalar = Union[None, bool, int, float, str]
 
@@ -71,6 +72,29 @@ def metric(
 def degraded(reason: str) -> bool:
     """Say that the job ran, but not on what it claims to run on (a fallback was taken)."""
     return _say({"degraded": reason})
+
+
+def turns() -> Iterator[int]:
+    """Measure whenever it is this process's turn: one pass of the loop is one turn.
+
+    Import, load and warm up before the loop; measure and call `metric` within it. While another
+    process has its turn, this one sleeps. Where nobody takes turns there is exactly one pass, so
+    the same program is a benchmark of its own. For jobs with ``turns = true`` in payload.toml.
+
+    Yields:
+        How many turns this process has had before.
+    """
+    path = os.environ.get("SEATRIAL_TURNS")
+    if not path:
+        yield 0
+        return
+    with Path(path).open(encoding="ascii") as words:
+        _say({"turn": "ready"})
+        for count, word in enumerate(iter(words.readline, "")):
+            if word == "end\n":
+                return
+            yield count
+            _say({"turn": int(word)})
 
 
 def _given(fields: Mapping[str, Scalar]) -> Mapping[str, Scalar]:

@@ -105,7 +105,7 @@ class Records:
 
 
 class Collector:
-    """Writes the manifest, then leaves out what already has a result."""
+    """Writes the manifest of what was asked for, then leaves out what already has a result."""
 
     def __init__(self, records: Records, *, writes: bool) -> None:
         self._records = records
@@ -119,10 +119,15 @@ class Collector:
         """Act after everybody else has chosen, deselected and ordered."""
         outcome = yield
         outcome.get_result()
+        only = _listed("SEATRIAL_ONLY")
+        if only:
+            others = [item for item in items if name(item.nodeid) not in only]
+            items[:] = [item for item in items if name(item.nodeid) in only]
+            config.hook.pytest_deselected(items=others)
         if self._writes:
             tests = [name(item.nodeid) for item in items]
             self._records.write({"record": "manifest", "tests": tests})
-        done = _done()
+        done = _listed("SEATRIAL_SKIP")
         if done:
             left_out = [item for item in items if name(item.nodeid) in done]
             items[:] = [item for item in items if name(item.nodeid) not in done]
@@ -197,8 +202,8 @@ def is_poison(line: Dict[str, Any]) -> bool:
     return not message.startswith("AssertionError") and bool(_POISON.search(message[:4000]))
 
 
-def _done() -> FrozenSet[str]:
-    path = os.environ.get("SEATRIAL_SKIP")
+def _listed(variable: str) -> FrozenSet[str]:
+    path = os.environ.get(variable)
     if not path:
         return frozenset()
     return frozenset(json.loads(Path(path).read_text(encoding="utf-8")))

@@ -10,9 +10,20 @@ from pydantic import BaseModel
 
 from orchestrator.api.app import create_app
 from orchestrator.api.bodies import LaunchBody, RerunBody, TokenBody
+from orchestrator.api.gate_bodies import (
+    ApprovalBody,
+    DryRunBody,
+    EvaluateBody,
+    PolicyBody,
+    WaiverBody,
+)
 from orchestrator.api.history_bodies import DecisionBody, KnownIssueBody, MatchBody
 from orchestrator.api.linting import LintBody
+from orchestrator.api.quarantines import QuarantineBody
+from orchestrator.api.schedule_bodies import ScheduleBody, TriggerBody
 from orchestrator.api.statements import StatementsBody
+from orchestrator.api.trial_shapes import BisectBody, SecondMachineBody, TrialBody
+from orchestrator.api.webhook_bodies import RotateBody, TryBody, WebhookBody
 from orchestrator.application.context import Context
 
 OPERATIONS = {
@@ -33,6 +44,13 @@ OPERATIONS = {
     ("get", "/api/v1/runs/{run_id}/export/{format}"): "export_run",
     ("get", "/api/v1/runs/{run_id}/statements"): "list_statements",
     ("post", "/api/v1/runs/{run_id}/statements"): "add_statements",
+    ("get", "/api/v1/runs/{run_id}/cells/{cell}/trials"): "list_trials",
+    ("post", "/api/v1/runs/{run_id}/cells/{cell}/trials"): "add_trial",
+    ("delete", "/api/v1/runs/{run_id}/cells/{cell}/trials"): "end_trials",
+    ("get", "/api/v1/runs/{run_id}/cells/{cell}/bisect"): "get_bisect_range",
+    ("post", "/api/v1/runs/{run_id}/cells/{cell}/bisect"): "bisect",
+    ("post", "/api/v1/runs/{run_id}/cells/{cell}/bisect/plan"): "plan_bisect",
+    ("post", "/api/v1/runs/{run_id}/second-machine"): "second_machine",
     ("get", "/api/v1/compare"): "compare_runs",
     ("post", "/api/v1/lint"): "lint_documents",
     ("put", "/api/v1/payloads/{sha256}"): "put_payload_archive",
@@ -45,6 +63,7 @@ OPERATIONS = {
     ("get", "/api/v1/signatures"): "list_signatures",
     ("get", "/api/v1/tests"): "list_known_tests",
     ("get", "/api/v1/tests/{test_id}/history"): "get_test_history",
+    ("get", "/api/v1/benchmarks/{benchmark}/series"): "get_benchmark_series",
     ("get", "/api/v1/aliases"): "list_aliases",
     ("post", "/api/v1/aliases"): "match_tests",
     ("post", "/api/v1/aliases/{alias_id}/confirm"): "confirm_alias",
@@ -53,6 +72,42 @@ OPERATIONS = {
     ("get", "/api/v1/known-issues"): "list_known_issues",
     ("post", "/api/v1/known-issues"): "create_known_issue",
     ("post", "/api/v1/known-issues/{issue_id}/expire"): "expire_known_issue",
+    ("get", "/api/v1/schedules"): "list_schedules",
+    ("post", "/api/v1/schedules"): "add_schedule",
+    ("get", "/api/v1/schedules/{name}"): "show_schedule",
+    ("post", "/api/v1/schedules/{name}/pause"): "pause_schedule",
+    ("post", "/api/v1/schedules/{name}/resume"): "resume_schedule",
+    ("post", "/api/v1/schedules/{name}/trigger"): "trigger_schedule",
+    ("delete", "/api/v1/schedules/{name}"): "remove_schedule",
+    ("get", "/api/v1/webhooks"): "list_webhooks",
+    ("post", "/api/v1/webhooks"): "add_webhook",
+    ("delete", "/api/v1/webhooks/{channel}"): "remove_webhook",
+    ("post", "/api/v1/webhooks/{channel}/test"): "try_webhook",
+    ("post", "/api/v1/webhooks/{channel}/rotate"): "rotate_webhook",
+    ("get", "/api/v1/webhooks/{channel}/deliveries"): "list_deliveries",
+    ("get", "/api/v1/gates"): "list_gates",
+    ("get", "/api/v1/gates/{name}"): "get_gate",
+    ("put", "/api/v1/gates/{name}"): "put_gate",
+    ("get", "/api/v1/gates/{name}/policies"): "list_gate_policies",
+    ("post", "/api/v1/gates/{name}/evaluate"): "evaluate",
+    ("post", "/api/v1/gates/{name}/dry-run"): "dry_run_gate",
+    ("get", "/api/v1/gates/{name}/verdicts"): "list_verdicts",
+    ("get", "/api/v1/verdicts/{verdict_id}"): "get_verdict",
+    ("get", "/api/v1/verdicts/{verdict_id}/statement"): "get_statement",
+    ("get", "/api/v1/verdicts/{verdict_id}/evidence"): "get_frozen_evidence",
+    ("get", "/api/v1/verdicts/{verdict_id}/replay"): "replay_verdict",
+    ("get", "/api/v1/waivers"): "list_waivers",
+    ("post", "/api/v1/waivers"): "create_waiver",
+    ("get", "/api/v1/approvals"): "list_approvals",
+    ("post", "/api/v1/approvals"): "create_approval",
+    ("get", "/api/v1/keys"): "list_keys",
+    ("get", "/api/v1/keyring"): "get_keyring",
+    ("post", "/api/v1/keys/rotate"): "rotate_keys",
+    ("post", "/api/v1/keys/{key_id}/retire"): "retire_signing_key",
+    ("get", "/api/v1/quarantines"): "list_quarantines",
+    ("get", "/api/v1/quarantines/candidates"): "list_quarantine_candidates",
+    ("post", "/api/v1/quarantines"): "create_quarantine",
+    ("post", "/api/v1/quarantines/{quarantine_id}/end"): "end_one_quarantine",
     ("get", "/api/v1/tokens"): "list_tokens",
     ("post", "/api/v1/tokens"): "create_token",
     ("delete", "/api/v1/tokens/{token_id}"): "revoke_token",
@@ -78,7 +133,21 @@ BODIES: dict[str, type[BaseModel]] = {
         DecisionBody,
         KnownIssueBody,
         LintBody,
+        PolicyBody,
+        EvaluateBody,
+        DryRunBody,
+        WaiverBody,
+        ApprovalBody,
         StatementsBody,
+        BisectBody,
+        TrialBody,
+        SecondMachineBody,
+        QuarantineBody,
+        WebhookBody,
+        TryBody,
+        RotateBody,
+        ScheduleBody,
+        TriggerBody,
     )
 }
 

@@ -87,6 +87,9 @@ class TestWiring:
     def holder(self) -> int | None:
         return self.held_by
 
+    def is_served(self) -> bool:
+        return self.held_by is not None
+
     def database(self, *, upgrade: bool) -> DatabaseState:
         if self.held_by:
             raise RefusedError("process 7 holds it; stop it first")

@@ -36,7 +36,8 @@ def test_every_state_can_reach_the_end(state: CellState) -> None:
 
 def test_what_ran_is_collected_before_it_is_released() -> None:
     assert TRANSITIONS[CellState.RUNNING] == {CellState.COLLECTING}
-    assert TRANSITIONS[CellState.COLLECTING] == {CellState.RELEASING}
+    assert TRANSITIONS[CellState.COLLECTING] == {CellState.DIAGNOSING, CellState.RELEASING}
+    assert TRANSITIONS[CellState.DIAGNOSING] == {CellState.RELEASING}
 
 
 @pytest.mark.parametrize("origin", list(CellState))

@@ -244,6 +244,7 @@ def test_phases_cost_what_they_lasted_while_the_machine_was_held():
         CellState.PREPARING: Decimal("0.1000"),
         CellState.RUNNING: Decimal("0.6000"),
         CellState.COLLECTING: Decimal("0.0200"),
+        CellState.DIAGNOSING: Decimal("0.0000"),
         CellState.RELEASING: Decimal("0.0800"),
     }
 

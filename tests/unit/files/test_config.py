@@ -12,7 +12,15 @@ from orchestrator.adapters.ids import Ids, new_id
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOME", "PROJECT", "DATABASE_URL", "URL", "TOKEN", "INGRESS_CIDR"):
+    for name in (
+        "HOME",
+        "PROJECT",
+        "DATABASE_URL",
+        "DATABASE_URL_FILE",
+        "URL",
+        "TOKEN",
+        "INGRESS_CIDR",
+    ):
         monkeypatch.delenv(f"SEATRIAL_{name}", raising=False)
     for name in ("SEATRIAL_ADMIN_TOKEN_FILE", "SEATRIAL_SIGNING_KEY_FILE", "CI"):
         monkeypatch.delenv(name, raising=False)
@@ -50,6 +58,30 @@ def test_what_is_set_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert settings.token is not None
     assert settings.token.get_secret_value() == "hidden"
     assert "hidden" not in repr(settings)
+
+
+def test_the_database_may_be_named_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "url"
+    monkeypatch.setenv("SEATRIAL_DATABASE_URL_FILE", str(path))
+    with pytest.raises(config.ConfigError, match="SEATRIAL_DATABASE_URL_FILE cannot be read"):
+        config.load()
+    path.write_text("\n")
+    with pytest.raises(config.ConfigError, match="is empty"):
+        config.load()
+    path.write_text("mysql://hidden@h/d")
+    with pytest.raises(config.ConfigError, match="must begin with postgresql") as refused:
+        config.load()
+    assert "hidden" not in str(refused.value)
+    path.write_text("postgresql://u:hidden@h/d\n")
+    settings = config.load()
+    assert settings.database_url is not None
+    assert settings.database_url.get_secret_value() == "postgresql://u:hidden@h/d"
+    assert "hidden" not in repr(settings)
+    monkeypatch.setenv("SEATRIAL_DATABASE_URL", "postgresql://h/d")
+    with pytest.raises(config.ConfigError, match="both set"):
+        config.load()
 
 
 def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

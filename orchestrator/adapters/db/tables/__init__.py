@@ -11,6 +11,15 @@ from orchestrator.adapters.db.tables.access import (
 )
 from orchestrator.adapters.db.tables.columns import Table
 from orchestrator.adapters.db.tables.foreign import IngestRow, StatementRow
+from orchestrator.adapters.db.tables.gates import (
+    ApprovalRow,
+    GatePolicyRow,
+    PolicyRow,
+    SigningKeyRow,
+    VerdictRow,
+    VerdictRunRow,
+    WaiverRow,
+)
 from orchestrator.adapters.db.tables.history import (
     KnownIssueRow,
     SignatureHeirRow,
@@ -37,6 +46,13 @@ from orchestrator.adapters.db.tables.life import (
     RunSpecRow,
     TransitionRow,
 )
+from orchestrator.adapters.db.tables.outbox import (
+    AnnouncementRow,
+    ChannelRow,
+    DeliveryAttemptRow,
+    DeliveryRow,
+    StandingRow,
+)
 from orchestrator.adapters.db.tables.proof import (
     ArtifactRow,
     CellRollupRow,
@@ -52,22 +68,35 @@ from orchestrator.adapters.db.tables.proof import (
     TestResultRow,
     TextRow,
 )
+from orchestrator.adapters.db.tables.quarantine import QuarantineRow
+from orchestrator.adapters.db.tables.reuse import CellReuseRow, PreparedRow, ProofRow
+from orchestrator.adapters.db.tables.schedules import FiringRow, ScheduleRow
+from orchestrator.adapters.db.tables.trials import DismissalRow, SecondRunRow, SittingRow
 
 __all__ = [
+    "AnnouncementRow",
+    "ApprovalRow",
     "ArtifactRow",
     "AttemptRow",
     "AttestationRow",
     "BlobChunkRow",
     "BlobRow",
     "CellPlanRow",
+    "CellReuseRow",
     "CellRollupRow",
     "CellRow",
+    "ChannelRow",
     "CheckResultRow",
     "ControllerRow",
     "DecisionRow",
+    "DeliveryAttemptRow",
+    "DeliveryRow",
+    "DismissalRow",
     "EnvironmentRow",
     "EvidenceChunkRow",
     "FeedRow",
+    "FiringRow",
+    "GatePolicyRow",
     "IngestRow",
     "JobResultRow",
     "JobRollupRow",
@@ -80,12 +109,21 @@ __all__ = [
     "MetricRow",
     "NoticeRow",
     "PayloadRow",
+    "PolicyRow",
+    "PreparedRow",
     "PriceRow",
+    "ProofRow",
+    "QuarantineRow",
     "RunRow",
     "RunSpecRow",
+    "ScheduleRow",
+    "SecondRunRow",
     "SightingRow",
     "SignatureHeirRow",
     "SignatureRow",
+    "SigningKeyRow",
+    "SittingRow",
+    "StandingRow",
     "StatementRow",
     "Table",
     "TestAliasRow",
@@ -95,4 +133,7 @@ __all__ = [
     "TextRow",
     "TokenRow",
     "TransitionRow",
+    "VerdictRow",
+    "VerdictRunRow",
+    "WaiverRow",
 ]

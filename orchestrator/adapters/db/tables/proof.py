@@ -181,6 +181,9 @@ class MetricRow(Table):
     unit: Mapped[str]
     direction: Mapped[str]
     params: Mapped[dict[str, object]] = mapped_column(Json)
+    arm: Mapped[str | None]
+    turn: Mapped[int | None]
+    readings: Mapped[dict[str, float] | None] = mapped_column(Json)
 
 
 class NoticeRow(Table):

@@ -1,0 +1,64 @@
+"""The generated section of docs/statistics.md, and whether it is of this version.
+
+Beside the tables stands a sample: what a few releases and series of every kind come to now. A
+change of the statistics changes it, and the tables must be computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from benchmarks.gate_power.noise import NIGHTS, TURNS
+from benchmarks.gate_power.releases import SLOWER, Scenario, simulate
+from benchmarks.gate_power.series import observe
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "statistics.md"
+_BEGIN, _END = "<!-- gate-power ", "<!-- /gate-power -->"
+_FOUR_DIGITS = 4
+
+
+def sample() -> str:
+    """A digest of what is computed now, in seconds."""
+    seen: list[object] = []
+    for noise in TURNS:
+        tally = simulate(Scenario(noise=noise, slowdown=SLOWER, slow=1), releases=1)
+        figures = (tally.p, sum(tally.detectable))
+        seen.append([noise, tally.found, sum(tally.pairs), *map(_rounded, figures)])
+    for noise in NIGHTS:
+        trend = observe(noise, series=3)
+        seen.append([noise, trend.alarms, trend.noisy, trend.found, _rounded(trend.p)])
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
+
+
+def written() -> tuple[str, str]:
+    """The sample of the page, and the digest of its tables as they were computed."""
+    head = _section(PAGE.read_text("utf-8")).partition("\n")[0]
+    _, of_sample, of_text = head.removesuffix(" -->").removeprefix("<!-- ").split()
+    return of_sample, of_text
+
+
+def tables() -> str:
+    """The digest of the page's tables as they stand there."""
+    return _digest(_section(PAGE.read_text("utf-8")).partition("\n")[2].strip())
+
+
+def write(text: str) -> None:
+    """Put new tables onto the page."""
+    page = PAGE.read_text("utf-8")
+    head = f"{_BEGIN}{sample()} {_digest(text.strip())} -->"
+    PAGE.write_text(page.replace(_section(page), f"{head}\n\n{text.strip()}\n\n"), "utf-8")
+
+
+def _section(page: str) -> str:
+    start = page.index(_BEGIN)
+    return page[start : page.index(_END, start)]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _rounded(value: float) -> str:
+    return f"{value:.{_FOUR_DIGITS}g}"

@@ -1,0 +1,88 @@
+"""Simulated histories of eighty nights, looked at by the product's detector and by plain rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from benchmarks.gate_power.noise import NIGHTS, Values, generator
+from orchestrator.adapters.statistics.trends import StepDetector
+
+POINTS = 80
+SIZE = 0.02
+STEP = 0.05
+AGO = (3, 5, 8)
+"""Nights since the step."""
+NEAR = 2
+"""A change point is found where it is told of no further away than this."""
+HISTORY = 20
+SERIES = 600
+
+
+@dataclass(slots=True)
+class Seen:
+    """What came of one family of noise."""
+
+    noise: str
+    series: int = 0
+    alarms: int = 0
+    """Series without a step in which one was seen."""
+    sure: int = 0
+    """Of these, such as were not called noisy."""
+    noisy: int = 0
+    found: dict[int, int] = field(default_factory=dict)
+    """By the nights since, steps that were found, by a series that was not called noisy."""
+    rules: dict[str, list[int]] = field(default_factory=dict)
+    """By rule: series with a false alarm, steps seen within the last `AGO`."""
+    p: float = 0.0
+
+
+def observe(noise: str, *, series: int = SERIES) -> Seen:
+    """Look at so many series without a step, and at as many with one, at each age."""
+    seen, detector = Seen(noise), StepDetector()
+    seen.found = dict.fromkeys(AGO, 0)
+    seen.rules = {name: [0, 0] for name in RULES}
+    for number in range(series):
+        values = NIGHTS[noise](generator("series", noise, number), (POINTS,), SIZE)
+        seen.series += 1
+        trend = detector.detect(np.exp(values).tolist())
+        seen.alarms += bool(trend.changes)
+        seen.sure += bool(trend.changes) and not trend.is_noisy
+        seen.noisy += trend.is_noisy
+        for ago in AGO:
+            seen.found[ago] += _is_found(detector, seen, _stepped(values, ago), ago)
+        for name, rule in RULES.items():
+            seen.rules[name][0] += bool(rule(values).any())
+            seen.rules[name][1] += bool(rule(_stepped(values, AGO[-1]))[-AGO[-1] :].any())
+    return seen
+
+
+def _stepped(values: Values, ago: int) -> Values:
+    return values + np.log1p(STEP) * (np.arange(POINTS) >= POINTS - ago)
+
+
+def _is_found(detector: StepDetector, seen: Seen, values: Values, ago: int) -> bool:
+    trend = detector.detect(np.exp(values).tolist())
+    seen.p += sum(change.p for change in trend.changes)
+    near = (abs(change.index - (POINTS - ago)) <= NEAR for change in trend.changes)
+    return any(near) and not trend.is_noisy
+
+
+def _seven_percent(values: Values) -> Values:
+    """By night, after the history: 7 % above the night before."""
+    return np.diff(values[HISTORY - 1 :]) > np.log(1.07)
+
+
+def _z_of_five(values: Values) -> Values:
+    """By night: five standard deviations above the mean of the twenty nights before."""
+    before = np.lib.stride_tricks.sliding_window_view(values, HISTORY)[:-1]
+    spread = before.std(axis=1, ddof=1)
+    return values[HISTORY:] - before.mean(axis=1) > 5 * spread
+
+
+RULES: Mapping[str, Callable[[Values], Values]] = {
+    "7 % rule": _seven_percent,
+    "z = 5 rule": _z_of_five,
+}

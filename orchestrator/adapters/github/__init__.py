@@ -1,0 +1,1 @@
+"""GitHub: statuses of commits."""

@@ -1,0 +1,62 @@
+"""Bundles: DSSE envelopes, a line each, written in one way only.
+
+There are many ways to write the same JSON and the same base64. Only one is taken here, so that
+no byte of a bundle can be changed without it being seen.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+
+from securesystemslib.dsse import Envelope
+
+from orchestrator.application.ports.notary import NotVerifiedError
+from orchestrator.domain.gate.document import canonical
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+
+
+def write_line(envelope: Mapping[str, object]) -> bytes:
+    """An envelope as a line."""
+    return canonical(envelope) + b"\n"
+
+
+def read_bundle(bundle: bytes) -> list[Envelope]:
+    """The envelopes of a bundle. Raises NotVerifiedError."""
+    lines = bundle.split(b"\n")
+    if lines.pop() or not lines:
+        raise NotVerifiedError("this is no signed verdict: it must end with a whole line")
+    return [_read_line(line, number) for number, line in enumerate(lines, 1)]
+
+
+def _read_line(line: bytes, number: int) -> Envelope:
+    try:
+        said = json.loads(line)
+        payload, kind = said["payload"], said["payloadType"]
+        (signature,) = said["signatures"]
+        plain = {
+            "payload": _again(payload),
+            "payloadType": kind,
+            "signatures": [{"keyid": signature["keyid"], "sig": _again(signature["sig"])}],
+        }
+        is_plain = write_line(plain) == line + b"\n"
+        envelope = Envelope.from_dict(plain)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        message = f"this is no signed verdict: line {number} is no DSSE envelope"
+        raise NotVerifiedError(message) from error
+    if not is_plain:
+        raise NotVerifiedError(f"line {number} is not written as it was signed: it was changed")
+    if kind != PAYLOAD_TYPE:
+        raise NotVerifiedError(f"line {number} is of another kind: {str(kind)[:80]!r}")
+    return envelope
+
+
+def _again(text: str) -> str:
+    """The same bytes in base64, as they are always written."""
+    try:
+        return base64.b64encode(base64.b64decode(text, validate=True)).decode()
+    except binascii.Error as error:
+        raise ValueError(str(error)) from error

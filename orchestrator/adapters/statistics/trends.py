@@ -1,0 +1,184 @@
+"""Change points: spikes out, then the clearest step, then the same on both sides of it.
+
+The statistic of a step is the largest two-sample t over all places where the series could be
+split. Choosing the place before testing it makes it far larger than any table of t allows for, so
+its distribution without a step is simulated, spikes taken out likewise, with a fixed seed. The
+figures, and what was tried instead: docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm, rankdata
+
+from orchestrator.application.ports.trends import ChangePoint, Trend
+
+SIDE: Final = 3
+"""Values on each side of a change point, at least: one bad night is none."""
+FLOOR: Final = 0.02
+"""Smaller steps are not told of."""
+LEVEL: Final = 0.01
+"""How often a series without a step may seem to have one, by the test alone."""
+_HALF_WINDOW: Final = 3
+_SPIKE: Final = 3.0
+_MAD_SCALE: Final = float(1 / norm.ppf(0.75))
+_SIMULATED: Final = 2000
+_SEED: Final = 20260101
+_FEWEST: Final = 2 * SIDE + 2
+_EXACT: Final = 1e-12
+_ALIKE: Final = float(norm.isf(LEVEL))
+"""Standard errors of an autocorrelation beyond which values are not independent."""
+
+Values = NDArray[np.float64]
+
+
+class StepDetector:
+    """Implements the Detector of `orchestrator.application.ports.trends`."""
+
+    def detect(self, values: Sequence[float], environments: Sequence[str] = ()) -> Trend:
+        """See the protocol."""
+        if environments and len(environments) != len(values):
+            raise ValueError(f"{len(environments)} environments of {len(values)} values")
+        series = np.asarray(values, dtype=np.float64)
+        if not bool(np.all(np.isfinite(series) & (series > 0))):
+            return Trend(doubts=("a value is not positive: there are no ratios to look at",))
+        logs: Values = np.log(series)
+        steps = {step.index: step.p for step in _steps(logs, 0)}
+        changes = tuple(_changes(series, steps, environments))
+        alike = _autocorrelation(logs, sorted(steps))
+        return Trend(
+            changes=changes,
+            autocorrelation=alike,
+            doubts=tuple(_doubts(len(series), alike, changes)),
+        )
+
+
+class _Step:
+    """A place where a series may be split."""
+
+    __slots__ = ("index", "p")
+
+    def __init__(self, index: int, p: float) -> None:
+        self.index, self.p = index, p
+
+
+def _steps(logs: Values, offset: int) -> Iterator[_Step]:
+    """The clearest step, and those on its sides."""
+    if len(logs) < _FEWEST or np.ptp(logs) < _EXACT:
+        return
+    sizes = _step_sizes(_despiked(logs[np.newaxis, :]))[0]
+    best = int(np.argmax(sizes))
+    p = _p(len(logs), float(sizes[best]))
+    if p > LEVEL:
+        return
+    at = SIDE + best
+    yield from _steps(logs[:at], offset)
+    if abs(math.expm1(float(np.median(logs[at:]) - np.median(logs[:at])))) >= FLOOR:
+        yield _Step(offset + at, p)
+    yield from _steps(logs[at:], offset + at)
+
+
+def _despiked(rows: Values) -> Values:
+    """Hampel's filter: what lies far from its neighbours becomes their median.
+
+    Unless it goes on for as many nights as make a step: at the end of a series, where the old
+    level is still in the majority, a large new one would be taken for a spike.
+    """
+    width, count = 2 * _HALF_WINDOW + 1, rows.shape[1]
+    windows = np.lib.stride_tricks.sliding_window_view(rows, width, axis=1)
+    middles = np.median(windows, axis=2)
+    spreads = np.median(np.abs(windows - middles[:, :, np.newaxis]), axis=2) * _MAD_SCALE
+    mine = np.clip(np.arange(count) - _HALF_WINDOW, 0, count - width)
+    middle, spread = middles[:, mine], spreads[:, mine]
+    side = np.sign(rows - middle) * (np.abs(rows - middle) > _SPIKE * spread)
+    return np.where((side != 0) & ~_goes_on(side), middle, rows)
+
+
+def _goes_on(side: Values) -> NDArray[np.bool_]:
+    """Where as many in a row lie on the same side as a step needs."""
+    windows = np.lib.stride_tricks.sliding_window_view(side, SIDE, axis=1)
+    whole = (windows == windows[:, :, :1]).all(axis=2)
+    goes_on = np.zeros(side.shape, dtype=np.bool_)
+    for place in range(SIDE):
+        goes_on[:, place : place + whole.shape[1]] |= whole
+    return goes_on
+
+
+def _step_sizes(rows: Values) -> Values:
+    """By where it is split, how clear the step of a row is: |t| before its own variance is out."""
+    count = rows.shape[1]
+    spread = rows.std(axis=1, ddof=1, keepdims=True)
+    sums = np.cumsum(rows - rows.mean(axis=1, keepdims=True), axis=1)
+    before = np.arange(SIDE, count - SIDE + 1)
+    scale = np.maximum(spread, _EXACT) * np.sqrt(before * (count - before) / count)
+    sizes: Values = np.abs(sums[:, before - 1]) / scale
+    return sizes
+
+
+def _p(count: int, size: float) -> float:
+    without = _sizes_without_step(count)
+    return float((1 + np.count_nonzero(without >= size)) / (1 + len(without)))
+
+
+@lru_cache(maxsize=512)
+def _sizes_without_step(count: int) -> Values:
+    noise = np.random.default_rng([_SEED, count]).standard_normal((_SIMULATED, count))
+    largest: Values = _step_sizes(_despiked(noise)).max(axis=1)
+    return largest
+
+
+def _changes(
+    series: Values, steps: dict[int, float], environments: Sequence[str]
+) -> Iterator[ChangePoint]:
+    if not steps:
+        return
+    edges = [0, *sorted(steps), len(series)]
+    levels = [float(np.median(series[low:high])) for low, high in pairwise(edges)]
+    for (before, after), index in zip(pairwise(levels), sorted(steps), strict=True):
+        yield ChangePoint(
+            index=index,
+            before=before,
+            after=after,
+            change=after / before - 1,
+            p=steps[index],
+            environment_changed=_environment_changed(environments, index),
+        )
+
+
+def _environment_changed(environments: Sequence[str], index: int) -> bool:
+    """Within two runs of it: no step is placed more exactly. Unknown ones say nothing."""
+    near = environments[max(0, index - 3) : index + 3]
+    return len({one for one in near if one}) > 1
+
+
+def _autocorrelation(logs: Values, steps: Sequence[int]) -> float | None:
+    """Of neighbours, by ranks, around the levels: what spikes cannot feign and steps do not."""
+    if len(logs) < _FEWEST:
+        return None
+    edges = [0, *steps, len(logs)]
+    around = [logs[low:high] - np.median(logs[low:high]) for low, high in pairwise(edges)]
+    ranks = rankdata(np.concatenate(around))
+    scores: Values = norm.ppf((ranks - 0.375) / (len(ranks) + 0.25))
+    if np.ptp(scores) < _EXACT:
+        return 0.0
+    scores = scores - scores.mean()
+    return float(np.sum(scores[1:] * scores[:-1]) / np.sum(scores**2))
+
+
+def _doubts(count: int, alike: float | None, changes: Sequence[ChangePoint]) -> Iterator[str]:
+    if alike is not None and alike > _ALIKE / math.sqrt(count):
+        yield (
+            f"each value resembles the one before (autocorrelation {alike:.2f}): "
+            "such a series wanders by itself"
+        )
+    others = sum(one.environment_changed for one in changes)
+    if others:
+        where = "the change point" if len(changes) == 1 else f"{others} of {len(changes)} changes"
+        yield f"packages, driver or device changed at {where}, too"

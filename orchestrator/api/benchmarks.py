@@ -1,0 +1,96 @@
+"""Benchmarks over many runs: series and their change points."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Security
+
+from orchestrator.api.benchmark_shapes import (
+    ChangeShape,
+    DifferenceShape,
+    SeriesListShape,
+    SeriesPointShape,
+    SeriesShape,
+)
+from orchestrator.api.deps import ContextDep
+from orchestrator.api.errors import NotFoundError
+from orchestrator.api.guard import bearer, secured
+from orchestrator.application.benchmark_series import BenchmarkSeries, series_of
+from orchestrator.application.ports.stores import Scope
+from orchestrator.application.ports.trends import ChangePoint
+
+reading = APIRouter(
+    tags=["history"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
+)
+
+BenchmarkId = Annotated[
+    str,
+    Path(
+        description="``job/metric``, as a run shows them",
+        max_length=1000,
+        examples=["moe/tokens_per_s"],
+    ),
+]
+
+
+@reading.get("/benchmarks/{benchmark:path}/series")
+def get_benchmark_series(
+    context: ContextDep,
+    benchmark: BenchmarkId,
+    product: Annotated[str | None, Query(description="The payload's name", max_length=300)] = None,
+    platform: Annotated[str | None, Query(description="A platform's id", max_length=300)] = None,
+    runs: Annotated[int, Query(ge=1, le=1000, description="So many newest runs")] = 200,
+) -> SeriesListShape:
+    """A benchmark over the newest runs, and where its level changed: to look at, never to block."""
+    found = series_of(context, benchmark, product=product, platform=platform, runs=runs)
+    if not found:
+        raise NotFoundError(
+            f"none of the newest {runs} runs measured {benchmark!r}; a benchmark is named "
+            "job/metric, and GET /api/v1/runs/{id} lists the metrics of each job"
+        )
+    return SeriesListShape(items=[_tell(one) for one in found])
+
+
+def _tell(series: BenchmarkSeries) -> SeriesShape:
+    return SeriesShape(
+        job=series.job,
+        metric=series.metric,
+        cell=series.cell,
+        platform=series.platform,
+        unit=series.unit,
+        direction=series.direction,
+        params=dict(series.params),
+        points=[
+            SeriesPointShape(
+                run=point.run,
+                version=point.version,
+                at=point.at,
+                value=point.value,
+                samples=point.samples,
+                environment=point.environment,
+            )
+            for point in series.points
+        ],
+        changes=[_change(series, change) for change in series.trend.changes],
+        autocorrelation=series.trend.autocorrelation,
+        is_noisy=series.trend.is_noisy,
+        doubts=list(series.trend.doubts),
+    )
+
+
+def _change(series: BenchmarkSeries, change: ChangePoint) -> ChangeShape:
+    return ChangeShape(
+        run=series.points[change.index].run,
+        index=change.index,
+        before=change.before,
+        after=change.after,
+        change=change.change,
+        is_worse=series.is_worse(change),
+        p=change.p,
+        environment_changed=change.environment_changed,
+        environment=[
+            DifferenceShape(what=what, before=before, since=since)
+            for what, before, since in series.environment_diff(change)
+        ],
+    )

@@ -1,0 +1,150 @@
+"""What clients send to gates, with an example of each."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Body
+from fastapi.openapi.models import Example
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from orchestrator.api.history_bodies import Filled, Word
+from orchestrator.application.waive import LONGEST_DAYS
+
+POLICY_TEXT = """\
+apiVersion: seatrial/v1
+kind: ReleaseGate
+metadata: {name: release, product: torchbridge, owner: release-team}
+spec:
+  platforms:
+    - {id: gcp-l4}
+"""
+_POLICY_OBJECT = {
+    "apiVersion": "seatrial/v1",
+    "kind": "ReleaseGate",
+    "metadata": {"name": "release", "product": "torchbridge", "owner": "release-team"},
+    "spec": {"platforms": [{"id": "gcp-l4"}]},
+}
+
+
+def _is_source(value: object) -> object:
+    if not isinstance(value, str | dict):
+        raise ValueError("a policy is the text of a YAML file, or an object")
+    return value
+
+
+Policy = Annotated[
+    Any,
+    BeforeValidator(_is_source),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}], "title": "Policy"}),
+]
+Runs = Annotated[list[Filled], Field(max_length=50)]
+
+
+class _Given(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class PolicyBody(_Given):
+    """A policy for a gate."""
+
+    policy: Policy
+    """The text of a policy file, or the same as an object."""
+    name: str = Field(default="policy", min_length=1, max_length=200)
+    """What messages call it: its file's name."""
+    by: Word = ""
+    """Who puts it; with a token, the token's name stands."""
+
+
+class EvaluateBody(_Given):
+    """What a gate is to look at."""
+
+    runs: Runs = []
+    """Ids of runs, the beginning of them, or ``latest``; none: the product's newest finished."""
+    lineage: Word = ""
+    """The line of verdicts that it stands in; the gate's own by default."""
+
+
+class DryRunBody(_Given):
+    """What a gate would decide; nothing is kept."""
+
+    policy: Policy | None = None
+    """null: the gate's present policy."""
+    name: str = Field(default="policy", min_length=1, max_length=200)
+    """What messages call it."""
+    runs: Runs = []
+    """As of an evaluation."""
+    now: AwareDatetime | None = None
+    """The time that ages and expiries are measured at; null: now."""
+
+    def at(self, now: datetime) -> datetime:
+        """The time that it is made for."""
+        return self.now or now
+
+
+class WaiverBody(_Given):
+    """An exception for one rule of a gate, for some days."""
+
+    gate: Filled
+    rule: Filled
+    """As the verdict prints it: ``platform/aws-a10g``."""
+    reason: Annotated[str, Field(min_length=1, max_length=2000)]
+    author: Word = ""
+    """Who asks for it; with a token, the token's name stands."""
+    approver: Filled
+    """Who agreed: somebody else."""
+    days: int = Field(ge=1, le=LONGEST_DAYS)
+    only_this: bool = False
+    """It is for the evidence of the gate's newest verdict only."""
+
+
+class ApprovalBody(_Given):
+    """A person's yes to the evidence of a verdict."""
+
+    gate: Filled
+    verdict: Word = ""
+    """``V-0001``; the gate's newest one by default."""
+    by: Word = ""
+    """Who says so; with a token, the token's name stands."""
+
+
+_PUT: dict[str, Example] = {
+    "text": {
+        "summary": "A policy file's text",
+        "value": {"policy": POLICY_TEXT, "name": "release.yaml"},
+    },
+    "object": {"summary": "The policy as an object", "value": {"policy": _POLICY_OBJECT}},
+}
+_EVALUATE: dict[str, Example] = {
+    "newest": {"summary": "The newest finished run of the product", "value": {"runs": []}},
+    "named": {"summary": "Two runs, one of them ingested", "value": {"runs": ["01jc", "01jd"]}},
+}
+_DRY_RUN: dict[str, Example] = {
+    "change": {
+        "summary": "What another policy would have said, back then",
+        "value": {"policy": POLICY_TEXT, "runs": ["latest"], "now": "2026-01-20T12:00:00Z"},
+    }
+}
+_WAIVE: dict[str, Example] = {
+    "week": {
+        "summary": "For a week",
+        "value": {
+            "gate": "release",
+            "rule": "platform/aws-a10g",
+            "reason": "The region is out of machines; its last run was green.",
+            "author": "ann",
+            "approver": "bo",
+            "days": 7,
+        },
+    }
+}
+_APPROVE: dict[str, Example] = {
+    "newest": {"summary": "The newest verdict", "value": {"gate": "release", "by": "bo"}}
+}
+
+PutPolicy = Annotated[PolicyBody, Body(openapi_examples=_PUT)]
+Evaluate = Annotated[EvaluateBody | None, Body(openapi_examples=_EVALUATE)]
+DryRun = Annotated[DryRunBody | None, Body(openapi_examples=_DRY_RUN)]
+Waive = Annotated[WaiverBody, Body(openapi_examples=_WAIVE)]
+Approve = Annotated[ApprovalBody, Body(openapi_examples=_APPROVE)]

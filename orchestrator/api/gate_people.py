@@ -1,0 +1,98 @@
+"""What people say to gates, and the keys that verdicts are signed with."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Security
+from fastapi.responses import Response
+
+from orchestrator.api.deps import ContextDep
+from orchestrator.api.gate_bodies import Approve, Waive
+from orchestrator.api.gate_shapes import (
+    ApprovalListShape,
+    ApprovalShape,
+    KeyListShape,
+    KeyShape,
+    WaiverListShape,
+    WaiverShape,
+)
+from orchestrator.api.guard import bearer, secured
+from orchestrator.api.identity import CallerDep, signed_by
+from orchestrator.api.telling_gates import tell_approval, tell_key, tell_waiver
+from orchestrator.application.gate_policies import find_policy
+from orchestrator.application.ports.stores import Scope
+from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
+from orchestrator.application.waive import NewWaiver, approve, waive
+
+_ASKED = [Security(bearer)]
+reading = APIRouter(tags=["gates"], route_class=secured(Scope.READ), dependencies=_ASKED)
+writing = APIRouter(tags=["gates"], route_class=secured(Scope.GATE), dependencies=_ASKED)
+keeping = APIRouter(tags=["gates"], route_class=secured(Scope.ADMIN), dependencies=_ASKED)
+OfGate = Annotated[str | None, Query(description="Only of this gate")]
+
+
+@reading.get("/waivers")
+def list_waivers(context: ContextDep, gate: OfGate = None) -> WaiverListShape:
+    """Every waiver, those that are over too."""
+    at = context.clock.now()
+    found = context.stores.gates.waivers(gate=gate)
+    return WaiverListShape(items=[tell_waiver(one, at=at) for one in found])
+
+
+@writing.post("/waivers", status_code=201)
+def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> WaiverShape:
+    """Waive one rule of a gate for some days. It is shown in every verdict that it changes."""
+    new = NewWaiver(
+        gate=body.gate,
+        rule=body.rule,
+        reason=body.reason,
+        author=signed_by(caller, body.author, "author"),
+        approver=body.approver,
+        days=body.days,
+        only_this=body.only_this,
+    )
+    return tell_waiver(waive(context, new), at=context.clock.now())
+
+
+@reading.get("/approvals")
+def list_approvals(
+    context: ContextDep, gate: Annotated[str, Query(description="Of this gate")]
+) -> ApprovalListShape:
+    """Every approval of a gate's evidence."""
+    find_policy(context, gate)
+    found = context.stores.gates.approvals(gate)
+    return ApprovalListShape(items=[tell_approval(gate, one) for one in found])
+
+
+@writing.post("/approvals", status_code=201)
+def create_approval(context: ContextDep, body: Approve, caller: CallerDep) -> ApprovalShape:
+    """Say yes to the evidence of a verdict: the gate's next evaluation of it counts this."""
+    by = signed_by(caller, body.by, "by")
+    return tell_approval(body.gate, approve(context, body.gate, by=by, verdict=body.verdict))
+
+
+@reading.get("/keys")
+def list_keys(context: ContextDep) -> KeyListShape:
+    """The public keys that verdicts were and are signed with."""
+    at = context.clock.now()
+    found = context.stores.gates.signing_keys()
+    return KeyListShape(items=[tell_key(key, at=at) for key in found])
+
+
+@reading.get("/keyring", response_class=Response)
+def get_keyring(context: ContextDep) -> Response:
+    """The same as the file that `seatrial gate verify --key` takes."""
+    return Response(keyring(context), media_type="application/json")
+
+
+@keeping.post("/keys/rotate", status_code=201)
+def rotate_keys(context: ContextDep) -> KeyShape:
+    """Sign with a new key from now on; the one before is retired, and still proves its verdicts."""
+    return tell_key(rotate_key(context), at=context.clock.now())
+
+
+@keeping.post("/keys/{key_id}/retire")
+def retire_signing_key(context: ContextDep, key_id: str) -> KeyShape:
+    """End a key now; doing so again changes nothing."""
+    return tell_key(retire_key(context, key_id), at=context.clock.now())

@@ -1,0 +1,180 @@
+"""What the API tells of gates: policies, verdicts, waivers, approvals and keys."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from orchestrator.api.shape import Shape
+from orchestrator.domain.gate.verdict import Decision, RuleOutcome
+
+
+class PolicyShape(Shape):
+    """One version of a gate's policy."""
+
+    gate: str
+    product: str
+    """The payload's name."""
+    digest: str
+    """Of what it says: it stays when only comments or layout change."""
+    text: str
+    """The file as it came."""
+    first_seen: datetime
+    """When this version was first put."""
+    since: datetime
+    """When it became this gate's policy."""
+    by: str
+
+
+class PolicyListShape(Shape):
+    """Policies."""
+
+    items: list[PolicyShape]
+
+
+class RuleShape(Shape):
+    """One rule, explained."""
+
+    id: str
+    kind: str
+    blocking: bool
+    """Whether it can stop a release."""
+    outcome: RuleOutcome
+    sentence: str
+    inputs: dict[str, Any]
+    """The figures that it rests on."""
+    by: list[str]
+    """Ids of the known issues, exceptions, waivers and quarantines at work."""
+
+
+class DecidedShape(Shape):
+    """What a gate decides."""
+
+    gate: str
+    product: str
+    decision: Decision
+    summary: str
+    at: datetime
+    """The time that it was made for."""
+    subject: dict[str, str]
+    """Name, version and the digests that it binds to."""
+    rules: list[RuleShape]
+    warnings: list[str]
+    policy_digest: str
+    evidence_digest: str
+    """Of the frozen evidence without waivers and approvals, which are given for it."""
+    tool: str
+
+
+class VerdictShape(DecidedShape):
+    """A verdict; it never changes."""
+
+    id: str
+    """``V-0001``."""
+    runs: list[str]
+    lineage: str
+    created_at: datetime
+    snapshot_digest: str
+    """Of everything that it was made from."""
+    document_digest: str
+    """Of the verdict's canonical JSON."""
+    envelope_digest: str
+    """Of the signed statements."""
+    key_id: str
+    """Who signed."""
+
+
+class VerdictBriefShape(Shape):
+    """A verdict in a list."""
+
+    id: str
+    gate: str
+    decision: Decision
+    summary: str
+    at: datetime
+    subject: dict[str, str]
+    runs: list[str]
+    lineage: str
+    policy_digest: str
+
+
+class VerdictListShape(Shape):
+    """Verdicts, newest first."""
+
+    items: list[VerdictBriefShape]
+    next: str | None
+    """The cursor of the next page."""
+
+
+class ReplayShape(Shape):
+    """A verdict, evaluated again from what it was made from."""
+
+    id: str
+    identical: bool
+    """Whether the bytes are the same."""
+    document_digest: str
+    """Of the stored verdict."""
+    replayed_digest: str
+    """Of what its inputs come to now."""
+    decision: Decision
+    """What they come to now."""
+
+
+class WaiverShape(Shape):
+    """A person's exception for a rule."""
+
+    id: str
+    gate: str
+    rule: str
+    reason: str
+    author: str
+    approver: str
+    at: datetime
+    expires: datetime
+    evidence: str
+    """The only evidence that it is for; empty: whatever the gate looks at until it expires."""
+    verdict: str
+    """The gate's newest verdict when it was given."""
+    seen: str
+    """The evidence of that verdict."""
+    is_expired: bool
+
+
+class WaiverListShape(Shape):
+    """Waivers, those that are over too."""
+
+    items: list[WaiverShape]
+
+
+class ApprovalShape(Shape):
+    """A person's yes to some evidence."""
+
+    gate: str
+    by: str
+    at: datetime
+    evidence: str
+
+
+class ApprovalListShape(Shape):
+    """Approvals, in the order they came."""
+
+    items: list[ApprovalShape]
+
+
+class KeyShape(Shape):
+    """The public half of a key that verdicts are signed with."""
+
+    id: str
+    public: str
+    """The raw bytes of Ed25519, in hex."""
+    created_at: datetime | None
+    not_after: datetime | None
+    retired_at: datetime | None
+    is_over: bool
+    """It signs nothing any more, and still proves what it signed before."""
+
+
+class KeyListShape(Shape):
+    """Keys, oldest first."""
+
+    items: list[KeyShape]

@@ -1,0 +1,185 @@
+"""Quarantines: list, suggest, add, end."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Query, Security
+from fastapi.openapi.models import Example
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestrator.api.deps import ContextDep
+from orchestrator.api.errors import NotFoundError
+from orchestrator.api.guard import bearer, secured
+from orchestrator.api.history import ProductQuery
+from orchestrator.api.history_bodies import Decide, Filled
+from orchestrator.api.history_shapes import FlakyShape
+from orchestrator.api.shape import Shape
+from orchestrator.api.telling_history import tell_flaky
+from orchestrator.application.ports.stores import Scope
+from orchestrator.application.quarantine import (
+    NewQuarantine,
+    add_quarantine,
+    end_quarantine,
+    suggest_quarantines,
+)
+from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.quarantine import (
+    LONGEST_DAYS,
+    MOST_PASSES,
+    Candidate,
+    QuarantineState,
+    state_of,
+)
+
+_ASKED = [Security(bearer)]
+reading = APIRouter(tags=["quarantines"], route_class=secured(Scope.READ), dependencies=_ASKED)
+writing = APIRouter(tags=["quarantines"], route_class=secured(Scope.GATE), dependencies=_ASKED)
+
+
+class QuarantineShape(Shape):
+    """A flaky test whose failures a gate may tolerate until a day. They stay failures."""
+
+    id: str
+    """``Q-0001``."""
+    product: str
+    nodeid: str
+    platforms: list[str]
+    """Empty: all."""
+    reason: str
+    owner: str
+    opened: datetime
+    expires: datetime
+    returns_after: int
+    """Passes in a row, on each platform, that end it by themselves."""
+    ended_at: datetime | None
+    ended_by: str
+    """A person, or ``returned after N passes in a row``."""
+    state: QuarantineState
+
+
+class QuarantineListShape(Shape):
+    """Quarantines, those that are over too."""
+
+    items: list[QuarantineShape]
+
+
+class CandidateShape(Shape):
+    """A test that is flaky by its history."""
+
+    job: str
+    nodeid: str
+    platforms: list[str]
+    """Where it failed lately."""
+    flaky: FlakyShape
+    quarantine: str
+    """The one that it is in already, or empty."""
+
+
+class CandidateListShape(Shape):
+    """Tests to think about, the likeliest to be flaky first."""
+
+    items: list[CandidateShape]
+
+
+class QuarantineBody(BaseModel):
+    """A quarantine to add."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    product: Filled
+    """The payload's name."""
+    nodeid: Annotated[str, Field(min_length=1, max_length=2000)]
+    """The test, as `seatrial show` names it."""
+    reason: Filled
+    owner: Filled
+    """Who mends it."""
+    days: int = Field(ge=1, le=LONGEST_DAYS)
+    """Until it expires."""
+    platforms: tuple[Filled, ...] = ()
+    """Ids; none means all."""
+    returns_after: int = Field(default=20, ge=1, le=MOST_PASSES)
+    """Passes in a row, on each platform, that end it by themselves."""
+
+
+_EXAMPLES: dict[str, Example] = {
+    "one": {
+        "summary": "On one platform, for two weeks",
+        "value": {
+            "product": "torchbridge",
+            "nodeid": "suites/test_moe.py::test_balances_load",
+            "reason": "fails about once in twenty: the seed is not fixed",
+            "owner": "moe-team",
+            "days": 14,
+            "platforms": ["gcp-l4"],
+        },
+    }
+}
+NewOne = Annotated[QuarantineBody, Body(openapi_examples=_EXAMPLES)]
+
+
+@reading.get("/quarantines")
+def list_quarantines(context: ContextDep, product: ProductQuery = None) -> QuarantineListShape:
+    """Every quarantine, those that are over too."""
+    at = context.clock.now()
+    found = context.stores.quarantines.list(product=product)
+    return QuarantineListShape(items=[_tell(one, at=at) for one in found])
+
+
+@reading.get("/quarantines/candidates")
+def list_quarantine_candidates(
+    context: ContextDep,
+    product: Annotated[str, Query(description="The payload's name", max_length=300)],
+) -> CandidateListShape:
+    """Tests that failed lately and are flaky by their history. Nothing is put in quarantine."""
+    found = suggest_quarantines(context, product)
+    return CandidateListShape(items=[_tell_candidate(one) for one in found])
+
+
+@writing.post("/quarantines", status_code=201)
+def create_quarantine(context: ContextDep, body: NewOne) -> QuarantineShape:
+    """Add one, opened now. The test's failures stay failures in every count."""
+    added = add_quarantine(context, NewQuarantine(**dict(body)))
+    return _tell(added, at=context.clock.now())
+
+
+@writing.post("/quarantines/{quarantine_id}/end")
+def end_one_quarantine(
+    context: ContextDep, quarantine_id: str, body: Decide = None
+) -> QuarantineShape:
+    """End one now; doing so again changes nothing."""
+    by = body.by if body is not None else ""
+    ended = end_quarantine(context, quarantine_id, by=by)
+    if ended is None:
+        raise NotFoundError(
+            f"there is no quarantine {quarantine_id!r}; GET /api/v1/quarantines lists them"
+        )
+    return _tell(ended, at=context.clock.now())
+
+
+def _tell(one: Quarantine, *, at: datetime) -> QuarantineShape:
+    return QuarantineShape(
+        id=one.id,
+        product=one.product,
+        nodeid=one.nodeid,
+        platforms=list(one.platforms),
+        reason=one.reason,
+        owner=one.owner,
+        opened=one.opened,
+        expires=one.expires,
+        returns_after=one.returns_after,
+        ended_at=one.ended_at,
+        ended_by=one.ended_by,
+        state=state_of(one, at),
+    )
+
+
+def _tell_candidate(one: Candidate) -> CandidateShape:
+    return CandidateShape(
+        job=one.job,
+        nodeid=one.nodeid,
+        platforms=list(one.platforms),
+        flaky=tell_flaky(one.evidence),
+        quarantine=one.quarantine,
+    )

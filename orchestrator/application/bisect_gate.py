@@ -1,0 +1,150 @@
+"""Walk the revisions between last green and first red on one machine of the failing platform.
+
+A run of the failing jobs is launched with the red revision; its machine then waits, and whoever
+makes the wheels asks for one trial after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from orchestrator.application.context import Context
+from orchestrator.application.failing import failing_keys
+from orchestrator.application.launch_run import IdempotencyKey, Launched, LaunchOrder, launch_run
+from orchestrator.application.ports.stores import RunSpec
+from orchestrator.domain.cell import Cell, CellState
+from orchestrator.domain.matrix import GitSource, Matrix, Platform
+from orchestrator.domain.trials import (
+    Sitting,
+    TrialAsk,
+    TrialKind,
+    TrialOrder,
+    by_job,
+    split_key,
+)
+
+
+class NothingToBisectError(ValueError):
+    """The cell has nothing that a search could begin with; the text says what is missing."""
+
+
+class NoTrialsError(RuntimeError):
+    """The cell's machine does not wait for trials (any more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BisectRange:
+    """What is known of where the search begins."""
+
+    url: str
+    """Of the repository."""
+    good: str
+    """Revision of the last green run; empty where there is none."""
+    good_run: str
+    bad: str
+    tests: tuple[str, ...]
+    """What fails, by test key."""
+
+
+def bisect_range(context: Context, cell: Cell) -> BisectRange:
+    """Where a search for what broke the cell would begin. Raises NothingToBisectError."""
+    stores = context.stores
+    spec = stores.runs.spec(cell.run_id)
+    git = _git(spec)
+    if not cell.has_reached(CellState.DIAGNOSING):
+        raise NothingToBisectError(f"cell {cell.name} is still at work; wait until its jobs ran")
+    keys = failing_keys(stores, cell, spec)
+    if not keys:
+        raise NothingToBisectError(f"nothing failed in cell {cell.name}")
+    platform = stores.cells.plan(cell.id).platform.id
+    green = stores.gates.last_green(
+        spec.manifest.name, platform, before_run=cell.run_id, ingested=False
+    )
+    then = stores.runs.spec(green.run_id).matrix.subject.git if green else None
+    return BisectRange(
+        url=git.url,
+        good=then.rev if then else "",
+        good_run=green.run_id if green and then else "",
+        bad=git.rev,
+        tests=keys,
+    )
+
+
+def begin_bisect(
+    context: Context, cell: Cell, *, minutes: float, key: IdempotencyKey | None
+) -> Launched:
+    """Launch the run whose machine waits for trials.
+
+    Raises NothingToBisectError, and what `launch_run` raises.
+    """
+    return launch_run(context, bisect_order(context, cell, minutes=minutes), key)
+
+
+def bisect_order(context: Context, cell: Cell, *, minutes: float) -> LaunchOrder:
+    """The failing jobs of one cell, and a machine that stays so long."""
+    stores = context.stores
+    found = bisect_range(context, cell)
+    spec, run = stores.runs.spec(cell.run_id), stores.runs.get(cell.run_id)
+    matrix = _of_one_platform(spec.matrix, stores.cells.plan(cell.id).platform, minutes)
+    return LaunchOrder(
+        matrix=context.documents.matrix_document(matrix),
+        name=f"bisect of run {cell.run_id}",
+        payload=run.payload_digest if run else "",
+        subject_digest=spec.subject_digest,
+        baseline_digest=spec.baseline_digest,
+        only={cell.name: sorted({split_key(test)[0] for test in found.tests})},
+        rerun_of=cell.run_id,
+        trials=TrialOrder(max_tests=len(found.tests), await_minutes=minutes),
+    )
+
+
+def _git(spec: RunSpec) -> GitSource:
+    git = spec.matrix.subject.git
+    if git is None or spec.subject_digest is None:
+        source = spec.matrix.subject.source
+        raise NothingToBisectError(
+            f"the subject comes from {source}: only one of `git: {{url, rev}}` has revisions"
+        )
+    return git
+
+
+def _of_one_platform(matrix: Matrix, platform: Platform, minutes: float) -> Matrix:
+    """The matrix without the others, with time for the search."""
+    chosen = (s for s in matrix.jobs if s.on == "all" or platform.id in s.on)
+    jobs = tuple(replace(s, on="all" if s.on == "all" else (platform.id,)) for s in chosen)
+    limits = replace(matrix.limits, max_minutes=matrix.limits.max_minutes + minutes)
+    return replace(matrix, platforms=(platform,), jobs=jobs, limits=limits)
+
+
+def ask_trial(context: Context, cell: Cell, ask: TrialAsk) -> Sitting:
+    """Ask for a trial of another revision on the cell's machine; the same key asks once.
+
+    Without tests in it, the ask is about all that failed in the cell.
+
+    Raises NoTrialsError.
+    """
+    stores, attempt_id = context.stores, _waiting(context, cell)
+    if not ask.tests:
+        keys = failing_keys(stores, cell, stores.runs.spec(cell.run_id))
+        ask = replace(ask, tests=by_job(keys))
+    return stores.trials.ask(
+        attempt_id, replace(ask, kind=TrialKind.BISECT), at=context.clock.now()
+    )
+
+
+def dismiss(context: Context, cell: Cell) -> None:
+    """Let the cell's machine go; once is enough, and again does no harm."""
+    attempts = context.stores.cells.attempts(cell.id)
+    if attempts:
+        context.stores.trials.dismiss(attempts[-1].id, at=context.clock.now())
+
+
+def _waiting(context: Context, cell: Cell) -> str:
+    stores = context.stores
+    order = stores.runs.spec(cell.run_id).trials
+    attempts = stores.cells.attempts(cell.id)
+    if cell.state is not CellState.DIAGNOSING or not attempts:
+        raise NoTrialsError(f"cell {cell.name} is {cell.state}: its machine takes no trials")
+    if order is None or not order.await_minutes or stores.trials.is_dismissed(attempts[-1].id):
+        raise NoTrialsError(f"the machine of cell {cell.name} does not wait for trials")
+    return attempts[-1].id

@@ -1,0 +1,78 @@
+"""Who broke a run: what its trials, its last green run and a second machine say together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.application.failing import failing_keys, last_time
+from orchestrator.application.ports.stores import Stores
+from orchestrator.domain.blame import Blame, Circumstances, SecondMachine, blame
+from orchestrator.domain.cell import Cell
+from orchestrator.domain.fingerprint import environment_diff
+from orchestrator.domain.matrix import Baseline
+from orchestrator.domain.trials import split_key, trials_of
+
+
+def blame_run(stores: Stores, run_id: str) -> Mapping[str, tuple[Blame, ...]]:
+    """The answers for every cell with trials, by the cell's name."""
+    cells = {cell.name: cell for cell in stores.cells.of_run(run_id)}
+    return {name: blame_cell(stores, cells[name]) for name in stores.trials.of_run(run_id)}
+
+
+def blame_cell(stores: Stores, cell: Cell) -> tuple[Blame, ...]:
+    """The answers for the failing tests of a cell."""
+    spec, run = stores.runs.spec(cell.run_id), stores.runs.get(cell.run_id)
+    attempts = stores.cells.attempts(cell.id)
+    sittings = stores.trials.of_attempt(attempts[-1].id) if attempts else ()
+    last, baseline = last_time(stores, cell, spec), spec.matrix.baseline
+    about = Circumstances(
+        baseline=baseline_name(spec.matrix.subject.name, baseline) if baseline else "",
+        last_green=last.run,
+        packages=last.packages,
+        surroundings=last.surroundings,
+        same_tests=run is not None and last.payload == run.payload_digest,
+        second=_second(stores, cell),
+    )
+    return blame(failing_keys(stores, cell, spec), trials_of(sittings), about)
+
+
+def baseline_name(subject: str, baseline: Baseline) -> str:
+    """For a person: ``torchbridge 0.4.5``, or where it comes from."""
+    if baseline.package:
+        return baseline.package.replace("==", " ")
+    if baseline.git:
+        return f"{subject} at {baseline.git.rev}"
+    return f"{subject} of {baseline.wheel}" if baseline.wheel else "payload"
+
+
+def _second(stores: Stores, cell: Cell) -> SecondMachine | None:
+    """The same cell in the follow-up run, with everything that ran there unchanged."""
+    second = stores.trials.second_of(cell.run_id)
+    if second is None:
+        return None
+    there = [other for other in stores.cells.of_run(second) if other.name == cell.name]
+    if not there:
+        return None
+    here, other = (stores.results.environment(each.id) or {} for each in (cell, there[0]))
+    machines = [lease.place for lease in stores.leases.of_run(second).get(there[0].id, ())]
+    return SecondMachine(
+        name=machines[-1] if machines else "another machine",
+        run=second,
+        outcomes=_outcomes(stores, there[0]),
+        differs=environment_diff(here, other),
+    )
+
+
+def _outcomes(stores: Stores, cell: Cell) -> dict[str, tuple[str, ...]]:
+    """The words of the first time, then of each trial, by test key."""
+    trials = stores.trials.of_run(cell.run_id).get(cell.name, ())
+    found: dict[str, list[str]] = {}
+    for trial in trials:
+        for key, word in trial.outcomes.items():
+            found.setdefault(key, []).append(word)
+    first = {(test.job, test.nodeid): test for test in stores.results.tests(cell.id)}
+    for key, words in found.items():
+        test = first.get(split_key(key))
+        if test is not None and test.final:
+            words.insert(0, test.outcome.word)
+    return {key: tuple(words) for key, words in found.items()}

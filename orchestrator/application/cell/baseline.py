@@ -1,0 +1,80 @@
+"""The baseline of paired benchmarks: resolved and shipped beside the subject, on its machine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import partial
+
+from orchestrator.application.cell.environment import Installed, resolved_for
+from orchestrator.application.cell.world import Situation, World
+from orchestrator.application.ports.stores import RunSpec
+from orchestrator.application.ports.wheels import Interpreter, WheelsError
+from orchestrator.application.ports.workspaces import Workspace
+from orchestrator.domain.matrix import Baseline
+
+BENCHMARK = "benchmark"
+
+
+def ship_baseline(
+    world: World,
+    now: Situation,
+    workspace: Workspace,
+    interpreter: Interpreter,
+    *,
+    finished: Collection[str],
+) -> Mapping[str, object] | None:
+    """Bring what the other arm needs to the machine; the answer is its part of the agent's plan.
+
+    None where no benchmark is left to be paired. A baseline that cannot be had fails nothing: the
+    plan says why, and the benchmarks run alone.
+    """
+    baseline = now.spec.matrix.baseline
+    if baseline is None or not _benchmarks(now, finished):
+        return None
+    try:
+        payload, spec = _other_arm(world, now, baseline)
+        found = resolved_for(world, spec, now.plan.environment, interpreter)
+    except WheelsError as error:
+        return {"refused": str(error)}
+    wheels = found.resolution.wheels
+    if payload != now.run.payload_digest:
+        workspace.put_archive("payloads", payload, lambda: world.blobs.open(payload))
+    if wheels is not None:
+        workspace.put_archive("wheels", wheels, partial(world.wheels.open, wheels))
+    return _told(now.plan.environment, payload, spec, found)
+
+
+def _benchmarks(now: Situation, finished: Collection[str]) -> bool:
+    wanted = (job for job in now.spec.manifest.job if job.id in now.plan.jobs)
+    return any(job.kind == BENCHMARK and job.id not in finished for job in wanted)
+
+
+def _other_arm(world: World, now: Situation, baseline: Baseline) -> tuple[str, RunSpec]:
+    """The payload's digest, and the run as it would be with the baseline for a subject."""
+    spec = now.spec
+    if baseline.source == "payload":
+        stored = world.stores.payloads.get(spec.baseline_digest or "")
+        if stored is None or not world.blobs.has(stored.digest):
+            raise WheelsError("its payload is not kept here any more")
+        return stored.digest, replace(spec, manifest=stored.manifest)
+    subject = baseline.as_subject(spec.matrix.subject.name)
+    matrix = replace(spec.matrix, subject=subject)
+    installed = replace(spec, matrix=matrix, subject_digest=spec.baseline_digest)
+    return now.run.payload_digest, installed
+
+
+def _told(name: str, payload: str, spec: RunSpec, found: Installed) -> Mapping[str, object]:
+    asked, resolved = spec.manifest.environment(name), found.resolution
+    return {
+        "payload": payload,
+        "wheels": resolved.wheels,
+        "environment": {
+            "name": name,
+            "requirements": list(resolved.requirements),
+            "constraints": list(resolved.constraints),
+            "index": bool(asked and asked.index),
+            "variables": dict(asked.variables) if asked else {},
+        },
+        "subject": dict(resolved.subject) if resolved.subject else None,
+    }

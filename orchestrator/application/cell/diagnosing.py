@@ -1,0 +1,258 @@
+"""DIAGNOSING: failed tests run again on their machine before it goes home.
+
+Nothing here changes a result, and nothing keeps the machine longer than the order says: whatever
+goes wrong is told, and the machine is given back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from orchestrator.application.blame_run import baseline_name, blame_cell
+from orchestrator.application.cell.environment import EnvironmentRefusedError
+from orchestrator.application.cell.sitting import outcomes_of, read_sitting, start_sitting
+from orchestrator.application.cell.world import (
+    GO,
+    Situation,
+    World,
+    attempt_deadline,
+    reach,
+    situation,
+    workspace_of,
+)
+from orchestrator.application.failing import keys_in_question, last_time
+from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
+from orchestrator.application.ports.stores import DamagedError, StoreError
+from orchestrator.domain.cell import CellState, LeaseState
+from orchestrator.domain.evidence import EvidenceError
+from orchestrator.domain.machine import HostKeyError, MachineError, ShellError
+from orchestrator.domain.trials import (
+    Options,
+    Sitting,
+    SittingState,
+    TrialAsk,
+    TrialKind,
+    TrialOrder,
+    next_trial,
+)
+
+_LEAST_S = 5.0
+"""With less time left, no agent is started."""
+
+logger = logging.getLogger(__name__)
+
+
+def look_diagnosed(world: World, attempt_id: str) -> Value | NotYet:
+    """Run trials, one sitting after the other, until nothing more can be learnt in time."""
+    now = situation(world, attempt_id)
+    order = now.spec.trials
+    if order is None or now.cell.state not in (CellState.COLLECTING, CellState.DIAGNOSING):
+        return GO
+    try:
+        return _look(world, now, order)
+    except StoreError as error:
+        hopeless = isinstance(error, DamagedError | LookupError)
+        if not hopeless and world.clock.now() < _deadline(now, order):
+            raise
+        logger.exception("attempt %s: its trials cannot be read or kept", attempt_id)
+        return GO
+    except Exception as error:
+        logger.exception("attempt %s: its failures could not be looked into", attempt_id)
+        return _leave(world, now, f"{type(error).__name__}: {error}")
+
+
+def _look(world: World, now: Situation, order: TrialOrder) -> Value | NotYet:
+    if now.cell.state is CellState.COLLECTING:
+        if not _is_worth_it(now) or not keys_in_question(world.stores, now.cell, now.spec, order):
+            return GO
+        reach(world, now, CellState.DIAGNOSING)
+        now = situation(world, now.attempt.id)
+    if now.run.cancel_requested_at is not None:
+        return _leave(world, now, "cancelled by a person")
+    until = _deadline(now, order)
+    if world.clock.now() >= until:
+        return _leave(world, now, "the time for it is over")
+    sittings = world.stores.trials.of_attempt(now.attempt.id)
+    under_way = [sitting for sitting in sittings if sitting.state is not SittingState.ENDED]
+    if under_way:
+        return _go_on(world, now, under_way[0], until)
+    return _next(world, now, order, sittings)
+
+
+def _is_worth_it(now: Situation) -> bool:
+    """The jobs ran, and their machine is still there."""
+    held = now.lease is not None and now.lease.state is LeaseState.HELD
+    return held and now.attempt.cause is None and now.run.cancel_requested_at is None
+
+
+def _deadline(now: Situation, order: TrialOrder) -> datetime:
+    """When it ends, whatever came of it."""
+    begin = now.cell.entered_at or now.attempt.opened_at
+    mine = begin + timedelta(minutes=order.max_minutes + order.await_minutes)
+    limit = attempt_deadline(now)
+    return min(mine, limit) if limit is not None else mine
+
+
+def _next(
+    world: World, now: Situation, order: TrialOrder, sittings: Sequence[Sitting]
+) -> Value | NotYet:
+    """Ask for the next sitting; wait for one that somebody asks for; or let the machine go."""
+    stores, at = world.stores, world.clock.now()
+    own = [sitting for sitting in sittings if sitting.ask.kind is not TrialKind.BISECT]
+    ask = _own_ask(world, now, order, own)
+    if ask is not None:
+        key = f"{ask.kind}:{len(own) + 1}"
+        stores.trials.ask(now.attempt.id, replace(ask, key=key), at=at)
+        _tell(world, now, _title(ask))
+        return NOT_YET
+    if order.await_minutes and not stores.trials.is_dismissed(now.attempt.id):
+        if len(own) == len(sittings) and world.lapses.is_news(now.attempt.id, "waits"):
+            _tell(world, now, "its machine waits for trials that somebody asks for")
+        return NOT_YET
+    _conclude(world, now, own)
+    return GO
+
+
+def _own_ask(
+    world: World, now: Situation, order: TrialOrder, own: Sequence[Sitting]
+) -> TrialAsk | None:
+    if not (order.reruns or order.diagnose or order.tests):
+        return None
+    keys = keys_in_question(world.stores, now.cell, now.spec, order)
+    return next_trial(order, keys, own, _options(world, now, order))
+
+
+def _options(world: World, now: Situation, order: TrialOrder) -> Options:
+    if not order.diagnose:
+        return Options()
+    baseline = now.spec.matrix.baseline
+    name = now.spec.matrix.subject.name
+    last = last_time(world.stores, now.cell, now.spec)
+    rows = ", ".join(f"{what} {then}" for what, then, _ in last.packages[:5])
+    return Options(
+        baseline=baseline_name(name, baseline) if baseline else "",
+        last_green=f"the packages of run {last.run} ({rows})" if last.pins else "",
+    )
+
+
+def _go_on(world: World, now: Situation, sitting: Sitting, until: datetime) -> NotYet:
+    """Start the sitting, or take what has come of it."""
+    try:
+        if sitting.state is SittingState.ASKED:
+            _start(world, now, sitting, until)
+        else:
+            _take(world, now, sitting)
+    except (EnvironmentRefusedError, EvidenceError) as error:
+        _end(world, now, sitting, trouble=str(error))
+    except HostKeyError:
+        raise
+    except ShellError as error:
+        _stay(world, now, error)
+    except MachineError as error:
+        _end(world, now, sitting, trouble=str(error))
+    return NOT_YET
+
+
+def _start(world: World, now: Situation, sitting: Sitting, until: datetime) -> None:
+    at = world.clock.now()
+    left_s = (until - at).total_seconds()
+    if left_s < _LEAST_S:
+        _end(world, now, sitting, trouble="there was no time left for it")
+        return
+    workspace = workspace_of(world, now.lease)
+    start_sitting(world, now, workspace, sitting, deadline_s=left_s)
+    world.stores.trials.begin(sitting.id, at=at)
+
+
+def _take(world: World, now: Situation, sitting: Sitting) -> None:
+    """Once the agent has ended, keep what it said and clear its folder away."""
+    workspace = workspace_of(world, now.lease)
+    state = workspace.pull(sitting.id, events_offset=0, log_offset=0, limit_bytes=0)
+    world.lapses.since.pop(now.attempt.id, None)
+    if state is not None and state.alive:
+        return
+    limit = world.timings.pull_limit_bytes
+    raw = read_sitting(workspace, sitting.id, limit_bytes=limit) if state else b""
+    order = now.spec.trials or TrialOrder()
+    keys = keys_in_question(world.stores, now.cell, now.spec, order)
+    outcomes, trouble = outcomes_of(raw, sitting.ask, keys)
+    evidence = world.blobs.put([raw])[0] if raw else ""
+    world.stores.trials.end(
+        sitting.id,
+        at=world.clock.now(),
+        outcomes=outcomes,
+        trouble=trouble,
+        evidence=evidence,
+    )
+    if trouble:
+        _tell(world, now, f"{_title(sitting.ask)}: {trouble}")
+    workspace.close(sitting.id)
+
+
+def _end(world: World, now: Situation, sitting: Sitting, *, trouble: str) -> None:
+    world.stores.trials.end(sitting.id, at=world.clock.now(), trouble=trouble)
+    _tell(world, now, f"{_title(sitting.ask)}: {trouble}")
+
+
+def _stay(world: World, now: Situation, error: ShellError) -> None:
+    """A machine that does not answer is given a while. Raises the error after that."""
+    at = world.clock.now()
+    since = world.lapses.since.setdefault(now.attempt.id, at)
+    if at - since >= timedelta(seconds=world.timings.lost_after_s):
+        raise error
+
+
+def _leave(world: World, now: Situation, why: str) -> Value:
+    """Stop what still runs, as far as that can be done; the machine goes home."""
+    for sitting in world.stores.trials.of_attempt(now.attempt.id):
+        if sitting.state is not SittingState.ENDED:
+            _stop(world, now, sitting)
+            world.stores.trials.end(sitting.id, at=world.clock.now(), trouble=why)
+    world.lapses.since.pop(now.attempt.id, None)
+    _tell(world, now, f"its failures are not looked into any further: {why}")
+    return GO
+
+
+def _stop(world: World, now: Situation, sitting: Sitting) -> None:
+    try:
+        workspace = workspace_of(world, now.lease)
+        workspace.stop(sitting.id, "cancelled", kill=True)
+        workspace.close(sitting.id)
+    except (MachineError, LookupError) as error:
+        logger.warning("sitting %s: not stopped: %s", sitting.id, error)
+
+
+def folders_of(world: World, now: Situation) -> list[str]:
+    """Every folder that the attempt may have left on its machine."""
+    if now.spec.trials is None:
+        return [now.attempt.id]
+    try:
+        sittings = world.stores.trials.of_attempt(now.attempt.id)
+    except DamagedError:
+        return [now.attempt.id]
+    return [now.attempt.id, *(sitting.id for sitting in sittings)]
+
+
+def _conclude(world: World, now: Situation, sittings: Sequence[Sitting]) -> None:
+    """Tell people what came of it."""
+    if not sittings:
+        return
+    for found in blame_cell(world.stores, now.cell)[:5]:
+        said = f"{found.job}::{found.nodeid}: {found.answer}. {found.evidence[0]}"
+        _tell(world, now, said)
+
+
+def _title(ask: TrialAsk) -> str:
+    count = sum(max(len(nodeids), 1) for nodeids in ask.tests.values())
+    things = "whole job" if ask.whole else "failing test"
+    plural = "" if count == 1 else "s"
+    changed = f", with {ask.changed}" if ask.changed else ", with nothing changed"
+    return f"diagnosing: {count} {things}{plural} again, {ask.times} times{changed}"
+
+
+def _tell(world: World, now: Situation, notice: str) -> None:
+    said = {"cell": now.cell.name, "notice": notice}
+    world.stores.feed.add(now.run.id, "cell", said)

@@ -1,0 +1,120 @@
+"""Evaluate a gate: freeze the evidence, decide, sign, and keep all of it for good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import orchestrator
+from orchestrator.application.context import Context
+from orchestrator.application.freeze_evidence import evidence_digest, freeze
+from orchestrator.application.gate_policies import find_policy, policy_of
+from orchestrator.application.gather_evidence import Taken, gather
+from orchestrator.application.ports.documents import Source
+from orchestrator.application.ports.gates import StoredVerdict
+from orchestrator.application.seal_verdict import Proof, seal
+from orchestrator.domain.gate.document import (
+    canonical,
+    digest_of,
+    policy_digest,
+    snapshot_document,
+    verdict_document,
+)
+from orchestrator.domain.gate.evaluate import evaluate
+from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.snapshot import Snapshot
+from orchestrator.domain.gate.verdict import Verdict
+
+TOOL = f"seatrial {orchestrator.__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What a verdict is made from."""
+
+    policy: GatePolicy
+    policy_digest: str
+    taken: Sequence[Taken]
+    snapshot: Snapshot
+    now: datetime
+
+
+def evaluate_gate(
+    context: Context, gate: str, *, runs: Sequence[str] = (), lineage: str = "", key: str = ""
+) -> StoredVerdict:
+    """Decide, sign and store. With a key it is done once, and the first verdict is the answer.
+
+    Args:
+        context: What the operations work with.
+        gate: Name of a gate whose policy is stored.
+        runs: Whose evidence; none means the newest finished run of the gate's product.
+        lineage: The line of verdicts that this one stands in; the gate's own by default.
+        key: Of the request.
+
+    Raises GateMissingError, RunMissingError, WrongProductError, KeyUnusableError.
+    """
+    known = context.stores.gates.verdict_of_key(key) if key else None
+    if known is not None:
+        return known
+    stored, now = find_policy(context, gate), context.clock.now()
+    case = _case(context, policy_of(stored), stored.digest, runs, now)
+    verdict = _decide(context, case)
+    snapshot_digest = _keep(context, canonical(snapshot_document(case.snapshot)))
+    proof = Proof(verdict, case.snapshot, snapshot_digest, case.taken)
+    bundle, key_id = seal(context, proof)
+    made = StoredVerdict(
+        id="",
+        gate=gate,
+        verdict=verdict,
+        runs=case.snapshot.runs,
+        lineage=lineage or gate,
+        created_at=now,
+        snapshot_digest=snapshot_digest,
+        document_digest=digest_of(verdict_document(verdict)),
+        envelope_digest=_keep(context, bundle),
+        key_id=key_id,
+    )
+    return context.stores.gates.add_verdict(made, key=key)
+
+
+def dry_run(
+    context: Context,
+    policy_text: Source,
+    runs: Sequence[str],
+    now: datetime,
+    *,
+    name: str = "policy",
+) -> Verdict:
+    """What the policy would decide of these runs at a time; nothing is stored or signed.
+
+    Raises InvalidDocumentError, RunMissingError, WrongProductError.
+    """
+    policy = context.documents.read_policy(policy_text, name)
+    return _decide(context, _case(context, policy, policy_digest(policy), runs, now))
+
+
+def _case(
+    context: Context, policy: GatePolicy, digest: str, runs: Sequence[str], now: datetime
+) -> _Case:
+    at = context.clock.now()
+    taken = gather(context, policy.metadata.product, runs, at=at)
+    return _Case(policy, digest, taken, freeze(context, policy, taken), now)
+
+
+def _decide(context: Context, case: _Case) -> Verdict:
+    return evaluate(
+        case.policy,
+        case.snapshot,
+        case.now,
+        statistics=context.gate.statistics,
+        policy_digest=case.policy_digest,
+        evidence_digest=evidence_digest(case.snapshot),
+        tool=TOOL,
+    )
+
+
+def _keep(context: Context, whole: bytes) -> str:
+    """Store the bytes; their digest."""
+    digest, _ = context.blobs.put([whole])
+    return digest

@@ -1,0 +1,192 @@
+"""Freeze one cell: how each job went, why, on what, and how far that can be believed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from orchestrator.application.gather_evidence import TakenCell
+from orchestrator.domain.attestation import mismatch
+from orchestrator.domain.cell import CellState
+from orchestrator.domain.facts import TestFact
+from orchestrator.domain.fingerprint import fingerprint
+from orchestrator.domain.gate.snapshot import (
+    CellEvidence,
+    FailedTest,
+    JobEvidence,
+    Quarantine,
+)
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.pairs import pairs_of
+from orchestrator.domain.record import CellRecord, JobRecord
+from orchestrator.domain.signature import Failure
+from orchestrator.domain.trials import reruns_of
+
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What the cell's platform did before."""
+
+    streak: int
+    """Runs in a row that it passed."""
+    collected: int | None
+    """Tests of its last green run."""
+    signatures: frozenset[str]
+    """Of the failures in the run that the gate passed last."""
+
+
+def freeze_cell(one: TakenCell, before: Before, quarantines: Sequence[Quarantine]) -> CellEvidence:
+    """The cell as a gate looks at it; of one that is not done, how far it is."""
+    cell = one.cell
+    wrong = _mismatch(cell)
+    ingested = cell.ingested is not None
+    return CellEvidence(
+        run=one.taken.id,
+        id=cell.id,
+        platform=cell.platform.id,
+        environment=cell.environment,
+        state=cell.state.value,
+        outcome=cell.outcome,
+        reason=cell.reason,
+        detail=_detail(cell),
+        ended_at=_ended(cell),
+        instance_type=_instance_type(cell),
+        attested=_is_attested(cell, wrong),
+        mismatch=wrong,
+        simulated=cell.simulated,
+        ingested=ingested,
+        subject=_subject(one),
+        packages=_packages(cell),
+        fingerprint=fingerprint(cell.probed),
+        counts=cell.counts,
+        jobs=_jobs(one, before, quarantines),
+        pairs=tuple(pairs for job in cell.jobs for pairs in pairs_of(job)),
+        cost_usd=cell.cost_usd,
+        green_streak=before.streak,
+        baseline_collected=before.collected,
+        blame=tuple(answer.as_text() for answer in one.blames),
+    )
+
+
+def _instance_type(cell: CellRecord) -> str:
+    """Of its last machine; a cell whose evidence is reused has none, but who produced it had."""
+    leased = [lease.instance_type for lease in cell.leases if lease.instance_type]
+    proven = cell.attestation.facts.get("instance_type", "") if cell.attestation else ""
+    return leased[-1] if leased else proven
+
+
+def _is_attested(cell: CellRecord, wrong: str) -> bool:
+    """Our agent told who produces the results, on a real machine that is what was asked for.
+
+    Of `local` the identity is this computer: what its devices are is compared all the same.
+    """
+    told = cell.attestation is not None
+    return told and not wrong and not cell.simulated and cell.ingested is None
+
+
+def _mismatch(cell: CellRecord) -> str:
+    """How the devices differ; on this computer nothing refused them before."""
+    if cell.attestation is None:
+        return ""
+    known = cell.attestation
+    asked = cell.platform.accelerator
+    return known.mismatch or mismatch(asked, known.devices, simulated=known.simulated)
+
+
+def _detail(cell: CellRecord) -> str:
+    """What it says itself; else the provider's last answer."""
+    answers = [lease.refusal for lease in cell.leases if lease.refusal]
+    return cell.detail or (answers[-1] if answers else "")
+
+
+def _ended(cell: CellRecord) -> datetime | None:
+    if cell.ingested is not None:
+        return cell.ingested.dated_at
+    return cell.entered_at if cell.state is CellState.DONE else None
+
+
+def _subject(one: TakenCell) -> Mapping[str, str]:
+    """What is known of it; of evidence that others produced, only what they call it."""
+    run, spec = one.taken.evidence.record.run, one.taken.spec
+    known = {"name": run.subject_name, "version": run.subject_version}
+    if one.cell.ingested is None:
+        git = spec.matrix.subject.git
+        known["payload_sha256"] = run.payload_digest
+        known["wheel_sha256"] = spec.subject_digest or ""
+        known["git_sha"] = git.rev if git and _COMMIT.fullmatch(git.rev) else ""
+    return {name: value for name, value in sorted(known.items()) if value}
+
+
+def _packages(cell: CellRecord) -> Mapping[str, str]:
+    found = cell.probed.get("packages")
+    told = found if isinstance(found, Mapping) else {}
+    return {str(name): str(told[name]) for name in sorted(told, key=str)}
+
+
+def _jobs(
+    one: TakenCell, before: Before, quarantines: Sequence[Quarantine]
+) -> tuple[JobEvidence, ...]:
+    tests = one.taken.evidence.tests.get(one.cell.id, ())
+    return tuple(
+        JobEvidence(
+            id=job.id,
+            kind=job.kind,
+            outcome=job.outcome,
+            reason=job.reason,
+            degraded=job.degraded or "",
+            counts=job.counts,
+            skips=_skips(job, tests),
+            failed=_failed(one, job, before, quarantines),
+            failed_checks=tuple(c.name for c in job.checks if c.outcome == "failed"),
+            reused_from=job.reused_from,
+            at=job.at,
+        )
+        for job in one.cell.jobs
+    )
+
+
+def _skips(job: JobRecord, tests: Iterable[TestFact]) -> Mapping[str, int]:
+    """By reason; those that a source counts without naming them have none."""
+    mine = (test for test in tests if test.job == job.id)
+    reasons = Counter(t.reason for t in mine if t.outcome is TestOutcome.SKIPPED)
+    if job.unnamed.skipped:
+        reasons[""] += job.unnamed.skipped
+    return dict(sorted(reasons.items()))
+
+
+def _failed(
+    one: TakenCell, job: JobRecord, before: Before, quarantines: Sequence[Quarantine]
+) -> tuple[FailedTest, ...]:
+    mine = (failure for failure in one.failures if failure.job == job.id)
+    told = (_failed_test(failure, before, quarantines) for failure in mine)
+    trials = one.trials
+    return tuple(replace(test, reruns=reruns_of(trials, job.id, test.nodeid)) for test in told)
+
+
+def _failed_test(failure: Failure, before: Before, quarantines: Sequence[Quarantine]) -> FailedTest:
+    signature = failure.signature
+    return FailedTest(
+        job=failure.job,
+        nodeid=failure.nodeid,
+        signature=signature.id,
+        exception=signature.exception,
+        frame=signature.frame,
+        message=signature.message,
+        is_new=signature.id not in before.signatures,
+        quarantine=_quarantine(failure, quarantines),
+    )
+
+
+def _quarantine(failure: Failure, quarantines: Sequence[Quarantine]) -> str:
+    """The one it is in, over or not; one that is not ended, and lasts longest, comes first."""
+    fitting = [
+        one
+        for one in quarantines
+        if one.nodeid == failure.nodeid and (not one.platforms or failure.platform in one.platforms)
+    ]
+    return max(fitting, key=lambda one: (one.ended_at is None, one.expires)).id if fitting else ""

@@ -1,0 +1,105 @@
+"""Freeze evidence: everything that a verdict is made from, in one value that never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from orchestrator.application.context import Context
+from orchestrator.application.freeze_cell import Before, freeze_cell
+from orchestrator.application.gather_evidence import Taken, TakenCell, gather, standing
+from orchestrator.domain.gate.document import digest_of, snapshot_document
+from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.snapshot import CellEvidence, Snapshot
+from orchestrator.domain.known_issue import KnownIssue
+
+
+def freeze_evidence(context: Context, policy: GatePolicy, runs: Sequence[str]) -> Snapshot:
+    """What the gate looks at in these runs; in the product's newest finished one where none is.
+
+    A later run's cell of a platform stands for an earlier one's. Raises RunMissingError,
+    WrongProductError.
+    """
+    at = context.clock.now()
+    return freeze(context, policy, gather(context, policy.metadata.product, runs, at=at))
+
+
+def freeze(context: Context, policy: GatePolicy, taken: Sequence[Taken]) -> Snapshot:
+    """The same of runs that are gathered already."""
+    product, gate = policy.metadata.product, policy.metadata.name
+    oldest = min((one.id for one in taken), default="")
+    green = context.stores.gates.last_passed(gate, before_run=oldest) if oldest else None
+    seen = _signatures(context, green.runs) if green else frozenset[str]()
+    quarantines = tuple(context.stores.quarantines.list(product=product))
+    cells = tuple(
+        freeze_cell(one, _compared(context, policy, one, oldest, seen), quarantines)
+        for one in standing(taken)
+    )
+    frozen = Snapshot(
+        product=product,
+        subject=_agreed(cells),
+        runs=tuple(one.id for one in taken),
+        cells=cells,
+        known_issues=_known_issues(context, product),
+        quarantines=quarantines,
+        cost_usd=sum((one.evidence.record.cost_usd for one in taken), Decimal(0)),
+        last_green=green.runs[-1] if green and green.runs else "",
+    )
+    return _with_decisions(context, gate, frozen)
+
+
+def evidence_digest(snapshot: Snapshot) -> str:
+    """The digest that waivers and approvals are given for: of the evidence without them."""
+    return digest_of(snapshot_document(replace(snapshot, waivers=(), approvals=())))
+
+
+def _with_decisions(context: Context, gate: str, frozen: Snapshot) -> Snapshot:
+    """What people said to this evidence, or to whatever the gate looks at next."""
+    digest = evidence_digest(frozen)
+    waivers = (one.waiver for one in context.stores.gates.waivers(gate=gate))
+    return replace(
+        frozen,
+        waivers=tuple(one for one in waivers if one.evidence in ("", digest)),
+        approvals=tuple(context.stores.gates.approvals(gate, evidence=digest)),
+    )
+
+
+def _signatures(context: Context, runs: Sequence[str]) -> frozenset[str]:
+    failures = (one for run in runs for one in context.stores.failures.of_run(run))
+    return frozenset(failure.signature.id for failure in failures)
+
+
+def _compared(
+    context: Context, policy: GatePolicy, one: TakenCell, oldest: str, seen: frozenset[str]
+) -> Before:
+    """What the cell's platform did before; unattested runs only where the policy takes them."""
+    gates, product = context.stores.gates, policy.metadata.product
+    platform = one.cell.platform.id
+    ingested = policy.spec.evidence.attestation == "unattested_allowed"
+    last = gates.last_green(product, platform, before_run=oldest, ingested=ingested)
+    streak = gates.green_streak(product, platform, before_run=oldest, ingested=ingested)
+    return Before(streak, last.collected if last else None, seen)
+
+
+def _agreed(cells: Sequence[CellEvidence]) -> Mapping[str, str]:
+    """What all cells say of the subject."""
+    if not cells:
+        return {}
+    shared = set(cells[0].subject.items()).intersection(*(c.subject.items() for c in cells[1:]))
+    return dict(sorted(shared))
+
+
+def _known_issues(context: Context, product: str) -> tuple[KnownIssue, ...]:
+    """The product's, each with the signature that its failures have now."""
+    issues = context.stores.known_issues.list(product=product)
+    named = {issue.match.signature for issue in issues} - {""}
+    heirs = context.stores.failures.heirs(named) if named else {}
+    return tuple(_renewed(issue, heirs) for issue in issues)
+
+
+def _renewed(issue: KnownIssue, heirs: Mapping[str, frozenset[str]]) -> KnownIssue:
+    found = heirs.get(issue.match.signature, frozenset())
+    if len(found) != 1:
+        return issue  # what became several signatures is for a person to split
+    return replace(issue, match=replace(issue.match, signature=next(iter(found))))

@@ -1,0 +1,69 @@
+"""Policies of gates: put one, find one, and every version that a gate had."""
+
+from __future__ import annotations
+
+import json
+
+from orchestrator.application.context import Context
+from orchestrator.application.ports.documents import Source
+from orchestrator.application.ports.gates import StoredPolicy
+from orchestrator.domain.gate.document import (
+    canonical,
+    policy_digest,
+    policy_document,
+    read_policy_document,
+)
+from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.problems import InvalidDocumentError, Problem
+
+
+class GateMissingError(LookupError):
+    """No gate of this name has a policy."""
+
+
+def put_policy(
+    context: Context, text: Source, name: str, *, gate: str = "", by: str = ""
+) -> StoredPolicy:
+    """Make it the policy of the gate that it names; the same again changes nothing.
+
+    Args:
+        context: What the operations work with.
+        text: The file's text, or what a client sent as JSON.
+        name: What messages call the file.
+        gate: The gate that it must name, where that is known.
+        by: Who puts it.
+
+    Raises InvalidDocumentError.
+    """
+    policy = context.documents.read_policy(text, name)
+    if gate and policy.metadata.name != gate:
+        said = f"is {policy.metadata.name!r}, and it was sent to the gate {gate!r}"
+        raise InvalidDocumentError(name, [Problem(("metadata", "name"), said)])
+    at = context.clock.now()
+    stored = StoredPolicy(
+        gate=policy.metadata.name,
+        product=policy.metadata.product,
+        digest=policy_digest(policy),
+        text=text if isinstance(text, str) else json.dumps(text, indent=2, ensure_ascii=False),
+        document=canonical(policy_document(policy)).decode(),
+        first_seen=at,
+        since=at,
+        by=by,
+    )
+    return context.stores.gates.put_policy(stored)
+
+
+def find_policy(context: Context, gate: str) -> StoredPolicy:
+    """The gate's present policy. Raises GateMissingError."""
+    stored = context.stores.gates.policy(gate)
+    if stored is None:
+        known = ", ".join(one.gate for one in context.stores.gates.policies()) or "none yet"
+        raise GateMissingError(
+            f"there is no gate {gate!r} (known: {known}); `seatrial gate check FILE` stores one"
+        )
+    return stored
+
+
+def policy_of(stored: StoredPolicy) -> GatePolicy:
+    """What a stored version says."""
+    return read_policy_document(json.loads(stored.document))

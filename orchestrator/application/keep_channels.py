@@ -1,0 +1,117 @@
+"""Channels: add one, try one, give one another secret, forget one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from orchestrator.application.context import Context
+from orchestrator.domain.announcement import Announcement, LineageState, News
+from orchestrator.domain.channel import (
+    GITHUB_API,
+    OVERLAP,
+    Channel,
+    ChannelKind,
+    Delivery,
+    DeliveryState,
+    Receipt,
+    Secret,
+    problems_of,
+)
+from orchestrator.domain.problems import InvalidDocumentError, Problem
+
+MOST_CHANNELS = 100
+_TEST_TEXT = "Nothing has happened: somebody tests whether this channel reaches its people."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewChannel:
+    """A channel to add."""
+
+    name: str
+    kind: ChannelKind
+    target: str
+    lineages: tuple[str, ...] = ()
+    allow_private: bool = False
+    api_base: str = GITHUB_API
+    token_from: str = ""
+
+
+def add_channel(context: Context, new: NewChannel) -> tuple[Channel, str | None]:
+    """Store it. Its secret is returned here and never again; GitHub's channels have none.
+
+    Raises InvalidDocumentError, and nothing is stored.
+    """
+    secret = None if new.kind is ChannelKind.GITHUB else context.gate.courier.new_secret()
+    channel = Channel(
+        id=context.new_id(),
+        name=new.name,
+        kind=new.kind,
+        target=new.target,
+        lineages=new.lineages,
+        allow_private=new.allow_private,
+        api_base=new.api_base,
+        token_from=new.token_from,
+        created_at=context.clock.now(),
+        secrets=(Secret(secret),) if secret else (),
+    )
+    problems = [Problem((field,), why) for field, why in problems_of(channel)]
+    if len(context.stores.outbox.channels()) >= MOST_CHANNELS:
+        problems.append(Problem((), f"there are {MOST_CHANNELS} channels: remove one first"))
+    if problems:
+        raise InvalidDocumentError("the channel", problems)
+    if not context.stores.outbox.add(channel):
+        taken = Problem(("name",), f"there is a channel {new.name!r} already")
+        raise InvalidDocumentError("the channel", [taken])
+    return channel, secret
+
+
+def find_channel(context: Context, named: str) -> Channel | None:
+    """A channel by its id or its name."""
+    channels = [channel for channel, _ in context.stores.outbox.channels()]
+    by_id = (one for one in channels if one.id == named)
+    return next(by_id, None) or next((one for one in channels if one.name == named), None)
+
+
+def call_channel(context: Context, channel: Channel, *, git_sha: str = "") -> Receipt:
+    """Send a test now, and write down what became of it. One that gets through enables it."""
+    now = context.clock.now()
+    told = Announcement(
+        lineage="test",
+        state=LineageState.PASS,
+        title=f"A test of the channel {channel.name}",
+        text=_TEST_TEXT,
+        url="",
+        at=now,
+        key=context.new_id(),
+        facts={"gate": "test", **({"git_sha": git_sha} if git_sha else {})},
+    )
+    delivery = Delivery(
+        id=context.new_id(),
+        channel=channel.id,
+        news=News(announcement=told, previous=None),
+        state=DeliveryState.WAITING,
+        created_at=now,
+        attempts=0,
+        due_at=now,
+        is_test=True,
+    )
+    receipt = context.gate.courier.send(channel, delivery, now=now)
+    context.stores.outbox.record_test(delivery, receipt, at=context.clock.now())
+    return receipt
+
+
+def renew_secret(
+    context: Context, channel: Channel, *, overlap: timedelta = OVERLAP
+) -> tuple[Channel, str]:
+    """Sign with a new secret too; the old one stands for the overlap. The secret is shown once.
+
+    Raises InvalidDocumentError for a channel that has none.
+    """
+    if channel.kind is ChannelKind.GITHUB:
+        why = "has no secret of ours: renew the token where it is kept, the channel reads it anew"
+        raise InvalidDocumentError(f"the channel {channel.name}", [Problem((), why)])
+    secret = context.gate.courier.new_secret()
+    until = context.clock.now() + overlap
+    renewed = context.stores.outbox.renew(channel.id, Secret(secret), until=until)
+    return renewed or channel, secret

@@ -1,0 +1,11 @@
+"""Addresses that people are given in messages."""
+
+from __future__ import annotations
+
+from orchestrator.application.context import Context
+
+
+def run_link(context: Context, run: str) -> str:
+    """Where a run's summary can be read; empty where nobody said how we are reached."""
+    base = context.gate.public_url
+    return f"{base}/api/v1/runs/{run}/reports/summary.html" if base and run else ""

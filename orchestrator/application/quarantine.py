@@ -1,0 +1,191 @@
+"""Quarantines of flaky tests: add one, end one, let those return that pass again, suggest some."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from orchestrator.application.context import Context
+from orchestrator.application.look_up_tests import history_of
+from orchestrator.application.ports.stores import Stores
+from orchestrator.domain.alias import KnownTest
+from orchestrator.domain.flaky import Go
+from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
+from orchestrator.domain.quarantine import (
+    Candidate,
+    QuarantineState,
+    faults_of,
+    is_about,
+    is_flaky,
+    may_return,
+    returned_after,
+    state_of,
+)
+from orchestrator.domain.signature import Failure
+
+logger = logging.getLogger(__name__)
+
+RUNS = 50
+"""The newest runs whose failing tests may be suggested."""
+_RESULTS = 2_000
+"""Of one test that are looked at."""
+_TESTS = 200
+"""Failing tests whose history is weighed, those that failed most first."""
+_PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewQuarantine:
+    """A quarantine to add."""
+
+    product: str
+    nodeid: str
+    reason: str
+    owner: str
+    days: int
+    platforms: tuple[str, ...] = ()
+    returns_after: int = 20
+
+
+def add_quarantine(context: Context, new: NewQuarantine) -> Quarantine:
+    """Store it, opened now. Raises InvalidDocumentError, and nothing is stored."""
+    at = context.clock.now()
+    quarantine = Quarantine(
+        id="",
+        product=new.product,
+        nodeid=new.nodeid,
+        platforms=tuple(sorted(set(new.platforms))),
+        reason=new.reason,
+        owner=new.owner,
+        opened=at,
+        expires=at + timedelta(days=min(max(new.days, 0), 36_500)),
+        returns_after=new.returns_after,
+    )
+    problems = [Problem((key,), said) for key, said in _problems(context.stores, quarantine, at)]
+    if problems:
+        raise InvalidDocumentError("the quarantine", problems)
+    return context.stores.quarantines.add(quarantine)
+
+
+def _problems(stores: Stores, new: Quarantine, at: datetime) -> Iterator[tuple[str, str]]:
+    yield from faults_of(new)
+    if new.product.strip() and new.nodeid.strip() and not _tests(stores, new.product, new.nodeid):
+        near = stores.tests.page(
+            product=new.product,
+            job=None,
+            contains=new.nodeid.rpartition("::")[2],
+            limit=20,
+            after=None,
+        )
+        known = nearest(new.nodeid, {test.nodeid for test in near.items})
+        yield "nodeid", f"{new.product} has no test {new.nodeid!r} with a result{known}"
+    for one in stores.quarantines.list(product=new.product):
+        same = (one.nodeid, one.platforms) == (new.nodeid, new.platforms)
+        if same and state_of(one, at) is QuarantineState.STANDS:
+            yield (
+                "nodeid",
+                f"is in quarantine {one.id} until {one.expires:%Y-%m-%d}: end that first",
+            )
+
+
+def end_quarantine(context: Context, quarantine_id: str, *, by: str) -> Quarantine | None:
+    """End it now; again changes nothing. None where there is none."""
+    return context.stores.quarantines.end(quarantine_id, at=context.clock.now(), by=by)
+
+
+def settle_quarantines(stores: Stores, product: str, *, at: datetime) -> tuple[Quarantine, ...]:
+    """Let every test return that has passed often enough; the product's quarantines then.
+
+    Called whenever a run ends, and before a gate looks: idempotent.
+    """
+    return tuple(
+        _settled(stores, one, at) if state_of(one, at) is QuarantineState.STANDS else one
+        for one in stores.quarantines.list(product=product)
+    )
+
+
+def settle_after(stores: Stores, run_id: str, *, at: datetime) -> None:
+    """The same once a run is over; whatever goes wrong is only told."""
+    try:
+        settle_quarantines(stores, stores.runs.spec(run_id).manifest.name, at=at)
+    except Exception:
+        logger.exception("run %s: quarantines could not be looked over", run_id)
+
+
+def _settled(stores: Stores, one: Quarantine, at: datetime) -> Quarantine:
+    since = [
+        _since(stores, test.id, one.opened) for test in _tests(stores, one.product, one.nodeid)
+    ]
+    if not may_return(one, since):
+        return one
+    by = returned_after(one.returns_after)
+    return stores.quarantines.end(one.id, at=at, by=by) or one
+
+
+def _since(stores: Stores, test_id: int, opened: datetime) -> list[Go]:
+    """Results of runs that were launched later, the oldest first."""
+    history = history_of(stores, test_id, limit=_RESULTS)
+    goes = history.goes if history else ()
+    return [one.go for one in reversed(goes) if one.at >= opened]
+
+
+def _tests(stores: Stores, product: str, nodeid: str) -> list[KnownTest]:
+    """The test of that name, in every job that has it."""
+    found: list[KnownTest] = []
+    after: int | None = None
+    while True:
+        page = stores.tests.page(
+            product=product, job=None, contains=nodeid, limit=_PAGE, after=after
+        )
+        found += [test for test in page.items if test.nodeid == nodeid]
+        if page.next is None:
+            return found
+        after = page.next
+
+
+def suggest_quarantines(context: Context, product: str) -> tuple[Candidate, ...]:
+    """Tests that failed lately and are flaky by their history, the likeliest first."""
+    stores, at = context.stores, context.clock.now()
+    failures = stores.failures.of_product(product, runs=RUNS).failures
+    known = [
+        one
+        for one in stores.quarantines.list(product=product)
+        if state_of(one, at) is QuarantineState.STANDS
+    ]
+    candidates = [
+        found
+        for (job, nodeid), places in _most_failing(failures)
+        if (found := _candidate(stores, product, job, nodeid, places)) is not None
+    ]
+    told = [replace(one, quarantine=_covering(known, one)) for one in candidates]
+    return tuple(sorted(told, key=lambda one: (-one.evidence.likely, one.job, one.nodeid)))
+
+
+def _most_failing(
+    failures: Iterable[Failure],
+) -> list[tuple[tuple[str, str], tuple[str, ...]]]:
+    """By job and test, the platform of each failure."""
+    places: dict[tuple[str, str], tuple[str, ...]] = {}
+    for one in failures:
+        key = (one.job, one.nodeid)
+        places[key] = (*places.get(key, ()), one.platform)
+    return sorted(places.items(), key=lambda item: (-len(item[1]), item[0]))[:_TESTS]
+
+
+def _candidate(
+    stores: Stores, product: str, job: str, nodeid: str, places: Sequence[str]
+) -> Candidate | None:
+    test = next((one for one in _tests(stores, product, nodeid) if one.job == job), None)
+    history = history_of(stores, test.id, limit=_RESULTS) if test else None
+    if history is None or not is_flaky(history.flaky):
+        return None
+    where = tuple(sorted(set(places)))
+    return Candidate(job=job, nodeid=nodeid, platforms=where, evidence=history.flaky)
+
+
+def _covering(known: Iterable[Quarantine], one: Candidate) -> str:
+    fitting = (q.id for q in known if all(is_about(q, one.nodeid, p) for p in one.platforms))
+    return next(fitting, "")

@@ -1,0 +1,76 @@
+"""Results that a cell has from an earlier one: they are read there, and nothing is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from orchestrator.application.ports.stores import Stores
+from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.facts import TestFact
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.proof import REUSED, Reuse
+from orchestrator.domain.record import JobRecord
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """Who produced the reused results of a cell."""
+
+    probed: Mapping[str, object] = field(default_factory=dict)
+    attestation: Attestation | None = None
+    simulated: bool = False
+    """Any of the machines was."""
+
+
+def by_source(decided: Mapping[str, Reuse]) -> dict[str, tuple[str, ...]]:
+    """The reused jobs by the cell that has their results, the newest evidence last."""
+    reused = [one for one in decided.values() if one.is_reused]
+    sources: dict[str, tuple[str, ...]] = {}
+    for one in sorted(reused, key=lambda one: (one.at or _LONG_AGO, one.job)):
+        sources[one.cell] = (*sources.pop(one.cell, ()), one.job)
+    return sources
+
+
+def as_reused(job: JobRecord, reuse: Reuse) -> JobRecord:
+    """A job of the source's cell, as the cell that reuses it tells of it."""
+    return replace(
+        job, reason=REUSED, detail=reuse.why, reused_from=reuse.run, at=reuse.at, reuse=reuse.why
+    )
+
+
+def borrowed(stores: Stores, decided: Mapping[str, Reuse]) -> Borrowed:
+    """Of the cells that results were reused from; of several, the newest speaks."""
+    found = Borrowed()
+    for cell_id in by_source(decided):
+        run = next(one.run for one in decided.values() if one.cell == cell_id)
+        leases = stores.leases.of_run(run).get(cell_id, ())
+        attestations = stores.leases.attestations(run)
+        told = [attestations[lease.id] for lease in leases if lease.id in attestations]
+        found = Borrowed(
+            probed=stores.results.environment(cell_id) or {},
+            attestation=told[-1] if told else None,
+            simulated=found.simulated or any(lease.simulated for lease in leases),
+        )
+    return found
+
+
+def told_tests(stores: Stores, cell_id: str, *, job: str | None = None) -> list[TestFact]:
+    """The cell's tests, with those of the jobs whose earlier evidence stands."""
+    tests = stores.results.tests(cell_id, job=job)
+    for source, jobs in by_source(stores.proofs.decided(cell_id)).items():
+        for name in jobs if job is None else {job}.intersection(jobs):
+            tests += stores.results.tests(source, job=name)
+    return tests
+
+
+def tally_of(stores: Stores, cell_id: str) -> dict[str, dict[TestOutcome, int]]:
+    """How many tests of each job have which outcome, wherever the results are from."""
+    tally = stores.results.tally(cell_id)
+    for source, jobs in by_source(stores.proofs.decided(cell_id)).items():
+        there = stores.results.tally(source)
+        tally |= {job: there[job] for job in jobs if job in there}
+    return tally

@@ -1,0 +1,167 @@
+"""Schedules: add one, look at them, pause, resume, trigger, remove."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from orchestrator.application.claim_firings import new_firing
+from orchestrator.application.context import Context
+from orchestrator.application.gate_policies import find_policy, policy_of
+from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
+from orchestrator.application.ports.cron import CronError
+from orchestrator.domain.matrix import Matrix
+from orchestrator.domain.problems import InvalidDocumentError, Problem
+from orchestrator.domain.schedule import Firing, Schedule, SubjectKind, faults
+
+UPCOMING = 3
+"""So many next times are shown."""
+FIRINGS_SHOWN = 50
+
+
+class ScheduleMissingError(LookupError):
+    """There is no schedule of this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSchedule:
+    """A schedule, with what it did and what it will do."""
+
+    schedule: Schedule
+    upcoming: tuple[datetime, ...]
+    """Its next times; none while it is paused."""
+    firings: Sequence[Firing]
+    """The latest first."""
+
+
+def add_schedule(context: Context, schedule: Schedule) -> ShownSchedule:
+    """Store it, once everything that can be checked now was.
+
+    Raises InvalidDocumentError, PayloadMissingError, GateMissingError, ScheduleTakenError.
+    """
+    if schedule.gate:
+        policy = policy_of(find_policy(context, schedule.gate))
+        schedule = replace(schedule, owner=schedule.owner.strip() or policy.metadata.owner)
+    _refuse(schedule, [*faults(schedule), *_time_faults(context, schedule)])
+    matrix = _check_matrix(context, schedule)
+    _refuse(schedule, _subject_faults(schedule, matrix))
+    first = _upcoming(context, schedule)[0]
+    context.stores.schedules.add(schedule, next_due_at=first)
+    return show_schedule(context, schedule.name)
+
+
+def list_schedules(context: Context) -> list[ShownSchedule]:
+    """By name, each with its latest firing."""
+    known = context.stores.schedules.list()
+    return [_shown(context, schedule, firings=1) for schedule in known]
+
+
+def show_schedule(context: Context, name: str) -> ShownSchedule:
+    """The schedule with its firings. Raises ScheduleMissingError."""
+    return _shown(context, find_schedule(context, name), firings=FIRINGS_SHOWN)
+
+
+def find_schedule(context: Context, name: str) -> Schedule:
+    """The schedule. Raises ScheduleMissingError."""
+    found = context.stores.schedules.get(name)
+    if found is None:
+        raise ScheduleMissingError(f"there is no schedule {name!r}; `seatrial schedule list`")
+    return found
+
+
+def pause_schedule(context: Context, name: str) -> ShownSchedule:
+    """Let it fire no more; what it began goes on. Raises ScheduleMissingError."""
+    find_schedule(context, name)
+    context.stores.schedules.pause(name, at=context.clock.now())
+    return show_schedule(context, name)
+
+
+def resume_schedule(context: Context, name: str) -> ShownSchedule:
+    """Let it fire again; what was due meanwhile stays undone. Raises ScheduleMissingError."""
+    schedule = find_schedule(context, name)
+    first = _upcoming(context, replace(schedule, paused_at=None))[0]
+    context.stores.schedules.resume(name, next_due_at=first)
+    return show_schedule(context, name)
+
+
+def trigger_schedule(context: Context, name: str, *, by: str) -> Firing:
+    """Let it fire now, paused or not; within one second it is one firing.
+
+    Raises ScheduleMissingError.
+    """
+    schedule, now = find_schedule(context, name), context.clock.now()
+    firing = new_firing(context.gate.cron, schedule, now.replace(microsecond=0), now)
+    return context.stores.schedules.trigger(replace(firing, by=by or "somebody"))
+
+
+def remove_schedule(context: Context, name: str) -> None:
+    """Forget it and its firings; runs that it launched go on. Raises ScheduleMissingError."""
+    if not context.stores.schedules.remove(name):
+        find_schedule(context, name)
+
+
+def _shown(context: Context, schedule: Schedule, *, firings: int) -> ShownSchedule:
+    known = context.stores.schedules.firings(schedule.name, limit=firings)
+    return ShownSchedule(schedule, _upcoming(context, schedule), known)
+
+
+def _upcoming(context: Context, schedule: Schedule) -> tuple[datetime, ...]:
+    if schedule.paused_at is not None:
+        return ()
+    times: list[datetime] = []
+    at = context.clock.now()
+    for _ in range(UPCOMING):
+        at = context.gate.cron.next_after(schedule.cron, schedule.tz, at)
+        times.append(at)
+    return tuple(times)
+
+
+def _refuse(schedule: Schedule, found: Sequence[tuple[str, str]]) -> None:
+    if found:
+        problems = [Problem((field,), message) for field, message in found]
+        raise InvalidDocumentError(f"schedule {schedule.name}", problems)
+
+
+def _time_faults(context: Context, schedule: Schedule) -> list[tuple[str, str]]:
+    now = context.clock.now()
+    try:
+        context.gate.cron.next_after("0 0 * * *", schedule.tz, now)
+    except CronError as error:
+        return [("tz", str(error))]
+    try:
+        context.gate.cron.next_after(schedule.cron, schedule.tz, now)
+    except CronError as error:
+        return [("cron", str(error))]
+    return []
+
+
+def _check_matrix(context: Context, schedule: Schedule) -> Matrix:
+    """Refuse now what a launch would refuse at night."""
+    payload = find_payload(context, schedule.payload)
+    if schedule.subject.kind is not SubjectKind.FIXED:
+        # Its wheel is found, or built, when it fires.
+        return context.documents.check_matrix(
+            schedule.matrix,
+            schedule.matrix_name,
+            manifest=payload.manifest,
+            providers=context.traits,
+        )
+    order = LaunchOrder(
+        matrix=schedule.matrix,
+        name=schedule.matrix_name,
+        payload=schedule.payload,
+        subject_digest=schedule.subject_digest,
+        baseline_digest=schedule.baseline_digest,
+    )
+    matrix, _ = check_order(context, order, payload)
+    return matrix
+
+
+def _subject_faults(schedule: Schedule, matrix: Matrix) -> list[tuple[str, str]]:
+    asked = schedule.subject
+    if asked.kind is not SubjectKind.BRANCH:
+        return []
+    if (asked.url and asked.branch) or matrix.subject.git is not None:
+        return []
+    return [("subject", "a branch needs `url` and `branch`, or a matrix whose subject is from git")]

@@ -1,0 +1,39 @@
+"""What people are told of a verdict that somebody asked for."""
+
+from __future__ import annotations
+
+from orchestrator.application.context import Context
+from orchestrator.application.links import run_link
+from orchestrator.application.ports.gates import StoredVerdict
+from orchestrator.application.tell_people import announce
+from orchestrator.domain.announcement import Announcement, LineageState
+
+
+def announce_verdict(context: Context, stored: StoredVerdict) -> bool:
+    """Tell of it, where its line stands elsewhere now; the same verdict again is no news."""
+    verdict = stored.verdict
+    state = LineageState.of(verdict.decision)
+    subject = verdict.subject
+    about = f"{subject.get('name', '')} {subject.get('version', '')}".strip()
+    facts = {
+        "gate": stored.gate,
+        "product": verdict.product,
+        "subject": subject.get("name", ""),
+        "version": subject.get("version", ""),
+        "git_sha": subject.get("git_sha", ""),
+        "verdict": stored.id,
+        "runs": " ".join(stored.runs),
+    }
+    return announce(
+        context,
+        Announcement(
+            lineage=stored.lineage,
+            state=state,
+            title=f"{stored.gate} gate: {state.words}" + (f" for {about}" if about else ""),
+            text=verdict.summary,
+            url=run_link(context, stored.runs[-1] if stored.runs else ""),
+            at=stored.created_at,
+            key=f"verdict:{stored.id}",
+            facts={name: text for name, text in facts.items() if text},
+        ),
+    )

@@ -1,0 +1,114 @@
+"""What people say to a gate: waivers for rules, and approvals of evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from orchestrator.application.context import Context
+from orchestrator.application.gate_policies import find_policy, policy_of
+from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
+from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict
+from orchestrator.domain.gate.evaluate import evaluate
+from orchestrator.domain.gate.snapshot import Approval, Snapshot, Waiver
+from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
+
+LONGEST_DAYS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWaiver:
+    """A waiver to add."""
+
+    gate: str
+    rule: str
+    reason: str
+    author: str
+    approver: str
+    days: int
+    only_this: bool = False
+    """It is for the evidence of the gate's newest verdict only."""
+
+
+def waive(context: Context, new: NewWaiver) -> StoredWaiver:
+    """Store it, from now on. Not idempotent.
+
+    Raises GateMissingError; InvalidDocumentError, and nothing is stored.
+    """
+    policy = find_policy(context, new.gate)
+    last = _last(context, new.gate)
+    problems = list(_problems(context, new, policy, last))
+    if problems:
+        raise InvalidDocumentError("the waiver", problems)
+    at = context.clock.now()
+    seen = last.verdict.evidence_digest if last else ""
+    waiver = Waiver(
+        id="",
+        gate=new.gate,
+        rule=new.rule,
+        reason=new.reason.strip(),
+        author=new.author.strip(),
+        approver=new.approver.strip(),
+        at=at,
+        expires=at + timedelta(days=new.days),
+        evidence=seen if new.only_this else "",
+    )
+    given = StoredWaiver(waiver=waiver, verdict=last.id if last else "", seen=seen)
+    return context.stores.gates.add_waiver(given)
+
+
+def approve(context: Context, gate: str, *, by: str, verdict: str = "") -> Approval:
+    """Say yes to the evidence of a verdict, the gate's newest one by default; once a person.
+
+    Raises GateMissingError, VerdictMissingError, InvalidDocumentError.
+    """
+    find_policy(context, gate)
+    meant = find_verdict(context, verdict) if verdict else _last(context, gate)
+    if meant is None or meant.gate != gate:
+        raise VerdictMissingError(
+            f"the gate {gate!r} has no such verdict to approve: `seatrial gate check {gate}` makes"
+            " one, `seatrial gate history` lists them"
+        )
+    if not by.strip():
+        raise InvalidDocumentError("the approval", [Problem(("by",), "must say who approves")])
+    yes = Approval(by=by.strip(), at=context.clock.now(), evidence=meant.verdict.evidence_digest)
+    return context.stores.gates.add_approval(gate, yes)
+
+
+def _problems(
+    context: Context, new: NewWaiver, policy: StoredPolicy, last: StoredVerdict | None
+) -> Iterator[Problem]:
+    for name in ("reason", "author", "approver"):
+        if not getattr(new, name).strip():
+            yield Problem((name,), "must not be empty")
+    if new.author.strip().casefold() == new.approver.strip().casefold():
+        yield Problem(("approver",), "must be somebody else than the author")
+    if not 1 <= new.days <= LONGEST_DAYS:
+        yield Problem(("days",), f"must be from 1 to {LONGEST_DAYS}")
+    if new.only_this and last is None:
+        yield Problem(("only_this",), "the gate has no verdict yet, so there is no evidence")
+    rules = _rules(context, policy, last)
+    if new.rule not in rules:
+        known = nearest(new.rule, rules)
+        said = f"there is no rule {new.rule!r} in the policy or the newest verdict{known}"
+        yield Problem(("rule",), said)
+
+
+def _rules(context: Context, policy: StoredPolicy, last: StoredVerdict | None) -> tuple[str, ...]:
+    """Ids of those that the policy has of itself, and of those that evidence gave rise to."""
+    own = evaluate(
+        policy_of(policy),
+        Snapshot(product=policy.product, subject={}, runs=(), cells=()),
+        context.clock.now(),
+        statistics=context.gate.statistics,
+        policy_digest=policy.digest,
+        evidence_digest="",
+        tool="",
+    )
+    rules = (*own.rules, *(last.verdict.rules if last else ()))
+    return tuple(dict.fromkeys(rule.id for rule in rules))
+
+
+def _last(context: Context, gate: str) -> StoredVerdict | None:
+    return next(iter(context.stores.gates.verdicts(gate=gate, limit=1)), None)

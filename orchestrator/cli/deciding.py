@@ -1,0 +1,101 @@
+"""What `gate check` does before and after the decision: the policy's file, waiting, the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+from orchestrator.cli.client import Client
+from orchestrator.cli.faults import (
+    FAILED,
+    NO_VERDICT,
+    PASSED,
+    WAITED_TOO_LONG,
+    CliError,
+)
+from orchestrator.cli.finding import find_run
+from orchestrator.cli.session import Session
+from orchestrator.cli.shown_gates import Verdict
+
+WITH_EXCEPTIONS = 10
+_LOOK_S = 2.0
+_LARGEST_BYTES = 1 << 19
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def exit_code(verdict: Verdict, *, strict: bool) -> int:
+    """What a decision is for a shell."""
+    if verdict.decision == "PASS_WITH_EXCEPTIONS":
+        return WITH_EXCEPTIONS if strict else PASSED
+    return {"PASS": PASSED, "FAIL": FAILED}.get(verdict.decision, NO_VERDICT)
+
+
+def policy_text(policy: str) -> str | None:
+    """The text of a policy file; None where the name of a gate is meant. Raises CliError."""
+    path = Path(policy)
+    if not path.is_file() and not policy.endswith(_SUFFIXES) and "/" not in policy:
+        return None
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise CliError(f"{policy} is larger than {_LARGEST_BYTES} bytes")
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise CliError(f"{policy}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise CliError(f"{policy} is not UTF-8: byte {error.start} is wrong") from None
+
+
+def store_policy(session: Session, client: Client, policy: str) -> str:
+    """The gate's name; a file becomes its policy first. Raises CliError."""
+    text = policy_text(policy)
+    if text is None:
+        client.get(f"/gates/{quote(policy, safe='')}")
+        return policy
+    name = session.wiring.documents.read_policy(text, policy).metadata.name
+    path = f"/gates/{quote(name, safe='')}"
+    client.put(path, {"policy": text, "name": policy[-200:]}, document=policy)
+    return name
+
+
+def finished_runs(
+    session: Session, client: Client, names: Sequence[str], *, minutes: float | None, waits: bool
+) -> list[str]:
+    """The ids of runs, once they are finished. Raises CliError with code 7 where time is up."""
+    found = [find_run(client, name)[1] for name in names]
+    clock = session.wiring.clock
+    end = clock.now() + timedelta(minutes=minutes) if minutes is not None else None
+    for run in found:
+        told = False
+        while waits and run.state != "finished":
+            if end is not None and clock.now() >= end:
+                raise CliError(
+                    f"The time is up; run {run.id} goes on. "
+                    "`--no-wait` decides on what is there now.",
+                    code=WAITED_TOO_LONG,
+                )
+            if not told:
+                session.say(f"run {run.id} is {run.state}: waiting for it to finish")
+                told = True
+            clock.sleep(_LOOK_S)
+            _, run = find_run(client, run.id)
+    return [run.id for run in found]
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write it, all of it or nothing. Raises CliError."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_bytes(text.encode())
+        part.replace(path)
+    except OSError as error:
+        raise CliError(f"{path}: {error.strerror or error}") from None
+
+
+def read_file(path: Path) -> bytes:
+    """Its bytes. Raises CliError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CliError(f"{path}: {error.strerror or error}") from None

@@ -1,0 +1,59 @@
+"""Verdicts as the controller tells them, as far as the commands look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ValidationError
+
+from orchestrator.cli.faults import CliError, UnreachableError
+
+
+class Rule(BaseModel):
+    """One rule, explained."""
+
+    id: str = ""
+    kind: str = ""
+    blocking: bool = True
+    outcome: str = ""
+    sentence: str = ""
+    by: list[str] = []
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether there is nothing to say about it."""
+        return self.outcome == "ok"
+
+
+class Verdict(BaseModel):
+    """A verdict, or what a dry run says."""
+
+    id: str = ""
+    gate: str = ""
+    decision: str = ""
+    summary: str = ""
+    at: str = ""
+    subject: dict[str, str] = {}
+    rules: list[Rule] = []
+    warnings: list[str] = []
+    runs: list[str] = []
+    lineage: str = ""
+    policy_digest: str = ""
+    evidence_digest: str = ""
+    key_id: str = ""
+
+
+def read_verdict(shown: Mapping[str, object]) -> Verdict:
+    """The verdict in an answer. Raises UnreachableError where it is none."""
+    try:
+        return Verdict.model_validate(shown)
+    except ValidationError as error:
+        raise UnreachableError(f"the controller's answer cannot be read: {error}") from None
+
+
+def read_verdicts(answer: Mapping[str, object]) -> list[Verdict]:
+    """Those of a list."""
+    items = answer.get("items")
+    if not isinstance(items, list):
+        raise CliError("the controller's answer has no list")
+    return [read_verdict(item) for item in items if isinstance(item, dict)]

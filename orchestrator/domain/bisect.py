@@ -1,0 +1,138 @@
+"""Between a revision that passed and one that failed: which one broke it, in few steps.
+
+Revision 0 is said to pass, the last one is known to fail. The search halves what is between,
+passes over what cannot be built, repeats the two answers that decide, and gives up where one
+revision answers both ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from orchestrator.domain.trials import tally_words
+
+CONFIRMED = 2
+"""Times that the two revisions that decide must answer the same."""
+
+
+class Answer(StrEnum):
+    """What one revision says."""
+
+    GOOD = "good"
+    BAD = "bad"
+    SKIP = "skip"
+    """It cannot be built, or does not run these tests."""
+    FLAKY = "flaky"
+    """Both, with nothing changed."""
+
+
+Answers = Mapping[int, Sequence[Answer]]
+"""By the revision's place, from 0, in the order in which they came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """Run the tests at this revision."""
+
+    place: int
+    why: str
+    """``check``: does it pass at all; ``halve``; ``confirm``: once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The change lies between two neighbours, or within those that could not be told."""
+
+    last_good: int
+    first_bad: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is one revision."""
+        return self.first_bad - self.last_good == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """The search cannot go on."""
+
+    reason: str
+
+
+def next_step(places: int, answers: Answers) -> Try | Found | Undecided:
+    """What to do next.
+
+    Args:
+        places: How many revisions there are, the good and the bad one included: 2 or more.
+        answers: What is known. The last revision need not be among them.
+    """
+    odd = [place for place, said in answers.items() if _is_torn(said)]
+    if odd:
+        return Undecided(f"revision {odd[0]} both fails and passes: these tests are flaky there")
+    if 0 not in answers:
+        return Try(0, "check")
+    if Answer.GOOD not in answers[0]:
+        return Undecided(_no_ground(answers[0]))
+    if places - 1 in answers and Answer.GOOD in answers[places - 1]:
+        return Undecided("the last revision passes now: nothing is broken there any more")
+    return _search(places, answers)
+
+
+def _no_ground(said: Sequence[Answer]) -> str:
+    if Answer.BAD in said:
+        return "the first revision fails here too: no revision between is to blame"
+    return "the first revision could not be tried, so there is nothing to begin from"
+
+
+def _search(places: int, answers: Answers) -> Try | Found | Undecided:
+    good, bad = _bounds(places, answers)
+    between = [place for place in range(good + 1, bad) if Answer.SKIP not in answers.get(place, ())]
+    if between:
+        middle = (good + bad) / 2
+        return Try(min(between, key=lambda place: (abs(place - middle), place)), "halve")
+    for place in (good, bad):
+        said = answers.get(place, ())
+        if len([answer for answer in said if answer is not Answer.SKIP]) < CONFIRMED:
+            if said.count(Answer.SKIP) >= CONFIRMED:
+                return Undecided(f"revision {place}, which decides, could not be tried again")
+            return Try(place, "confirm")
+    return Found(good, bad)
+
+
+def _bounds(places: int, answers: Answers) -> tuple[int, int]:
+    """The last revision known to pass before the first known to fail, and that one."""
+    bad = min((p for p, said in answers.items() if Answer.BAD in said), default=places - 1)
+    good = max(p for p, said in answers.items() if Answer.GOOD in said and p < bad)
+    return good, bad
+
+
+def _is_torn(said: Sequence[Answer]) -> bool:
+    return Answer.FLAKY in said or (Answer.GOOD in said and Answer.BAD in said)
+
+
+def strays(answers: Answers) -> tuple[int, ...]:
+    """Revisions that pass though an earlier one fails: more than one change is at work."""
+    bad = [place for place, said in answers.items() if Answer.BAD in said]
+    good = (place for place, said in answers.items() if Answer.GOOD in said)
+    return tuple(sorted(place for place in good if bad and place > min(bad)))
+
+
+def answer_of(outcomes: Sequence[Mapping[str, str]]) -> Answer:
+    """What a revision says, by the outcomes of its tests each time that they ran.
+
+    It is bad when a test fails every time, and good when every test passes every time.
+    """
+    words: dict[str, list[str]] = {}
+    for time in outcomes:
+        for key, word in time.items():
+            words.setdefault(key, []).append(word)
+    tallies = [tally_words(each) for each in words.values()]
+    if any(found.always_failed(1) for found in tallies):
+        return Answer.BAD
+    if any(found.passed and found.failed for found in tallies):
+        return Answer.FLAKY
+    if tallies and all(found.always_passed(1) for found in tallies):
+        return Answer.GOOD
+    return Answer.SKIP

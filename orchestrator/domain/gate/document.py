@@ -1,0 +1,185 @@
+"""Snapshots, verdicts and policies as plain documents and back: no digit is lost or added.
+
+A document holds maps, lists, texts, whole numbers, booleans and None. Floating-point numbers,
+amounts and times are texts in it, so that its bytes are the same wherever it is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.snapshot import Snapshot
+from orchestrator.domain.gate.verdict import Verdict
+
+VERSION = 1
+"""Of the documents' form."""
+T = TypeVar("T")
+
+
+def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
+    """Frozen evidence as it is kept."""
+    return _whole(snapshot)
+
+
+def read_snapshot(document: Mapping[str, object]) -> Snapshot:
+    """What `snapshot_document` wrote. Raises ValueError of anything else."""
+    return _read_whole(Snapshot, document)
+
+
+def verdict_document(verdict: Verdict) -> dict[str, object]:
+    """A verdict as it is kept, signed and shown."""
+    return _whole(verdict)
+
+
+def read_verdict(document: Mapping[str, object]) -> Verdict:
+    """What `verdict_document` wrote. Raises ValueError of anything else."""
+    return _read_whole(Verdict, document)
+
+
+def policy_document(policy: GatePolicy) -> dict[str, object]:
+    """A policy with every default spelled out."""
+    return _whole(policy)
+
+
+def read_policy_document(document: Mapping[str, object]) -> GatePolicy:
+    """What `policy_document` wrote. Raises ValueError of anything else."""
+    return _read_whole(GatePolicy, document)
+
+
+def canonical(document: Mapping[str, object]) -> bytes:
+    """The bytes of a document, as in RFC 8785: sorted keys, no spaces, UTF-8."""
+    written = json.dumps(
+        _sorted(document), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    )
+    return written.encode()
+
+
+def digest_of(document: Mapping[str, object]) -> str:
+    """The sha256 of a document's canonical bytes, in hex."""
+    return hashlib.sha256(canonical(document)).hexdigest()
+
+
+def policy_digest(policy: GatePolicy) -> str:
+    """The version of a policy: it stays when only comments, order of keys or layout change."""
+    return digest_of(policy_document(policy))
+
+
+def _sorted(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value, key=_by_utf16)}
+    if isinstance(value, list | tuple):
+        return [_sorted(each) for each in value]
+    if isinstance(value, float):
+        raise TypeError("a document holds no floating-point numbers")
+    return value
+
+
+def _by_utf16(key: str) -> bytes:
+    return key.encode("utf-16-be")
+
+
+def _whole(value: object) -> dict[str, object]:
+    return {"v": VERSION, **cast(dict[str, object], _told(value))}
+
+
+def _read_whole(form: type[T], document: Mapping[str, object]) -> T:
+    body = dict(document)
+    version = body.pop("v", None)
+    if version != VERSION:
+        raise ValueError(f"a document of version {version!r}; this program reads {VERSION}")
+    return cast(T, _record(body, form, ""))
+
+
+def _told(value: object) -> object:
+    if is_dataclass(value):
+        return {f.name: _told(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _told(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_told(each) for each in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, float | Decimal):
+        return str(value)
+    return value
+
+
+def _read(value: object, hint: object, at: str) -> object:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return _one_of(value, get_args(hint), at)
+    if origin is Literal:
+        return _known(value, value in get_args(hint), at)
+    if origin is tuple:
+        known = cast(Sequence[object], _known(value, isinstance(value, list), at))
+        return tuple(_read(each, get_args(hint)[0], f"{at}[{n}]") for n, each in enumerate(known))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        entries = cast(Mapping[str, object], _known(value, isinstance(value, Mapping), at))
+        return {key: _read(v, get_args(hint)[1], f"{at}.{key}") for key, v in entries.items()}
+    if is_dataclass(hint):
+        return _record(value, cast(type, hint), at)
+    return _scalar(value, hint, at)
+
+
+def _one_of(value: object, options: tuple[object, ...], at: str) -> object:
+    if value is None and type(None) in options:
+        return None
+    for option in options:
+        if option is type(None) or (get_origin(option) is tuple) is not isinstance(value, list):
+            continue
+        return _read(value, option, at)
+    return _known(value, False, at)
+
+
+def _record(value: object, form: type, at: str) -> object:
+    entries = cast(Mapping[str, object], _known(value, isinstance(value, Mapping), at))
+    hints = _hints(form)
+    unknown = sorted(set(entries) - set(hints))
+    if unknown:
+        raise ValueError(f"{at or 'document'}: there is no {unknown[0]!r}")
+    for field in fields(cast(Any, form)):
+        needed = field.default is MISSING and field.default_factory is MISSING
+        _known(None, field.name in entries or not needed, f"{at}.{field.name}")
+    given = {key: _read(each, hints[key], f"{at}.{key}") for key, each in entries.items()}
+    return form(**given)
+
+
+@cache
+def _hints(form: type) -> Mapping[str, object]:
+    return get_type_hints(form)
+
+
+def _scalar(value: object, hint: object, at: str) -> object:
+    if hint is object:
+        return value
+    if hint in (str, int, bool):
+        return _known(value, type(value) is hint, at)
+    make = _PARSERS.get(cast(type, hint)) or cast(Callable[[str], object], hint)
+    try:
+        return make(cast(str, _known(value, isinstance(value, str), at)))
+    except (ValueError, InvalidOperation):
+        raise ValueError(f"{at}: {value!r} cannot be read") from None
+
+
+_PARSERS: Mapping[type, Callable[[str], object]] = {
+    datetime: datetime.fromisoformat,
+    date: date.fromisoformat,
+}
+
+
+def _known(value: object, is_right: bool, at: str) -> object:
+    if not is_right:
+        raise ValueError(f"{at}: {value!r} cannot be read")
+    return value

@@ -1,0 +1,122 @@
+"""The gate's decision: pure, so that the same policy and evidence give the same bytes for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+
+from orchestrator.domain.gate.case import Case, open_case
+from orchestrator.domain.gate.excuses import excuse, excuses
+from orchestrator.domain.gate.performance import Statistics
+from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.quantities import counted, some
+from orchestrator.domain.gate.rules.approvals import approvals
+from orchestrator.domain.gate.rules.completeness import missing
+from orchestrator.domain.gate.rules.cost import cost
+from orchestrator.domain.gate.rules.credibility import attestation, evidence, freshness
+from orchestrator.domain.gate.rules.failures import flaky, known_issues, new_failures
+from orchestrator.domain.gate.rules.jobs import degraded, jobs
+from orchestrator.domain.gate.rules.performance import performance
+from orchestrator.domain.gate.rules.platforms import platforms
+from orchestrator.domain.gate.rules.result import is_bad
+from orchestrator.domain.gate.rules.skips import skips
+from orchestrator.domain.gate.rules.subject import subject
+from orchestrator.domain.gate.snapshot import Snapshot
+from orchestrator.domain.gate.tidying import warnings
+from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
+
+Rule = Callable[[Case], Iterator[RuleResult]]
+RULES: tuple[Rule, ...] = (
+    evidence,
+    subject,
+    platforms,
+    freshness,
+    attestation,
+    jobs,
+    degraded,
+    missing,
+    skips,
+    new_failures,
+    flaky,
+    known_issues,
+    performance,
+    cost,
+)
+"""In the order in which a verdict tells them; none depends on another."""
+
+
+def evaluate(
+    policy: GatePolicy,
+    snapshot: Snapshot,
+    now: datetime,
+    *,
+    statistics: Statistics,
+    policy_digest: str,
+    evidence_digest: str,
+    tool: str,
+) -> Verdict:
+    """Decide.
+
+    Args:
+        policy: A sensible one (`check_policy`).
+        snapshot: Frozen evidence.
+        now: What ages and expiries are measured against.
+        statistics: Tests on samples.
+        policy_digest: Of the policy; only told.
+        evidence_digest: Of the evidence without what people said of it: what waivers and
+            approvals are given for.
+        tool: Who decides; only told.
+    """
+    case = open_case(policy, snapshot, now, statistics=statistics, evidence_digest=evidence_digest)
+    found = [result for rule in RULES for result in rule(case)]
+    known = excuses(policy, snapshot, now, evidence_digest=evidence_digest)
+    wrong = {result.id for result in found if result.blocking and is_bad(result)}
+    concerned = [one for one in known if one.rule in wrong]
+    results = list(excuse(found, known))
+    results += approvals(case, decision_of(results), concerned)
+    decision = decision_of(results)
+    return Verdict(
+        gate=policy.metadata.name,
+        product=policy.metadata.product,
+        decision=decision,
+        at=now,
+        subject=dict(sorted(snapshot.subject.items())),
+        policy_digest=policy_digest,
+        evidence_digest=evidence_digest,
+        rules=tuple(results),
+        warnings=warnings(case, results, known),
+        summary=summary_of(decision, results),
+        tool=tool,
+    )
+
+
+def decision_of(results: Sequence[RuleResult]) -> Decision:
+    """The worst blocking result decides; informing ones never do."""
+    outcomes = {result.outcome for result in results if result.blocking}
+    if RuleOutcome.VIOLATED in outcomes:
+        return Decision.FAIL
+    if RuleOutcome.UNKNOWN in outcomes or not outcomes:
+        return Decision.INCONCLUSIVE
+    if outcomes - {RuleOutcome.OK}:
+        return Decision.PASS_WITH_EXCEPTIONS
+    return Decision.PASS
+
+
+_HANGS_ON = {
+    Decision.FAIL: (RuleOutcome.VIOLATED, "violated"),
+    Decision.INCONCLUSIVE: (RuleOutcome.UNKNOWN, "open"),
+    Decision.PASS_WITH_EXCEPTIONS: (RuleOutcome.TOLERATED, "excused"),
+    Decision.PASS: (RuleOutcome.OK, "kept"),
+}
+
+
+def summary_of(decision: Decision, results: Sequence[RuleResult]) -> str:
+    """One sentence: the decision, and the rules that it hangs on."""
+    blocking = [result for result in results if result.blocking]
+    if decision is Decision.PASS:
+        return f"PASS: all {counted(len(blocking), 'blocking rule')} are kept."
+    outcome, word = _HANGS_ON[decision]
+    wanted = {outcome, RuleOutcome.WAIVED} if outcome is RuleOutcome.TOLERATED else {outcome}
+    ids = [result.id for result in blocking if result.outcome in wanted]
+    verb = "is" if len(ids) == 1 else "are"
+    return f"{decision.value}: {counted(len(ids), 'blocking rule')} {verb} {word}: {some(ids)}."

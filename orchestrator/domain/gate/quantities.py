@@ -1,0 +1,65 @@
+"""Quantities as policies write them, and patterns."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from decimal import Decimal
+from functools import cache
+
+_DURATION = re.compile(r"(\d{1,6})\s*([mhdw])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,6})?)\s*%")
+
+
+def duration(text: str) -> timedelta:
+    """``90m``, ``36h``, ``7d``, ``2w``. Raises ValueError."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no duration: write 90m, 36h, 7d or 2w")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def percent(text: str) -> Decimal:
+    """``3%`` is 0.03. Raises ValueError."""
+    found = _PERCENT.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no percentage: write 3% or 2.5%")
+    return Decimal(found[1]) / 100
+
+
+def is_pattern(name: str) -> bool:
+    """Whether it stands for more than itself."""
+    return "*" in name
+
+
+def like(pattern: str, name: str) -> bool:
+    """Whether a name fits; ``*`` stands for anything, and all else for itself."""
+    return _compiled(pattern).fullmatch(name) is not None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+
+
+def figure(number: float) -> str:
+    """Four significant digits, the same everywhere."""
+    return f"{number:.4g}"
+
+
+def as_percent(part: float | Decimal) -> str:
+    """0.0312 is ``3.12 %``."""
+    return f"{float(part) * 100:.3g} %"
+
+
+def some(names: list[str], most: int = 5) -> str:
+    """``a, b, c and 4 more``."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """``1 test``, ``2 tests``."""
+    return f"{number} {one if number == 1 else many or one + 's'}"

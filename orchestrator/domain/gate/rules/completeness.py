@@ -1,0 +1,54 @@
+"""Completeness: what was collected reported, and no less was collected than before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from orchestrator.domain.gate.case import Case, Stand
+from orchestrator.domain.gate.quantities import counted, some
+from orchestrator.domain.gate.rules.result import meant, worst
+from orchestrator.domain.gate.snapshot import CellEvidence
+from orchestrator.domain.gate.verdict import RuleResult
+
+
+def missing(case: Case) -> Iterator[RuleResult]:
+    """Per cell: no test is missing, and no fewer were collected than in the last green run."""
+    for stand in case.stands:
+        for cell in stand.ran:
+            yield _missing(case, stand, cell)
+
+
+def _missing(case: Case, stand: Stand, cell: CellEvidence) -> RuleResult:
+    rule = case.policy.spec.evidence.manifest
+    judged = [(one.job.id, one.job.counts) for one in stand.counting if one.cell is cell]
+    gaps = {name: n.missing + n.not_run for name, n in judged if n.missing + n.not_run}
+    before, now = cell.baseline_collected, cell.counts.collected
+    wanted = before is not None and rule.min_tests_vs_baseline is not None
+    least = math.ceil((before or 0) * (rule.min_tests_vs_baseline or 0)) if wanted else 0
+    said, outcomes = [], []
+    if gaps:
+        told = some([f"{number} of {name}" for name, number in sorted(gaps.items())])
+        said.append(f"{counted(sum(gaps.values()), 'test')} never reported: {told}")
+        outcomes.append(meant(rule.on_missing))
+    if now < least:
+        said.append(f"{now} tests were collected, of at least {least} (last green run: {before})")
+        outcomes.append(meant(rule.on_missing))
+    return RuleResult(
+        id=f"missing/{cell.id}",
+        kind="missing",
+        blocking=stand.blocking(cell),
+        outcome=worst(outcomes),
+        sentence=f"{cell.id}: {'; '.join(said) or _whole(now, before)}.",
+        inputs={
+            "missing": gaps,
+            "collected": now,
+            "last_green": -1 if before is None else before,
+            "least": least,
+        },
+    )
+
+
+def _whole(now: int, before: int | None) -> str:
+    known = "no green run to compare with" if before is None else f"{before} at the last green run"
+    return f"all of {counted(now, 'test')} reported ({known})"

@@ -1,0 +1,104 @@
+"""Freshness and attestation: whether the evidence of each cell is believed at all.
+
+No exception and no waiver reaches these results: nothing makes old or simulated evidence new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator.domain.gate.belief import age_doubts, doubts, identity_doubts
+from orchestrator.domain.gate.case import Case, JudgedJob, Stand, is_unavailable
+from orchestrator.domain.gate.snapshot import CellEvidence
+from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+from orchestrator.domain.outcome import Outcome
+
+
+def freshness(case: Case) -> Iterator[RuleResult]:
+    """Every cell is over, and not older than the policy believes."""
+    max_age = case.policy.spec.evidence.max_age
+    for stand, cell in case.cells:
+        found = list(age_doubts(case, cell))
+        ended = cell.ended_at.isoformat() if cell.ended_at else ""
+        yield RuleResult(
+            id=f"freshness/{cell.id}",
+            kind="freshness",
+            blocking=stand.blocking(cell),
+            outcome=RuleOutcome.UNKNOWN if found else RuleOutcome.OK,
+            sentence=(
+                f"Evidence is believed for {max_age}: {'; '.join(found)}."
+                if found
+                else f"{cell.id} ended at {_moment(cell)}, within {max_age}."
+            ),
+            inputs={"ended_at": ended, "max_age": max_age, "reused": _reused(cell)},
+            waivable=False,
+        )
+
+
+def attestation(case: Case) -> Iterator[RuleResult]:
+    """Every cell was produced by our agent on the machine that it is said to be of."""
+    for stand, cell in case.cells:
+        found = list(identity_doubts(case, stand, cell))
+        yield RuleResult(
+            id=f"attestation/{cell.id}",
+            kind="attestation",
+            blocking=stand.blocking(cell),
+            outcome=RuleOutcome.UNKNOWN if found else RuleOutcome.OK,
+            sentence=f"{'; '.join(found) if found else _believed(cell)}.",
+            inputs={
+                "attested": cell.attested,
+                "ingested": cell.ingested,
+                "simulated": cell.simulated,
+                "mismatch": cell.mismatch,
+                "instance_type": cell.instance_type,
+                "policy": case.policy.spec.evidence.attestation,
+            },
+            waivable=False,
+        )
+
+
+def evidence(case: Case) -> Iterator[RuleResult]:
+    """Something passed, on at least one platform that can stop a release."""
+    passing = sorted({cell.id for stand in case.stands for cell in _passing(case, stand)})
+    yield RuleResult(
+        id="evidence",
+        kind="evidence",
+        blocking=True,
+        outcome=RuleOutcome.OK if passing else RuleOutcome.UNKNOWN,
+        sentence=(
+            f"There is believable evidence of {', '.join(passing)}."
+            if passing
+            else "There is no passing job on any blocking platform that can be believed."
+        ),
+        inputs={"runs": list(case.snapshot.runs), "cells": passing},
+        waivable=False,
+    )
+
+
+def _passing(case: Case, stand: Stand) -> Iterator[CellEvidence]:
+    for judged in stand.jobs:
+        counts = judged.blocking and _passed(judged)
+        if counts and not any(doubts(case, stand, judged.cell)):
+            yield judged.cell
+
+
+def _passed(judged: JudgedJob) -> bool:
+    """Wholly, or as far as tests go: what failed is for the rules of jobs to say."""
+    return judged.job.outcome is Outcome.PASSED or judged.job.counts.passed > 0
+
+
+def _believed(cell: CellEvidence) -> str:
+    if cell.attested:
+        return f"{cell.id} was produced by our agent on {cell.instance_type or 'this machine'}"
+    if is_unavailable(cell) and not cell.ingested:
+        return f"{cell.id} has its provider's recorded answer"
+    return f"{cell.id} is not attested, which the policy allows of evidence from elsewhere"
+
+
+def _moment(cell: CellEvidence) -> str:
+    return f"{cell.ended_at:%Y-%m-%d %H:%M} UTC" if cell.ended_at else "an unknown time"
+
+
+def _reused(cell: CellEvidence) -> dict[str, object]:
+    """By job: the run that its evidence is from."""
+    return {job.id: job.reused_from for job in cell.jobs if job.reused_from}

@@ -1,0 +1,151 @@
+"""Failures by kind: new ones, flaky ones, and those that known issues and quarantines tolerate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator.domain.gate.case import Case, JudgedJob
+from orchestrator.domain.gate.quantities import counted, some
+from orchestrator.domain.gate.tolerance import FLAKY, Allowed
+from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+
+_TOLD = 20
+
+
+def new_failures(case: Case) -> Iterator[RuleResult]:
+    """No more failures than allowed whose signature the last green run did not have.
+
+    Of all jobs on blocking platforms, those that only inform too: what is new may stop a release
+    where what is known does not. What nobody can compare leaves it open.
+    """
+    rule = case.policy.spec.new_failures
+    if rule is None:
+        return
+    here = [one for one in case.jobs if _is_on_blocking(case, one)]
+    results = [result for one in here for result in _of(case, one) if result.left]
+    named = [result.failing.test for result in results if result.failing.test]
+    found = sorted({f"{test.job}: {test.nodeid}" for test in named if test.is_new})
+    open_ = _incomparable(case, here, results)
+    outcome = RuleOutcome.UNKNOWN if open_ else RuleOutcome.OK
+    if len(found) > rule.max and case.snapshot.last_green:
+        outcome = RuleOutcome.VIOLATED
+    said = f"{counted(len(found), 'new failure')}, and {rule.max} allowed"
+    yield RuleResult(
+        id="new_failures",
+        kind="new_failures",
+        blocking=rule.level == "blocking",
+        outcome=outcome,
+        sentence="; ".join([said, *open_]) + ".",
+        inputs={
+            "new": len(found),
+            "max": rule.max,
+            "last_green": case.snapshot.last_green,
+            "tests": found[:_TOLD],
+            "signatures": sorted({test.signature for test in named if test.is_new})[:_TOLD],
+        },
+    )
+
+
+def flaky(case: Case) -> Iterator[RuleResult]:
+    """Tests that failed, and passed when run again; shown, and judged where the jobs are."""
+    rule = case.policy.spec.flaky
+    seen = [result for result in case.tolerance.results if result.failing.is_flaky]
+    if not seen and not rule.reruns:
+        return
+    counts = rule.rerun_success == "flaky"
+    open_ = [one for one in seen if one.left and one.failing.blocking]
+    allowed = [one for one in seen if FLAKY in one.by and one.failing.blocking]
+    outcome = RuleOutcome.TOLERATED if allowed else RuleOutcome.OK
+    outcome = RuleOutcome.VIOLATED if counts and open_ else outcome
+    said = f"{counted(len(seen), 'failed test')} passed when run again"
+    more = f"{rule.max} may" if counts else "each stays a failure, as the policy has it"
+    yield RuleResult(
+        id=FLAKY,
+        kind="flaky",
+        blocking=False,
+        outcome=outcome,
+        sentence=f"{said}; {more}." if seen else "No failed test passed when run again.",
+        inputs={
+            "max": rule.max,
+            "reruns": rule.reruns,
+            "tests": [
+                {
+                    "name": f"{one.failing.cell.id} {one.failing.job.id}: {one.failing.name}",
+                    "reruns": list(one.failing.test.reruns) if one.failing.test else [],
+                    "by": sorted(one.by),
+                }
+                for one in seen[:_TOLD]
+            ],
+            "seen": len(seen),
+        },
+    )
+
+
+def known_issues(case: Case) -> Iterator[RuleResult]:
+    """What each known issue and quarantine tolerates; shown, and judged where the jobs are."""
+    used = case.tolerance.used
+    for issue in case.tolerance.issues:
+        if used.get(issue.id):
+            limit = "any number" if issue.max_failures is None else str(issue.max_failures)
+            yield RuleResult(
+                id=f"known_issue/{issue.id}",
+                kind="known_issue",
+                blocking=False,
+                outcome=RuleOutcome.TOLERATED,
+                sentence=(
+                    f"{issue.id} ({issue.title}, {issue.owner}) tolerates {used[issue.id]} of "
+                    f"{limit}, until {issue.expires}."
+                ),
+                inputs={
+                    "count": used[issue.id],
+                    "max": -1 if issue.max_failures is None else issue.max_failures,
+                    "owner": issue.owner,
+                    "expires": issue.expires.isoformat(),
+                    "url": issue.url,
+                },
+                by=(issue.id,),
+            )
+    for one in sorted(case.snapshot.quarantines, key=lambda one: one.id):
+        if used.get(one.id):
+            yield RuleResult(
+                id=f"quarantine/{one.id}",
+                kind="flaky",
+                blocking=False,
+                outcome=RuleOutcome.TOLERATED,
+                sentence=(
+                    f"{one.nodeid} is in quarantine {one.id} ({one.reason}, {one.owner}), "
+                    f"until {one.expires.isoformat()}."
+                ),
+                inputs={"count": used[one.id], "expires": one.expires.isoformat()},
+                by=(one.id,),
+            )
+
+
+def _is_on_blocking(case: Case, judged: JudgedJob) -> bool:
+    levels = {stand.rule.id: stand.rule.level for stand in case.stands}
+    return levels[judged.cell.platform] == "blocking"
+
+
+def _of(case: Case, judged: JudgedJob) -> tuple[Allowed, ...]:
+    return tuple(case.tolerance.by_job.get((judged.cell.id, judged.job.id), ()))
+
+
+def _incomparable(case: Case, here: list[JudgedJob], results: list[Allowed]) -> list[str]:
+    """Why it cannot be said that nothing is new."""
+    why = []
+    if results and not case.snapshot.last_green:
+        why.append("there is no green run to compare with")
+    unnamed = sum(result.left for result in results if result.failing.test is None)
+    if unnamed:
+        why.append(f"{counted(unnamed, 'failure')} without a signature cannot be compared")
+    gaps = [one.name for one in here if one.job.counts.missing or one.job.counts.not_run]
+    never = [one.name for one in here if one.job.outcome is None or _never_ended(one)]
+    if gaps or never:
+        told = some(sorted({*gaps, *never}))
+        why.append(f"not all of {told} is known")
+    return why
+
+
+def _never_ended(judged: JudgedJob) -> bool:
+    outcome = judged.job.outcome
+    return outcome is not None and outcome.value in ("errored", "cancelled", "not_run")

@@ -1,0 +1,170 @@
+"""Jobs: those that must have passed did, and what failed is tolerated by something that lasts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from orchestrator.domain.gate.case import Case, JudgedJob, Stand, is_over
+from orchestrator.domain.gate.policy import JobRule
+from orchestrator.domain.gate.quantities import counted, is_pattern, like, some
+from orchestrator.domain.gate.snapshot import CellEvidence
+from orchestrator.domain.gate.tolerance import Allowed
+from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+from orchestrator.domain.outcome import Outcome
+
+TOLD = 20
+"""Failing results that a verdict names, per job; of the others it has the number."""
+_FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
+
+
+def jobs(case: Case) -> Iterator[RuleResult]:
+    """One result per job of every cell, and one for each that should be there."""
+    for stand in case.stands:
+        for judged in stand.jobs:
+            yield _job(judged, case.tolerance.by_job.get((judged.cell.id, judged.job.id), ()))
+        for cell in stand.ran:
+            yield from _absent(stand, cell)
+
+
+def degraded(case: Case) -> Iterator[RuleResult]:
+    """One result per job that passed by a fallback."""
+    for judged in case.jobs:
+        if judged.job.degraded:
+            where, why = f"{judged.job.id} on {judged.cell.id}", judged.job.degraded.rstrip(". ")
+            yield RuleResult(
+                id=f"degraded/{judged.name}",
+                kind="degraded",
+                blocking=judged.blocking and judged.rule.degraded == "forbid",
+                outcome=RuleOutcome.VIOLATED,
+                sentence=f"{where} fell back: {why}.",
+                inputs={"degraded": judged.job.degraded, "policy": judged.rule.degraded},
+            )
+
+
+def _job(judged: JudgedJob, found: Sequence[Allowed]) -> RuleResult:
+    job, left = judged.job, sum(result.left for result in found)
+    by = sorted({name for result in found for name in result.by})
+    open_ = job.counts.missing + job.counts.not_run
+    if left:
+        outcome = RuleOutcome.VIOLATED
+    elif job.outcome not in _FINAL or open_:
+        outcome = RuleOutcome.UNKNOWN
+    else:
+        outcome = RuleOutcome.TOLERATED if by else RuleOutcome.OK
+    return RuleResult(
+        id=f"job/{judged.name}",
+        kind="job",
+        blocking=judged.blocking,
+        outcome=outcome,
+        sentence=_sentence(judged, found, left),
+        inputs=_inputs(judged, found, left),
+        by=tuple(by),
+    )
+
+
+def _sentence(judged: JudgedJob, found: Sequence[Allowed], left: int) -> str:
+    job = judged.job
+    said = [f"{job.id} on {judged.cell.id} {_went(judged)}", *_failures(found, left)]
+    open_ = job.counts.missing + job.counts.not_run
+    if open_:
+        said.append(f"{counted(open_, 'test')} never reported")
+    answers = Counter(row["answer"] for row in _blame(judged))
+    if answers:
+        told = (f"{answer.replace('_', ' ')} ({n})" for answer, n in sorted(answers.items()))
+        said.append("who broke it: " + ", ".join(told))
+    return "; ".join(said) + "."
+
+
+def _failures(found: Sequence[Allowed], left: int) -> Iterator[str]:
+    """How many failed, what tolerates them, and what would if it were not used up."""
+    used = [f"{number} tolerated by {name}" for name, number in _tolerated(found).items()]
+    if left:
+        used.append(f"{left} not tolerated")
+    if used:
+        yield f"{sum(result.failing.count for result in found)} failed: {', '.join(used)}"
+    exhausted = sorted({name for result in found if result.left for name in result.exhausted})
+    if exhausted:
+        yield f"{some(exhausted)} would fit, and allows no more"
+
+
+def _went(judged: JudgedJob) -> str:
+    job = judged.job
+    if job.outcome is None:
+        return "is not over"
+    told = job.outcome.value.replace("_", " ")
+    went = f"ended {told}" + (f" ({job.reason})" if job.reason else "")
+    if job.outcome is Outcome.PASSED:
+        judged_tests = job.counts.passed + job.counts.failed + job.counts.error
+        went = f"passed {counted(judged_tests, 'test')}" if judged_tests else "passed"
+    return went + (f", in run {job.reused_from}, reused" if job.reused_from else "")
+
+
+def _tolerated(found: Sequence[Allowed]) -> Mapping[str, int]:
+    total: Counter[str] = Counter()
+    for result in found:
+        total.update(result.by)
+    return dict(sorted(total.items()))
+
+
+def _inputs(judged: JudgedJob, found: Sequence[Allowed], left: int) -> dict[str, object]:
+    job = judged.job
+    rows = [_row(result) for result in found]
+    blame: list[object] = [dict(sorted(row.items())) for row in _blame(judged)[:TOLD]]
+    return {
+        "outcome": job.outcome.value if job.outcome else "",
+        "reason": job.reason,
+        "reused_from": job.reused_from,
+        "tests": {name: number for name, number in job.counts.as_dict().items() if number},
+        "failing": sum(result.failing.count for result in found),
+        "intolerable": left,
+        "tolerated": dict(_tolerated(found)),
+        "results": sorted(rows, key=lambda row: (not row["intolerable"], row["name"]))[:TOLD],
+        "blame": blame,
+    }
+
+
+def _row(result: Allowed) -> dict[str, object]:
+    test = result.failing.test
+    return {
+        "name": result.failing.name,
+        "count": result.failing.count,
+        "intolerable": result.left,
+        "signature": test.signature if test else "",
+        "message": test.message if test else result.failing.words,
+        "by": sorted(result.by),
+    }
+
+
+def _blame(judged: JudgedJob) -> list[Mapping[str, str]]:
+    mine = {test.nodeid for test in judged.job.failed}
+    rows = [
+        row
+        for row in judged.cell.blame
+        if row.get("nodeid") in mine and row.get("job", judged.job.id) == judged.job.id
+    ]
+    return sorted(rows, key=lambda row: (row.get("nodeid", ""), row.get("answer", "")))
+
+
+def _absent(stand: Stand, cell: CellEvidence) -> Iterator[RuleResult]:
+    """What a rule asks for, and the cell has no word of."""
+    seen: set[str] = set()
+    for rule in stand.rules[:-1]:
+        found = any(like(rule.id, job.id) for job in cell.jobs)
+        if found or rule.require == "recorded_pass" or rule.id in seen:
+            continue
+        seen.add(rule.id)
+        what = "no job that fits" if is_pattern(rule.id) else "no evidence of"
+        yield RuleResult(
+            id=f"job/{rule.id}@{cell.id}",
+            kind="job",
+            blocking=_is_blocking(stand, cell, rule),
+            outcome=RuleOutcome.UNKNOWN,
+            sentence=f"There is {what} {rule.id} on {cell.id}{'' if is_over(cell) else ' yet'}.",
+            inputs={"outcome": "", "jobs": sorted(job.id for job in cell.jobs)},
+            waivable=False,
+        )
+
+
+def _is_blocking(stand: Stand, cell: CellEvidence, rule: JobRule) -> bool:
+    return stand.blocking(cell) and rule.level == "blocking"

@@ -1,0 +1,166 @@
+"""Performance: no benchmark is slower than its budget allows; noise is never a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from orchestrator.domain.gate.case import Case, JudgedJob, Stand
+from orchestrator.domain.gate.performance import Benchmark, Comparison, Ruling, decide
+from orchestrator.domain.gate.policy import Budget, PerformanceRule
+from orchestrator.domain.gate.quantities import as_percent, figure, like, percent
+from orchestrator.domain.gate.snapshot import CellEvidence, Pairs
+from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+
+Measured = tuple[CellEvidence, Pairs, Budget | None]
+
+
+def performance(case: Case) -> Iterator[RuleResult]:
+    """One result per benchmark, and one for each job and budget that has none.
+
+    Blocking platforms are one family of tests, informing ones another: what only informs must
+    not make the others' tests more or less strict.
+    """
+    rule = case.policy.spec.performance
+    if rule is None:
+        return
+    for level in ("blocking", "informing"):
+        stands = [stand for stand in case.stands if stand.rule.level == level]
+        measured = [row for stand in stands for row in _measured(rule, stand)]
+        for row, ruling in zip(measured, _decide(case, rule, measured), strict=True):
+            yield _result(rule, row, ruling, is_blocking=level == "blocking")
+        yield from _without(rule, stands, is_blocking=level == "blocking")
+    yield from _unused(rule, case)
+
+
+def _measured(rule: PerformanceRule, stand: Stand) -> Iterator[Measured]:
+    for cell in stand.ran:
+        for pairs in sorted(cell.pairs, key=lambda pairs: (pairs.job, pairs.metric)):
+            yield cell, pairs, _budget(rule, f"{pairs.job}/{pairs.metric}")
+
+
+def _budget(rule: PerformanceRule, name: str) -> Budget | None:
+    return next((budget for budget in rule.budgets if like(budget.match, name)), None)
+
+
+def _decide(case: Case, rule: PerformanceRule, measured: Sequence[Measured]) -> tuple[Ruling, ...]:
+    asked = [
+        Benchmark(
+            subject=pairs.subject,
+            baseline=pairs.baseline,
+            direction=pairs.direction,
+            budget=float(percent(budget.max_regression)) if budget else None,
+        )
+        for _, pairs, budget in measured
+    ]
+    return decide(
+        asked,
+        case.statistics,
+        min_pairs=rule.min_pairs,
+        alpha=float(rule.alpha),
+        fdr=float(rule.fdr),
+    )
+
+
+def _result(
+    rule: PerformanceRule, row: Measured, ruling: Ruling, *, is_blocking: bool
+) -> RuleResult:
+    cell, pairs, budget = row
+    is_open = ruling.outcome is RuleOutcome.UNKNOWN
+    shown = budget is None or (is_open and rule.on_inconclusive == "informing")
+    return RuleResult(
+        id=f"performance/{pairs.job}/{pairs.metric}@{cell.id}",
+        kind="performance",
+        blocking=is_blocking and not shown,
+        outcome=_untold(rule) if is_open else ruling.outcome,
+        sentence=_sentence(pairs, budget, ruling, cell),
+        inputs=_inputs(pairs, budget, ruling),
+    )
+
+
+def _untold(rule: PerformanceRule) -> RuleOutcome:
+    return RuleOutcome.VIOLATED if rule.on_inconclusive == "fail" else RuleOutcome.UNKNOWN
+
+
+def _sentence(pairs: Pairs, budget: Budget | None, ruling: Ruling, cell: CellEvidence) -> str:
+    name = f"{pairs.job}/{pairs.metric} on {cell.id}"
+    allowed = f" (budget {budget.max_regression})" if budget else ""
+    said = [f"{name}: {ruling.reason}{allowed}"]
+    found = ruling.comparison
+    if found is not None:
+        said.append(_compared(found))
+    if ruling.pairs_needed is not None:
+        said.append(f"about {ruling.pairs_needed} pairs would tell")
+    return "; ".join([*said, *pairs.remarks]) + "."
+
+
+def _compared(found: Comparison) -> str:
+    return (
+        f"{as_percent(found.slowdown)} slower, from {as_percent(found.low)} to "
+        f"{as_percent(found.high)}, in {found.pairs} pairs; "
+        f"minimum detectable effect {as_percent(found.detectable)}"
+    )
+
+
+def _inputs(pairs: Pairs, budget: Budget | None, ruling: Ruling) -> dict[str, object]:
+    found = ruling.comparison
+    told: dict[str, object] = {
+        "unit": pairs.unit,
+        "direction": pairs.direction,
+        "budget": budget.max_regression if budget else "",
+        "match": budget.match if budget else "",
+        "pairs": len(pairs.subject),
+        "reason": ruling.reason,
+        "remarks": list(pairs.remarks),
+    }
+    if found is not None:
+        told |= {
+            "slowdown": figure(found.slowdown),
+            "low": figure(found.low),
+            "high": figure(found.high),
+            "p": figure(found.p),
+            "detectable": figure(found.detectable),
+        }
+    if ruling.adjusted is not None:
+        told["p_adjusted"] = figure(ruling.adjusted)
+    if ruling.pairs_needed is not None:
+        told["pairs_needed"] = ruling.pairs_needed
+    return told
+
+
+def _without(
+    rule: PerformanceRule, stands: Sequence[Stand], *, is_blocking: bool
+) -> Iterator[RuleResult]:
+    """Benchmarks that a budget is for, and that were not measured beside a baseline."""
+    for stand in stands:
+        for one in stand.jobs:
+            paired = any(_budget(rule, f"{p.job}/{p.metric}") for p in _pairs(one))
+            if one.job.kind == "benchmark" and _is_meant(rule, one.job.id) and not paired:
+                yield _open(rule, one.name, is_blocking=is_blocking)
+
+
+def _pairs(one: JudgedJob) -> Iterator[Pairs]:
+    return (pairs for pairs in one.cell.pairs if pairs.job == one.job.id)
+
+
+def _is_meant(rule: PerformanceRule, job: str) -> bool:
+    return any(like(budget.match.partition("/")[0], job) for budget in rule.budgets)
+
+
+def _unused(rule: PerformanceRule, case: Case) -> Iterator[RuleResult]:
+    """Budgets that no benchmark of any blocking platform falls under, where one ran."""
+    blocking = [stand for stand in case.stands if stand.rule.level == "blocking" and stand.ran]
+    met = {budget.match for stand in blocking for _, _, budget in _measured(rule, stand) if budget}
+    for budget in rule.budgets if blocking else ():
+        if budget.match not in met:
+            yield _open(rule, budget.match, is_blocking=True)
+
+
+def _open(rule: PerformanceRule, what: str, *, is_blocking: bool) -> RuleResult:
+    return RuleResult(
+        id=f"performance/{what}",
+        kind="performance",
+        blocking=is_blocking and rule.on_inconclusive != "informing",
+        outcome=_untold(rule),
+        sentence=f"{what} was not measured beside a baseline on the same machine.",
+        inputs={"pairs": 0, "min_pairs": rule.min_pairs},
+    )

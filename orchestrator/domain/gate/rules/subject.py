@@ -1,0 +1,70 @@
+"""The subject: all evidence is of the same one, and of the product that the gate is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator.domain.gate.case import Case, is_unavailable
+from orchestrator.domain.gate.quantities import some
+from orchestrator.domain.gate.snapshot import CellEvidence
+from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+
+_ALWAYS = ("name", "version")
+
+
+def subject(case: Case) -> Iterator[RuleResult]:
+    """What the verdict binds to is known, and one."""
+    blocking = [cell for stand, cell in case.cells if stand.blocking(cell)]
+    cells = [cell for cell in blocking if not is_unavailable(cell)]
+    required = sorted(case.policy.spec.subject.require)
+    several = [key for key in (*_ALWAYS, *required) if len(_values(cells, key)) > 1]
+    lacking = [
+        f"{cell.id} has no {key}"
+        for cell in cells
+        for key in (*_ALWAYS, *required)
+        if not cell.subject.get(key) and (key in _ALWAYS or _is_asked(case, cell))
+    ]
+    outcome, sentence = _judged(case, cells, several, lacking)
+    yield RuleResult(
+        id="subject",
+        kind="subject",
+        blocking=True,
+        outcome=outcome,
+        sentence=sentence,
+        inputs={
+            "product": case.snapshot.product,
+            "require": required,
+            "found": {key: _values(cells, key) for key in (*_ALWAYS, *required)},
+        },
+        waivable=False,
+    )
+
+
+def _judged(
+    case: Case, cells: list[CellEvidence], several: list[str], lacking: list[str]
+) -> tuple[RuleOutcome, str]:
+    product = case.policy.metadata.product
+    if case.snapshot.product != product:
+        sentence = f"The evidence is of {case.snapshot.product}, and the gate is for {product}."
+        return RuleOutcome.UNKNOWN, sentence
+    if several:
+        told = [f"{key} is {' and '.join(_values(cells, key))}" for key in several]
+        return RuleOutcome.VIOLATED, f"The evidence is of more than one subject: {some(told)}."
+    if lacking or not cells:
+        why = some(lacking) or "there is no evidence"
+        return RuleOutcome.UNKNOWN, f"What the verdict binds to is not known: {why}."
+    known = case.snapshot.subject
+    told = [f"{key} {known[key]}" for key in sorted(known) if key not in _ALWAYS]
+    named = " ".join(known[key] for key in _ALWAYS if key in known)
+    digests = some(told) or "no digest is known, so the name is all that it binds to"
+    return RuleOutcome.OK, f"All evidence is of {named}: {digests}."
+
+
+def _values(cells: list[CellEvidence], key: str) -> list[str]:
+    return sorted({cell.subject[key] for cell in cells if cell.subject.get(key)})
+
+
+def _is_asked(case: Case, cell: CellEvidence) -> bool:
+    """Evidence from elsewhere has no digests: where it is allowed, it is allowed without."""
+    allowed = case.policy.spec.evidence.attestation == "unattested_allowed"
+    return not (cell.ingested and allowed)

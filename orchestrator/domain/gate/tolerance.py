@@ -1,0 +1,236 @@
+"""Which failing results are tolerated: by a quarantine, a known issue, or as flaky.
+
+Failing results choose in turn, those that can stop a release first; an allowance that is used up
+is open to nobody. So an allowance more never makes a result intolerable, and an informing result
+never takes one away from a blocking one. What is tolerated stays failed in every count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from orchestrator.domain.failures import FailureClass
+from orchestrator.domain.gate.policy import GatePolicy, PolicyIssue
+from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence, Snapshot
+from orchestrator.domain.known_issue import IssueMatch, KnownIssue, fits
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.signature import Failure, Signature
+
+FLAKY = "flaky"
+"""Stands for the allowance of flaky tests; it is the id of their rule, too."""
+_ANY = IssueMatch(exception="*")
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A failing result, or several that nothing tells apart."""
+
+    cell: CellEvidence
+    job: JobEvidence
+    blocking: bool
+    name: str = ""
+    """Of the test or the check; empty for what has no name."""
+    words: str = ""
+    """What is known of it where there is no signature."""
+    count: int = 1
+    test: FailedTest | None = None
+
+    @property
+    def key(self) -> tuple[str, str, bool, str]:
+        """What identifies it; results are told in this order."""
+        return self.cell.id, self.job.id, self.test is None, self.name
+
+    @property
+    def is_flaky(self) -> bool:
+        """It passed when it was run again with nothing changed."""
+        return self.test is not None and "passed" in self.test.reruns
+
+    def failure(self, at: datetime) -> Failure:
+        """The same as known issues are compared with."""
+        told = self.test
+        signature = Signature(
+            told.signature if told else "",
+            FailureClass.UNKNOWN,
+            told.exception if told else "",
+            told.frame if told else "",
+            told.message if told else self.words,
+        )
+        version = self.cell.subject.get("version", "")
+        cell = self.cell
+        return Failure(
+            signature, self.name, self.job.id, cell.run, cell.id, cell.platform, version, at
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What one failing result comes to."""
+
+    failing: Failing
+    by: Mapping[str, int] = field(default_factory=dict)
+    """How many are tolerated, by the id of what tolerates them."""
+    exhausted: tuple[str, ...] = ()
+    """What would have fitted, and was used up."""
+
+    @property
+    def left(self) -> int:
+        """How many nothing tolerates."""
+        return self.failing.count - sum(self.by.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """All failing results, and what tolerates them."""
+
+    results: tuple[Allowed, ...]
+    """Those that can stop a release first."""
+    issues: tuple[KnownIssue, ...]
+    """The policy's and the product's, by id."""
+    by_job: Mapping[tuple[str, str], Sequence[Allowed]]
+    """By cell and job."""
+
+    @property
+    def used(self) -> Mapping[str, int]:
+        """How many results each known issue and quarantine tolerates."""
+        total: Counter[str] = Counter()
+        for result in self.results:
+            total.update(result.by)
+        return total
+
+
+@dataclass(slots=True)
+class _Allowance:
+    """What tolerates results, until it is used up."""
+
+    id: str
+    left: int | None
+    """None: any number."""
+
+
+def failing_results(cell: CellEvidence, job: JobEvidence, *, blocking: bool) -> Iterator[Failing]:
+    """Everything of a job that went wrong: tests, checks, or the job itself."""
+    about = Failing(cell, job, blocking)
+    for test in job.failed:
+        yield replace(about, name=test.nodeid, test=test)
+    unnamed = job.counts.failed + job.counts.error - len(job.failed)
+    if unnamed > 0:
+        yield replace(about, count=unnamed)
+    for check in job.failed_checks:
+        yield replace(about, name=check, words=f"{check}: {job.reason}")
+    if job.outcome is Outcome.TIMED_OUT or (job.outcome is Outcome.FAILED and not _parts(job)):
+        yield replace(about, name=f"({job.outcome.value})", words=job.reason)
+
+
+def tolerate(
+    failing: Iterable[Failing], policy: GatePolicy, snapshot: Snapshot, now: datetime
+) -> Tolerance:
+    """Let every failing result find what tolerates it."""
+    order = sorted(failing, key=lambda one: (not one.blocking, one.key))
+    issues = known_issues(policy, snapshot)
+    finder = _Finder(policy, snapshot, issues, now)
+    results = tuple(_allow(one, finder.open_to(one)) for one in order)
+    by_job: dict[tuple[str, str], list[Allowed]] = {}
+    for result in results:
+        about = result.failing
+        by_job.setdefault((about.cell.id, about.job.id), []).append(result)
+    return Tolerance(results, issues, by_job)
+
+
+def known_issues(policy: GatePolicy, snapshot: Snapshot) -> tuple[KnownIssue, ...]:
+    """The policy's and those that are stored; of one id the policy's counts."""
+    stored = {issue.id: issue for issue in snapshot.known_issues}
+    written = {one.id: _known_issue(one, policy) for one in policy.spec.known_issues}
+    return tuple(issue for _, issue in sorted({**stored, **written}.items()))
+
+
+def _known_issue(one: PolicyIssue, policy: GatePolicy) -> KnownIssue:
+    return KnownIssue(
+        id=one.id,
+        product=policy.metadata.product,
+        title=one.title,
+        match=one.match,
+        scope=one.scope,
+        owner=one.owner,
+        url=one.issue,
+        opened=one.opened,
+        expires=one.expires,
+        max_failures=one.max_failures,
+    )
+
+
+def _parts(job: JobEvidence) -> int:
+    """What explains that a job failed, without the job itself."""
+    return job.counts.bad + len(job.failed) + len(job.failed_checks)
+
+
+def _allow(one: Failing, open_to: Iterable[_Allowance]) -> Allowed:
+    by: dict[str, int] = {}
+    exhausted: list[str] = []
+    wanted = one.count
+    for allowance in open_to:
+        given = wanted if allowance.left is None else min(wanted, allowance.left)
+        if given:
+            by[allowance.id] = given
+        if allowance.left is not None:
+            allowance.left -= given
+        wanted -= given
+        if not wanted:
+            break
+        exhausted.append(allowance.id)
+    return Allowed(one, by, tuple(exhausted))
+
+
+class _Finder:
+    """What is open to a failing result: quarantines, known issues without a limit, with one."""
+
+    def __init__(
+        self,
+        policy: GatePolicy,
+        snapshot: Snapshot,
+        issues: Sequence[KnownIssue],
+        now: datetime,
+    ) -> None:
+        self._flaky = policy.spec.flaky
+        self._now = now
+        self._issues = sorted(issues, key=lambda issue: (issue.max_failures is not None, issue.id))
+        self._allowances = {i.id: _Allowance(i.id, i.max_failures) for i in self._issues}
+        self._quarantines = {one.id: one for one in snapshot.quarantines}
+        self._flakes = _Allowance(FLAKY, self._flaky.max)
+        written = policy.spec.known_issues
+        self._by_scope = {one.id for one in written if one.without_signature == "allowed"}
+        self._known: dict[tuple[object, ...], tuple[KnownIssue, ...]] = {}
+
+    def open_to(self, one: Failing) -> Iterator[_Allowance]:
+        """In the order in which they are taken."""
+        if self._is_quarantined(one) and one.test is not None:
+            yield _Allowance(one.test.quarantine, None)
+        for issue in self._fitting(one):
+            yield self._allowances[issue.id]
+        if one.is_flaky and self._flaky.rerun_success == "flaky":
+            yield self._flakes
+
+    def _is_quarantined(self, one: Failing) -> bool:
+        named = one.test.quarantine if one.test else ""
+        found = self._quarantines.get(named)
+        if found is None or self._flaky.quarantine == "ignored":
+            return False
+        here = not found.platforms or one.cell.platform in found.platforms
+        return here and found.ended_at is None and self._now < found.expires
+
+    def _fitting(self, one: Failing) -> tuple[KnownIssue, ...]:
+        about = one.failure(self._now)
+        kind = (one.cell.id, one.job.id, about.signature, one.name if one.test is None else None)
+        if kind not in self._known:
+            self._known[kind] = tuple(i for i in self._issues if self._fits(i, one, about))
+        return self._known[kind]
+
+    def _fits(self, issue: KnownIssue, one: Failing, about: Failure) -> bool:
+        def fit(meant: KnownIssue) -> bool:
+            return fits(meant, about, one.cell.packages, on=self._now.date())
+
+        if one.test is None and issue.id in self._by_scope:
+            return fit(replace(issue, match=_ANY))
+        return bool(one.test or one.words) and fit(issue)

@@ -1,0 +1,206 @@
+"""What a job's evidence depends on: as long as none of it changes, it need not be run again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+
+from orchestrator.domain.manifest import Job
+from orchestrator.domain.matrix import Platform
+
+REUSED = "reused"
+"""Reason of a job, and of a cell, that passed without being run."""
+NOTHING = "none"
+"""What is known not to be there: a driver where there is no device."""
+_MOST_TOLD = 3
+_DIGEST_SHOWN = 12
+_NOT_COMPARED = frozenset(
+    {"id", "locations", "market", "connect", "hosts", "environments", "optional"}
+)
+"""Keys of a platform that say how its machine is had, and not what it is."""
+_ASKED = ("product", "payload", "subject", "environment", "platform", "tool")
+_FOUND = ("instance_type", "image", "devices", "driver", "python", "wheels")
+_WORDS = {"instance_type": "instance type", "wheels": "wheels", "tool": "seatrial"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingredients:
+    """Everything that the evidence of an attempt's jobs depends on.
+
+    Text that is empty is unknown, and what is unknown proves nothing.
+    """
+
+    product: str
+    payload: str
+    """Digest of its archive: tests, jobs, environments and their variables."""
+    subject: str
+    """Name, version, and the digest of its wheel where it has one."""
+    environment: str
+    platform: Mapping[str, str]
+    """Its id, its provider and what the matrix asks of its machine."""
+    tool: str
+    """Version of the program that made the evidence."""
+    instance_type: str
+    image: str
+    """The image's id; of a machine of one's own, what it says it is."""
+    devices: str
+    driver: str
+    python: str
+    wheels: str
+    """Digest of what is installed beside the interpreter's own packages."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Versions by name: all that the jobs can import."""
+    simulated: bool = False
+
+    @property
+    def key(self) -> str:
+        """sha256 of all of it: equal keys, equal evidence."""
+        return _digest(asdict(self))
+
+    @property
+    def asked(self) -> str:
+        """sha256 of what is known before there is a machine."""
+        return _digest({name: getattr(self, name) for name in _ASKED})
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What is not known of it."""
+        names = (*_ASKED, *_FOUND)
+        return tuple(_word(name) for name in names if not getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """What was decided about one job of a cell before it was run."""
+
+    job: str
+    why: str
+    """For a person."""
+    run: str = ""
+    """Whose evidence stands for the job; empty where it is run."""
+    cell: str = ""
+    """The same run's cell, by its unique id."""
+    at: datetime | None = None
+    """When that evidence was produced."""
+
+    @property
+    def is_reused(self) -> bool:
+        """Whether the job is not run."""
+        return bool(self.cell)
+
+
+def platform_document(platform: Platform) -> dict[str, str]:
+    """What the matrix asks of the machine, as far as evidence depends on it."""
+    asked = asdict(platform)
+    told = {key: value for key, value in asked.items() if value not in (None, False, {}, ())}
+    kept = {key: value for key, value in told.items() if key not in _NOT_COMPARED}
+    return {"id": platform.id, **{key: _plain(value) for key, value in sorted(kept.items())}}
+
+
+def refusal_of(job: Job, *, paired: bool) -> str:
+    """Why a job is always run; empty where its evidence may be reused.
+
+    Args:
+        job: Of the payload.
+        paired: Whether the run has a baseline that benchmarks are measured against.
+    """
+    if job.secrets:
+        names = ", ".join(job.secrets)
+        return f"it is handed secrets ({names}), and what they open may have changed"
+    if paired and job.turns:
+        return "it is measured against the baseline, on one machine and in turns"
+    return ""
+
+
+def too_old(at: datetime, *, now: datetime, max_age_s: float) -> str:
+    """Why evidence of that time is not fresh enough; empty where it is."""
+    if now - at <= timedelta(seconds=max_age_s):
+        return ""
+    return f"evidence is {age(now - at)} old, {age(timedelta(seconds=max_age_s))} allowed"
+
+
+def age(span: timedelta) -> str:
+    """``5 h``, ``40 min``, ``3 d``."""
+    minutes = int(span.total_seconds() // 60)
+    if minutes < 1:
+        return "less than a minute"
+    if minutes < 2 * 60:
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h" if hours < 4 * 24 else f"{hours // 24} d"
+
+
+def produced_at(finished: datetime, *, since: datetime, until: datetime) -> datetime:
+    """When evidence was produced: the machine's word, within what our own clock saw."""
+    return max(since, min(finished, until))
+
+
+def changes(old: Ingredients, new: Ingredients) -> tuple[str, ...]:
+    """What is not the same, each in a few words; what is asked for comes first."""
+    return tuple(_changes(old, new))
+
+
+def in_words(found: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = len(found) - _MOST_TOLD
+    told = "; ".join(found[:_MOST_TOLD])
+    return f"{told}; and {more} more" if more > 0 else told
+
+
+def all_proven(runs: Sequence[str]) -> str:
+    """What is said of a cell none of whose jobs had to be run: by job, the run that proves it."""
+    named = ", ".join(dict.fromkeys(runs))
+    what = "its job depends on" if len(runs) == 1 else f"its {len(runs)} jobs depend on"
+    return f"proven by run {named}: nothing {what} has changed"
+
+
+def _changes(old: Ingredients, new: Ingredients) -> Iterator[str]:
+    for name in ("product", "payload", "subject", "environment", "tool"):
+        yield from _changed(f"{_word(name)} changed: ", getattr(old, name), getattr(new, name))
+    for key, before, after in _differing(old.platform, new.platform):
+        yield from _changed(f"platform changed: {key} ", before, after)
+    for name in ("instance_type", "image", "devices", "driver", "python"):
+        yield from _changed(f"{_word(name)} changed: ", getattr(old, name), getattr(new, name))
+    packages = tuple(_differing(old.packages, new.packages))
+    for name, before, after in packages:
+        yield from _changed("torch " if name == "torch" else f"package {name} ", before, after)
+    if not packages:
+        yield from _changed(
+            "other files of the same versions are installed: ", old.wheels, new.wheels
+        )
+    if old.simulated != new.simulated:
+        kinds = {True: "an emulated machine", False: "a real machine"}
+        yield f"evidence is of {kinds[old.simulated]}, and {kinds[new.simulated]} is asked for"
+
+
+def _changed(what: str, before: str, after: str) -> Iterator[str]:
+    if before != after:
+        yield f"{what}{_shown(before)} → {_shown(after)}"
+
+
+def _differing(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    for name in sorted({*old, *new}):
+        before, after = old.get(name, NOTHING), new.get(name, NOTHING)
+        if before != after:
+            yield name, before, after
+
+
+def _shown(value: str) -> str:
+    """Digests by their beginning, as everywhere."""
+    words = (w[:_DIGEST_SHOWN] if len(w) == 64 and w.isalnum() else w for w in value.split(" "))
+    return " ".join(words) or "unknown"
+
+
+def _word(name: str) -> str:
+    return _WORDS.get(name, name)
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

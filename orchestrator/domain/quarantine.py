@@ -1,0 +1,138 @@
+"""Flaky tests in quarantine: for how long, and when one may return by itself.
+
+Their failures stay failures in every count; a quarantine is only what a gate may tolerate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from orchestrator.domain.flaky import FlakyEvidence, Go
+from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.signature import Failure
+
+LONGEST_DAYS = 30
+"""A quarantine is a debt with a date: whoever needs longer says so again."""
+MOST_PASSES = 1000
+_GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED})
+_BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
+
+
+class QuarantineState(StrEnum):
+    """How a quarantine stands."""
+
+    STANDS = "stands"
+    EXPIRED = "expired"
+    """Its day has come: its failures count again."""
+    ENDED = "ended"
+    """A person ended it, or the test returned by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A failing result of a run whose test is, or was, in quarantine."""
+
+    quarantine: Quarantine
+    state: QuarantineState
+    """When the run was launched."""
+    cell: str
+    job: str
+    nodeid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A test whose history says that it is flaky."""
+
+    job: str
+    nodeid: str
+    platforms: tuple[str, ...]
+    """Where it failed."""
+    evidence: FlakyEvidence
+    quarantine: str = ""
+    """The one that it is in already."""
+
+
+def state_of(quarantine: Quarantine, at: datetime) -> QuarantineState:
+    """How it stood then."""
+    if quarantine.ended_at is not None and quarantine.ended_at <= at:
+        return QuarantineState.ENDED
+    return QuarantineState.EXPIRED if at >= quarantine.expires else QuarantineState.STANDS
+
+
+def is_about(quarantine: Quarantine, nodeid: str, platform: str) -> bool:
+    """Whether results of the test on the platform are meant."""
+    here = not quarantine.platforms or platform in quarantine.platforms
+    return here and nodeid == quarantine.nodeid
+
+
+def faults_of(quarantine: Quarantine) -> tuple[tuple[str, str], ...]:
+    """What makes no sense in it, by key."""
+    said = []
+    longest = timedelta(days=LONGEST_DAYS)
+    if not quarantine.opened < quarantine.expires <= quarantine.opened + longest:
+        said.append(("days", f"must be from 1 to {LONGEST_DAYS}: a quarantine ends by itself"))
+    if not 1 <= quarantine.returns_after <= MOST_PASSES:
+        said.append(("returns_after", f"must be from 1 to {MOST_PASSES}"))
+    named = ("product", "nodeid", "reason", "owner")
+    missing = [key for key in named if not getattr(quarantine, key).strip()]
+    return (*said, *((key, "is missing: say it, so that somebody can be asked") for key in missing))
+
+
+def may_return(quarantine: Quarantine, since: Iterable[Iterable[Go]]) -> bool:
+    """Whether the test passed so often in a row, on each of its platforms, that it is trusted.
+
+    Args:
+        quarantine: It names how many passes that takes.
+        since: Per job that has the test, its results since it was quarantined, the oldest first.
+    """
+    streaks = [passes_in_a_row(results) for results in since]
+    concerned = set(quarantine.platforms) or {name for streak in streaks for name in streak}
+    reached = [
+        min((streak[name] for streak in streaks if name in streak), default=0) for name in concerned
+    ]
+    return bool(reached) and min(reached) >= quarantine.returns_after
+
+
+def passes_in_a_row(results: Iterable[Go]) -> Mapping[str, int]:
+    """By platform, passes since the last failure; a pass on retry is none.
+
+    Skips, and tests that did not run, say nothing. A platform without a result is left out.
+    """
+    streaks: dict[str, int] = {}
+    for go in results:
+        if go.outcome in _BAD or (go.outcome in _GOOD and _BAD.intersection(go.earlier)):
+            streaks[go.platform] = 0
+        elif go.outcome in _GOOD:
+            streaks[go.platform] = streaks.get(go.platform, 0) + 1
+    return streaks
+
+
+def returned_after(passes: int) -> str:
+    """Who ended a quarantine that ended by itself."""
+    return f"returned after {passes} passes in a row"
+
+
+def is_flaky(evidence: FlakyEvidence) -> bool:
+    """Whether a history shows the test both failing and passing with nothing changed."""
+    return evidence.judged > 0 and (evidence.is_certain or evidence.split > 0)
+
+
+def quarantined_of(
+    quarantines: Iterable[Quarantine], failures: Sequence[Failure], *, at: datetime
+) -> tuple[Quarantined, ...]:
+    """Failing results of a run whose tests were, or had been, in quarantine when it began."""
+    known = [one for one in quarantines if one.opened <= at]
+    return tuple(
+        Quarantined(
+            quarantine=one, state=state, cell=found.cell, job=found.job, nodeid=found.nodeid
+        )
+        for found in failures
+        for one in known
+        if is_about(one, found.nodeid, found.platform)
+        and (state := state_of(one, at)) is not QuarantineState.ENDED
+    )

@@ -1,0 +1,245 @@
+"""An arm of a paired benchmark: its process works when its turn comes, and waits otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Callable, Dict, List, Optional, Protocol
+
+from .bench import Bench
+from .events import Data
+from .job_env import own_caches
+from .said import READY
+from .supervise import Ended, Watch
+
+TURNS = "SEATRIAL_TURNS"
+"""Environment variable with the path that a resident arm reads its turns from."""
+
+_LOOK_S = 0.01
+"""Turns may be short: what looks at them must neither miss their end nor work itself."""
+_WORSE = ("passed", "skipped", "failed")
+
+
+class ArmEnded(Exception):  # noqa: N818 - a benchmark that ends is no error of the agent's
+    """The arm's process has ended, or was ended, before all turns were taken."""
+
+    def __init__(self, arm: "Arm", ended: Ended) -> None:
+        super().__init__(ended.detail)
+        self.arm = arm
+        self.ended = ended
+
+
+class Heard:
+    """What an arm says of itself: the metrics of the turn, and the worst of every check."""
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.over: Optional[int] = None
+        self.degraded: Optional[Data] = None
+        self.checks: Dict[str, Data] = {}
+        self._metrics: List[Data] = []
+
+    def hear(self, kind: str, data: Data) -> None:
+        """Take one line."""
+        if kind == "metric":
+            self._metrics.append(data)
+        elif kind == "turn":
+            said = data["turn"]
+            self.ready = self.ready or said == READY
+            self.over = said if isinstance(said, int) else self.over
+        elif "degraded" in data:
+            self.degraded = self.degraded or data
+        else:
+            self._check(data)
+
+    def take(self) -> List[Data]:
+        """Return the metrics that were said since they were last taken."""
+        taken, self._metrics = self._metrics, []
+        return taken
+
+    @property
+    def failed(self) -> List[str]:
+        """The checks that failed in any turn."""
+        return [name for name, data in self.checks.items() if data["outcome"] == "failed"]
+
+    def _check(self, data: Data) -> None:
+        name = str(data["check"])
+        before = self.checks.get(name)
+        rank = _WORSE.index
+        if before is None or rank(str(data["outcome"])) >= rank(str(before["outcome"])):
+            self.checks[name] = data
+
+
+class Arm(Protocol):
+    """One side, however its turns are taken."""
+
+    bench: Bench
+    heard: Heard
+
+    lasts: bool
+    """Whether one process takes more than one turn."""
+
+    def begin(self) -> None:
+        """Start, in a new process where there was one before. Raises ArmEnded."""
+
+    def turn(self, number: int) -> List[Data]:
+        """Work once, and return the metrics. Raises ArmEnded."""
+
+    def finish(self) -> Ended:
+        """Let it end, and say how it did."""
+
+    def close(self) -> None:
+        """Leave nothing of it behind."""
+
+
+Start = Callable[[int], None]
+
+
+class Fresh:
+    """Every turn is a process of its own: for benchmarks that know nothing of turns."""
+
+    lasts = False
+
+    def __init__(self, bench: Bench, heard: Heard, watch: Watch, started: Start) -> None:
+        self.bench = bench
+        self.heard = heard
+        self._watch = watch
+        self._started = started
+        self._ended = Ended(0, None, None, "no turn was taken")
+
+    def begin(self) -> None:
+        """Wait for the first turn: there is nothing to keep warm."""
+
+    def turn(self, number: int) -> List[Data]:
+        """Run the command once."""
+        try:
+            self._ended = self._watch.run(
+                _argv(self.bench),
+                env=_env(self.bench),
+                account=self.bench.crew.user.account,
+                started=self._started,
+            )
+        except OSError as error:
+            raise ArmEnded(self, Ended(None, None, "start_failed", str(error))) from error
+        _hear_out(self.bench)
+        if self._ended.exit_code != 0 or self._ended.cause is not None:
+            raise ArmEnded(self, self._ended)
+        return self.heard.take()
+
+    def finish(self) -> Ended:
+        """Say how its last process ended."""
+        return self._ended
+
+    def close(self) -> None:
+        """Nothing is left: each process was cleared away."""
+
+
+class Resident:
+    """A process that stays for many turns, told through a named pipe when each begins."""
+
+    lasts = True
+
+    def __init__(self, bench: Bench, heard: Heard, watch: Watch, started: Start) -> None:
+        self.bench = bench
+        self.heard = heard
+        self._watch = watch
+        self._started = started
+        self._pipe: Optional[int] = None
+        self._ended: Optional[Ended] = None
+
+    def begin(self) -> None:
+        """Start it, and wait until it is ready for its first turn."""
+        self._let_go()
+        path = self.bench.folder.turns
+        try:
+            path.unlink(missing_ok=True)
+            os.mkfifo(path)
+            path.chmod(0o644)
+            # Read and write: then a reader may come and go, and nothing here ever blocks.
+            self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._watch.begin(
+                _argv(self.bench),
+                env={**_env(self.bench), TURNS: str(path)},
+                account=self.bench.crew.user.account,
+                started=self._started,
+            )
+        except OSError as error:
+            raise ArmEnded(self, Ended(None, None, "start_failed", str(error))) from error
+        self._until(lambda: self.heard.ready)
+
+    def turn(self, number: int) -> List[Data]:
+        """Say that its turn has come, and wait until it is over."""
+        self._wake()
+        self._say(str(number))
+        self._until(lambda: self.heard.over == number)
+        return self.heard.take()
+
+    def finish(self) -> Ended:
+        """Say that there are no more turns, and wait for its end."""
+        self._say("end")
+        ended = self._look(at_rest=True)
+        while ended is None:
+            ended = self._look()
+        return ended
+
+    def close(self) -> None:
+        """Clear it away, whatever it is at."""
+        self._watch.clear_away()
+        if self._pipe is not None:
+            os.close(self._pipe)
+            self._pipe = None
+
+    def _let_go(self) -> None:
+        """End the process before, if there was one: it must have ended well."""
+        if self._pipe is None:
+            return
+        ended = self.finish()
+        if ended.exit_code != 0 or ended.cause is not None:
+            raise ArmEnded(self, ended)
+        self.close()
+        self._ended = None
+        self.heard.ready = False
+
+    def _wake(self) -> None:
+        """Its silence counts from now on; while it waited there was nothing to say."""
+        ended = self._look(at_rest=True)
+        if ended is not None:
+            raise ArmEnded(self, ended)
+
+    def _until(self, true: Callable[[], bool]) -> None:
+        while True:
+            ended = self._look()
+            if true():
+                return
+            if ended is not None:
+                raise ArmEnded(self, ended)
+
+    def _look(self, *, at_rest: bool = False) -> Optional[Ended]:
+        """Say how it has ended, if it has; that is known once, and stays so."""
+        if self._ended is None:
+            self._ended = self._watch.look(0.0 if at_rest else _LOOK_S, at_rest=at_rest)
+            if self._ended is not None:
+                _hear_out(self.bench)
+            self.bench.desk.pulse.beat(self.bench.job.id)
+        return self._ended
+
+    def _say(self, word: str) -> None:
+        if self._pipe is not None:
+            with contextlib.suppress(BlockingIOError):  # a pipe full of turns that nobody takes
+                os.write(self._pipe, f"{word}\n".encode("ascii"))
+
+
+def _argv(bench: Bench) -> List[str]:
+    python = str(bench.desk.attempt.python)
+    return [word.replace("{python}", python) for word in bench.job.command or ()]
+
+
+def _env(bench: Bench) -> Dict[str, str]:
+    given = bench.env
+    return {**given, **own_caches(bench.folder.caches, given)}
+
+
+def _hear_out(bench: Bench) -> None:
+    """Take all that a process said before it ended."""
+    while bench.checks.poll():
+        continue

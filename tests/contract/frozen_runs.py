@@ -1,0 +1,98 @@
+"""Runs of every kind for a gate to look at, and what it is shown of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+from orchestrator.application.freeze_evidence import freeze_evidence
+from orchestrator.application.ports.stores import RunSpec
+from orchestrator.domain.attestation import Attestation, Device
+from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.gate.document import read_snapshot, snapshot_document
+from orchestrator.domain.gate.policy import (
+    GateMetadata,
+    GatePolicy,
+    GateSpec,
+    PlatformRule,
+)
+from orchestrator.domain.matrix import Accelerator, expand
+from orchestrator.domain.outcome import Outcome
+from tests.databases import MANIFEST, NOW, Agent, a_run, advance, after, attempt, lease, matrix
+
+METADATA = GateMetadata(name="release", product="proof", owner="me")
+POLICY = GatePolicy(metadata=METADATA, spec=GateSpec(platforms=(PlatformRule(id="p0"),)))
+L4 = Accelerator(vendor="nvidia", name="L4")
+REAL = Attestation({"instance_id": "i-1"}, (Device("nvidia", "NVIDIA L4"),), "2.7", simulated=False)
+FELL = "tests/test_a.py:3: in one\n    lib.work()\nlib/core.py:9: in work\nE   ValueError: bad 0x7f"
+
+
+def launched(stores, run_id, *, provider="static", accelerator=L4, platforms=1, subject=None):
+    asked = matrix(platforms)
+    rows = (replace(p, provider=provider, accelerator=accelerator) for p in asked.platforms)
+    asked = replace(asked, platforms=tuple(rows), subject=subject or asked.subject)
+    cells = [(f"{run_id}.{plan.id}", plan) for plan in expand(asked, MANIFEST)]
+    spec = RunSpec(asked, MANIFEST, subject_digest="e" * 64)
+    stores.runs.create(a_run(run_id), spec, cells, key=None)
+    return [cell_id for cell_id, _ in cells]
+
+
+def at_work(stores, cell_id, run_id, attestation=REAL, **lease_facts):
+    agent = Agent(stores, attempt(stores, cell_id))
+    held = lease(f"lease-{cell_id}", agent.attempt_id, usd="1")
+    stores.leases.reserve(held, run_id=run_id, exclusive=False, max_usd=None)
+    simulated = attestation is not None and attestation.simulated
+    stores.leases.note(
+        held.id, {"instance_type": "g2-standard-4", **lease_facts}, simulated=simulated
+    )
+    if attestation is not None:
+        stores.leases.attest(held.id, attestation)
+    advance(stores, cell_id, CellState.RUNNING)
+    return agent
+
+
+def done(stores, cell_id, outcome=Outcome.PASSED):
+    for state in (CellState.COLLECTING, CellState.RELEASING):
+        stores.cells.reach(cell_id, state, at=NOW)
+    stores.evidence.settle(cell_id, [])
+    stores.leases.gone(f"lease-{cell_id}", at=after(60), cost_usd=Decimal("0.25"))
+    stores.cells.conclude(cell_id, Cause(outcome, ""), at=after(60))
+
+
+def ran(stores, run_id, *lines, outcome=Outcome.PASSED, attestation=REAL, **how):
+    """A finished run of one cell; each line is a function of the agent."""
+    (cell,) = launched(stores, run_id, **how)
+    agent = at_work(stores, cell, run_id, attestation)
+    agent.send(agent.line("phase", "unit", name="started"), *(line(agent) for line in lines))
+    agent.send(agent.line("phase", "unit", name="finished", exit_code=0, duration_s=1.0))
+    done(stores, cell, outcome)
+    stores.runs.finish(run_id, outcome, at=after(60))
+    return run_id
+
+
+def passes(name):
+    return lambda agent: agent.test(name)
+
+
+def fails(name, longrepr=FELL):
+    return lambda agent: agent.test(name, "failed", longrepr=longrepr)
+
+
+def skips(name, reason):
+    said = {"record": "outcome", "nodeid": name, "outcome": "skipped", "reason": reason}
+    return lambda agent: agent.line("test", "unit", **said)
+
+
+def environment(**said):
+    return lambda agent: agent.line("environment", None, **said)
+
+
+def frozen(context, *runs, policy=POLICY):
+    snapshot = freeze_evidence(context, policy, runs)
+    assert read_snapshot(snapshot_document(snapshot)) == snapshot
+    return snapshot
+
+
+def only_cell(context, *runs, policy=POLICY):
+    (cell,) = frozen(context, *runs, policy=policy).cells
+    return cell

@@ -1,0 +1,340 @@
+"""What a gate is shown of runs: the same on SQLite and on Postgres."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta
+from decimal import Decimal
+from types import SimpleNamespace
+
+import pytest
+
+from orchestrator.application.describe_run import RunMissingError
+from orchestrator.application.freeze_evidence import evidence_digest
+from orchestrator.application.gather_evidence import WrongProductError
+from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
+from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.gate.document import canonical, snapshot_document
+from orchestrator.domain.gate.snapshot import Approval, Quarantine, Waiver
+from orchestrator.domain.gate.verdict import Decision, Verdict
+from orchestrator.domain.known_issue import IssueMatch, KnownIssue
+from orchestrator.domain.matrix import GitSource, Subject
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.trials import TrialAsk, TrialKind
+from tests.contract.frozen_runs import (
+    FELL,
+    L4,
+    METADATA,
+    POLICY,
+    REAL,
+    at_work,
+    environment,
+    fails,
+    frozen,
+    launched,
+    only_cell,
+    passes,
+    ran,
+    skips,
+)
+from tests.databases import NOW, after
+
+
+@pytest.fixture
+def context(stores):
+    return SimpleNamespace(stores=stores, clock=SimpleNamespace(now=lambda: after(3600)))
+
+
+# What a cell is
+
+
+def test_a_finished_cell_is_told_with_all_that_binds_it(context, stores) -> None:
+    git = Subject(name="lib", version="1.10", git=GitSource(url="x", rev="a" * 40))
+    packages = environment(python="3.11", packages={"torch": "2.7", "numpy": "2"})
+    ran(stores, "run-1", packages, passes("a"), subject=git)
+    snapshot = frozen(context, "run-1")
+    (cell,) = snapshot.cells
+    assert (cell.run, cell.id, cell.platform, cell.environment) == ("run-1", "p0", "p0", "image")
+    assert (cell.state, cell.outcome, cell.ended_at) == ("done", Outcome.PASSED, after(60))
+    assert cell.instance_type == "g2-standard-4"
+    assert cell.subject == {
+        "git_sha": "a" * 40,
+        "name": "lib",
+        "payload_sha256": "d" * 64,
+        "version": "1.10",
+        "wheel_sha256": "e" * 64,
+    }
+    assert snapshot.subject == cell.subject
+    assert cell.packages == {"numpy": "2", "torch": "2.7"}
+    assert len(cell.fingerprint) == 64
+    assert (cell.cost_usd, snapshot.cost_usd) == (Decimal("0.25"), Decimal("0.25"))
+    assert cell.counts.passed == 1
+
+
+def test_a_branch_is_no_commit(context, stores) -> None:
+    git = Subject(name="lib", version="1.10", git=GitSource(url="x", rev="main"))
+    ran(stores, "run-1", passes("a"), subject=git)
+    assert "git_sha" not in only_cell(context, "run-1").subject
+
+
+def test_a_run_that_goes_on_says_how_far_it_is(context, stores) -> None:
+    (cell,) = launched(stores, "run-1")
+    agent = at_work(stores, cell, "run-1")
+    agent.send(agent.manifest("a", "b"), agent.test("a"))
+    told = only_cell(context, "run-1")
+    assert (told.state, told.outcome, told.ended_at) == ("running", None, None)
+    assert [job.outcome for job in told.jobs] == [None, None]
+
+
+def test_two_cells_agree_on_what_both_say(context, stores) -> None:
+    launched(stores, "run-1", platforms=2)
+    assert frozen(context, "run-1").subject["wheel_sha256"] == "e" * 64
+    git = Subject(name="lib", version="1.10", git=GitSource(url="x", rev="a" * 40))
+    launched(stores, "run-2", subject=git)
+    both = frozen(context, "run-1", "run-2")
+    assert [(cell.run, cell.id) for cell in both.cells] == [("run-2", "p0"), ("run-1", "p1")]
+    assert "git_sha" not in both.subject
+    assert both.subject["payload_sha256"] == "d" * 64
+
+
+# Whether it is believed
+
+
+@pytest.mark.parametrize(
+    ("attestation", "attested", "wrong"),
+    [
+        (REAL, True, ""),
+        (None, False, ""),
+        (replace(REAL, simulated=True), False, ""),
+        (replace(REAL, mismatch="asked for 1 x nvidia L4, found T4"), False, "found T4"),
+        (replace(REAL, devices=()), False, "found no accelerator"),
+    ],
+    ids=["real", "untold", "simulated", "refused", "no-device"],
+)
+def test_only_a_real_machine_that_is_what_was_asked_for_attests(
+    context, stores, attestation, attested, wrong
+) -> None:
+    ran(stores, "run-1", passes("a"), attestation=attestation)
+    cell = only_cell(context, "run-1")
+    assert cell.attested is attested
+    assert wrong in cell.mismatch
+    assert bool(cell.mismatch) is bool(wrong)
+    assert cell.simulated is (attestation is not None and attestation.simulated)
+
+
+def test_this_computer_attests_what_needs_no_accelerator(context, stores) -> None:
+    here = Attestation({}, (), "2.7", simulated=False)
+    ran(stores, "run-1", passes("a"), provider="local", accelerator=None, attestation=here)
+    assert only_cell(context, "run-1").attested
+    ran(stores, "run-2", passes("a"), provider="local", accelerator=L4, attestation=here)
+    cell = only_cell(context, "run-2")
+    assert not cell.attested
+    assert "found no accelerator" in cell.mismatch
+
+
+# What failed
+
+
+def test_failures_come_with_their_signature_and_whether_they_are_new(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
+    stores.gates.put_policy(STORED_POLICY)
+    stores.gates.add_verdict(passed("run-1"))
+    other = FELL.replace("ValueError", "KeyError")
+    ran(stores, "run-2", fails("a"), fails("b", other), passes("c"), outcome=Outcome.FAILED)
+    snapshot = frozen(context, "run-2")
+    first, second = snapshot.cells[0].jobs[0].failed
+    assert snapshot.last_green == "run-1"
+    assert (first.nodeid, first.exception, first.frame) == ("a", "ValueError", "core.work")
+    assert "0x7f" not in first.message
+    assert (first.is_new, second.is_new) == (False, True)
+
+
+def test_without_a_green_run_every_failure_is_new(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
+    (failed,) = only_cell(context, "run-1").jobs[0].failed
+    assert failed.is_new
+
+
+def test_skips_are_counted_by_reason(context, stores) -> None:
+    ran(stores, "run-1", skips("a", "no GPU"), skips("b", "no GPU"), skips("c", "slow"))
+    assert only_cell(context, "run-1").jobs[0].skips == {"no GPU": 2, "slow": 1}
+
+
+def test_failed_checks_and_fallbacks_are_told(context, stores) -> None:
+    ran(
+        stores,
+        "run-1",
+        passes("a"),
+        lambda agent: agent.line("check", "demo", check="same", outcome="failed"),
+        lambda agent: agent.line("check", "demo", check="fast", outcome="passed"),
+        lambda agent: agent.line("check", "demo", degraded="fell back"),
+    )
+    demo = only_cell(context, "run-1").jobs[1]
+    assert (demo.failed_checks, demo.degraded) == (("same",), "fell back")
+
+
+def test_reruns_and_who_broke_it_stand_beside_a_failure(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), fails("b"), outcome=Outcome.FAILED)
+    ask = TrialAsk(kind=TrialKind.RERUN, tests={"unit": ("a", "b")}, times=2)
+    sitting = stores.trials.ask("run-1.p0-1", ask, at=NOW)
+    stores.trials.begin(sitting.id, at=NOW)
+    outcomes = [{"unit::a": "failed", "unit::b": "failed"}, {"unit::a": "passed"}]
+    stores.trials.end(sitting.id, at=NOW, outcomes=outcomes)
+    cell = only_cell(context, "run-1")
+    assert [test.reruns for test in cell.jobs[0].failed] == [("failed", "passed"), ("failed",)]
+    answers = {one["nodeid"]: one["answer"] for one in cell.blame}
+    assert answers == {"a": "flaky", "b": "unknown"}
+    assert "1 of 2 times" in cell.blame[0]["evidence"]
+
+
+def test_benchmarks_come_as_pairs(context, stores) -> None:
+    def turn(arm, number, *samples):
+        said = {"metric": "ms", "unit": "ms", "direction": "lower", "arm": arm, "turn": number}
+        return lambda agent: agent.line("metric", "demo", **said, samples=list(samples))
+
+    ran(stores, "run-1", turn("subject", 0, 1.5, 2.5, 2.0), turn("baseline", 1, 1.0))
+    (pairs,) = only_cell(context, "run-1").pairs
+    assert (pairs.job, pairs.metric, pairs.direction) == ("demo", "ms", "lower")
+    assert (pairs.subject, pairs.baseline) == ((2.0,), (1.0,))
+
+
+# What was before
+
+
+def test_the_platforms_past_is_told(context, stores) -> None:
+    for number, outcome in ((1, Outcome.FAILED), (2, Outcome.PASSED), (3, Outcome.PASSED)):
+        names = [f"t{n}" for n in range(number)]
+        ran(stores, f"run-{number}", *map(passes, names), outcome=outcome)
+    ran(stores, "run-4", passes("a"))
+    cell = only_cell(context, "run-4")
+    assert (cell.green_streak, cell.baseline_collected) == (2, 3)
+    assert only_cell(context, "run-1").baseline_collected is None
+
+
+def test_a_later_runs_cell_stands_for_an_earlier_ones(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
+    ran(stores, "run-2", passes("a"))
+    snapshot = frozen(context, "run-2", "run-1", "run-1")
+    assert snapshot.runs == ("run-1", "run-2")
+    assert [cell.run for cell in snapshot.cells] == ["run-2"]
+    assert snapshot.cost_usd == Decimal("0.50")
+
+
+def test_the_newest_finished_run_is_taken_where_none_is_named(context, stores) -> None:
+    assert frozen(context).cells == ()
+    ran(stores, "run-1", passes("a"))
+    launched(stores, "run-2")
+    assert frozen(context).runs == ("run-1",)
+
+
+def test_runs_that_are_not_there_or_of_another_product_are_refused(context, stores) -> None:
+    with pytest.raises(RunMissingError):
+        frozen(context, "nope")
+    launched(stores, "run-1")
+    other = replace(POLICY, metadata=replace(METADATA, product="other"))
+    with pytest.raises(WrongProductError, match="'proof', and the gate is of 'other'"):
+        frozen(context, "run-1", policy=other)
+
+
+# What people say
+
+
+STORED_POLICY = StoredPolicy(
+    gate="release",
+    product="proof",
+    digest="a" * 64,
+    text="",
+    document="{}",
+    first_seen=NOW,
+    since=NOW,
+)
+
+
+def passed(*runs):
+    verdict = Verdict(
+        gate="release",
+        product="proof",
+        decision=Decision.PASS,
+        at=NOW,
+        subject={},
+        policy_digest="a" * 64,
+        evidence_digest="b" * 64,
+        rules=(),
+    )
+    return StoredVerdict(
+        id="",
+        gate="release",
+        verdict=verdict,
+        runs=runs,
+        lineage="release",
+        created_at=NOW,
+        snapshot_digest="",
+        document_digest="",
+        envelope_digest="",
+        key_id="",
+    )
+
+
+WAIVER = Waiver(
+    id="",
+    gate="release",
+    rule="platform/p0",
+    reason="known",
+    author="ann",
+    approver="bo",
+    at=NOW,
+    expires=NOW + timedelta(days=7),
+)
+
+
+def test_what_people_said_to_this_evidence_is_in_it_and_not_in_its_digest(context, stores) -> None:
+    ran(stores, "run-1", passes("a"))
+    before = frozen(context, "run-1")
+    digest = evidence_digest(before)
+    for evidence in ("", digest, "0" * 64):
+        waiver = replace(WAIVER, evidence=evidence)
+        stores.gates.add_waiver(StoredWaiver(waiver=waiver, verdict="", seen=""))
+    stores.gates.add_waiver(StoredWaiver(waiver=replace(WAIVER, gate="o"), verdict="", seen=""))
+    stores.gates.add_approval("release", Approval(by="bo", at=NOW, evidence=digest))
+    stores.gates.add_approval("release", Approval(by="bo", at=NOW, evidence="0" * 64))
+    after_ = frozen(context, "run-1")
+    assert [one.evidence for one in after_.waivers] == ["", digest]
+    assert [one.evidence for one in after_.approvals] == [digest]
+    assert evidence_digest(after_) == digest
+
+
+def test_known_issues_and_quarantines_of_the_product_are_there(context, stores) -> None:
+    issue = KnownIssue(
+        id="",
+        product="proof",
+        title="known",
+        match=IssueMatch(exception="ValueError"),
+        owner="me",
+        opened=date(2026, 1, 1),
+        expires=date(2026, 12, 1),
+    )
+    stores.known_issues.add(issue)
+    stores.known_issues.add(replace(issue, product="other"))
+    plain = Quarantine(
+        id="",
+        product="proof",
+        nodeid="a",
+        reason="flaky",
+        owner="me",
+        opened=NOW,
+        expires=NOW + timedelta(days=3),
+    )
+    stores.quarantines.add(replace(plain, expires=NOW + timedelta(days=1)))
+    longest = stores.quarantines.add(replace(plain, platforms=("p0",)))
+    stores.quarantines.add(replace(plain, platforms=("p1",), expires=NOW + timedelta(days=9)))
+    ran(stores, "run-1", fails("a"), fails("b"), outcome=Outcome.FAILED)
+    snapshot = frozen(context, "run-1")
+    assert [one.id for one in snapshot.known_issues] == ["KI-0001"]
+    assert len(snapshot.quarantines) == 3
+    assert [one.quarantine for one in snapshot.cells[0].jobs[0].failed] == [longest.id, ""]
+
+
+def test_frozen_twice_the_bytes_are_the_same(context, stores) -> None:
+    ran(stores, "run-1", environment(packages={"b": "1", "a": "2"}), fails("x"), skips("y", "z"))
+    first, second = (canonical(snapshot_document(frozen(context, "run-1"))) for _ in range(2))
+    assert first == second

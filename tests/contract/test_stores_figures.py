@@ -1,0 +1,69 @@
+"""Figures: what a database tells of itself in one look."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+from orchestrator.application.ports.figures import Figure
+from orchestrator.application.ports.stores import Stores
+from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.outcome import Outcome
+from tests.contract.test_stores_outbox import channel, ids, receipt, told
+from tests.databases import NOW, advance, after, attempt, create, lease
+
+
+def test_an_empty_database_has_figures(stores: Stores) -> None:
+    found = stores.figures.snapshot(NOW)
+    assert all(found.of(figure) == {} for figure in Figure)
+    assert (found.oldest_waiting_at, found.late_firings) == (None, 0)
+
+
+def test_runs_cells_leases_and_money(stores: Stores) -> None:
+    cells = create(stores, platforms=3)
+    for number, cell in enumerate(cells[:2]):
+        held = lease(f"lease-{number}", attempt(stores, cell), usd="1.50")
+        stores.leases.reserve(
+            replace(held, place=f"p{number}"), run_id="run-1", exclusive=True, max_usd=None
+        )
+        stores.leases.held(f"lease-{number}", f"m-{number}", at=NOW)
+    advance(stores, cells[0], CellState.RELEASING)
+    stores.leases.gone("lease-0", at=NOW, cost_usd=Decimal("0.123456"))
+    stores.cells.conclude(cells[0], Cause(Outcome.PASSED, ""), at=NOW)
+    stores.sightings.see("aws", ["i-1", "i-2"], at=NOW)
+    found = stores.figures.snapshot(NOW)
+    assert found.of(Figure.RUNS) == {("running", ""): 1}
+    assert found.of(Figure.CELLS) == {
+        ("done", "passed"): 1,
+        ("placing", ""): 1,
+        ("queued", ""): 1,
+    }
+    assert found.of(Figure.LEASES) == {("fake", "gone"): 1, ("fake", "held"): 1}
+    assert found.of(Figure.SPENT_USD) == {("fake", ""): 0.123456}
+    assert found.of(Figure.RESERVED_USD) == {("fake", ""): 1.5}
+    assert found.of(Figure.ORPHANS) == {("aws", ""): 2}
+
+
+def test_money_of_machines_that_are_not_real_is_no_money(stores: Stores) -> None:
+    [cell] = create(stores, platforms=1)
+    one = lease("lease-1", attempt(stores, cell))
+    stores.leases.reserve(one, run_id="run-1", exclusive=False, max_usd=None)
+    stores.leases.note("lease-1", {}, simulated=True)
+    found = stores.figures.snapshot(NOW)
+    assert found.of(Figure.LEASES) == {("fake", "reserved"): 1}
+    assert found.of(Figure.RESERVED_USD) == {}
+
+
+def test_what_waits_to_be_told(stores: Stores) -> None:
+    new_id = ids()
+    for number in (1, 2):
+        stores.outbox.add(channel(number))
+    stores.outbox.put(told("fail", "a"), new_id=new_id, at=after(5))
+    stores.outbox.put(told("fail", "b", lineage="else"), new_id=new_id, at=after(9))
+    taken = stores.outbox.claim(at=after(10))
+    assert taken is not None
+    stores.outbox.settle(taken[1].id, receipt("gone"), at=after(10))
+    found = stores.figures.snapshot(after(20))
+    assert found.of(Figure.DELIVERIES) == {("waiting", ""): 2, ("dropped", ""): 2}
+    assert found.of(Figure.CHANNELS) == {("ok", ""): 1, ("disabled", ""): 1}
+    assert found.oldest_waiting_at == after(5)

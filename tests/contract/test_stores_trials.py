@@ -1,0 +1,105 @@
+"""Trials: one set of questions to SQLite and to Postgres."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from orchestrator.domain.trials import SittingState, TrialAsk, TrialKind
+from tests.databases import NOW, after, attempt, create
+
+KEY = "suite::a.py::test_a"
+RERUN = TrialAsk(kind=TrialKind.RERUN, tests={"suite": ("a.py::test_a",)}, times=2, key="one")
+BISECT = TrialAsk(
+    kind=TrialKind.BISECT,
+    tests={"suite": ()},
+    times=1,
+    changed="revision 1a2b3c4",
+    subject_digest="d" * 64,
+    subject_version="1.0",
+    key="two",
+)
+
+
+@pytest.fixture
+def tried(stores):
+    create(stores)
+    return attempt(stores, "run-1.p0", 1)
+
+
+def test_nothing_was_tried(stores, tried):
+    assert stores.trials.of_attempt(tried) == ()
+    assert stores.trials.of_run("run-1") == {}
+    assert not stores.trials.is_dismissed(tried)
+    assert stores.trials.second_of("run-1") is None
+
+
+def test_what_is_asked_for_has_a_number_and_a_folder(stores, tried):
+    first = stores.trials.ask(tried, RERUN, at=NOW)
+    second = stores.trials.ask(tried, BISECT, at=after(1))
+    assert (first.id, first.number, first.state) == (f"{tried}-t1", 1, SittingState.ASKED)
+    assert (second.id, second.number) == (f"{tried}-t2", 2)
+    assert stores.trials.of_attempt(tried) == (first, second)
+
+
+def test_asking_twice_has_the_effect_of_once(stores, tried):
+    first = stores.trials.ask(tried, RERUN, at=NOW)
+    assert stores.trials.ask(tried, RERUN, at=after(9)) == first
+    assert len(stores.trials.of_attempt(tried)) == 1
+
+
+def test_many_who_ask_at_once_ask_once(stores, tried):
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda n: stores.trials.ask(tried, RERUN, at=after(n)), range(8)))
+    assert len({sitting.id for sitting in found}) == 1
+    assert len(stores.trials.of_attempt(tried)) == 1
+
+
+def test_a_sitting_goes_one_way_only(stores, tried):
+    sitting = stores.trials.ask(tried, RERUN, at=NOW)
+    stores.trials.begin(sitting.id, at=after(1))
+    stores.trials.begin(sitting.id, at=after(2))
+    outcomes = ({KEY: "failed"}, {KEY: "passed"})
+    stores.trials.end(sitting.id, at=after(3), outcomes=outcomes, evidence="e" * 64)
+    stores.trials.end(sitting.id, at=after(4), trouble="too late")
+    stores.trials.begin(sitting.id, at=after(5))
+    [found] = stores.trials.of_attempt(tried)
+    assert (found.state, found.started_at, found.ended_at) == (
+        SittingState.ENDED,
+        after(1),
+        after(3),
+    )
+    assert (found.outcomes, found.trouble, found.evidence) == (outcomes, "", "e" * 64)
+
+
+def test_each_time_is_a_trial_of_the_run(stores, tried):
+    for ask, outcomes in ((RERUN, ({KEY: "failed"}, {KEY: "passed"})), (BISECT, ({KEY: "error"},))):
+        sitting = stores.trials.ask(tried, ask, at=NOW)
+        stores.trials.end(sitting.id, at=after(1), outcomes=outcomes)
+    trials = stores.trials.of_run("run-1")["p0"]
+    assert [(t.kind.value, t.number, t.sitting, t.outcomes[KEY]) for t in trials] == [
+        ("rerun", 1, 1, "failed"),
+        ("rerun", 2, 1, "passed"),
+        ("bisect", 3, 2, "error"),
+    ]
+    assert trials[2].changed == "revision 1a2b3c4"
+
+
+def test_nobody_asks_any_more(stores, tried):
+    stores.trials.dismiss(tried, at=NOW)
+    stores.trials.dismiss(tried, at=after(1))
+    assert stores.trials.is_dismissed(tried)
+
+
+def test_the_first_second_machine_stands(stores, tried):
+    assert stores.trials.add_second("run-1", "run-2") == "run-2"
+    assert stores.trials.add_second("run-1", "run-3") == "run-2"
+    assert stores.trials.second_of("run-1") == "run-2"
+
+
+def test_what_is_not_there(stores, tried):
+    with pytest.raises(LookupError):
+        stores.trials.ask("nope", RERUN, at=NOW)
+    with pytest.raises(LookupError):
+        stores.trials.begin("nope", at=NOW)

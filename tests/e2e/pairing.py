@@ -1,0 +1,110 @@
+"""A benchmark paired with its baseline and judged by a gate, the way a person does both."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.home import ROOT, Home, eventually
+from tests.ssh_hosts import free_port
+
+PAYLOAD = ROOT / "tests" / "payloads" / "paired"
+MATRIX = """apiVersion: seatrial/v1
+kind: Matrix
+metadata: {{name: pairs}}
+subject: {{name: paired, version: "1"}}
+payload: {{path: {candidate}}}
+baseline: {{payload: {{path: {baseline}}}, min_pairs: 12, max_pairs: 60, precision: "1.5%"}}
+platforms:
+  - {{id: here, provider: local}}
+jobs:
+  - {{id: loop}}
+"""
+POLICY = """apiVersion: seatrial/v1
+kind: ReleaseGate
+metadata: {name: speed, product: paired, owner: performance}
+spec:
+  platforms:
+    - {id: here}
+  performance:
+    budgets:
+      - {match: "loop/*", max_regression: "4%"}
+"""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What one run came to."""
+
+    decision: str
+    benchmark: str
+    """The rule about the benchmark, as the verdict prints it."""
+    pairs: int
+    slowdown: float
+    seconds: float
+    """Of the job."""
+
+
+class Speed:
+    """Two payloads of one benchmark, one of them slower on purpose, and a gate for them."""
+
+    def __init__(self, home: Home, folder: Path) -> None:
+        self._home = home
+        self._folder = folder
+        (folder / "policy.yaml").write_text(POLICY)
+        self._controller = subprocess.Popen(
+            home.command("serve", "--port", str(free_port())),
+            env=home.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        eventually(lambda: isinstance(home.get("/runs"), dict))
+
+    def judge(self, slower: float) -> Judged:
+        """Run the candidate, so much slower, beside its baseline, and ask the gate."""
+        matrix = self._matrix(slower)
+        run = json.loads(self._home.seatrial("run", str(matrix), "-y", "--json", timeout=600))
+        [job] = run["cells"][0]["jobs"]
+        assert job["outcome"] == "passed", run["cells"][0]
+        [pair] = job["pairs"]
+        verdict = self._verdict(run["id"])
+        told = json.dumps([rule for rule in verdict["rules"] if "loop/loop" in json.dumps(rule)])
+        return Judged(
+            decision=verdict["decision"],
+            benchmark=told,
+            pairs=pair["pairs"],
+            slowdown=pair["slowdown"],
+            seconds=job["duration_s"],
+        )
+
+    def close(self) -> None:
+        """End the controller; what it was doing is over."""
+        self._controller.terminate()
+        self._controller.wait(timeout=60)
+
+    def _matrix(self, slower: float) -> Path:
+        folder = self._folder / f"slower-{slower}"
+        if not folder.exists():
+            for name in ("candidate", "baseline"):
+                shutil.copytree(PAYLOAD, folder / name)
+            if slower:
+                (folder / "candidate" / "slower").write_text(str(slower))
+            (folder / "m.yaml").write_text(
+                MATRIX.format(candidate=folder / "candidate", baseline=folder / "baseline")
+            )
+        return folder / "m.yaml"
+
+    def _verdict(self, run: str) -> dict[str, Any]:
+        """Ask the gate; its exit code says the decision, which is not known here yet."""
+        policy = str(self._folder / "policy.yaml")
+        words = self._home.command("gate", "check", policy, "--run", run, "--json")
+        done = subprocess.run(
+            words, env=self._home.environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode in (0, 1, 5), done.stderr
+        verdict: dict[str, Any] = json.loads(done.stdout)
+        return verdict

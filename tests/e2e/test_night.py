@@ -1,0 +1,215 @@
+"""One whole night: a schedule fires, the run is judged, people are told, the verdict verifies.
+
+On the embedded database, and on Postgres with two controllers of which one is killed while it is
+at it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.home import Home, a_home, alive, eventually
+from tests.integration.receiving import Receiver, receiver
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+MANIFEST = """\
+schema = 1
+name = "widgets"
+version = "1"
+[[job]]
+id = "suite"
+kind = "suite"
+pytest = ["test_lib.py"]
+"""
+MATRIX = """\
+apiVersion: seatrial/v1
+kind: Matrix
+metadata: {{name: night}}
+subject: {{name: lib, version: "1.0", git: {{url: "{repository}", rev: main}}}}
+payload: {{path: payload}}
+limits: {{max_minutes: 5}}
+platforms:
+  - {{id: here, provider: local}}
+jobs:
+  - {{id: suite}}
+"""
+POLICY = """\
+apiVersion: seatrial/v1
+kind: ReleaseGate
+metadata: {name: night, product: widgets, owner: release team}
+spec:
+  subject: {require: [git_sha, wheel_sha256]}
+  platforms:
+    - {id: here}
+  jobs:
+    - {id: suite}
+"""
+BACKEND = """\
+import base64, hashlib, os, time, zipfile
+
+def row(path, text):
+    digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+    return path + ",sha256=" + digest.decode().rstrip("=") + "," + str(len(text)) + "\\n"
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    with open(os.environ["SEATRIAL_HOME"] + "/building", "a") as ledger:
+        ledger.write("begun\\n")
+    while not os.path.exists(os.environ["SEATRIAL_HOME"] + "/../go"):
+        time.sleep(0.1)
+    name = "lib-1.0-py3-none-any.whl"
+    info = "lib-1.0.dist-info"
+    files = {
+        "lib.py": open("lib.py").read(),
+        info + "/METADATA": "Metadata-Version: 2.1\\nName: lib\\nVersion: 1.0\\n",
+        info + "/WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+    }
+    rows = [row(*one) for one in files.items()]
+    files[info + "/RECORD"] = "".join([*rows, info + "/RECORD,,\\n"])
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+    return name
+"""
+
+
+@dataclass
+class Project:
+    """A repository, a payload that proves it, and the files of its nightly."""
+
+    folder: Path
+    commit: str
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return "--matrix", str(self.folder / "night.yaml"), "--gate", str(self.folder / "gate.yaml")
+
+
+def make_project(folder: Path) -> Project:
+    repository, payload = folder / "repository", folder / "payload"
+    for made in (repository, payload):
+        made.mkdir(parents=True)
+    (payload / "payload.toml").write_text(MANIFEST)
+    (payload / "test_lib.py").write_text("import lib\n\ndef test_it():\n    assert lib.X == 1\n")
+    (repository / "lib.py").write_text("X = 1\n")
+    (repository / "backend.py").write_text(BACKEND)
+    (repository / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for words in (("init", "-q", "-b", "main"), ("add", "."), (*who, "commit", "-qm", "first")):
+        subprocess.run(("git", *words), cwd=repository, check=True)
+    asked = ("git", "rev-parse", "HEAD")
+    head = subprocess.run(asked, cwd=repository, check=True, capture_output=True, text=True)
+    (folder / "night.yaml").write_text(MATRIX.format(repository=f"file://{repository}"))
+    (folder / "gate.yaml").write_text(POLICY)
+    return Project(folder, head.stdout.strip())
+
+
+@contextmanager
+def serving(home: Home) -> Iterator[subprocess.Popen[bytes]]:
+    """A controller that stays, as a person starts one."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    home.path.mkdir(parents=True, exist_ok=True)
+    with (home.path / "served.log").open("wb") as log:
+        words = home.command("serve", "--port", str(port))
+        process = subprocess.Popen(words, env=home.environment, stdout=log, stderr=log)
+    try:
+        eventually(lambda: home.get("/schedules"))
+        yield process
+    finally:
+        if alive(process.pid):
+            process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)
+
+
+def firing(home: Home) -> dict[str, Any]:
+    [found] = home.get("/schedules/night")["firings"]
+    return found
+
+
+def listen(home: Home, people: Receiver) -> str:
+    """Add the channel; what its messages are signed with."""
+    words = ("notify", "add", "people", people.url, "--allow-private")
+    return home.seatrial(*words).strip()
+
+
+def check_night(home: Home, project: Project, people: Receiver, secret: str) -> None:
+    """One run, one verdict, one word to people, and a file that proves it elsewhere."""
+    told = firing(home)
+    assert (told["outcome"], told["overdue"]) == ("PASS", False)
+    [run] = home.json("runs")
+    assert run["id"] == told["run"]
+    [verdict] = home.json("gate", "history", "night")
+    assert verdict["id"] == told["verdict"]
+    eventually(lambda: len(people.received) == 1)
+    [message] = people.received
+    said = str(message.verified(secret))
+    assert "PASS" in said
+    assert project.commit in said
+    keys, signed = home.path / "keys.json", home.path / "verdict.jsonl"
+    home.seatrial("gate", "keys", "export", "-o", str(keys))
+    with home.client() as client:
+        answer = client.get(f"/verdicts/{verdict['id']}/statement")
+    signed.write_bytes(answer.content)
+    shown = home.seatrial("gate", "verify", str(signed), "--key", str(keys))
+    assert shown.startswith("VERIFIED night: PASS")
+    assert project.commit in shown
+    altered = signed.read_bytes().replace(b'"payload":"ey', b'"payload":"ez', 1)
+    signed.write_bytes(altered)
+    home.seatrial("gate", "verify", str(signed), "--key", str(keys), status=1)
+
+
+def add(home: Home, project: Project, cron: str = "0 2 * * *") -> None:
+    when = ("--cron", cron, "--tz", "Europe/Berlin", "--subject", "branch", "--deadline", "60m")
+    home.seatrial("schedule", "add", "night", *when, *project.files)
+
+
+def test_a_night_on_this_computer(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+    (tmp_path / "go").touch()
+    with a_home(tmp_path / "home") as home, receiver() as people, serving(home):
+        secret = listen(home, people)
+        add(home, project)
+        home.seatrial("schedule", "trigger", "night", "--by", "the test")
+        eventually(lambda: firing(home)["state"] == "told")
+        check_night(home, project, people, secret)
+
+
+@pytest.mark.needs_postgres
+def test_a_night_with_two_controllers_of_which_one_is_killed(
+    postgres_url_factory: Any, tmp_path: Path
+) -> None:
+    project = make_project(tmp_path / "project")
+    environment = {"SEATRIAL_DATABASE_URL": postgres_url_factory(migrated=False)}
+    homes = [Home(tmp_path / name, **environment) for name in ("one", "two")]
+    with ExitStack() as stack, receiver() as people:
+        served = [stack.enter_context(serving(home)) for home in homes]
+        secret = listen(homes[0], people)
+        # Due within the minute: nobody is asked, both look.
+        add(homes[0], project, cron="* * * * *")
+        ledgers = [home.path / "building" for home in homes]
+        eventually(lambda: any(ledger.exists() for ledger in ledgers))
+        homes[0].seatrial("schedule", "pause", "night")
+        # The other had seconds to begin it as well, and did not.
+        assert [firing(home)["state"] for home in homes] == ["claimed"] * 2
+        assert [ledger.exists() for ledger in ledgers].count(True) == 1
+        dead, living = (0, 1) if ledgers[0].exists() else (1, 0)
+        os.kill(served[dead].pid, signal.SIGKILL)
+        served[dead].wait(timeout=30)
+        (tmp_path / "go").touch()
+        eventually(lambda: firing(homes[living])["state"] == "told", deadline_s=240)
+        assert ledgers[living].read_text() == "begun\n"
+        check_night(homes[living], project, people, secret)

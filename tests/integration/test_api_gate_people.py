@@ -1,0 +1,256 @@
+"""What people say to gates, who they are, and the keys that verdicts are signed with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.adapters.signing.verifying import verify_bundle
+from orchestrator.application.ports.notary import NotVerifiedError
+from tests.integration.api_context import Desk, desk
+from tests.integration.gate_desk import API, POLICY, check, put, ran
+
+FAILS = {"tests/test_a.py::one": "failed"}
+WAIVER = {
+    "gate": "release",
+    "rule": "job/unit@here",
+    "reason": "The test is wrong; its mending is on the way.",
+    "author": "ann",
+    "approver": "bo",
+    "days": 7,
+}
+APPROVED = f"{POLICY}  approvals: {{on: [PASS], need: 1}}\n"
+
+
+@pytest.fixture
+def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
+    with desk(tmp_path, sqlite_url) as opened:
+        yield opened
+
+
+def waive(api: Desk, **changed: object) -> dict[str, object]:
+    answer = api.client.post(f"{API}/waivers", json={**WAIVER, **changed})
+    assert answer.status_code == 201, answer.text
+    shown: dict[str, object] = answer.json()
+    return shown
+
+
+# Waivers
+
+
+def test_a_waiver_lets_a_rule_go_until_it_expires(api: Desk) -> None:
+    run = ran(api, tests=FAILS)
+    put(api, POLICY.replace("spec:\n", "spec:\n  evidence: {max_age: 30d}\n"))
+    first = check(api, "before", runs=[run])
+    assert first["decision"] == "FAIL"
+    waiver = waive(api)
+    assert (waiver["id"], waiver["verdict"]) == ("W-0001", "V-0001")
+    assert (waiver["seen"], waiver["evidence"]) == (first["evidence_digest"], "")
+    after = check(api, "after", runs=[run])
+    assert after["decision"] == "PASS_WITH_EXCEPTIONS"
+    (rule,) = [rule for rule in after["rules"] if rule["outcome"] == "waived"]
+    assert rule["by"] == ["W-0001"]
+    assert after["evidence_digest"] == first["evidence_digest"]
+    assert after["snapshot_digest"] != first["snapshot_digest"]
+    api.clock.move(days=7)
+    assert check(api, "late", runs=[run])["decision"] == "FAIL"
+    (listed,) = api.client.get(f"{API}/waivers", params={"gate": "release"}).json()["items"]
+    assert listed["is_expired"] is True
+
+
+def test_a_waiver_may_be_for_this_evidence_only(api: Desk) -> None:
+    run = ran(api, tests=FAILS)
+    put(api)
+    first = check(api, "before", runs=[run])
+    assert waive(api, only_this=True)["evidence"] == first["evidence_digest"]
+    assert check(api, "same", runs=[run])["decision"] == "PASS_WITH_EXCEPTIONS"
+    again = ran(api, "key-2", FAILS)
+    assert check(api, "next", runs=[again])["decision"] == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("changed", "pointer"),
+    [
+        ({"approver": "ANN "}, "/approver"),
+        ({"approver": "  "}, "/approver"),
+        ({"author": ""}, "/author"),
+        ({"reason": " "}, "/reason"),
+        ({"days": 31}, "/days"),
+        ({"days": 0}, "/days"),
+        ({"rule": "job/unit@nowhere"}, "/rule"),
+        ({"only_this": True}, "/only_this"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_waiver_that_cannot_stand_is_refused(
+    api: Desk, changed: dict[str, object], pointer: str
+) -> None:
+    put(api)
+    answer = api.client.post(f"{API}/waivers", json={**WAIVER, **changed})
+    assert answer.status_code == 422
+    assert pointer in [one["pointer"] for one in answer.json()["errors"]]
+    assert api.client.get(f"{API}/waivers").json()["items"] == []
+
+
+def test_a_rule_of_the_policy_can_be_waived_before_there_is_a_verdict(api: Desk) -> None:
+    put(api)
+    assert waive(api, rule="platform/here")["verdict"] == ""
+
+
+def test_a_waiver_for_no_gate_is_not_found(api: Desk) -> None:
+    assert api.client.post(f"{API}/waivers", json=WAIVER).status_code == 404
+
+
+# Approvals
+
+
+def test_a_verdict_that_needs_approval_waits_for_it(api: Desk) -> None:
+    run = ran(api)
+    put(api, APPROVED)
+    first = check(api, "before", runs=[run])
+    assert first["decision"] == "INCONCLUSIVE"
+    yes = api.client.post(f"{API}/approvals", json={"gate": "release", "by": "bo"}).json()
+    assert yes["evidence"] == first["evidence_digest"]
+    again = api.client.post(f"{API}/approvals", json={"gate": "release", "by": "bo"})
+    assert again.json() == yes
+    assert check(api, "after", runs=[run])["decision"] == "PASS"
+    listed = api.client.get(f"{API}/approvals", params={"gate": "release"}).json()["items"]
+    assert listed == [yes]
+    other = ran(api, "key-2")
+    assert check(api, "other", runs=[other])["decision"] == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"gate": "nope", "by": "bo"}, 404),
+        ({"gate": "release", "by": "bo"}, 404),
+        ({"gate": "release", "by": "bo", "verdict": "V-0009"}, 404),
+    ],
+)
+def test_only_verdicts_can_be_approved(api: Desk, body: dict[str, str], status: int) -> None:
+    put(api)
+    assert api.client.post(f"{API}/approvals", json=body).status_code == status
+
+
+def test_somebody_must_say_yes(api: Desk) -> None:
+    run = ran(api)
+    put(api, APPROVED)
+    check(api, runs=[run])
+    answer = api.client.post(f"{API}/approvals", json={"gate": "release"})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/by")
+
+
+# Who says so
+
+
+def test_whoever_has_a_token_signs_with_its_name(api: Desk) -> None:
+    put(api)
+    client = api.with_token("gate")
+    mine = client.post(f"{API}/waivers", json={**WAIVER, "rule": "platform/here", "author": ""})
+    assert mine.json()["author"] == "a gate"
+    forged = client.post(f"{API}/waivers", json={**WAIVER, "rule": "platform/here"})
+    assert forged.status_code == 422
+    assert "'a gate'" in forged.json()["errors"][0]["detail"]
+    own = client.post(
+        f"{API}/waivers",
+        json={**WAIVER, "rule": "platform/here", "author": "", "approver": "A gate"},
+    )
+    assert own.json()["errors"][0]["pointer"] == "/approver"
+
+
+def test_a_policy_knows_who_put_it(api: Desk) -> None:
+    answer = api.with_token("gate").put(f"{API}/gates/release", json={"policy": POLICY})
+    assert answer.json()["by"] == "a gate"
+
+
+# Keys
+
+
+def test_the_first_verdict_makes_a_key_that_only_the_controller_reads(
+    api: Desk, tmp_path: Path
+) -> None:
+    run = ran(api)
+    put(api)
+    key = check(api, runs=[run])["key_id"]
+    (listed,) = api.client.get(f"{API}/keys").json()["items"]
+    assert (listed["id"], listed["is_over"]) == (key, False)
+    assert listed["created_at"] == "2026-03-01T12:00:00Z"
+    assert listed["not_after"] == "2027-03-01T12:00:00Z"
+    path = tmp_path / "keys" / "signing" / f"{key}.pem"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def statement(api: Desk, verdict: dict[str, object]) -> bytes:
+    return api.client.get(f"{API}/verdicts/{verdict['id']}/statement").content
+
+
+def test_a_rotated_key_still_proves_what_it_signed(api: Desk) -> None:
+    run = ran(api)
+    put(api)
+    old = check(api, "old", runs=[run])
+    api.clock.move(hours=1)
+    new_key = api.client.post(f"{API}/keys/rotate").json()["id"]
+    new = check(api, "new", runs=[run])
+    assert new["key_id"] == new_key != old["key_id"]
+    ring = api.client.get(f"{API}/keyring").content
+    for verdict in (old, new):
+        assert verify_bundle(statement(api, verdict), ring).key.id == verdict["key_id"]
+    states = {one["id"]: one["is_over"] for one in api.client.get(f"{API}/keys").json()["items"]}
+    assert states == {old["key_id"]: True, new_key: False}
+
+
+def test_a_key_ends_after_a_year_and_another_takes_over(api: Desk) -> None:
+    run = ran(api)
+    put(api)
+    old = check(api, "old", runs=[run])
+    api.clock.move(days=365)
+    new = check(api, "new", runs=[run])
+    assert new["key_id"] != old["key_id"]
+    ring = api.client.get(f"{API}/keyring").content
+    assert verify_bundle(statement(api, new), ring)
+    assert verify_bundle(statement(api, old), ring)
+
+
+def test_a_retired_key_proves_nothing_that_was_made_later(api: Desk) -> None:
+    run = ran(api)
+    put(api)
+    verdict = check(api, runs=[run])
+    key = verdict["key_id"]
+    gone = api.client.post(f"{API}/keys/{key}/retire").json()
+    assert gone["retired_at"] == "2026-03-01T12:00:00Z"
+    api.clock.move(hours=1)
+    assert api.client.post(f"{API}/keys/{key}/retire").json() == gone
+    assert check(api, "next", runs=[run])["key_id"] != key
+    ring = api.client.get(f"{API}/keyring").content
+    with pytest.raises(NotVerifiedError, match=f"{key} was retired on 2026-03-01 12:00 UTC"):
+        verify_bundle(statement(api, verdict), ring)
+
+
+def test_a_key_that_cannot_be_kept_is_no_verdict(api: Desk, tmp_path: Path) -> None:
+    run = ran(api)
+    put(api)
+    (tmp_path / "keys").write_text("a file where the folder should be")
+    answer = api.client.post(
+        f"{API}/gates/release/evaluate",
+        json={"runs": [run]},
+        headers={"Idempotency-Key": "k"},
+    )
+    assert (answer.status_code, answer.json()["type"]) == (500, "urn:seatrial:problem:signing-key")
+    assert api.client.get(f"{API}/gates/release/verdicts").json()["items"] == []
+
+
+def test_controllers_of_one_database_know_each_others_keys(tmp_path: Path, sqlite_url: str) -> None:
+    with desk(tmp_path / "one", sqlite_url) as one, desk(tmp_path / "two", sqlite_url) as two:
+        run = ran(one)
+        put(one)
+        first, second = check(one, "a", runs=[run]), check(two, "b", runs=[run])
+        assert first["key_id"] != second["key_id"]
+        assert first["document_digest"] == second["document_digest"]
+        ring = two.client.get(f"{API}/keyring").content
+        assert verify_bundle(statement(one, first), ring).key.id == first["key_id"]
+        two.clock.move(hours=1)
+        two.client.post(f"{API}/keys/rotate")
+        assert check(one, "c", runs=[run])["key_id"] == first["key_id"]

@@ -1,0 +1,229 @@
+"""Gates over REST: policies, evaluations, verdicts that are signed and replayed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.adapters.signing.verifying import verify_bundle
+from tests.integration.api_context import Desk, desk
+from tests.integration.gate_desk import API, POLICY, begun, check, put, ran
+
+OTHER = POLICY.replace("- {id: here}", "- {id: here, level: informing}\n    - {id: there}")
+FAILS = {"tests/test_a.py::one": "failed", "tests/test_a.py::two": "passed"}
+
+
+@pytest.fixture
+def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
+    with desk(tmp_path, sqlite_url) as opened:
+        yield opened
+
+
+# Policies
+
+
+def test_a_policy_is_put_once_and_every_version_is_kept(api: Desk) -> None:
+    first = put(api)
+    api.clock.move(hours=1)
+    assert put(api, f"# said better\n{POLICY}") == first
+    api.clock.move(hours=1)
+    second = put(api, OTHER)
+    assert second["digest"] != first["digest"]
+    assert second["first_seen"] == "2026-03-01T14:00:00Z"
+    history = api.client.get(f"{API}/gates/release/policies").json()["items"]
+    assert [one["digest"] for one in history] == [second["digest"], first["digest"]]
+    assert api.client.get(f"{API}/gates").json()["items"] == [second]
+    assert api.client.get(f"{API}/gates/release").json() == second
+
+
+def test_a_policy_as_an_object_is_a_policy(api: Desk) -> None:
+    text = put(api)
+    said = {
+        "apiVersion": "seatrial/v1",
+        "kind": "ReleaseGate",
+        "metadata": {"name": "release", "product": "proof", "owner": "release-team"},
+        "spec": {"platforms": [{"id": "here"}], "jobs": [{"id": "unit", "on": ["here"]}]},
+    }
+    answer = api.client.put(f"{API}/gates/release", json={"policy": said})
+    assert answer.json()["digest"] == text["digest"]
+
+
+def test_a_policy_that_is_none_is_refused_with_its_place(api: Desk) -> None:
+    answer = api.client.put(
+        f"{API}/gates/release", json={"policy": f"{POLICY}  colour: red\n", "name": "gate.yaml"}
+    )
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["line"] == 9
+    assert "gate.yaml" in answer.json()["detail"]
+    assert api.client.get(f"{API}/gates").json()["items"] == []
+
+
+def test_a_policy_of_another_gate_is_refused(api: Desk) -> None:
+    answer = api.client.put(f"{API}/gates/other", json={"policy": POLICY})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/metadata/name"
+
+
+# Verdicts
+
+
+def test_a_green_run_passes_and_the_verdict_says_what_it_is_made_of(api: Desk) -> None:
+    run = ran(api)
+    policy = put(api)
+    verdict = check(api, runs=[run])
+    assert verdict["decision"] == "PASS", verdict["summary"]
+    assert verdict["id"] == "V-0001"
+    assert verdict["runs"] == [run]
+    assert verdict["lineage"] == "release"
+    assert verdict["policy_digest"] == policy["digest"]
+    assert verdict["subject"]["version"] == "1.10"
+    assert len(verdict["subject"]["payload_sha256"]) == 64
+    assert all(rule["outcome"] == "ok" for rule in verdict["rules"])
+    assert api.client.get(f"{API}/verdicts/V-0001").json() == verdict
+
+
+def test_a_red_run_fails(api: Desk) -> None:
+    run = ran(api, tests=FAILS)
+    put(api)
+    verdict = check(api, runs=[run])
+    assert verdict["decision"] == "FAIL"
+    violated = [rule["id"] for rule in verdict["rules"] if rule["outcome"] == "violated"]
+    assert violated == ["job/unit@here"]
+
+
+def test_without_a_run_the_newest_finished_one_is_looked_at(api: Desk) -> None:
+    put(api)
+    assert check(api, "none")["decision"] == "INCONCLUSIVE"
+    ran(api, "key-1", FAILS)
+    green = ran(api, "key-2")
+    begun(api, "key-3")
+    verdict = check(api, "newest")
+    assert (verdict["decision"], verdict["runs"]) == ("PASS", [green])
+    assert check(api, "prefix", runs=[green[:-1], "latest"])["decision"] == "INCONCLUSIVE"
+
+
+def test_a_run_that_goes_on_is_inconclusive(api: Desk) -> None:
+    run, agent = begun(api)
+    agent.send(agent.manifest("a"), agent.test("a"))
+    put(api)
+    assert check(api, runs=[run])["decision"] == "INCONCLUSIVE"
+
+
+def test_unattested_evidence_does_not_pass(api: Desk) -> None:
+    run = ran(api, attested=False)
+    put(api)
+    assert check(api, runs=[run])["decision"] == "INCONCLUSIVE"
+
+
+def test_the_same_request_is_one_verdict(api: Desk) -> None:
+    run = ran(api)
+    put(api)
+    first = check(api, "again", runs=[run])
+    api.clock.move(hours=1)
+    assert check(api, "again", runs=[run]) == first
+    other = api.client.post(
+        f"{API}/gates/release/evaluate",
+        json={"runs": [ran(api, "key-2")]},
+        headers={"Idempotency-Key": "again"},
+    )
+    assert other.status_code == 422
+    assert other.json()["type"] == "urn:seatrial:problem:key-reused"
+    assert len(api.client.get(f"{API}/gates/release/verdicts").json()["items"]) == 1
+
+
+def test_a_run_of_another_product_is_refused(api: Desk) -> None:
+    run = ran(api)
+    put(api, POLICY.replace("product: proof", "product: other"))
+    answer = api.client.post(
+        f"{API}/gates/release/evaluate",
+        json={"runs": [run]},
+        headers={"Idempotency-Key": "k"},
+    )
+    assert (answer.status_code, answer.json()["type"]) == (
+        422,
+        "urn:seatrial:problem:wrong-product",
+    )
+
+
+def test_verdicts_are_listed_by_pages_and_lines(api: Desk) -> None:
+    run = ran(api)
+    put(api)
+    for number in range(3):
+        check(api, f"k{number}", runs=[run], lineage="nightly" if number else "")
+    path = f"{API}/gates/release/verdicts"
+    page = api.client.get(path, params={"limit": 2}).json()
+    assert [one["id"] for one in page["items"]] == ["V-0003", "V-0002"]
+    rest = api.client.get(path, params={"limit": 2, "before": page["next"]}).json()
+    assert ([one["id"] for one in rest["items"]], rest["next"]) == (["V-0001"], None)
+    line = api.client.get(path, params={"lineage": "nightly"}).json()["items"]
+    assert [one["id"] for one in line] == ["V-0003", "V-0002"]
+
+
+def test_a_dry_run_keeps_nothing(api: Desk) -> None:
+    run = ran(api)
+    put(api)
+    path = f"{API}/gates/release/dry-run"
+    said = api.client.post(path, json={"runs": [run], "now": "2026-03-01T12:00:00Z"}).json()
+    assert said["decision"] == "PASS"
+    assert said["at"] == "2026-03-01T12:00:00Z"
+    late = api.client.post(path, json={"runs": [run], "now": "2026-03-09T12:00:00Z"}).json()
+    assert late["decision"] == "INCONCLUSIVE"
+    other = POLICY.replace("{id: here}", "{id: there}").replace("on: [here]", "on: [there]")
+    assert api.client.post(path, json={"runs": [run], "policy": other}).json()["decision"] != "PASS"
+    assert api.client.get(f"{API}/gates/release/verdicts").json()["items"] == []
+    assert api.client.get(f"{API}/keys").json()["items"] == []
+
+
+# What stays of a verdict
+
+
+def test_a_verdict_is_signed_and_verifies_with_the_keyring_alone(api: Desk) -> None:
+    run = ran(api)
+    put(api)
+    verdict = check(api, runs=[run])
+    statement = api.client.get(f"{API}/verdicts/V-0001/statement")
+    assert statement.headers["content-type"].startswith("application/vnd.in-toto+jsonl")
+    assert hashlib.sha256(statement.content).hexdigest() == verdict["envelope_digest"]
+    found = verify_bundle(statement.content, api.client.get(f"{API}/keyring").content)
+    assert found.verdict["decision"] == "PASS"
+    assert found.key.id == verdict["key_id"]
+    (cell,) = found.statements
+    assert cell["predicate"]["result"] == "PASSED"
+    assert cell["predicate"]["passedTests"] == ["unit: tests/test_a.py::one", "here/demo"]
+    digests = [one["digest"] for one in cell["subject"]]
+    assert digests == [{"sha256": verdict["subject"]["payload_sha256"]}]
+
+
+def test_the_frozen_evidence_is_kept_by_its_digest(api: Desk) -> None:
+    run = ran(api, tests=FAILS)
+    put(api)
+    verdict = check(api, runs=[run])
+    answer = api.client.get(f"{API}/verdicts/V-0001/evidence")
+    assert hashlib.sha256(answer.content).hexdigest() == verdict["snapshot_digest"]
+    (cell,) = json.loads(answer.content)["cells"]
+    (failed,) = cell["jobs"][0]["failed"]
+    assert (failed["exception"], failed["frame"]) == ("ValueError", "core.work")
+
+
+def test_replayed_later_the_bytes_are_the_same(api: Desk) -> None:
+    run = ran(api, tests=FAILS)
+    put(api)
+    verdict = check(api, runs=[run])
+    api.clock.move(days=400)
+    put(api, OTHER)
+    ran(api, "key-2")
+    again = api.client.get(f"{API}/verdicts/V-0001/replay").json()
+    assert again["identical"] is True
+    assert again["replayed_digest"] == verdict["document_digest"]
+    assert again["decision"] == "FAIL"
+
+
+def test_a_later_runs_cell_stands_for_an_earlier_ones(api: Desk) -> None:
+    red, green = ran(api, "key-1", FAILS), ran(api, "key-2")
+    put(api)
+    verdict = check(api, runs=[green, red])
+    assert (verdict["decision"], verdict["runs"]) == ("PASS", [red, green])

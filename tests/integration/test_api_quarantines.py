@@ -1,0 +1,122 @@
+"""Quarantines and reuse over REST."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.proof import Reuse
+from tests.integration.api_context import BEGIN, MATRIX, Desk, desk
+from tests.integration.test_api_history import API, get, post, ran
+
+TEST = "t.py::test_flaky"
+BOOM = "E   AssertionError: boom"
+BODY = {
+    "product": "proof",
+    "nodeid": TEST,
+    "reason": "no seed",
+    "owner": "me",
+    "days": 14,
+}
+
+
+@pytest.fixture
+def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
+    with desk(tmp_path, sqlite_url) as opened:
+        yield opened
+
+
+def test_a_quarantine_is_added_listed_and_ended_once(api: Desk) -> None:
+    ran(api, "one", {TEST: BOOM})
+    added = post(api, "/quarantines", BODY, 201)
+    assert (added["id"], added["state"], added["returns_after"]) == ("Q-0001", "stands", 20)
+    assert get(api, "/quarantines", product="proof")["items"] == [added]
+    assert get(api, "/quarantines", product="other")["items"] == []
+    ended = post(api, "/quarantines/Q-0001/end", {"by": "me"})
+    assert (ended["state"], ended["ended_by"]) == ("ended", "me")
+    assert post(api, "/quarantines/Q-0001/end", {"by": "you"}) == ended
+    assert "Q-0009" in post(api, "/quarantines/Q-0009/end", None, 404)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"days": 31}, "days"),
+        ({"days": 0}, "days"),
+        ({"owner": ""}, "owner"),
+        ({"nodeid": "t.py::test_flakey"}, "nodeid"),
+        ({"returns_after": 0}, "returns_after"),
+        ({"until": "for ever"}, "until"),
+    ],
+)
+def test_a_bad_quarantine_is_not_stored(api: Desk, changes: dict, key: str) -> None:
+    ran(api, "one", {TEST: BOOM})
+    refused = post(api, "/quarantines", BODY | changes, 422)
+    assert key in str(refused["errors"])
+    assert get(api, "/quarantines")["items"] == []
+
+
+def test_a_run_marks_its_failures_in_quarantine_and_counts_them(api: Desk) -> None:
+    ran(api, "one", {TEST: BOOM})
+    post(api, "/quarantines", BODY, 201)
+    run = ran(api, "two", {TEST: BOOM, "t.py::test_other": BOOM})
+    shown = get(api, f"/runs/{run}")
+    [marked] = shown["quarantined"]
+    assert (marked["id"], marked["nodeid"], marked["state"]) == ("Q-0001", TEST, "stands")
+    assert shown["counts"]["failed"] == 2
+    report = api.client.get(f"{API}/runs/{run}/reports/summary.md").text
+    assert "Failing tests in quarantine" in report
+    assert "A quarantine changes no count" in report
+
+
+def test_flaky_tests_are_suggested(api: Desk) -> None:
+    for number, text in enumerate(("", BOOM, "", BOOM, "")):
+        ran(api, f"run-{number}", {TEST: text, "t.py::test_fine": ""})
+    [found] = get(api, "/quarantines/candidates", product="proof")["items"]
+    assert (found["nodeid"], found["flaky"]["failures"], found["quarantine"]) == (TEST, 2, "")
+
+
+def launched(api: Desk, key: str, **more: object) -> dict:
+    body = {"matrix": MATRIX, **more}
+    answer = api.client.post(f"{API}/runs", json=body, headers={"Idempotency-Key": key})
+    assert answer.status_code == 202, answer.text
+    found: dict = answer.json()
+    return found
+
+
+def test_a_launch_says_how_old_evidence_may_be(api: Desk) -> None:
+    stores = api.database.stores
+    asked, plain = launched(api, "one", reuse_hours=36), launched(api, "two")
+    assert stores.runs.spec(asked["id"]).reuse_max_age_s == 36 * 3600
+    assert stores.runs.spec(plain["id"]).reuse_max_age_s is None
+    for wrong in (0, -1, 9000):
+        body = {"matrix": MATRIX, "reuse_hours": wrong}
+        answer = api.client.post(f"{API}/runs", json=body, headers={"Idempotency-Key": "x"})
+        assert answer.status_code == 422
+
+
+def test_reused_results_are_shown_and_marked(api: Desk) -> None:
+    stores = api.database.stores
+    first = ran(api, "one", {TEST: "", "t.py::test_b": ""})
+    second = launched(api, "two", reuse_hours=36)["id"]
+    source, cell = stores.cells.of_run(first)[0], stores.cells.of_run(second)[0]
+    unit = Reuse(job="unit", why="proven by run x", run=first, cell=source.id, at=BEGIN)
+    stores.proofs.decide(cell.id, [unit, Reuse(job="demo", why="image changed: a → b")], at=BEGIN)
+    told = get(api, f"/runs/{second}")["cells"][0]["jobs"]
+    jobs = {job["id"]: job for job in told}
+    assert (jobs["unit"]["reused_from"], jobs["unit"]["reason"]) == (first, "reused")
+    assert (jobs["unit"]["reuse"], jobs["unit"]["at"]) == (
+        "proven by run x",
+        "2026-03-01T12:00:00Z",
+    )
+    assert (jobs["demo"]["reused_from"], jobs["demo"]["reuse"]) == ("", "image changed: a → b")
+    assert jobs["unit"]["counts"]["passed"] == 2
+    tests = get(api, f"/runs/{second}/cells/{cell.name}/tests")["items"]
+    assert [test["nodeid"] for test in tests] == [TEST, "t.py::test_b"]
+    assert get(api, f"/runs/{second}/cells/{cell.name}/tests", job="demo")["items"] == []
+    assert get(api, "/runs")["items"][0]["counts"]["passed"] == 2
+    report = api.client.get(f"{API}/runs/{second}/reports/platform.md?cell={cell.name}").text
+    assert "Earlier Evidence" in report
+    assert "not reused: image changed: a → b" in report

@@ -1,0 +1,117 @@
+"""Schedules over REST."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.api_context import MATRIX, Desk, desk
+
+PATH = "/api/v1/schedules"
+BODY = {
+    "name": "nightly",
+    "cron": "0 2 * * *",
+    "tz": "Europe/Berlin",
+    "owner": "release team",
+    "matrix": MATRIX,
+}
+
+
+@pytest.fixture
+def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
+    with desk(tmp_path, sqlite_url) as opened:
+        yield opened
+
+
+def post(api: Desk, **changes: object) -> Any:
+    return api.client.post(PATH, json=BODY | changes)
+
+
+def test_a_schedule_is_added_with_its_next_three_times(api: Desk) -> None:
+    answer = post(api, deadline="06:00", reuse_hours=36)
+    assert answer.status_code == 201
+    shown = answer.json()
+    assert shown["upcoming"] == [f"2026-03-0{day}T01:00:00Z" for day in (2, 3, 4)]
+    assert (shown["reuse_hours"], shown["lineage"]) == (36.0, "run@nightly")
+    assert api.client.get(f"{PATH}/nightly").json() == shown
+    assert api.client.get(PATH).json() == {"items": [shown]}
+    assert post(api, deadline="06:00", reuse_hours=36).status_code == 201
+    assert post(api, cron="0 3 * * *").status_code == 409
+
+
+def test_a_matrix_may_be_an_object(api: Desk) -> None:
+    matrix = {
+        "apiVersion": "seatrial/v1",
+        "kind": "Matrix",
+        "metadata": {"name": "small"},
+        "subject": {"name": "proof", "version": "1.10"},
+        "platforms": [{"id": "here", "provider": "local"}],
+        "jobs": [{"id": "unit"}],
+    }
+    assert post(api, matrix=matrix).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "said"),
+    [
+        ({"cron": "61 2 * * *"}, "/cron", "Bad minute"),
+        ({"cron": "0 0 30 2 *"}, "/cron", "Bad day-of-month"),
+        ({"tz": "Europe/Berln"}, "/tz", "did you mean 'Europe/Berlin'?"),
+        ({"name": "a b"}, "/name", "letters, digits"),
+        ({"owner": ""}, "/owner", "who answers"),
+        ({"deadline": "6 o'clock"}, "/deadline", "06:00"),
+        ({"catch_up": "all"}, "/catch_up", "`queue`"),
+        ({"overlap": "maybe"}, "/overlap", "cancel-previous"),
+        ({"select": {"kind": "branch"}}, "/subject", "`url` and `branch`"),
+        ({"matrix": MATRIX.replace("id: there", "id: here")}, "/platforms/0/id", "here"),
+        ({"payload": "0" * 64}, "/payload", "was not uploaded"),
+    ],
+)
+def test_what_cannot_fire_is_refused_now(
+    api: Desk, changes: dict[str, object], pointer: str, said: str
+) -> None:
+    answer = post(api, **changes)
+    assert answer.status_code == 422
+    [first, *_] = answer.json()["errors"]
+    assert first["pointer"] == pointer
+    assert said in first["detail"]
+    assert api.client.get(PATH).json() == {"items": []}
+
+
+def test_a_gate_must_be_known(api: Desk) -> None:
+    answer = post(api, gate="release")
+    assert answer.status_code == 404
+    assert "'release'" in answer.json()["detail"]
+
+
+def test_pause_resume_trigger_and_remove(api: Desk) -> None:
+    post(api)
+    paused = api.client.post(f"{PATH}/nightly/pause").json()
+    assert (paused["paused_at"], paused["upcoming"]) == ("2026-03-01T12:00:00Z", [])
+    resumed = api.client.post(f"{PATH}/nightly/resume").json()
+    assert (resumed["paused_at"], len(resumed["upcoming"])) == (None, 3)
+    answer = api.client.post(f"{PATH}/nightly/trigger", json={"by": "me"})
+    assert answer.status_code == 202
+    firing = answer.json()
+    assert (firing["due_at"], firing["state"], firing["by"]) == (
+        "2026-03-01T12:00:00Z",
+        "claimed",
+        "me",
+    )
+    assert api.client.get(f"{PATH}/nightly").json()["firings"] == [firing]
+    assert api.client.delete(f"{PATH}/nightly").status_code == 204
+    for verb, path in (("GET", ""), ("POST", "/pause"), ("POST", "/trigger"), ("DELETE", "")):
+        answer = api.client.request(verb, f"{PATH}/nightly{path}")
+        assert answer.status_code == 404
+        assert "there is no schedule 'nightly'" in answer.json()["detail"]
+
+
+def test_with_a_token_its_name_signs_a_trigger(api: Desk) -> None:
+    post(api)
+    client = api.with_token("run")
+    assert client.post(f"{PATH}/nightly/trigger").json()["by"] == "a run"
+    answer = client.post(f"{PATH}/nightly/trigger", json={"by": "somebody else"})
+    assert answer.status_code == 422

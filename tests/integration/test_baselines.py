@@ -1,0 +1,80 @@
+"""A matrix's baseline, from the file beside it to the plan of the agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.api_context import MATRIX, Desk, archive, desk, sha256
+
+RUNS = "/api/v1/runs"
+WHEEL = b"a wheel"
+INSTALLED = MATRIX.replace('"1.10"}', '"1.10", package: "proof==1.10"}')
+
+
+@pytest.fixture
+def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
+    with desk(tmp_path, sqlite_url) as opened:
+        yield opened
+
+
+def launch(api: Desk, matrix: str, **body: object):
+    told = {"matrix": matrix, **body}
+    key = {"Idempotency-Key": sha256(json.dumps(told).encode())}
+    return api.client.post(RUNS, json=told, headers=key)
+
+
+def test_a_package_needs_no_upload(api: Desk) -> None:
+    answer = launch(api, INSTALLED + 'baseline: {package: "proof==1.9"}\n')
+    assert answer.status_code == 202, answer.text
+    spec = api.database.stores.runs.spec(answer.json()["id"])
+    assert spec.matrix.baseline is not None
+    assert (spec.matrix.baseline.package, spec.baseline_digest) == ("proof==1.9", None)
+
+
+def test_a_wheel_is_uploaded_first_and_goes_with_every_rerun(api: Desk) -> None:
+    matrix = INSTALLED + "baseline: {wheel: old.whl}\n"
+    assert "must be uploaded first" in launch(api, matrix).text
+    digest = sha256(WHEEL)
+    missing = launch(api, matrix, baseline=digest)
+    assert missing.status_code == 422
+    assert f"PUT /api/v1/subjects/{digest}" in missing.text
+    assert api.client.put(f"/api/v1/subjects/{digest}", content=WHEEL).status_code == 201
+    run = launch(api, matrix, baseline=digest).json()["id"]
+    assert api.database.stores.runs.spec(run).baseline_digest == digest
+    for cell in ("here", "there"):
+        api.begin(run, cell)
+    api.finish(run, "here", "there")
+    again = api.client.post(f"{RUNS}/{run}/rerun", headers={"Idempotency-Key": "r"}).json()
+    assert api.database.stores.runs.spec(again["id"]).baseline_digest == digest
+
+
+def test_a_payload_must_be_a_payload(api: Desk) -> None:
+    matrix = MATRIX + "baseline: {payload: {path: ../old}}\n"
+    old = archive(extra="x")
+    digest = sha256(old)
+    assert api.client.put(f"/api/v1/subjects/{digest}", content=old).status_code == 201
+    assert launch(api, matrix, baseline=digest).status_code == 422
+    assert api.client.put(f"/api/v1/payloads/{digest}", content=old).status_code == 201
+    assert launch(api, matrix, baseline=digest, name="second").status_code == 202
+
+
+def test_pairs_are_told_and_turns_are_not_metrics(api: Desk) -> None:
+    run = launch(api, MATRIX).json()["id"]
+    agent = api.begin(run, "here")
+    said = {"metric": "m", "unit": "ms", "direction": "lower"}
+    agent.send(
+        agent.line("phase", "demo", name="started"),
+        agent.line("metric", "demo", **said, samples=[11, 11]),
+        agent.line("metric", "demo", **said, samples=[11], arm="subject", turn=0),
+        agent.line("metric", "demo", **said, samples=[10], arm="baseline", turn=1),
+    )
+    cells = api.client.get(f"{RUNS}/{run}").json()["cells"]
+    [job] = [job for job in cells[0]["jobs"] if job["id"] == "demo"]
+    assert [metric["samples"] for metric in job["metrics"]] == [[11, 11]]
+    [pair] = job["pairs"]
+    assert (pair["metric"], pair["pairs"]) == ("m", 1)
+    assert pair["slowdown"] == pytest.approx(0.1)

@@ -1,0 +1,262 @@
+"""gate: check, explain, dry-run, history, waive, approve, keys, against a controller of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli import in_process
+from tests.unit.cli.fake_controller import Answer, FakeController, Request
+from tests.unit.cli.in_process import ID, SHOWN, Cli
+
+cli, controller = in_process.cli, in_process.controller  # the fixtures
+API = "/api/v1"
+GATE = f"{API}/gates/release"
+POLICY = """\
+apiVersion: seatrial/v1
+kind: ReleaseGate
+metadata: {name: release, product: torchbridge, owner: release-team}
+spec:
+  platforms:
+    - {id: gcp-l4}
+"""
+
+
+def rule(name: str, outcome: str, *, blocking: bool = True, **more: object) -> dict[str, object]:
+    plain = {"id": name, "kind": name.partition("/")[0], "blocking": blocking, "outcome": outcome}
+    return {**plain, "sentence": f"{name} says so.", "inputs": {}, "by": [], **more}
+
+
+RULES = [
+    rule("job/moe@gcp-l4", "ok"),
+    rule("platform/gcp-l4", "ok"),
+    rule("platform/aws-a10g", "tolerated", by=["KI-0007"]),
+    rule("platform/tpu", "violated"),
+    rule("cost", "violated", blocking=False),
+]
+VERDICT = {
+    "id": "V-0003",
+    "gate": "release",
+    "product": "torchbridge",
+    "decision": "FAIL",
+    "summary": "FAIL: 1 blocking rule is violated: platform/tpu.",
+    "at": "2026-01-20T12:00:00Z",
+    "subject": {"name": "torchbridge", "version": "0.4.6\x1b[31m"},
+    "rules": RULES,
+    "warnings": ["KI-0001 expired 3 days ago"],
+    "runs": [ID],
+    "lineage": "release",
+    "policy_digest": "b" * 64,
+    "evidence_digest": "c" * 64,
+    "key_id": "k",
+}
+LINE = '{"payload":"e30="}\n'
+
+
+@pytest.fixture
+def policy(cli: Cli) -> str:
+    path: Path = cli.folder / "gate.yaml"
+    path.write_text(POLICY)
+    return str(path)
+
+
+@pytest.fixture
+def gate(controller: FakeController) -> FakeController:
+    controller.answers["PUT", GATE] = Answer.of({"gate": "release"})
+    controller.answers["GET", GATE] = Answer.of({"gate": "release"})
+    controller.answers["POST", f"{GATE}/evaluate"] = Answer.of(VERDICT, 201)
+    controller.answers["GET", f"{API}/verdicts/V-0003"] = Answer.of(VERDICT)
+    controller.answers["GET", f"{API}/verdicts/V-0003/statement"] = Answer(200, LINE.encode())
+    return controller
+
+
+def decide(gate: FakeController, decision: str) -> None:
+    said = {**VERDICT, "decision": decision}
+    gate.answers["POST", f"{GATE}/evaluate"] = Answer.of(said, 201)
+
+
+def states(*words: str) -> Callable[[Request], Answer]:
+    left = list(words)
+
+    def answer(_: Request) -> Answer:
+        state = left.pop(0) if len(left) > 1 else left[0]
+        run = in_process.runs.typical()
+        return Answer.of({**run, "state": state})
+
+    return answer
+
+
+# check
+
+
+def test_a_policy_file_is_stored_and_the_decision_comes_first(
+    cli: Cli, gate: FakeController, policy: str
+) -> None:
+    assert cli("gate", "check", policy) == 1
+    (put,) = gate.sent("PUT", GATE)
+    assert put.json == {"policy": POLICY, "name": policy}
+    (asked,) = gate.sent("POST", f"{GATE}/evaluate")
+    assert asked.json == {"runs": [], "lineage": ""}
+    assert asked.headers["Idempotency-Key"]
+    lines = cli.out.splitlines()
+    assert lines[0].startswith("FAIL  release V-0003  torchbridge 0.4.6")
+    assert lines[1] == VERDICT["summary"]
+    way = cli.out.index("what stands in the way")
+    assert way < cli.out.index("platform/tpu says so.") < cli.out.index("[KI-0007]")
+    assert cli.out.index("[KI-0007]") < cli.out.index("for your information")
+    assert "2 rules ok: 1 job, 1 platform" in cli.out
+    assert "warning: KI-0001 expired 3 days ago" in cli.out
+    assert "\x1b[31m" not in cli.out
+
+
+@pytest.mark.parametrize(
+    ("decision", "words", "code"),
+    [
+        ("PASS", (), 0),
+        ("PASS_WITH_EXCEPTIONS", (), 0),
+        ("PASS_WITH_EXCEPTIONS", ("--strict",), 10),
+        ("FAIL", ("--strict",), 1),
+        ("INCONCLUSIVE", (), 5),
+        ("WHAT", (), 5),
+    ],
+)
+def test_the_exit_code_is_the_decision(
+    cli: Cli, gate: FakeController, decision: str, words: tuple[str, ...], code: int
+) -> None:
+    decide(gate, decision)
+    assert cli("gate", "check", "release", *words) == code
+    assert gate.sent("PUT", GATE) == []
+
+
+def test_the_signed_verdict_is_written(cli: Cli, gate: FakeController) -> None:
+    output = cli.folder / "verdict.json"
+    assert cli("gate", "check", "release", "-o", str(output), "--json") == 1
+    assert output.read_text() == LINE
+    assert json.loads(cli.out) == VERDICT
+    nowhere = cli.folder / "none" / "verdict.json"
+    assert cli("gate", "check", "release", "-o", str(nowhere)) == 2
+
+
+def test_runs_that_go_on_are_waited_for(cli: Cli, gate: FakeController) -> None:
+    gate.answers["GET", SHOWN] = states("running", "finished")
+    assert cli("gate", "check", "release", "--run", ID) == 1
+    (asked,) = gate.sent("POST", f"{GATE}/evaluate")
+    assert asked.json["runs"] == [ID]
+    assert "waiting for it to finish" in cli.err
+
+
+def test_waiting_too_long_is_no_verdict(cli: Cli, gate: FakeController) -> None:
+    gate.answers["GET", SHOWN] = states("running")
+    assert cli("gate", "check", "release", "--run", ID, "--timeout", "0") == 7
+    assert gate.sent("POST", f"{GATE}/evaluate") == []
+    assert cli("gate", "check", "release", "--run", ID, "--no-wait") == 1
+
+
+def test_a_policy_that_is_none_is_refused_here(cli: Cli, gate: FakeController, policy: str) -> None:
+    Path(policy).write_text(f"{POLICY}  colour: red\n")
+    assert cli("gate", "check", policy) == 2
+    assert f"{policy}" in cli.err
+    assert "7" in cli.err
+    assert gate.sent("PUT", GATE) == []
+    assert cli("gate", "check", "nowhere.yaml") == 2
+    assert "nowhere.yaml" in cli.err
+
+
+# explain, dry-run, history
+
+
+def test_a_verdict_is_explained_with_every_rule(cli: Cli, gate: FakeController) -> None:
+    assert cli("gate", "explain", "V-0003") == 0
+    assert "job/moe@gcp-l4 says so." in cli.out
+    gate.answers["GET", f"{GATE}/verdicts"] = Answer.of({"items": [VERDICT], "next": None})
+    assert cli("gate", "explain", "release") == 0
+    assert "job/moe@gcp-l4 says so." in cli.out
+
+
+@pytest.mark.parametrize(("identical", "code", "word"), [(True, 0, "ident"), (False, 1, "DIFF")])
+def test_a_verdict_is_replayed(
+    cli: Cli, gate: FakeController, identical: bool, code: int, word: str
+) -> None:
+    said = {"id": "V-0003", "identical": identical, "document_digest": "d", "replayed_digest": "e"}
+    gate.answers["GET", f"{API}/verdicts/V-0003/replay"] = Answer.of({**said, "decision": "FAIL"})
+    assert cli("gate", "explain", "V-0003", "--replay") == code
+    assert word in cli.out
+
+
+def test_a_dry_run_maps_nothing_and_says_when(cli: Cli, gate: FakeController, policy: str) -> None:
+    gate.answers["POST", f"{GATE}/dry-run"] = Answer.of({**VERDICT, "id": ""})
+    assert cli("gate", "dry-run", policy, "--run", "latest", "--now", "2026-01-20T12:00") == 0
+    (asked,) = gate.sent("POST", f"{GATE}/dry-run")
+    assert asked.json == {
+        "runs": ["latest"],
+        "name": policy,
+        "policy": POLICY,
+        "now": "2026-01-20T12:00:00Z",
+    }
+    assert cli("gate", "dry-run", policy, "--now", "yesterday") == 2
+    assert gate.sent("PUT", GATE) == []
+
+
+def test_the_history_lists_verdicts_and_policies(cli: Cli, gate: FakeController) -> None:
+    gate.answers["GET", f"{GATE}/verdicts"] = Answer.of({"items": [VERDICT], "next": None})
+    assert cli("gate", "history", "release") == 0
+    assert cli.out.splitlines()[1].startswith("V-0003  FAIL")
+    assert cli("gate", "history", "release", "--json") == 0
+    assert json.loads(cli.out)[0]["id"] == "V-0003"
+    version = {"gate": "release", "product": "p", "digest": "d" * 64, "since": "2026-01-20"}
+    gate.answers["GET", f"{GATE}/policies"] = Answer.of({"items": [version]})
+    assert cli("gate", "history", "release", "--policies") == 0
+    assert "dddddddddddd" in cli.out
+    gate.answers["GET", f"{API}/gates"] = Answer.of({"items": []})
+    assert cli("gate", "list") == 0
+    assert "No gate yet" in cli.err
+
+
+# People and keys
+
+
+def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) -> None:
+    waiver = {"id": "W-0001", "gate": "release", "rule": "platform/tpu", "expires": "2026-02-01"}
+    gate.answers["POST", f"{API}/waivers"] = Answer.of(waiver, 201)
+    words = ("--reason", "late", "--author", "ann", "--approver", "bo", "--days", "7")
+    assert cli("gate", "waive", "release", "platform/tpu", *words) == 0
+    assert cli.out == "W-0001\n"
+    (asked,) = gate.sent("POST", f"{API}/waivers")
+    assert asked.json == {
+        "gate": "release",
+        "rule": "platform/tpu",
+        "reason": "late",
+        "author": "ann",
+        "approver": "bo",
+        "days": 7,
+        "only_this": False,
+    }
+    assert cli("gate", "waive", "release", "platform/tpu", *words[:-1], "31") == 2
+    gate.answers["GET", f"{API}/waivers"] = Answer.of({"items": [waiver]})
+    assert cli("gate", "waivers") == 0
+    assert "W-0001" in cli.out
+    yes = {"gate": "release", "by": "bo", "evidence": "c" * 64}
+    gate.answers["POST", f"{API}/approvals"] = Answer.of(yes, 201)
+    assert cli("gate", "approve", "release", "--by", "bo") == 0
+    assert "bo approves the evidence cccccccccccc" in cli.err
+
+
+def test_keys_are_listed_rotated_retired_and_exported(cli: Cli, gate: FakeController) -> None:
+    key = {"id": "k1", "created_at": "2026-01-20T12:00:00Z", "is_over": False}
+    gate.answers["GET", f"{API}/keys"] = Answer.of({"items": [key]})
+    gate.answers["POST", f"{API}/keys/rotate"] = Answer.of(key, 201)
+    gate.answers["POST", f"{API}/keys/k1/retire"] = Answer.of(key)
+    gate.answers["GET", f"{API}/keyring"] = Answer(200, b'{"kind": "seatrial-keyring"}\n')
+    assert cli("gate", "keys", "list") == 0
+    assert cli.out.splitlines()[1].split() == ["k1", "2026-01-20", "–", "–", "signs"]
+    assert cli("gate", "keys", "rotate") == 0
+    assert cli.out == "k1\n"
+    assert cli("gate", "keys", "retire", "k1") == 0
+    assert cli("gate", "keys", "export") == 0
+    assert cli.out == '{"kind": "seatrial-keyring"}\n'
+    output = cli.folder / "ring.json"
+    assert cli("gate", "keys", "export", "-o", str(output)) == 0
+    assert output.read_text() == '{"kind": "seatrial-keyring"}\n'

@@ -1,0 +1,167 @@
+"""schedule: what is sent, and what a person is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.cli import in_process
+from tests.unit.cli.fake_controller import Answer, FakeController, Request
+from tests.unit.cli.in_process import Cli
+
+cli, controller = in_process.cli, in_process.controller  # the fixtures
+PATH = "/api/v1/schedules"
+FIRING = {
+    "due_at": "2026-10-25T00:00:00Z",
+    "state": "told",
+    "outcome": "errored",
+    "reason": "https://git.example/x has no branch 'main' (any more)",
+    "by": "",
+    "overdue": True,
+    "subject": "",
+    "remarks": [],
+    "run": "",
+    "verdict": "",
+}
+SHOWN = {
+    "name": "nightly",
+    "cron": "0 2 * * *",
+    "tz": "Europe/Berlin",
+    "owner": "release team",
+    "matrix": "release.yaml",
+    "gate": "",
+    "deadline": "06:00",
+    "overlap": "skip",
+    "catch_up": "latest",
+    "select": {"kind": "latest", "package": "proof", "prereleases": False},
+    "paused_at": None,
+    "upcoming": ["2026-10-26T01:00:00Z", "2026-10-27T01:00:00Z", "2026-10-28T01:00:00Z"],
+    "firings": [FIRING],
+}
+WHEN = ("--cron", "0 2 * * *", "--tz", "Europe/Berlin")
+
+
+@pytest.fixture
+def kept(controller: FakeController) -> FakeController:
+    def keep(request: Request) -> Answer:
+        sent = request.json
+        named = {name: sent[name] for name in ("name", "cron", "tz", "owner")}
+        return Answer.of(SHOWN | named | {"firings": []}, 201)
+
+    controller.answers["POST", PATH] = keep
+    controller.answers["GET", PATH] = Answer.of({"items": [SHOWN]})
+    controller.answers["GET", f"{PATH}/nightly"] = Answer.of(SHOWN)
+    return controller
+
+
+def add(cli: Cli, *words: str) -> int:
+    return cli("schedule", "add", "nightly", *WHEN, "--matrix", str(cli.matrix), *words)
+
+
+def sent(controller: FakeController) -> dict[str, Any]:
+    [request] = controller.sent("POST", PATH)
+    body: dict[str, Any] = request.json
+    return body
+
+
+def test_a_schedule_is_sent_with_what_it_launches(cli: Cli, kept: FakeController) -> None:
+    words = ("--deadline", "06:00", "--catch-up", "none", "--reuse", "36h", "--owner", "the team")
+    assert add(cli, *words) == 0
+    body = sent(kept)
+    assert body["payload"] in " ".join(kept.stored)
+    assert "kind: Matrix" in body["matrix"]
+    assert (body["deadline"], body["catch_up"], body["reuse_hours"]) == ("06:00", "none", 36.0)
+    assert (body["select"]["kind"], body["owner"]) == ("fixed", "the team")
+    assert body["matrix_name"] == "release.yaml"
+    assert "fires Mon 2026-10-26 01:00 UTC" in cli.err
+    assert cli.out == ""
+
+
+def test_it_is_owned_by_whoever_adds_it(cli: Cli, kept: FakeController) -> None:
+    assert add(cli) == 0
+    assert sent(kept)["owner"]
+
+
+@pytest.mark.parametrize(
+    ("words", "select"),
+    [
+        (("latest",), {"kind": "latest", "package": "", "prereleases": False}),
+        (("latest:other", "--pre"), {"kind": "latest", "package": "other", "prereleases": True}),
+        (("branch",), {"kind": "branch", "url": "", "branch": ""}),
+        (
+            ("git+ssh://git@host.example/x.git@feature/y",),
+            {"kind": "branch", "url": "ssh://git@host.example/x.git", "branch": "feature/y"},
+        ),
+        (
+            ("git+git@host.example:x@main",),
+            {"kind": "branch", "url": "git@host.example:x", "branch": "main"},
+        ),
+    ],
+)
+def test_subjects_that_are_resolved_when_it_fires(
+    cli: Cli, kept: FakeController, words: tuple[str, ...], select: dict[str, object]
+) -> None:
+    assert add(cli, "--subject", *words) == 0
+    found = sent(kept)["select"]
+    assert {name: found[name] for name in select} == select
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--subject", "newest"), "say fixed, latest"),
+        (("--subject", "branch:x"), "say fixed, latest"),
+        (("--subject", "git+https://host.example/x"), "git+URL@BRANCH"),
+        (("--subject", "branch", "--pre"), "--pre goes with --subject latest"),
+        (("--reuse", "a day"), "say hours, such as 36h"),
+        (("--gate", "no-such/policy.yaml"), "No such file"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_here(
+    cli: Cli, kept: FakeController, words: tuple[str, ...], said: str
+) -> None:
+    assert add(cli, *words) == 2
+    assert said in cli.err
+    assert kept.sent("POST", PATH) == []
+
+
+def test_who_fires_it_is_said(cli: Cli, kept: FakeController) -> None:
+    assert add(cli) == 0
+    assert "only while `seatrial serve` runs, and none does" in cli.err
+    cli.wiring.held_by = 7
+    assert add(cli) == 0
+    assert "It fires while `seatrial serve` runs, and it does." in cli.err
+
+
+def test_a_list_and_a_schedule_are_shown(cli: Cli, kept: FakeController) -> None:
+    assert cli("schedule", "list") == 0
+    assert "nightly" in cli.out
+    assert "2026-10-26 01:00" in cli.out
+    assert "errored" in cli.out
+    assert cli("schedule", "show", "nightly") == 0
+    assert "deadline:  06:00" in cli.out
+    assert "subject:   latest proof" in cli.out
+    assert "has no branch 'main'" in cli.out
+    assert "after its deadline" in cli.out
+    assert cli("schedule", "show", "nightly", "--json") == 0
+    assert '"upcoming"' in cli.out
+
+
+def test_nothing_to_list_says_how_to_begin(cli: Cli, controller: FakeController) -> None:
+    controller.answers["GET", PATH] = Answer.of({"items": []})
+    assert cli("schedule", "list") == 0
+    assert "`seatrial schedule add` makes one" in cli.err
+
+
+def test_pause_resume_trigger_and_remove(cli: Cli, kept: FakeController) -> None:
+    for verb in ("pause", "resume"):
+        kept.answers["POST", f"{PATH}/nightly/{verb}"] = Answer.of(SHOWN)
+        assert cli("schedule", verb, "nightly") == 0
+    kept.answers["POST", f"{PATH}/nightly/trigger"] = Answer.of(FIRING, 202)
+    assert cli("schedule", "trigger", "nightly", "--by", "me") == 0
+    assert kept.sent("POST", f"{PATH}/nightly/trigger")[0].json == {"by": "me"}
+    assert "seatrial schedule show nightly" in cli.err
+    kept.answers["DELETE", f"{PATH}/nightly"] = Answer(204)
+    assert cli("schedule", "remove", "nightly") == 0
+    assert cli("schedule", "remove", "weekly") == 2

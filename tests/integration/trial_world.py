@@ -1,0 +1,103 @@
+"""A cloud in memory on which tests fail as a test says: again, with a baseline, by revision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from orchestrator.application.cell.world import World
+from orchestrator.application.ports.trials import TrialStore
+from orchestrator.application.ports.wheels import (
+    Choice,
+    Interpreter,
+    Opener,
+    Resolution,
+    WheelsError,
+)
+from orchestrator.domain.manifest import Environment, Manifest
+from orchestrator.domain.matrix import Subject
+from orchestrator.domain.trials import job_of_sitting
+from runners.fake import FakeWorkspace
+from runners.fake.computer import _event, _finished, _report, ended
+from tests.integration.fake_world import FakeWorld
+
+Word = Callable[[str, Mapping[str, object]], str]
+"""The outcome of a job's test, by the job and the attempt's plan."""
+
+
+class NoWheels:
+    """Everything is there already, but for versions that are refused."""
+
+    def __init__(self, refused: set[str]) -> None:
+        self.refused = refused
+
+    def choose(self, probe: Mapping[str, object], manifest: Manifest, environment: str) -> Choice:
+        return Choice(Interpreter("/usr/bin/python3", "3.11.2", "cpython", "x86_64", None, {}))
+
+    def resolve(
+        self,
+        interpreter: Interpreter,
+        environment: Environment,
+        *,
+        subject: Subject,
+        wheel: Opener | None = None,
+    ) -> Resolution:
+        if subject.package in self.refused:
+            raise WheelsError(f"no index has {subject.package}")
+        version = subject.version or (subject.package or "").partition("==")[2]
+        told = {"distribution": subject.name, "version": version, "requirement": ""}
+        return Resolution(environment.pip, (), subject=told)
+
+    def open(self, digest: str) -> Iterator[bytes]:
+        return iter(())
+
+
+@dataclass(slots=True)
+class TrialWorld(FakeWorld):
+    """`FakeWorld` whose machines run a script of failures."""
+
+    word: Word = lambda job, plan: "failed"
+    refused: set[str] = field(default_factory=set)
+    spoil: Callable[[TrialStore], TrialStore] | None = None
+    """Puts something between the flow and its trials' store."""
+    plans: list[Mapping[str, object]] = field(default_factory=list)
+
+    def _world(self) -> World:
+        world = FakeWorld._world(self)
+        wheels = NoWheels(self.refused)
+        stores = self.database.stores
+        if self.spoil is not None:
+            stores = replace(stores, trials=self.spoil(stores.trials))
+        return replace(world, stores=stores, wheels=wheels, open_workspace=self._scripted)
+
+    def _scripted(self, reach: object) -> FakeWorkspace:
+        workspace = FakeWorld._workspace(self, reach)
+        workspace.computer.script = partial(told, self)
+        return workspace
+
+
+def told(world: TrialWorld, plan: Mapping[str, object]) -> Iterator[dict[str, object]]:
+    """What an agent writes: each job has one test."""
+    world.plans.append(plan)
+    jobs = plan["jobs"]
+    assert isinstance(jobs, list)
+    for row in jobs:
+        name = row["id"]
+        job = job_of_sitting(name)[0]
+        nodeid = f"{job}.py::test_{job}"
+        yield _event("phase", name, {"name": "started", "kind": "suite", "pid": 1})
+        yield _event("manifest", name, {"tests": [nodeid], "process": 1})
+        for when in ("setup", "call", "teardown"):
+            report = _report(nodeid, when)
+            if when == "call":
+                report["outcome"] = world.word(job, plan)
+            yield _event("test", name, report)
+        yield _event("phase", name, {**_finished(), "exit_code": 1})
+    yield ended("completed")
+
+
+def subject_version(plan: Mapping[str, object]) -> str:
+    """Of the subject that an agent was told to install."""
+    subject = plan["subject"]
+    return str(subject["version"]) if isinstance(subject, dict) else ""

@@ -1,0 +1,182 @@
+"""What people decide: exceptions, waivers and approvals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta
+
+import pytest
+
+from orchestrator.domain.gate.policy import (
+    ApprovalRule,
+    GateException,
+    PlatformRule,
+    Substitute,
+    Unavailable,
+)
+from orchestrator.domain.gate.snapshot import Approval, Waiver
+from orchestrator.domain.gate.verdict import Decision, RuleOutcome
+from orchestrator.domain.outcome import Counts, Outcome
+from tests.unit.gate.made import (
+    NOW,
+    cell,
+    evidence_digest,
+    failed,
+    job,
+    judge,
+    policy,
+    result,
+    snapshot,
+    unavailable,
+)
+
+PASS, WITH = Decision.PASS, Decision.PASS_WITH_EXCEPTIONS
+FAIL, OPEN = Decision.FAIL, Decision.INCONCLUSIVE
+
+
+def exception(rule: str, **more: object) -> GateException:
+    told: dict[str, object] = {
+        "reason": "nobody sells it",
+        "author": "carol",
+        "approved_by": ("alice",),
+        "expires": date(2026, 4, 30),
+    }
+    return GateException(id="EXC-1", rule=rule, **{**told, **more})  # type: ignore[arg-type]
+
+
+def waiver(rule: str, **more: object) -> Waiver:
+    told: dict[str, object] = {
+        "gate": "release",
+        "reason": "tonight",
+        "author": "ann",
+        "approver": "bob",
+        "at": NOW - timedelta(days=1),
+        "expires": NOW + timedelta(days=1),
+    }
+    return Waiver(id="W-0001", rule=rule, **{**told, **more})  # type: ignore[arg-type]
+
+
+def test_an_exception_for_it():
+    rule = PlatformRule(id="mi300x", when_unavailable=Unavailable(verdict="exception"))
+    evidence = snapshot(cell(), unavailable("mi300x"))
+    given = exception("platform/mi300x")
+    verdict = judge(policy("gcp-l4", rule, exceptions=(given,)), evidence)
+    assert verdict.decision is WITH
+    found = result(verdict, "platform/mi300x")
+    assert (found.outcome, found.by) == (RuleOutcome.WAIVED, ("EXC-1",))
+    assert "Waived by EXC-1 until 2026-04-30: nobody sells it (approved by alice)." in (
+        found.sentence
+    )
+    late = judge(policy("gcp-l4", rule, exceptions=(replace(given, expires=NOW.date()),)), evidence)
+    assert late.decision is WITH
+    over = replace(given, expires=date(2026, 1, 8))
+    verdict = judge(policy("gcp-l4", rule, exceptions=(over,)), evidence)
+    assert verdict.decision is FAIL
+    assert verdict.warnings == ("EXC-1 does not count: it expired 12 days ago.",)
+    named = Unavailable(verdict="exception", exception="EXC-9")
+    other = policy("gcp-l4", replace(rule, when_unavailable=named), exceptions=(given,))
+    assert judge(other, evidence).decision is FAIL
+
+
+def test_no_exception_is_for_what_nobody_tried():
+    given = exception("platform/mi300x")
+    rules = policy("gcp-l4", "mi300x", exceptions=(given,))
+    verdict = judge(rules, snapshot(cell()))
+    assert verdict.decision is OPEN
+    assert verdict.warnings == ("EXC-1 does not count: nothing can waive platform/mi300x.",)
+
+
+def test_an_exception_that_is_not_needed():
+    rules = policy(exceptions=(exception("job/moe@gcp-l4"),))
+    verdict = judge(rules, snapshot(cell()))
+    assert verdict.decision is PASS
+    assert verdict.warnings == ("EXC-1 is not needed: job/moe@gcp-l4 is ok.",)
+
+
+def test_a_substitute_must_pass_too():
+    told = Unavailable(verdict="exception", substitute=Substitute(platform="rocm", jobs=("amd",)))
+    rule = PlatformRule(id="mi300x", when_unavailable=told)
+    rules = policy("gcp-l4", rule, exceptions=(exception("platform/mi300x"),))
+    base = (cell(), unavailable("mi300x"))
+    assert judge(rules, snapshot(*base)).decision is OPEN
+    assert judge(rules, snapshot(*base, cell("rocm", job("amd")))).decision is WITH
+    assert judge(rules, snapshot(*base, cell("rocm", job("amd", failed())))).decision is FAIL
+    fake = cell("rocm", job("amd"), simulated=True)
+    assert judge(rules, snapshot(*base, fake)).decision is OPEN
+
+
+def failing(*given: Waiver):
+    return snapshot(cell("gcp-l4", job(), job("x", failed())), waivers=given)
+
+
+def test_a_waiver():
+    verdict = judge(policy(), failing(waiver("job/x@gcp-l4")))
+    assert verdict.decision is WITH
+    assert result(verdict, "job/x@gcp-l4").by == ("W-0001",)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"approver": "Ann "}, "its author cannot approve it"),
+        ({"expires": NOW + timedelta(days=30)}, "it is for more than 30 days"),
+        ({"expires": NOW}, "it expired 0 days ago"),
+        ({"at": NOW + timedelta(hours=1)}, "it was given later"),
+        ({"evidence": "another"}, "it was given for other evidence"),
+    ],
+)
+def test_a_waiver_that_does_not_count(more: dict[str, object], told: str):
+    verdict = judge(policy(), failing(waiver("job/x@gcp-l4", **more)))
+    assert verdict.decision is FAIL
+    assert verdict.warnings == (f"W-0001 does not count: {told}.",)
+
+
+def test_a_waiver_of_another_gate():
+    assert judge(policy(), failing(waiver("job/x@gcp-l4", gate="other"))).decision is FAIL
+
+
+@pytest.mark.parametrize("rule", ["freshness/gcp-l4", "attestation/gcp-l4", "evidence"])
+def test_nothing_waives_evidence_that_is_not_believed(rule: str):
+    doubtful = cell(simulated=True, ended_at=NOW - timedelta(days=9))
+    verdict = judge(
+        policy(exceptions=(exception(rule),)), snapshot(doubtful, waivers=(waiver(rule),))
+    )
+    assert verdict.decision is OPEN
+
+
+def test_approvals():
+    rules = policy(approvals=ApprovalRule(need=1))
+    evidence = failing(waiver("job/x@gcp-l4"))
+    digest = evidence_digest(evidence)
+    verdict = judge(rules, evidence)
+    assert verdict.decision is OPEN
+    assert "nobody approved" in result(verdict, "approval").sentence
+
+    def approved(by: str, of: str = digest) -> Decision:
+        yes = Approval(by=by, at=NOW, evidence=of)
+        return judge(rules, replace(evidence, approvals=(yes,))).decision
+
+    assert approved("bob") is WITH
+    assert approved("Ann") is OPEN  # she asked for the waiver
+    assert approved("bob", of="another") is OPEN
+    assert judge(rules, snapshot(cell())).decision is PASS
+
+
+def test_an_approval_for_a_pass_is_needed_for_exceptions_too():
+    rules = policy(approvals=ApprovalRule(on=("PASS",)))
+    assert judge(rules, snapshot(cell())).decision is OPEN
+    assert judge(rules, failing(waiver("job/x@gcp-l4"))).decision is OPEN
+
+
+def test_an_author_does_not_approve_after_their_exception_is_over():
+    over = exception("job/x@gcp-l4", author="cyd", expires=date(2026, 1, 8))
+    rules = policy(exceptions=(over,), approvals=ApprovalRule())
+    evidence = failing(waiver("job/x@gcp-l4"))
+    yes = Approval(by="cyd", at=NOW, evidence=evidence_digest(evidence))
+    assert judge(rules, replace(evidence, approvals=(yes,))).decision is OPEN
+
+
+def test_a_waiver_for_missing_tests_makes_no_pass_of_them():
+    short = job("moe", counts=Counts(passed=5, missing=2), outcome=Outcome.FAILED, reason="missing")
+    evidence = snapshot(cell("gcp-l4", short), waivers=(waiver("missing/gcp-l4"),))
+    assert judge(policy(), evidence).decision is OPEN

@@ -1,0 +1,235 @@
+"""Policy files: what is ready-made, and what is refused with its place and the nearest name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.adapters.files.yaml_items import read_yaml
+from orchestrator.domain.gate.document import policy_digest
+from orchestrator.domain.gate.policy import trial_order
+from orchestrator.domain.matrix import Matrix
+from orchestrator.domain.problems import InvalidDocumentError
+
+ROOT = Path(__file__).resolve().parents[3]
+READY = sorted((ROOT / "gates").glob("*.yaml"))
+EXAMPLES = sorted((ROOT / "tests" / "golden" / "gates").glob("*.yaml"))
+HEAD = """\
+apiVersion: seatrial/v1
+kind: ReleaseGate
+metadata: {name: release, product: torchbridge, owner: team}
+spec:
+"""
+PLATFORMS = "  platforms: [{id: gcp-l4}, {id: aws-a10g, level: informing}]\n"
+
+
+def refused(*lines: str, platforms: str = PLATFORMS) -> str:
+    text = HEAD + platforms + "".join(f"  {line}\n" for line in lines)
+    with pytest.raises(InvalidDocumentError) as found:
+        FileDocuments().read_policy(text, "gate.yaml")
+    return str(found.value)
+
+
+@pytest.mark.parametrize("path", [*READY, *EXAMPLES], ids=lambda path: path.stem)
+def test_policies_of_the_house_are_sensible(path: Path):
+    FileDocuments().read_policy(path.read_text("utf-8"), path.name)
+
+
+@pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)
+def test_a_ready_made_policy_is_for_its_matrix(path: Path):
+    documents = FileDocuments()
+    policy = documents.read_policy(path.read_text("utf-8"), path.name)
+    matrix: Matrix = documents.read_matrix((ROOT / "matrices" / path.name).read_text(), path.name)
+    assert {rule.id for rule in policy.spec.platforms} == {p.id for p in matrix.platforms}
+    assert {rule.id for rule in policy.spec.jobs} == {job.id for job in matrix.jobs}
+    assert policy.metadata.product == matrix.subject.name
+    types = {p.id: p.instance_type for p in matrix.platforms}
+    for rule in policy.spec.platforms:
+        assert rule.instance in ("", types[rule.id])
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["job: []"], "line 6, column 3: spec.job: there is no such key; did you mean 'jobs'?"),
+        (["jobs: []", "jobs: []"], "line 7, column 3: document: the key 'jobs' stands here twice"),
+        (["jobs: [{id: moe, on: [gcp-14]}]"], "line 6, column 25: spec.jobs.0.on.0: "),
+        (["jobs: [{id: moe, on: [gcp-14]}]"], "names no 'gcp-14'; did you mean 'gcp-l4'?"),
+        (["jobs: [{id: moe, on: []}]"], "name at least one platform, or `all`"),
+        (['jobs: [{id: "*"}, {id: moe}]'], "spec.jobs.1.id: never counts: '*' above it"),
+        (['jobs: [{id: "a b"}]'], "'a b' fits no job"),
+        (["evidence: {max_age: 36 hours}"], "'36 hours' is no duration: write 90m, 36h, 7d or 2w"),
+        (["evidence: {max_age: 0h}"], "spec.evidence.max_age: must be more than 0"),
+        (["evidence: {attestation: allowed}"], "'allowed' is unknown; did you mean 'unattested_"),
+        (["evidence: {manifest: {on_missing: informing}}"], "'informing' is unknown"),
+        (["evidence: {manifest: {min_tests_vs_baseline: 1.5}}"], "more than 0 and at most 1"),
+        (["skips: {max: -1}"], "spec.skips.max: must be at least 0"),
+        (["flaky: {rerun_success: flaky}"], "has no use while `reruns` is 0"),
+        (["flaky: {max: 2}"], "has no use without `rerun_success: flaky`"),
+        (["flaky: {reruns: 11}"], "must be from 0 to 10"),
+        (["cost: {max_usd: 0}"], "spec.cost.max_usd: must be more than 0"),
+        (["approvals: {need: 0}"], "must be at least 1"),
+        (["approvals: {on: []}"], "name at least one decision"),
+        (["diagnosis: {max_minutes: 0}"], "must be more than 0"),
+        (["performance: {budgets: []}"], "name at least one budget"),
+        (["performance: {budgets: [{match: moe, max_regression: 3%}]}"], "write JOB/METRIC"),
+        (["performance: {budgets: [{match: a/b, max_regression: 3}]}"], "write it in quotes"),
+        (["performance: {budgets: [{match: a/b, max_regression: 0%}]}"], "more than 0 %"),
+        (["performance: {budgets: [{match: a/b, max_regression: x}]}"], "is no percentage"),
+        (["performance: {alpha: 1, budgets: [{match: a/b, max_regression: 3%}]}"], "at most 0.2"),
+        (["performance: {min_pairs: 2, budgets: [{match: a/b, max_regression: 3%}]}"], "least 3"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(lines: list[str], told: str):
+    assert told in refused(*lines)
+
+
+def an_issue(**more: str) -> str:
+    told = {
+        "id": "KI-1",
+        "title": "t",
+        "owner": "o",
+        "match": "{exception: ValueError}",
+        "opened": "2026-01-01",
+        "expires": "2026-02-01",
+        **more,
+    }
+    return "{" + ", ".join(f"{key}: {value}" for key, value in told.items()) + "}"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"match": "{}"}, "says nothing: name a signature"),
+        ({"expires": "2025-01-01"}, "2025-01-01 is before it was opened"),
+        ({"expires": "soon"}, "must be a day such as 2026-03-01, not 'soon'"),
+        ({"expires": "2026-02-30"}, "must be a day such as 2026-03-01"),
+        ({"max_failures": "0"}, "must be at least 1"),
+        ({"owner": '""'}, "must not be empty"),
+        ({"scope": "{platforms: [gcp-14]}"}, "no platform 'gcp-14'; did you mean 'gcp-l4'?"),
+        ({"scope": "{versions: about 2}"}, "must be a range such as"),
+        ({"scope": '{requires_package: "==2"}'}, "must be a name"),
+        ({"without_signature": "allowed"}, "say max_failures, scope.platforms, scope.jobs"),
+    ],
+)
+def test_a_known_issue_that_means_too_little_or_too_much_is_refused(more, told: str):
+    assert told in refused(f"known_issues: [{an_issue(**more)}]")
+
+
+def test_a_known_issue_without_an_end_is_refused():
+    one = an_issue().replace(", expires: 2026-02-01", "")
+    assert "spec.known_issues.0.expires: is missing" in refused(f"known_issues: [{one}]")
+
+
+def test_an_id_stands_once():
+    assert "'KI-1' stands here twice" in refused(f"known_issues: [{an_issue()}, {an_issue()}]")
+
+
+def an_exception(rule: str, **more: str) -> str:
+    told = {
+        "id": "EXC-1",
+        "rule": f'"{rule}"',
+        "reason": "r",
+        "author": "ann",
+        "approved_by": "[bob]",
+        "expires": "2026-02-01",
+        **more,
+    }
+    return "exceptions: [{" + ", ".join(f"{key}: {value}" for key, value in told.items()) + "}]"
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("platform/gcp-14", "names no platform 'gcp-14'; did you mean 'gcp-l4'?"),
+        ("platfrom/gcp-l4", "there is no rule 'platfrom/gcp-l4'; did you mean 'platform/gcp-l4'?"),
+        ("job/moe", "say of which job and platform: job/JOB@gcp-l4"),
+        ("job/moe@gcp-14", "names no platform 'gcp-14'"),
+        ("freshness/gcp-l4", "nothing waives"),
+        ("attestation/gcp-l4", "nothing waives"),
+        ("evidence", "nothing waives"),
+        ("flaky", "it only informs"),
+        ("cost", "the policy has no rule 'cost'"),
+        ("performance/moe/time@gcp-l4", "the policy has no rule of performance"),
+    ],
+)
+def test_an_exception_is_for_a_rule_that_can_exist(rule: str, told: str):
+    assert told in refused(an_exception(rule))
+
+
+@pytest.mark.parametrize("rule", ["platform/gcp-l4", "job/moe@gcp-l4.tpu", "missing/aws-a10g"])
+def test_exceptions_for_rules_that_can_exist_are_taken(rule: str):
+    text = HEAD + PLATFORMS + f"  {an_exception(rule)}\n"
+    assert FileDocuments().read_policy(text, "gate.yaml").spec.exceptions[0].rule == rule
+
+
+@pytest.mark.parametrize("who", ["[]", "[ann]", "[ANN, ' ann ']", "['']"])
+def test_nobody_approves_alone_what_they_asked_for(who: str):
+    said = refused(an_exception("platform/gcp-l4", approved_by=who))
+    assert "somebody other than 'ann' must approve it" in said
+
+
+def test_a_gate_needs_a_blocking_platform():
+    said = refused(platforms="  platforms: [{id: a, level: informing}]\n")
+    assert "at least one platform must be blocking" in said
+    assert "at least one platform must be blocking" in refused(platforms="  platforms: []\n")
+
+
+@pytest.mark.parametrize(
+    ("unavailable", "told"),
+    [
+        ("{verdict: exception, exception: EXC-7}", "there is no exception 'EXC-7'"),
+        ("{verdict: fail, exception: EXC-1}", "has no use without `verdict: exception`"),
+        ("{verdict: exception, exception: EXC-1}", "EXC-1 is for 'job/moe@a', not platform/a"),
+        ("{substitute: {platform: a}}", "a platform is no substitute for itself"),
+    ],
+)
+def test_an_unavailable_platform_names_its_own_exception(unavailable: str, told: str):
+    rule = f"  platforms: [{{id: a, when_unavailable: {unavailable}}}]\n"
+    assert told in refused(an_exception("job/moe@a"), platforms=rule)
+
+
+def test_layout_and_comments_are_no_new_version():
+    documents = FileDocuments()
+    one = documents.read_policy(HEAD + PLATFORMS, "a.yaml")
+    other = documents.read_policy(
+        "# why\n" + HEAD + "  platforms:\n    - id: gcp-l4\n    - {level: informing, id: aws-a10g}",
+        "b.yaml",
+    )
+    stricter = documents.read_policy(HEAD + PLATFORMS + "  new_failures: {}\n", "c.yaml")
+    assert policy_digest(one) == policy_digest(other) != policy_digest(stricter)
+
+
+def test_json_is_read_as_well():
+    text = HEAD + PLATFORMS
+    documents = FileDocuments()
+    sent = {
+        "apiVersion": "seatrial/v1",
+        "kind": "ReleaseGate",
+        "metadata": {"name": "release", "product": "torchbridge", "owner": "team"},
+        "spec": {"platforms": [{"id": "gcp-l4"}, {"id": "aws-a10g", "level": "informing"}]},
+    }
+    assert documents.read_policy(sent, "body") == documents.read_policy(text, "file")
+
+
+def test_the_schema_knows_every_key_that_the_examples_use():
+    schema = FileDocuments().policy_schema()
+    assert schema["required"] == ["apiVersion", "kind", "metadata", "spec"]
+    kinds = schema["$defs"]
+    assert isinstance(kinds, dict)
+    spec = kinds["GateSpec"]["properties"]
+    assert spec["platforms"]["description"] == "At least one is blocking."
+    for path in (*READY, *EXAMPLES):
+        entries = read_yaml(path.read_text("utf-8")).entries
+        assert entries is not None
+        used = entries["spec"].item.entries
+        assert used is not None
+        assert set(used) <= set(spec)
+
+
+def test_a_policy_says_what_is_tried_with_failing_tests():
+    text = HEAD + PLATFORMS + "  flaky: {reruns: 3}\n  diagnosis: {max_tests: 7}\n"
+    order = trial_order(FileDocuments().read_policy(text, "gate.yaml"))
+    assert (order.reruns, order.diagnose, order.max_tests, order.max_minutes) == (3, True, 7, 15.0)
