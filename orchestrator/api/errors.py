@@ -260,9 +260,17 @@ def _place(one: Mapping[str, object], body: object) -> FaultShape:
         return FaultShape(detail="is not JSON", pointer="", line=line, column=column)
     if one["type"] == "model_attributes_type":
         detail = "must be a JSON object, sent with `Content-Type: application/json`"
+    if one["type"] == "string_pattern_mismatch":
+        detail = _pattern_fault(cast("Mapping[str, object]", one["ctx"])["pattern"])
     if place[0] == "body":
         return FaultShape(detail=detail, pointer=pointer(place[1:]))
     return FaultShape(detail=detail, parameter=str(place[-1]))
+
+
+def _pattern_fault(pattern: object) -> str:
+    if str(pattern).startswith(r"^[^\x00-\x1f\x7f]"):
+        return "must be one line without control characters"
+    return f"is not written as it must be: {pattern}"
 
 
 def _line_and_column(text: str, position: int) -> tuple[int, int]:

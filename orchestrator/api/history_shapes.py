@@ -6,10 +6,12 @@ from datetime import date, datetime
 
 from orchestrator.api.shape import Shape
 from orchestrator.domain.alias import AliasState
+from orchestrator.domain.blame import Culprit
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.identity import Change
 from orchestrator.domain.known_issue import IssueState
 from orchestrator.domain.quarantine import QuarantineState
+from orchestrator.domain.trials import TrialKind
 
 
 class SignatureShape(Shape):
@@ -73,6 +75,34 @@ class QuarantinedShape(Shape):
     owner: str
     expires: datetime
     state: QuarantineState
+
+
+class AgainShape(Shape):
+    """How a test went each time that it ran again with the same thing changed."""
+
+    kind: TrialKind
+    changed: str
+    """For a person; empty where nothing was."""
+    whole: bool
+    """Its whole job ran."""
+    outcomes: list[str]
+
+
+class DiagnosedShape(Shape):
+    """A failing test that ran again, and who broke it."""
+
+    cell: str
+    job: str
+    nodeid: str
+    """Empty for a command."""
+    answer: Culprit
+    sentence: str
+    """The evidence that decides."""
+    evidence: list[str]
+    """All of it."""
+    tried: str
+    """`again` in words."""
+    again: list[AgainShape]
 
 
 class KnownTestShape(Shape):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from orchestrator.api.shape import Shape, Usd
 from orchestrator.application.sweep_leaks import Standing
-from orchestrator.domain.cell import Verdict
+from orchestrator.domain.cell import PlaceAnswer
 from orchestrator.domain.machine import MachineState
 
 
@@ -67,7 +67,7 @@ class DecisionShape(Shape):
     at: datetime
     attempt: int
     place: str
-    verdict: Verdict
+    verdict: PlaceAnswer
     reason: str
     """One word; empty where the place was chosen."""
     detail: str

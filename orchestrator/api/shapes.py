@@ -10,7 +10,12 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.api.history_shapes import ClusterShape, IssueUseShape, QuarantinedShape
+from orchestrator.api.history_shapes import (
+    ClusterShape,
+    DiagnosedShape,
+    IssueUseShape,
+    QuarantinedShape,
+)
 from orchestrator.api.ingest_shapes import IngestedShape
 from orchestrator.api.machine_shapes import (
     AttestationShape,
@@ -230,6 +235,8 @@ class RunShape(RunSummaryShape):
     """How the product's known issues stand to it; those out of its scope are not here."""
     quarantined: list[QuarantinedShape]
     """Its failing results whose tests are in quarantine; they are failures in every count."""
+    diagnosed: list[DiagnosedShape]
+    """Its failing tests that ran again, and who broke them; once that is over."""
 
 
 class RunPageShape(Shape):

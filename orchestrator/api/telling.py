@@ -25,7 +25,12 @@ from orchestrator.api.shapes import (
     TokenShape,
     TransitionShape,
 )
-from orchestrator.api.telling_history import tell_cluster, tell_quarantined, tell_use
+from orchestrator.api.telling_history import (
+    tell_cluster,
+    tell_diagnosed,
+    tell_quarantined,
+    tell_use,
+)
 from orchestrator.api.telling_ingested import tell_ingested
 from orchestrator.api.telling_machines import (
     tell_attestation,
@@ -55,6 +60,7 @@ def tell_run(record: RunRecord) -> RunShape:
         clusters=[tell_cluster(cluster) for cluster in record.clusters],
         known_issues=[tell_use(use) for use in record.known_issues],
         quarantined=[tell_quarantined(one) for one in record.quarantined],
+        diagnosed=[tell_diagnosed(one) for one in record.diagnosed],
     )
 
 

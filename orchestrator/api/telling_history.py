@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from datetime import date
 
 from orchestrator.api.history_shapes import (
+    AgainShape,
     AliasShape,
     ClusterListShape,
     ClusterShape,
+    DiagnosedShape,
     FamilyShape,
     FlakyShape,
     HistoryShape,
@@ -27,6 +29,7 @@ from orchestrator.application.look_up_tests import TestHistory
 from orchestrator.application.match_tests import FamilyChanges, Matching
 from orchestrator.application.ports.history import TestGo
 from orchestrator.domain.alias import Alias, KnownTest
+from orchestrator.domain.diagnosis import Diagnosed
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.identity import resolve
 from orchestrator.domain.known_issue import IssueUse, KnownIssue
@@ -70,6 +73,28 @@ def tell_quarantined(one: Quarantined) -> QuarantinedShape:
         owner=one.quarantine.owner,
         expires=one.quarantine.expires,
         state=one.state,
+    )
+
+
+def tell_diagnosed(one: Diagnosed) -> DiagnosedShape:
+    """Who broke a failing test."""
+    return DiagnosedShape(
+        cell=one.cell,
+        job=one.job,
+        nodeid=one.nodeid,
+        answer=one.answer,
+        sentence=one.sentence,
+        evidence=list(one.evidence),
+        tried=one.tried,
+        again=[
+            AgainShape(
+                kind=each.kind,
+                changed=each.changed,
+                whole=each.whole,
+                outcomes=list(each.outcomes),
+            )
+            for each in one.again
+        ],
     )
 
 

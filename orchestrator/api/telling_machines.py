@@ -17,7 +17,7 @@ from orchestrator.application.enter_machine import Entrance
 from orchestrator.application.plan_run import Plan, PlannedCell
 from orchestrator.application.sweep_leaks import Sight
 from orchestrator.domain.attestation import Attestation
-from orchestrator.domain.cell import Decision
+from orchestrator.domain.cell import PlaceChoice
 from orchestrator.domain.machine import Place
 from orchestrator.domain.money import Bill
 from orchestrator.domain.quota import Headroom
@@ -67,7 +67,7 @@ def tell_bill(bill: Bill) -> BillShape:
     )
 
 
-def tell_decision(decision: Decision) -> DecisionShape:
+def tell_decision(decision: PlaceChoice) -> DecisionShape:
     """One line of the decision log."""
     return DecisionShape(
         at=decision.at,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -13,7 +14,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.launch_run import IdempotencyKey, LaunchOrder, launch_run
 from orchestrator.application.ports.gates import StoredVerdict
-from orchestrator.application.ports.stores import Stores
+from orchestrator.application.ports.stores import StoreError, Stores
 from orchestrator.application.resolve_firing import resolve_firing
 from orchestrator.application.tell_firing import end_of_firing
 from orchestrator.domain.announcement import Announcement
@@ -30,6 +31,8 @@ from orchestrator.domain.schedule import (
     Overlap,
     Schedule,
 )
+
+logger = logging.getLogger(__name__)
 
 
 class Evaluate(Protocol):
@@ -95,7 +98,9 @@ def advance(context: Context, operations: Operations, schedule: Schedule, firing
 
 
 def concluded(firing: Firing, outcome: str, reason: str) -> Firing:
-    """A firing that comes to no verdict."""
+    """A firing that comes to no verdict; one that it came to before stands."""
+    if firing.verdict:
+        return replace(firing, state=FiringState.JUDGED)
     return replace(firing, state=FiringState.JUDGED, outcome=outcome, reason=reason)
 
 
@@ -164,13 +169,13 @@ def _judge(context: Context, operations: Operations, schedule: Schedule, firing:
     if not schedule.gate:
         return concluded(firing, run.outcome.value, "")
     verdict = _evaluate(context, operations, schedule, firing)
-    if verdict.verdict.decision is Decision.FAIL and _is_unexplained(context, operations, firing):
+    judged = _judged(firing, verdict)
+    if verdict.verdict.decision is Decision.FAIL:
         max_usd = _policy(context, schedule).spec.diagnosis.second_machine_usd
         second = _second(context, operations, firing, max_usd)
         if second is not None:
-            asked = FiringState.SECOND_MACHINE
-            return replace(firing, state=asked, second_run=second, verdict=verdict.id)
-    return _judged(firing, verdict)
+            return replace(judged, state=FiringState.SECOND_MACHINE, second_run=second)
+    return judged
 
 
 def _is_unexplained(context: Context, operations: Operations, firing: Firing) -> bool:
@@ -182,9 +187,17 @@ def _is_unexplained(context: Context, operations: Operations, firing: Firing) ->
 def _second(
     context: Context, operations: Operations, firing: Firing, max_usd: Decimal | None
 ) -> str | None:
+    """The run that asks one; whatever keeps it from being asked, the verdict stands."""
     if max_usd is None:
         return None
-    return operations.ask_second_machine(context, firing.run, max_usd=max_usd)
+    try:
+        if _is_unexplained(context, operations, firing):
+            return operations.ask_second_machine(context, firing.run, max_usd=max_usd)
+    except StoreError:
+        raise
+    except Exception:
+        logger.exception("firing %s: no second machine can be asked", firing.key)
+    return None
 
 
 def _evaluate(

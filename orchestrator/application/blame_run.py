@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 
 from orchestrator.application.failing import failing_keys, last_time
-from orchestrator.application.ports.stores import Stores
+from orchestrator.application.ports.stores import DamagedError, Stores
 from orchestrator.domain.blame import Blame, Circumstances, SecondMachine, blame
-from orchestrator.domain.cell import Cell
+from orchestrator.domain.cell import Cell, CellState
+from orchestrator.domain.diagnosis import Diagnosed, diagnosed_of
 from orchestrator.domain.fingerprint import environment_diff
 from orchestrator.domain.matrix import Baseline
 from orchestrator.domain.trials import split_key, trials_of
+
+logger = logging.getLogger(__name__)
 
 
 def blame_run(stores: Stores, run_id: str) -> Mapping[str, tuple[Blame, ...]]:
     """The answers for every cell with trials, by the cell's name."""
     cells = {cell.name: cell for cell in stores.cells.of_run(run_id)}
     return {name: blame_cell(stores, cells[name]) for name in stores.trials.of_run(run_id)}
+
+
+def diagnosed_cells(stores: Stores, run_id: str, cells: Iterable[Cell]) -> tuple[Diagnosed, ...]:
+    """The failing tests that ran again, of every cell in which that is over.
+
+    Trials are beside the results: a run is told without them where they cannot be read.
+    """
+    try:
+        trials = stores.trials.of_run(run_id)
+        return tuple(
+            found
+            for cell in cells
+            if cell.name in trials and cell.has_reached(CellState.RELEASING)
+            for found in diagnosed_of(cell.name, blame_cell(stores, cell), trials[cell.name])
+        )
+    except DamagedError:
+        logger.exception("run %s: its trials cannot be read", run_id)
+        return ()
 
 
 def blame_cell(stores: Stores, cell: Cell) -> tuple[Blame, ...]:

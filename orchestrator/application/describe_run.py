@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 
+from orchestrator.application.blame_run import diagnosed_cells
 from orchestrator.application.explain_failures import explain_run
+from orchestrator.application.judge_jobs import told_jobs
 from orchestrator.application.ports.stores import RunSpec, Stores
-from orchestrator.application.reuse import Borrowed, as_reused, borrowed, by_source, told_tests
+from orchestrator.application.reuse import Borrowed, borrowed, told_tests
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import (
     Attempt,
     Cell,
-    CellState,
-    Decision,
     Lease,
+    PlaceChoice,
     Run,
     Transition,
 )
-from orchestrator.domain.facts import CheckFact, JobFact, MetricFact
 from orchestrator.domain.ingested import Ingested, StatedMachine
 from orchestrator.domain.machine import Place, SshReach
-from orchestrator.domain.manifest import Job
 from orchestrator.domain.money import (
     Bill,
     billed_seconds,
@@ -33,7 +32,6 @@ from orchestrator.domain.money import (
     usd_for,
 )
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.proof import produced_at
 from orchestrator.domain.record import (
     ArtifactRecord,
     CellRecord,
@@ -42,7 +40,6 @@ from orchestrator.domain.record import (
     LeaseRecord,
     RunRecord,
 )
-from orchestrator.domain.results import judge_job
 
 
 class RunMissingError(LookupError):
@@ -54,7 +51,7 @@ class _Ledger:
     """What the ledger says of a run, read at once for all its cells."""
 
     leases: Mapping[str, Sequence[Lease]]
-    decisions: Mapping[str, Sequence[Decision]]
+    decisions: Mapping[str, Sequence[PlaceChoice]]
     attestations: Mapping[str, Attestation]
     ingested: Mapping[str, Ingested]
 
@@ -88,6 +85,7 @@ def describe_run(stores: Stores, run_id: str, *, at: datetime) -> RunRecord:
         clusters=explained.clusters,
         known_issues=explained.known_issues,
         quarantined=explained.quarantined,
+        diagnosed=diagnosed_cells(stores, run_id, cells),
     )
 
 
@@ -112,12 +110,6 @@ def describe_cell(stores: Stores, cell: Cell, spec: RunSpec, *, at: datetime) ->
     return _cell(stores, cell, spec, _Ledger.of(stores, cell.run_id), at)
 
 
-def judge_jobs(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
-    """The cell's jobs alone, judged as far as they are over."""
-    wanted = stores.cells.plan(cell.id).jobs
-    return _jobs(stores, cell, spec, wanted, stores.cells.attempts(cell.id))
-
-
 def _cell(stores: Stores, cell: Cell, spec: RunSpec, ledger: _Ledger, at: datetime) -> CellRecord:
     attempts = stores.cells.attempts(cell.id)
     plan = stores.cells.plan(cell.id)
@@ -126,7 +118,7 @@ def _cell(stores: Stores, cell: Cell, spec: RunSpec, ledger: _Ledger, at: dateti
     ingested = ledger.ingested.get(cell.id)
     stated = stated_leases(ingested.machine, attempts) if ingested is not None else ()
     attested = [x for lease in leases if (x := ledger.attestations.get(lease.id)) is not None]
-    jobs = _jobs(stores, cell, spec, plan.jobs, attempts)
+    jobs = told_jobs(stores, cell, spec, plan.jobs, attempts)
     if ingested is not None:  # its own clock is the one of its artifacts
         jobs = tuple(replace(job, at=ingested.dated_at) for job in jobs)
     maker = _maker(stores, cell, jobs, attested)
@@ -167,100 +159,6 @@ def _maker(
         return lent
     own = stores.results.environment(cell.id) or {}
     return Borrowed(own, attested[-1] if attested else None, lent.simulated)
-
-
-def _jobs(
-    stores: Stores, cell: Cell, spec: RunSpec, wanted: tuple[str, ...], attempts: list[Attempt]
-) -> tuple[JobRecord, ...]:
-    """The cell's jobs; those that earlier evidence stands for are told of from its cell."""
-    decided = stores.proofs.decided(cell.id)
-    run_here = tuple(job for job in wanted if job not in decided or not decided[job].is_reused)
-    told = {job.id: job for job in _own_jobs(stores, cell, spec, run_here, attempts)}
-    told |= {
-        job.id: as_reused(job, decided[job.id])
-        for source, jobs in by_source(decided).items()
-        for job in _own_jobs(
-            stores, stores.cells.get(source), spec, jobs, stores.cells.attempts(source)
-        )
-    }
-    whys = {job: one.why for job, one in decided.items()}
-    return tuple(
-        replace(told[job.id], reuse=whys.get(job.id, ""))
-        for job in spec.manifest.job
-        if job.id in told
-    )
-
-
-def _own_jobs(
-    stores: Stores, cell: Cell, spec: RunSpec, wanted: tuple[str, ...], attempts: list[Attempt]
-) -> tuple[JobRecord, ...]:
-    facts = stores.results.jobs(cell.id)
-    tally = stores.results.tally(cell.id)
-    checks = stores.results.checks(cell.id)
-    metrics = stores.results.metrics(cell.id)
-    return tuple(
-        _job(
-            job,
-            cell,
-            facts.get(job.id),
-            Counts.of(tally.get(job.id, {})),
-            [c for c in checks if c.job == job.id],
-            [m for m in metrics if m.job == job.id],
-            attempts,
-        )
-        for job in spec.manifest.job
-        if job.id in wanted
-    )
-
-
-def _job(
-    job: Job,
-    cell: Cell,
-    fact: JobFact | None,
-    counts: Counts,
-    checks: list[CheckFact],
-    metrics: list[MetricFact],
-    attempts: list[Attempt],
-) -> JobRecord:
-    unnamed = (fact.unnamed if fact else None) or Counts()
-    counts = counts + unnamed
-    over = cell.has_reached(CellState.DIAGNOSING) or (
-        fact is not None and fact.finished_ts is not None
-    )
-    cause = attempts[-1].cause if attempts else None
-    verdict = (
-        judge_job(job.id, kind=job.kind, fact=fact, counts=counts, checks=checks, cause=cause)
-        if over
-        else None
-    )
-    started = fact.started_ts if fact else None
-    return JobRecord(
-        id=job.id,
-        kind=job.kind,
-        title=job.name,
-        outcome=verdict.outcome if verdict else None,
-        reason=verdict.reason if verdict else "",
-        detail=verdict.detail if verdict else "",
-        degraded=(fact.degraded or None) if fact else None,
-        counts=counts,
-        unnamed=unnamed,
-        checks=tuple(checks),
-        metrics=tuple(metric for metric in metrics if not metric.arm),
-        turns=tuple(metric for metric in metrics if metric.arm),
-        started_at=datetime.fromtimestamp(started, UTC) if started else None,
-        duration_s=fact.duration_s if fact else None,
-        timeout_s=job.timeout_minutes * 60,
-        current=(fact.current or "") if fact else "",
-        at=_produced_at(fact, attempts),
-    )
-
-
-def _produced_at(fact: JobFact | None, attempts: list[Attempt]) -> datetime | None:
-    if fact is None or fact.finished_ts is None or not attempts:
-        return None
-    finished = datetime.fromtimestamp(fact.finished_ts, UTC)
-    closed = attempts[-1].closed_at
-    return produced_at(finished, since=attempts[0].opened_at, until=closed or finished)
 
 
 def unnamed_tests(stores: Stores, cell_id: str) -> Counts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.application.describe_run import judge_jobs
+from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.application.ports.stores import RunSpec, Stores
 from orchestrator.domain.blame import Row
 from orchestrator.domain.cell import Cell

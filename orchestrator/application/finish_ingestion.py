@@ -8,7 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from orchestrator.application.context import Context
-from orchestrator.application.describe_run import evidence_of, judge_jobs
+from orchestrator.application.describe_run import evidence_of
+from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.application.ports.blobs import BlobMissingError
 from orchestrator.application.ports.ingests import Begun
 from orchestrator.application.ports.stores import StoreError

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import reduce
 
 from orchestrator.application.context import Context
 from orchestrator.application.freeze_cell import Before, freeze_cell
 from orchestrator.application.gather_evidence import Taken, TakenCell, gather, standing
+from orchestrator.domain.gate.completing import completed
 from orchestrator.domain.gate.document import digest_of, snapshot_document
 from orchestrator.domain.gate.policy import GatePolicy
-from orchestrator.domain.gate.snapshot import CellEvidence, Snapshot
+from orchestrator.domain.gate.snapshot import CellEvidence, Quarantine, Snapshot
 from orchestrator.domain.known_issue import KnownIssue
 
 
 def freeze_evidence(context: Context, policy: GatePolicy, runs: Sequence[str]) -> Snapshot:
     """What the gate looks at in these runs; in the product's newest finished one where none is.
 
-    A later run's cell of a platform stands for an earlier one's. Raises RunMissingError,
-    WrongProductError.
+    A later run's cell of a platform stands for an earlier one's; a rerun of some jobs completes
+    it. Raises RunMissingError, WrongProductError.
     """
     at = context.clock.now()
     return freeze(context, policy, gather(context, policy.metadata.product, runs, at=at))
@@ -33,8 +35,8 @@ def freeze(context: Context, policy: GatePolicy, taken: Sequence[Taken]) -> Snap
     seen = _signatures(context, green.runs) if green else frozenset[str]()
     quarantines = tuple(context.stores.quarantines.list(product=product))
     cells = tuple(
-        freeze_cell(one, _compared(context, policy, one, oldest, seen), quarantines)
-        for one in standing(taken)
+        _frozen(parts, _compared(context, policy, parts[0], oldest, seen), quarantines)
+        for parts in standing(taken)
     )
     frozen = Snapshot(
         product=product,
@@ -47,6 +49,12 @@ def freeze(context: Context, policy: GatePolicy, taken: Sequence[Taken]) -> Snap
         last_green=green.runs[-1] if green and green.runs else "",
     )
     return _with_decisions(context, gate, frozen)
+
+
+def _frozen(
+    parts: Sequence[TakenCell], before: Before, quarantines: Sequence[Quarantine]
+) -> CellEvidence:
+    return reduce(completed, (freeze_cell(one, before, quarantines) for one in parts))
 
 
 def evidence_digest(snapshot: Snapshot) -> str:

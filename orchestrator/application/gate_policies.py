@@ -39,6 +39,13 @@ def put_policy(
     if gate and policy.metadata.name != gate:
         said = f"is {policy.metadata.name!r}, and it was sent to the gate {gate!r}"
         raise InvalidDocumentError(name, [Problem(("metadata", "name"), said)])
+    known = context.stores.gates.policy(policy.metadata.name)
+    if known is not None and known.product != policy.metadata.product:
+        said = (
+            f"is {policy.metadata.product!r}, and the gate {known.gate!r} is of {known.product!r}:"
+            " a gate keeps its product; give the policy another name"
+        )
+        raise InvalidDocumentError(name, [Problem(("metadata", "product"), said)])
     at = context.clock.now()
     stored = StoredPolicy(
         gate=policy.metadata.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -32,6 +32,8 @@ class Taken:
     """By cell, how its failed tests went when they were run again."""
     blames: Mapping[str, tuple[Blame, ...]]
     """By cell, who broke what."""
+    repeats: tuple[str, ...] = ()
+    """Runs that it is a rerun of, the nearest first."""
 
     @property
     def id(self) -> str:
@@ -74,13 +76,32 @@ def gather(
     return tuple(_take(context, product, run, at) for run in wanted)
 
 
-def standing(taken: Sequence[Taken]) -> tuple[TakenCell, ...]:
-    """The cells that count: a later run's stands for an earlier one's of the same name."""
-    found: dict[tuple[str, str], TakenCell] = {}
+def standing(taken: Sequence[Taken]) -> tuple[tuple[TakenCell, ...], ...]:
+    """The cells that count: a later run's stands for an earlier one's of the same name.
+
+    Where it is a rerun of the same, it completes the earlier one: then both are told, the earlier
+    one first.
+    """
+    found: dict[tuple[str, str], tuple[TakenCell, ...]] = {}
     for one in taken:
         for cell in one.evidence.record.cells:
-            found[cell.platform.id, cell.environment] = TakenCell(one, cell)
+            place, new = (cell.platform.id, cell.environment), TakenCell(one, cell)
+            before = found.get(place, ())
+            found[place] = (*before, new) if before and _completes(new, before[0]) else (new,)
     return tuple(found.values())
+
+
+def _completes(new: TakenCell, first: TakenCell) -> bool:
+    """Whether it is the same cell of a rerun, with the same payload and subject."""
+    later, earlier = new.taken, first.taken
+    runs = later.evidence.record.run, earlier.evidence.record.run
+    same = (
+        runs[0].payload_digest == runs[1].payload_digest
+        and later.spec.subject_digest == earlier.spec.subject_digest
+        and later.spec.matrix.subject == earlier.spec.matrix.subject
+    )
+    own = new.cell.ingested is None and first.cell.ingested is None
+    return same and own and earlier.id in later.repeats
 
 
 def _take(context: Context, product: str, run: str, at: datetime) -> Taken:
@@ -101,4 +122,13 @@ def _take(context: Context, product: str, run: str, at: datetime) -> Taken:
         {cell: tuple(some) for cell, some in failures.items()},
         stores.trials.of_run(run),
         blame_run(stores, run),
+        tuple(_repeated(context, run)),
     )
+
+
+def _repeated(context: Context, run: str) -> Iterator[str]:
+    """The runs that it is a rerun of; each is older than the one before."""
+    known = context.stores.runs.get(run)
+    while known is not None and known.rerun_of is not None:
+        yield known.rerun_of
+        known = context.stores.runs.get(known.rerun_of)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from orchestrator.application.context import Context
 from orchestrator.application.ports.subjects import SubjectGoneError
 from orchestrator.application.put_payload import put_subject
+from orchestrator.domain.distribution import canonical_name
 from orchestrator.domain.matrix import Baseline, GitSource, Matrix, PayloadSource, Subject
 from orchestrator.domain.schedule import Resolved, Schedule, SubjectKind
 
@@ -61,7 +61,7 @@ def _head(context: Context, schedule: Schedule, subject: Subject) -> tuple[Subje
     commit = context.gate.subjects.head(url, branch)
     with tempfile.TemporaryDirectory(prefix="seatrial-subject-", dir=context.scratch) as folder:
         wheel = context.gate.subjects.build(url, commit, Path(folder))
-        if _canonical(wheel.distribution) != _canonical(subject.name):
+        if canonical_name(wheel.distribution) != canonical_name(subject.name):
             raise SubjectGoneError(
                 f"{url} at {commit[:12]} builds {wheel.distribution}, and the matrix is about"
                 f" {subject.name}"
@@ -94,10 +94,6 @@ def _with_baseline(
     baseline = replace(baseline, **{before.source: getattr(before, before.source)})
     digest = None if before.source == "package" else spec.subject_digest
     return replace(matrix, baseline=baseline), digest, ()
-
-
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _known(schedule: Schedule, subject: Subject) -> dict[str, str]:

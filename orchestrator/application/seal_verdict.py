@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.application.context import Context
 from orchestrator.application.gather_evidence import Taken
@@ -43,9 +43,12 @@ def _cell_statements(context: Context, proof: Proof) -> Iterator[CellStatement]:
     for cell in proof.snapshot.cells:
         if not _has_results(cell):
             continue
-        told = "".join(context.export(EXPORT, taken[cell.run].evidence, cell.id))
-        statement = cell_statement(json.loads(told), cell, proof.verdict.evidence_digest)
-        yield CellStatement(run=cell.run, cell=cell.id, payload=canonical(statement))
+        # A cell that reruns completed: what each of its runs had.
+        for run in sorted({cell.run, *(job.run for job in cell.jobs if job.run)}):
+            told = "".join(context.export(EXPORT, taken[run].evidence, cell.id))
+            about = replace(cell, run=run)
+            statement = cell_statement(json.loads(told), about, proof.verdict.evidence_digest)
+            yield CellStatement(run=run, cell=cell.id, payload=canonical(statement))
 
 
 def _has_results(cell: CellEvidence) -> bool:

@@ -52,12 +52,14 @@ def no_verdict(context: Context, schedule: Schedule, firing: Firing) -> Announce
     """That its deadline has passed without one."""
     deadline = firing.deadline_at or firing.due_at
     where = f"it is {firing.state}" + (f", run {firing.run}" if firing.run else "")
+    if firing.verdict:
+        where = f"{firing.verdict} is {firing.outcome}, and run {firing.second_run} asks why"
     doing = f"it waits after {firing.tries} faults: {firing.reason}" if firing.tries else where
     return Announcement(
         lineage=schedule.lineage,
         state=LineageState.LATE,
         title=f"{_line(schedule)}: no verdict by {_utc(deadline)}",
-        text=f"The firing of {_utc(firing.due_at)} has come to no verdict: {doing}.",
+        text=f"The firing of {_utc(firing.due_at)} has come to no final verdict: {doing}.",
         url=run_link(context, firing.run),
         at=context.clock.now(),
         key=f"{firing.key}:deadline",

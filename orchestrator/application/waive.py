@@ -11,6 +11,7 @@ from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
 from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict
 from orchestrator.domain.gate.evaluate import evaluate
+from orchestrator.domain.gate.rule_names import rule_fault
 from orchestrator.domain.gate.snapshot import Approval, Snapshot, Waiver
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 
@@ -88,11 +89,33 @@ def _problems(
         yield Problem(("days",), f"must be from 1 to {LONGEST_DAYS}")
     if new.only_this and last is None:
         yield Problem(("only_this",), "the gate has no verdict yet, so there is no evidence")
+    fault = _rule_fault(context, new.rule, policy, last)
+    if fault:
+        yield Problem(("rule",), fault)
+
+
+def _rule_fault(
+    context: Context, rule: str, policy: StoredPolicy, last: StoredVerdict | None
+) -> str:
+    """Why nobody can waive it, and what to do instead; empty where it can be waived."""
     rules = _rules(context, policy, last)
-    if new.rule not in rules:
-        known = nearest(new.rule, rules)
-        said = f"there is no rule {new.rule!r} in the policy or the newest verdict{known}"
-        yield Problem(("rule",), said)
+    fault = rule_fault(rule, policy_of(policy))
+    if rule in rules and not fault:
+        return _stuck_fault(rule, last)
+    known = nearest(rule, rules)
+    return fault or f"there is no rule {rule!r} in the policy or the newest verdict{known}"
+
+
+def _stuck_fault(rule: str, last: StoredVerdict | None) -> str:
+    """Where nobody looked there is nothing to waive; what a run finds may be."""
+    told = next((one for one in last.verdict.rules if one.id == rule), None) if last else None
+    if last is None or told is None or told.waivable:
+        return ""
+    return (
+        f"nothing waives {rule!r} as {last.id} has it: {told.sentence} Run what is asked for and"
+        f" check again (`seatrial run`, `seatrial gate check {last.gate}`), or take it out of the"
+        " policy"
+    )
 
 
 def _rules(context: Context, policy: StoredPolicy, last: StoredVerdict | None) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ class BaselineFile:
     """Of the API: ``payloads`` or ``subjects``."""
     digest: str
     path: Path
+    commit: str | None = None
+    """What its revision is, where it was built from one."""
 
     @property
     def place(self) -> str:
@@ -43,4 +45,4 @@ def find_baseline(
         packed = wiring.pack(folder, own)
         return BaselineFile("payloads", packed.digest, packed.archive)
     wheel = wiring.subject(baseline.as_subject(matrix.subject.name), base=base, scratch=own)
-    return BaselineFile("subjects", wheel.digest, wheel.path) if wheel else None
+    return BaselineFile("subjects", wheel.digest, wheel.path, wheel.commit) if wheel else None

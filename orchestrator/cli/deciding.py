@@ -22,6 +22,7 @@ from orchestrator.cli.shown_gates import Verdict
 WITH_EXCEPTIONS = 10
 _LOOK_S = 2.0
 _LARGEST_BYTES = 1 << 19
+_LARGEST_BUNDLE_BYTES = 1 << 26
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -94,8 +95,12 @@ def write_file(path: Path, text: str) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """Its bytes. Raises CliError."""
+    """Its bytes, which are no more than a signed verdict can have. Raises CliError."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            found = file.read(_LARGEST_BUNDLE_BYTES + 1)
     except OSError as error:
         raise CliError(f"{path}: {error.strerror or error}") from None
+    if len(found) > _LARGEST_BUNDLE_BYTES:
+        raise CliError(f"{path} is larger than {_LARGEST_BUNDLE_BYTES} bytes: no signed verdict is")
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
@@ -18,7 +18,7 @@ from orchestrator.cli.session import Session
 from orchestrator.cli.units import size
 from orchestrator.cli.wiring import Packed, RefusedError
 from orchestrator.domain.manifest import Manifest
-from orchestrator.domain.matrix import Matrix
+from orchestrator.domain.matrix import GitSource, Matrix
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.problems import Path as Keys
 
@@ -103,7 +103,31 @@ def read_order(
         baseline = _baseline(session, file, matrix, source, scratch)
     except InvalidDocumentError as error:
         raise document_error(error) from None
-    return Order(str(file), matrix, source, packed, subject, baseline=baseline)
+    known = _with_commits(session, matrix, subject, baseline)
+    if known != matrix:
+        source = documents.matrix_document(known)
+    return Order(str(file), known, source, packed, subject, baseline=baseline)
+
+
+def _with_commits(
+    session: Session, matrix: Matrix, subject: SubjectWheel | None, baseline: BaselineFile | None
+) -> Matrix:
+    """The matrix with the commits that its wheels were built from: a branch goes on."""
+    commit = subject.commit if subject else None
+    if matrix.subject.git and commit:
+        source = _at_commit(session, matrix.subject.git, commit)
+        matrix = replace(matrix, subject=replace(matrix.subject, git=source))
+    commit = baseline.commit if baseline else None
+    if matrix.baseline and matrix.baseline.git and commit:
+        source = _at_commit(session, matrix.baseline.git, commit)
+        matrix = replace(matrix, baseline=replace(matrix.baseline, git=source))
+    return matrix
+
+
+def _at_commit(session: Session, source: GitSource, commit: str) -> GitSource:
+    if source.rev != commit:
+        session.say(f"{source.rev} of {source.url} is {commit}")
+    return replace(source, rev=commit)
 
 
 def upload(session: Session, client: Client, order: Order) -> None:

@@ -10,7 +10,7 @@ from functools import cache
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.cli.faults import CliError
-from orchestrator.cli.shown_failures import Cluster, IssueUse, Quarantined
+from orchestrator.cli.shown_failures import Cluster, Diagnosed, IssueUse, Quarantined
 from orchestrator.cli.shown_machines import Attestation, Decision, Lease
 from orchestrator.cli.shown_machines import Money as _Money
 from orchestrator.cli.shown_machines import Words as _Text
@@ -173,6 +173,7 @@ class Run:
     clusters: tuple[Cluster, ...] = ()
     known_issues: tuple[IssueUse, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
+    diagnosed: tuple[Diagnosed, ...] = ()
     created_at: datetime | None = None
     finished_at: datetime | None = None
     cancel_requested_at: datetime | None = None

@@ -47,6 +47,21 @@ class Quarantined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosed:
+    """A failing test that ran again, and who broke it."""
+
+    cell: Words = ""
+    job: Words = ""
+    nodeid: Words = ""
+    answer: Words = ""
+    sentence: Words = ""
+    tried: Words = ""
+
+    def __str__(self) -> str:
+        return f"{self.job}::{self.nodeid}" if self.nodeid else self.job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IssueUse:
     """A known issue in a run."""
 

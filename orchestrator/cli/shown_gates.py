@@ -9,6 +9,21 @@ from pydantic import BaseModel, ValidationError
 from orchestrator.cli.faults import CliError, UnreachableError
 
 
+class BlameRow(BaseModel):
+    """Who broke a failing test."""
+
+    job: str = ""
+    nodeid: str = ""
+    answer: str = ""
+    evidence: str = ""
+
+
+class RuleInputs(BaseModel):
+    """What a rule rests on, as far as the commands look at it."""
+
+    blame: list[BlameRow] = []
+
+
 class Rule(BaseModel):
     """One rule, explained."""
 
@@ -17,6 +32,7 @@ class Rule(BaseModel):
     blocking: bool = True
     outcome: str = ""
     sentence: str = ""
+    inputs: RuleInputs = RuleInputs()
     by: list[str] = []
 
     @property

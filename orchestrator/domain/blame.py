@@ -44,6 +44,17 @@ class Culprit(StrEnum):
     """The evidence does not prove any of them."""
 
 
+_DECIDING = {
+    Culprit.OURS: 1,
+    Culprit.DEPENDENCY: -2,
+    Culprit.IMAGE_OR_DRIVER: -1,
+    Culprit.MACHINE: -1,
+    Culprit.FLAKY: 0,
+    Culprit.UNKNOWN: -1,
+}
+"""Where `_answer` puts the sentence that says the most."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blame:
     """The answer for one failing test."""
@@ -53,6 +64,11 @@ class Blame:
     answer: Culprit
     evidence: tuple[str, ...]
     """Sentences, with the figures that they rest on."""
+
+    @property
+    def sentence(self) -> str:
+        """The one that decides, where there is room for one."""
+        return self.evidence[_DECIDING[self.answer]] if self.evidence else ""
 
     def as_text(self) -> dict[str, str]:
         """``nodeid, answer, evidence``, as a snapshot keeps it."""

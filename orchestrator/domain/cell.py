@@ -192,7 +192,7 @@ class Lease:
         return self.launched_at if self.offer is None else None
 
 
-class Verdict(StrEnum):
+class PlaceAnswer(StrEnum):
     """What became of a place on the way to a machine."""
 
     CHOSEN = "chosen"
@@ -207,12 +207,12 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PlaceChoice:
     """One line of why a cell's machine is where it is."""
 
     at: datetime
     place: str
-    verdict: Verdict
+    verdict: PlaceAnswer
     reason: str
     """One word, as of an attempt's cause; empty for CHOSEN."""
     detail: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -54,7 +54,7 @@ class ChannelKind(StrEnum):
 class Secret:
     """What messages to a channel are signed with."""
 
-    value: str
+    value: str = field(repr=False)
     """``whsec_`` and base64."""
     until: datetime | None = None
     """None for the newest, which has no end."""

@@ -10,6 +10,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from orchestrator.domain.distribution import canonical_name
 from orchestrator.domain.signature import Failure, Signature
 from orchestrator.domain.versions import version_fits
 
@@ -40,6 +41,9 @@ class IssueMatch:
     """``module.function``; ``*`` stands for anything."""
     contains: str = ""
     """Stands in the masked message, or in the name of the exception; case does not matter."""
+
+
+_NOTHING = IssueMatch()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,25 +184,27 @@ def _is_meant(
     packages: Mapping[str, str],
     heirs: Mapping[str, Collection[str]],
 ) -> bool:
+    if not is_match(issue.match, failure.signature, heirs):
+        return False
     where = Ran(failure.cell, failure.platform, failure.version, (failure.job,), packages)
-    return _in_scope(issue, where) and is_match(issue.match, failure.signature, heirs)
+    return _in_scope(issue, where)
 
 
 def is_match(
     match: IssueMatch, signature: Signature, heirs: Mapping[str, Collection[str]] | None = None
 ) -> bool:
     """Whether a signature is meant; a match that says nothing means none."""
-    if match == IssueMatch():
+    wanted = match.signature
+    # Told first: most failures differ from most issues in this alone.
+    if wanted and signature.id != wanted and signature.id not in (heirs or {}).get(wanted, ()):
         return False
-    if match.signature:
-        meant = {match.signature, *(heirs or {}).get(match.signature, ())}
-        if signature.id not in meant:
-            return False
-    said = f"{signature.exception}: {signature.message}".lower()
+    if match == _NOTHING:
+        return False
+    said = f"{signature.exception}: {signature.message}" if match.contains else ""
     return (
         _like(match.exception, signature.exception)
         and _like(match.frame, signature.frame)
-        and match.contains.lower() in said
+        and match.contains.lower() in said.lower()
     )
 
 
@@ -224,15 +230,11 @@ def _has_package(asked: str, packages: Mapping[str, str]) -> bool:
     if not asked:
         return True
     name, spec = split_requirement(asked)
-    found = {_plain(known): version for known, version in packages.items()}
-    return _plain(name) in found and version_fits(spec, found[_plain(name)])
+    found = {canonical_name(known): version for known, version in packages.items()}
+    return canonical_name(name) in found and version_fits(spec, found[canonical_name(name)])
 
 
 def split_requirement(asked: str) -> tuple[str, str]:
     """The name and the versions of ``name>=1.2``."""
     name = re.split(r"[<>=!~\s]", asked.strip(), maxsplit=1)[0]
     return name, asked.strip()[len(name) :].strip()
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

@@ -20,6 +20,7 @@ from orchestrator.domain.matrix import (
     selects,
 )
 from orchestrator.domain.problems import Path, Problem, nearest
+from orchestrator.domain.revisions import url_fault
 
 FEWEST_PAIRS = 4
 """Fewer say nothing about how much a ratio varies."""
@@ -151,6 +152,8 @@ def _subject_problems(subject: Subject) -> Iterator[Problem]:
     given = [k for k in ("wheel", "package", "git") if getattr(subject, k)]
     if len(given) > 1:
         yield Problem(("subject",), f"one source at most, not {' and '.join(given)}")
+    if subject.git and (fault := url_fault(subject.git.url)):
+        yield Problem(("subject", "git", "url"), fault)
     if subject.package and "==" not in subject.package:
         message = f"{subject.package!r} must be pinned: {subject.name}=={subject.version}"
         yield Problem(("subject", "package"), message)
@@ -166,6 +169,8 @@ def _baseline_problems(matrix: Matrix) -> Iterator[Problem]:
         yield Problem(("baseline",), f"{message}, not {' and '.join(given)}" if given else message)
     elif (baseline.source == "payload") != (matrix.subject.source == "payload"):
         yield Problem(("baseline", baseline.source), _unlike(matrix.subject))
+    if baseline.git and (fault := url_fault(baseline.git.url)):
+        yield Problem(("baseline", "git", "url"), fault)
     yield from _pairing_problems(baseline)
 
 

@@ -8,7 +8,8 @@ from datetime import datetime
 from decimal import Decimal
 
 from orchestrator.domain.attestation import Attestation
-from orchestrator.domain.cell import Attempt, CellState, Decision, Run, Transition
+from orchestrator.domain.cell import Attempt, CellState, PlaceChoice, Run, Transition
+from orchestrator.domain.diagnosis import Diagnosed
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.ingested import Ingested, Statement
 from orchestrator.domain.known_issue import IssueUse
@@ -118,7 +119,7 @@ class CellRecord:
     artifacts: tuple[ArtifactRecord, ...]
     simulated: bool = False
     """Any of its machines was simulated, or its provider is the fake one."""
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[PlaceChoice, ...] = ()
     """Why its machine is where it is."""
     attestation: Attestation | None = None
     """Who produced the results: of the last machine that told."""
@@ -169,6 +170,8 @@ class RunRecord:
     """How the product's known issues stand to it; those out of its scope are not here."""
     quarantined: tuple[Quarantined, ...] = ()
     """Its failing results whose tests are in quarantine; they are failures in every count."""
+    diagnosed: tuple[Diagnosed, ...] = ()
+    """Its failing tests that ran again, and who broke them."""
 
     @property
     def counts(self) -> Counts:

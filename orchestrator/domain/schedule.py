@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from orchestrator.domain.revisions import branch_fault, url_fault
+
 ON_TIME = timedelta(minutes=5)
 """A firing that is claimed within so long after it was due is no catching up."""
 CAUGHT_UP_MOST = 100
@@ -261,5 +263,12 @@ def faults(schedule: Schedule) -> Iterator[tuple[str, str]]:
         yield "catch_up", "`all` needs the overlap `queue`: else what is caught up skips itself"
     if schedule.last_passed_baseline and not schedule.gate:
         yield "baseline", "`last-passed` needs a gate that passes versions"
+    yield from _selector_faults(schedule.subject)
     if schedule.reuse_max_age_s is not None and schedule.reuse_max_age_s <= 0:
         yield "reuse_hours", "must be more than nothing"
+
+
+def _selector_faults(selector: SubjectSelector) -> Iterator[tuple[str, str]]:
+    for fault in (url_fault(selector.url), branch_fault(selector.branch)):
+        if fault:
+            yield "subject", fault

@@ -56,6 +56,35 @@ class QuarantineRow:
 
 
 @dataclass(frozen=True, slots=True)
+class BlameRow:
+    """A failing test that ran again, and who broke it."""
+
+    cell: str
+    job: str
+    nodeid: str
+    """Empty for a command."""
+    answer: str
+    tried: str
+    """How often it ran again, and how that went."""
+    evidence: tuple[str, ...]
+    sentence: str
+    """The evidence that decides."""
+    again: tuple[TriedRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TriedRow:
+    """The outcomes of a test that ran again with the same thing changed."""
+
+    kind: str
+    changed: str
+    """For a person; empty where nothing was."""
+    whole: bool
+    """Its whole job ran."""
+    outcomes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class IssueRow:
     """A known issue and how it stands to these results."""
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from reports.model.authored import Authored
 from reports.model.compared import Comparison, ComparisonTable, tables_of
-from reports.model.failures import FailureTable, IssueRow, QuarantineRow
+from reports.model.failures import BlameRow, FailureTable, IssueRow, QuarantineRow
 from reports.model.metrics import MetricTable
 from reports.model.money import Money
 from reports.model.origin import Catalogued, Elsewhere, Origin
@@ -67,6 +67,8 @@ class PlatformReport(ReportModel):
     issues: tuple[IssueRow, ...] = ()
     quarantined: tuple[QuarantineRow, ...] = ()
     """Failing results in quarantine; they are failures in every count."""
+    blame: tuple[BlameRow, ...] = ()
+    """Failing tests that ran again; that changes no count."""
     reuse: tuple[tuple[str, str], ...] = ()
     """Jobs, and why their earlier evidence stands or does not; empty where nobody asked."""
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from reports.model.authored import Authored
 from reports.model.compared import Comparison, ComparisonTable, tables_of
-from reports.model.failures import FailureTable, IssueRow, QuarantineRow
+from reports.model.failures import BlameRow, FailureTable, IssueRow, QuarantineRow
 from reports.model.metrics import MetricLine, MetricTable
 from reports.model.money import Costs, Money
 from reports.model.origin import Elsewhere, Origin
@@ -108,6 +108,8 @@ class SummaryReport(ReportModel):
     issues: tuple[IssueRow, ...] = ()
     quarantined: tuple[QuarantineRow, ...] = ()
     """Failing results in quarantine; they are failures in every count."""
+    blame: tuple[BlameRow, ...] = ()
+    """Failing tests that ran again; that changes no count."""
 
     @property
     def is_dated(self) -> bool:

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.record import Evidence, RunRecord
 from orchestrator.domain.signature import Cluster, Signature, signature_of
-from reports.model.failures import ClusterRow, FailureTable, IssueRow, QuarantineRow
+from reports.model.failures import (
+    BlameRow,
+    ClusterRow,
+    FailureTable,
+    IssueRow,
+    QuarantineRow,
+    TriedRow,
+)
 from reports.model.values import Absent
 
 CLUSTERS_SHOWN = 20
@@ -87,5 +94,26 @@ def quarantined_of(record: RunRecord, cell: str = "") -> tuple[QuarantineRow, ..
             state=one.state.value,
         )
         for one in record.quarantined
+        if cell in ("", one.cell)
+    )
+
+
+def blame_of(record: RunRecord, cell: str = "") -> tuple[BlameRow, ...]:
+    """Who broke the failing tests of the run, or of one cell, as far as they ran again."""
+    return tuple(
+        BlameRow(
+            cell=one.cell,
+            job=one.job,
+            nodeid=one.nodeid,
+            answer=one.answer.value,
+            tried=one.tried,
+            evidence=one.evidence,
+            sentence=one.sentence,
+            again=tuple(
+                TriedRow(each.kind.value, each.changed, each.whole, each.outcomes)
+                for each in one.again
+            ),
+        )
+        for one in record.diagnosed
         if cell in ("", one.cell)
     )

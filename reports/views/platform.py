@@ -22,7 +22,7 @@ from reports.views.conclusion import (
     outcome_claim,
     suites_claim,
 )
-from reports.views.failures import failures_of, issues_of, quarantined_of
+from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
 from reports.views.life import (
     attempts_of,
     evidence_digest,
@@ -107,6 +107,7 @@ def _told(evidence: Evidence, cell: CellRecord) -> dict[str, Any]:
         "failures": failures,
         "issues": issues_of(record, found),
         "quarantined": quarantined_of(record, cell.id),
+        "blame": blame_of(record, cell.id),
         "reuse": reuse_of(cell),
     }
 

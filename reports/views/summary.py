@@ -16,7 +16,7 @@ from reports.views.benchmarks import metrics_of
 from reports.views.commands import commands_of
 from reports.views.comparison import compare
 from reports.views.conclusion import degraded_claim, judged_claim, run_claim
-from reports.views.failures import failures_of, issues_of, quarantined_of
+from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
 from reports.views.life import run_digest
 from reports.views.money import money_of, total_costs
 from reports.views.origin import elsewhere_of, origin_of, run_date
@@ -75,6 +75,7 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
         failures=failures_of(evidence),
         issues=issues_of(record),
         quarantined=quarantined_of(record),
+        blame=blame_of(record),
     )
 
 

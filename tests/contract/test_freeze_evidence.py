@@ -18,7 +18,7 @@ from orchestrator.domain.gate.document import canonical, snapshot_document
 from orchestrator.domain.gate.snapshot import Approval, Quarantine, Waiver
 from orchestrator.domain.gate.verdict import Decision, Verdict
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
-from orchestrator.domain.matrix import GitSource, Subject
+from orchestrator.domain.matrix import GitSource, Subject, expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.trials import TrialAsk, TrialKind
 from tests.contract.frozen_runs import (
@@ -28,6 +28,7 @@ from tests.contract.frozen_runs import (
     POLICY,
     REAL,
     at_work,
+    done,
     environment,
     fails,
     frozen,
@@ -37,7 +38,7 @@ from tests.contract.frozen_runs import (
     ran,
     skips,
 )
-from tests.databases import NOW, after
+from tests.databases import NOW, a_run, after
 
 
 @pytest.fixture
@@ -218,6 +219,48 @@ def test_a_later_runs_cell_stands_for_an_earlier_ones(context, stores) -> None:
     assert snapshot.runs == ("run-1", "run-2")
     assert [cell.run for cell in snapshot.cells] == ["run-2"]
     assert snapshot.cost_usd == Decimal("0.50")
+
+
+def rerun(stores, run_id, rerun_of, *lines, only=("unit",), payload="d" * 64, attestation=REAL):
+    known = stores.runs.spec(rerun_of)
+    (plan,) = expand(known.matrix, known.manifest)
+    run = replace(a_run(run_id), rerun_of=rerun_of, payload_digest=payload)
+    cell, spec = f"{run_id}.p0", replace(known, only={"p0": list(only)})
+    plan = replace(plan, jobs=tuple(job for job in plan.jobs if job in only))
+    stores.runs.create(run, spec, [(cell, plan)], key=None)
+    agent = at_work(stores, cell, run_id, attestation)
+    agent.send(agent.line("phase", "unit", name="started"), *(line(agent) for line in lines))
+    agent.send(agent.line("phase", "unit", name="finished", exit_code=0, duration_s=1.0))
+    done(stores, cell)
+    stores.runs.finish(run_id, Outcome.PASSED, at=after(90))
+
+
+def broken(agent):
+    return agent.line("check", "demo", check="same", outcome="failed")
+
+
+def test_a_rerun_of_some_jobs_completes_the_cell(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), broken, outcome=Outcome.FAILED)
+    rerun(stores, "run-2", "run-1", passes("a"))
+    (cell,) = frozen(context, "run-1", "run-2").cells
+    unit, demo = (next(j for j in cell.jobs if j.id == name) for name in ("unit", "demo"))
+    assert (unit.run, unit.failed, unit.counts.passed) == ("", (), 1)
+    assert (demo.run, demo.failed_checks, demo.at) == ("run-1", ("same",), after(60))
+    assert (cell.run, cell.attested, cell.cost_usd) == ("run-2", True, Decimal("0.50"))
+    rerun(stores, "run-3", "run-2", passes("a"), attestation=None)
+    (cell,) = frozen(context, "run-1", "run-3").cells
+    assert [(job.id, job.run) for job in cell.jobs] == [("demo", "run-1"), ("unit", "")]
+    assert not cell.attested
+
+
+def test_a_rerun_of_another_run_or_payload_completes_nothing(context, stores) -> None:
+    ran(stores, "run-1", broken, outcome=Outcome.FAILED)
+    ran(stores, "run-2", broken, outcome=Outcome.FAILED)
+    rerun(stores, "run-3", "run-2", passes("a"))
+    rerun(stores, "run-4", "run-1", passes("a"), payload="c" * 64)
+    for later in ("run-3", "run-4"):
+        (cell,) = frozen(context, "run-1", later).cells
+        assert [job.id for job in cell.jobs] == ["unit"]
 
 
 def test_the_newest_finished_run_is_taken_where_none_is_named(context, stores) -> None:

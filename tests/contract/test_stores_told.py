@@ -8,9 +8,10 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import event
 
-from orchestrator.application.describe_run import describe_cell, describe_run, judge_jobs
+from orchestrator.application.describe_run import describe_cell, describe_run
+from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.domain.attestation import Attestation, Device
-from orchestrator.domain.cell import Cause, CellState, Decision, Verdict
+from orchestrator.domain.cell import Cause, CellState, PlaceAnswer, PlaceChoice
 from orchestrator.domain.machine import Place, SshReach
 from orchestrator.domain.money import Bill
 from orchestrator.domain.outcome import Counts, Outcome
@@ -48,10 +49,12 @@ def told(stores):
     """A cell whose first machine was refused, and whose second one ran for 100 s."""
     cell_id, _ = create(stores)
     of = attempt(stores, cell_id)
-    stores.leases.decide(of, Decision(after(0), "elsewhere", Verdict.REFUSED, "capacity", "none"))
+    stores.leases.decide(
+        of, PlaceChoice(after(0), "elsewhere", PlaceAnswer.REFUSED, "capacity", "none")
+    )
     reserve(stores, a_lease("l1", of, place="elsewhere"))
     stores.leases.gone("l1", at=after(5), cost_usd=Decimal(0), refusal="capacity: none")
-    stores.leases.decide(of, Decision(after(5), OFFER.name, Verdict.CHOSEN, "", "first"))
+    stores.leases.decide(of, PlaceChoice(after(5), OFFER.name, PlaceAnswer.CHOSEN, "", "first"))
     reserve(stores, a_lease("l2", of))
     stores.leases.note("l2", FACTS, simulated=False)
     stores.leases.held("l2", "us-east-1/i-1", at=after(6))
@@ -95,8 +98,8 @@ def test_a_lease_is_told_by_phase(told):
 
 def test_a_cell_is_told_with_its_decisions_and_who_produced_its_results(told):
     assert [(x.place, x.verdict, x.attempt) for x in told.decisions] == [
-        ("elsewhere", Verdict.REFUSED, 1),
-        (OFFER.name, Verdict.CHOSEN, 1),
+        ("elsewhere", PlaceAnswer.REFUSED, 1),
+        (OFFER.name, PlaceAnswer.CHOSEN, 1),
     ]
     assert told.attestation == SEEN
 
@@ -192,6 +195,6 @@ def test_attempts_leases_and_decisions_cost_no_further_statements(database, stor
     of = attempt(stores, "run-1.p0", 2)
     for number in range(5):
         reserve(stores, a_lease(f"more-{number}", of))
-        line = Decision(after(200), f"p{number}", Verdict.SKIPPED, "quota", "")
+        line = PlaceChoice(after(200), f"p{number}", PlaceAnswer.SKIPPED, "quota", "")
         stores.leases.decide(of, line)
     assert statements(database, tell) == before

@@ -18,7 +18,7 @@ kind: Matrix
 metadata: {{name: pairs}}
 subject: {{name: paired, version: "1"}}
 payload: {{path: {candidate}}}
-baseline: {{payload: {{path: {baseline}}}, min_pairs: 12, max_pairs: 60, precision: "1.5%"}}
+baseline: {{payload: {{path: {baseline}}}, min_pairs: 12, max_pairs: {most}, precision: "1.5%"}}
 platforms:
   - {{id: here, provider: local}}
 jobs:
@@ -42,7 +42,7 @@ class Judged:
 
     decision: str
     benchmark: str
-    """The rule about the benchmark, as the verdict prints it."""
+    """What the verdict says of the benchmark."""
     pairs: int
     slowdown: float
     seconds: float
@@ -52,9 +52,10 @@ class Judged:
 class Speed:
     """Two payloads of one benchmark, one of them slower on purpose, and a gate for them."""
 
-    def __init__(self, home: Home, folder: Path) -> None:
+    def __init__(self, home: Home, folder: Path, *, max_pairs: int = 60) -> None:
         self._home = home
         self._folder = folder
+        self._max_pairs = max_pairs
         (folder / "policy.yaml").write_text(POLICY)
         self._controller = subprocess.Popen(
             home.command("serve", "--port", str(free_port())),
@@ -72,10 +73,10 @@ class Speed:
         assert job["outcome"] == "passed", run["cells"][0]
         [pair] = job["pairs"]
         verdict = self._verdict(run["id"])
-        told = json.dumps([rule for rule in verdict["rules"] if "loop/loop" in json.dumps(rule)])
+        [rule] = [one for one in verdict["rules"] if "loop/loop" in one["id"]]
         return Judged(
             decision=verdict["decision"],
-            benchmark=told,
+            benchmark=rule["sentence"],
             pairs=pair["pairs"],
             slowdown=pair["slowdown"],
             seconds=job["duration_s"],
@@ -93,9 +94,8 @@ class Speed:
                 shutil.copytree(PAYLOAD, folder / name)
             if slower:
                 (folder / "candidate" / "slower").write_text(str(slower))
-            (folder / "m.yaml").write_text(
-                MATRIX.format(candidate=folder / "candidate", baseline=folder / "baseline")
-            )
+            arms = {"candidate": folder / "candidate", "baseline": folder / "baseline"}
+            (folder / "m.yaml").write_text(MATRIX.format(**arms, most=self._max_pairs))
         return folder / "m.yaml"
 
     def _verdict(self, run: str) -> dict[str, Any]:

@@ -184,7 +184,7 @@ def test_the_lines_of_gitlab_decide_the_same(ci: Ci) -> None:
     ci.bash("-euc", line, expect=1)
     (kept,) = job["artifacts"]["paths"]
     assert (ci.folder / kept).stat().st_size > 0
-    assert job["allow_failure"]["exit_codes"] == [5]
+    assert "allow_failure" not in job  # what is not known never lets a release go out
     ci.policy("release", platform="elsewhere")
     ci.bash("-euc", line, expect=5)
 

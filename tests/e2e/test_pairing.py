@@ -12,7 +12,7 @@ from tests.e2e.pairing import Speed
 
 @pytest.fixture
 def speed(tmp_path):
-    with a_home(tmp_path / "home") as home, closing(Speed(home, tmp_path)) as speed:
+    with a_home(tmp_path / "home") as home, closing(Speed(home, tmp_path, max_pairs=30)) as speed:
         yield speed
 
 

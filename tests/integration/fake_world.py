@@ -70,6 +70,8 @@ class FakeWorld:
     limits: Limits = field(default_factory=lambda: Limits(max_usd=Decimal(10)))
     trials: TrialOrder | None = None
     baseline: Baseline | None = None
+    provider: str = "fake"
+    """How its platform calls it: a gate looks past what is simulated."""
     database: Database = field(init=False)
     world: World = field(init=False)
     engine: MemoryEngine = field(init=False)
@@ -122,7 +124,7 @@ class FakeWorld:
         matrix = Matrix(
             metadata=Metadata(name="steps"),
             subject=Subject(name="steps", version="1"),
-            platforms=(Platform(id="cloudy", provider="fake", locations=self.locations),),
+            platforms=(Platform(id="cloudy", provider=self.provider, locations=self.locations),),
             jobs=(JobSelection(select="*"),),
             limits=self.limits,
             baseline=self.baseline,

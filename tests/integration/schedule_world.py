@@ -100,6 +100,8 @@ class Bench:
     evaluated: list[str] = field(default_factory=list)
     unknown: bool = False
     second: str | None = None
+    fault: str = ""
+    """The operation that fails: ``ask``, or ``:second`` for the evaluation after it."""
     dies_after: str = ""
 
     @property
@@ -115,6 +117,7 @@ class Bench:
     def evaluate(
         self, context: Context, gate: str, *, runs: Sequence[str], lineage: str, key: str
     ) -> Any:
+        self._fail(":second" if key.endswith(":second") else "evaluate")
         self.evaluated.append(key)
         self._die("evaluate")
         decision = self.decisions.get(key.removeprefix("schedule:nightly:")[5:10], Decision.PASS)
@@ -130,6 +133,7 @@ class Bench:
         return {"here": (Blame(job="unit", nodeid="a::b", answer=answer, evidence=()),)}
 
     def ask(self, context: Context, run_id: str, *, max_usd: Decimal) -> str | None:
+        self._fail("ask")
         return self.second
 
     def say(self, context: Context, announcement: Announcement) -> bool:
@@ -137,6 +141,10 @@ class Bench:
             self.told.append(announcement)
         self._die("announce")
         return True
+
+    def _fail(self, step: str) -> None:
+        if step == self.fault:
+            raise ValueError(f"{step} is broken")
 
     def _die(self, where: str) -> None:
         if self.dies_after == where:

@@ -99,6 +99,42 @@ def test_a_rule_of_the_policy_can_be_waived_before_there_is_a_verdict(api: Desk)
     assert waive(api, rule="platform/here")["verdict"] == ""
 
 
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("freshness/here", "nothing makes old evidence new: run it again"),
+        ("attestation/here", "unattested evidence counts where `attestation` says so"),
+        ("evidence", "nothing makes up for evidence that is not there"),
+        ("subject", "a verdict is about one subject"),
+        ("flaky", "the rule of the job is what fails"),
+    ],
+)
+@pytest.mark.parametrize("checked", [False, True], ids=["new", "checked"])
+def test_what_nothing_waives_is_refused_at_once(
+    api: Desk, rule: str, said: str, *, checked: bool
+) -> None:
+    put(api)
+    if checked:
+        check(api, runs=[ran(api)])
+    answer = api.client.post(f"{API}/waivers", json={**WAIVER, "rule": rule})
+    assert answer.status_code == 422
+    [error] = answer.json()["errors"]
+    assert (error["pointer"], said in error["detail"]) == ("/rule", True), error
+    assert api.client.get(f"{API}/waivers").json()["items"] == []
+
+
+def test_a_platform_that_nobody_was_asked_for_cannot_be_waived(api: Desk) -> None:
+    more = "    - {id: here}\n    - {id: there}\n"
+    put(api, POLICY.replace("    - {id: here}\n", more))
+    check(api, runs=[ran(api)])
+    answer = api.client.post(f"{API}/waivers", json={**WAIVER, "rule": "platform/there"})
+    assert answer.status_code == 422
+    [error] = answer.json()["errors"]
+    assert "as V-0001 has it: There is no evidence of there" in error["detail"]
+    assert "`seatrial gate check release`" in error["detail"]
+    assert waive(api, rule="platform/here")["id"] == "W-0001"
+
+
 def test_a_waiver_for_no_gate_is_not_found(api: Desk) -> None:
     assert api.client.post(f"{API}/waivers", json=WAIVER).status_code == 404
 
@@ -242,15 +278,19 @@ def test_a_key_that_cannot_be_kept_is_no_verdict(api: Desk, tmp_path: Path) -> N
     assert api.client.get(f"{API}/gates/release/verdicts").json()["items"] == []
 
 
-def test_controllers_of_one_database_know_each_others_keys(tmp_path: Path, sqlite_url: str) -> None:
-    with desk(tmp_path / "one", sqlite_url) as one, desk(tmp_path / "two", sqlite_url) as two:
+def test_controllers_of_one_database_know_each_others_keys(
+    tmp_path: Path, database_url: str
+) -> None:
+    with desk(tmp_path / "one", database_url) as one, desk(tmp_path / "two", database_url) as two:
         run = ran(one)
         put(one)
         first, second = check(one, "a", runs=[run]), check(two, "b", runs=[run])
         assert first["key_id"] != second["key_id"]
         assert first["document_digest"] == second["document_digest"]
-        ring = two.client.get(f"{API}/keyring").content
-        assert verify_bundle(statement(one, first), ring).key.id == first["key_id"]
+        for ring in (each.client.get(f"{API}/keyring").content for each in (one, two)):
+            for desk_, verdict in ((one, first), (two, second)):
+                found = verify_bundle(statement(desk_, verdict), ring)
+                assert found.key.id == verdict["key_id"]
         two.clock.move(hours=1)
         two.client.post(f"{API}/keys/rotate")
         assert check(one, "c", runs=[run])["key_id"] == first["key_id"]

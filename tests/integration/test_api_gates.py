@@ -68,6 +68,15 @@ def test_a_policy_of_another_gate_is_refused(api: Desk) -> None:
     assert answer.json()["errors"][0]["pointer"] == "/metadata/name"
 
 
+def test_a_gate_keeps_its_product(api: Desk) -> None:
+    first = put(api, POLICY)
+    other = POLICY.replace("product: proof", "product: other")
+    answer = api.client.put(f"{API}/gates/release", json={"policy": other})
+    assert answer.status_code == 422
+    assert "keeps its product" in answer.json()["errors"][0]["detail"]
+    assert api.client.get(f"{API}/gates/release").json()["digest"] == first["digest"]
+
+
 # Verdicts
 
 

@@ -68,6 +68,8 @@ def test_a_matrix_may_be_an_object(api: Desk) -> None:
         ({"select": {"kind": "branch"}}, "/subject", "`url` and `branch`"),
         ({"matrix": MATRIX.replace("id: there", "id: here")}, "/platforms/0/id", "here"),
         ({"payload": "0" * 64}, "/payload", "was not uploaded"),
+        ({"payload": "mine"}, "/payload", "is not written as it must be: ^(builtin|"),
+        ({"owner": "a\nb"}, "/owner", "must be one line without control characters"),
     ],
 )
 def test_what_cannot_fire_is_refused_now(

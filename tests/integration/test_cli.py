@@ -62,6 +62,44 @@ def test_what_run_prints_without_a_terminal(cli: Cli, controller: FakeController
     assert "\x1b" not in cli.err + cli.out
 
 
+def test_what_the_controller_tells_is_a_line_each(cli: Cli, controller: FakeController) -> None:
+    """What the run shows by itself is not told twice."""
+    report_of(cli)
+    controller.told = [
+        {"cell": "local-cpu", "notice": "diagnosing: 1 failing test again, 4 times\x1b[2J"},
+        {"cell": "local-cpu", "notice": "its machine is kept", "shown": "kept_until"},
+    ]
+    events = f"{SHOWN}/events"
+
+    def happen(looks: int) -> None:
+        if len(controller.sent("GET", events)) >= 2:
+            controller.finish("failed")
+
+    controller.on_look = happen
+    assert cli("watch", ID) == 1
+    lines = [re.sub(r"^ *\d\S*( \d\S*)?  ", "TIME  ", line) for line in cli.err.splitlines()]
+    assert lines.count("TIME  local-cpu: diagnosing: 1 failing test again, 4 times") == 1
+    assert "its machine is kept" not in cli.err
+    assert lines[-1].startswith("TIME  run: failed")
+
+
+def test_show_tells_who_broke_it(cli: Cli, controller: FakeController) -> None:
+    one = {
+        "cell": "gcp-l4",
+        "job": "moe",
+        "nodeid": "tests/t.py::a",
+        "answer": "ours",
+        "sentence": "With the baseline torchbridge 0.4.5 it failed 0 of 4 times.",
+        "tried": "failed 4 of 4 again; passed 4 of 4 with the baseline torchbridge 0.4.5",
+    }
+    controller.shown |= {"diagnosed": [one]}
+    assert cli("show", ID) == 0
+    said = " ".join(cli.out.split())
+    assert "who broke it ours moe::tests/t.py::a gcp-l4 failed 4 of 4 again; passed 4 of 4" in said
+    assert cli("show", ID, "--json") == 0
+    assert json.loads(cli.out)["diagnosed"] == [one]
+
+
 def test_run_uploads_what_is_not_known_and_sends_one_key(
     cli: Cli, controller: FakeController
 ) -> None:

@@ -73,6 +73,34 @@ def gate(controller: FakeController) -> FakeController:
     return controller
 
 
+BLAME = {
+    "job": "moe",
+    "nodeid": "test_moe.py::test_\x1b[31mrouting",
+    "answer": "ours",
+    "evidence": "With the baseline torchbridge 0.4.5 it failed 0 of 4 times.",
+}
+
+
+@pytest.mark.parametrize(
+    "words", [("gate", "explain", "V-0003"), ("gate", "check", "POLICY", "--run", ID)]
+)
+def test_a_verdict_names_who_broke_what_stands_in_the_way(
+    cli: Cli, gate: FakeController, policy: str, words: tuple[str, ...]
+) -> None:
+    red = rule("job/moe@gcp-l4", "violated", inputs={"blame": [BLAME], "failing": 1})
+    fine = rule("job/fp8@gcp-l4", "tolerated", blocking=False, inputs={"blame": [BLAME] * 2})
+    told = Answer.of({**VERDICT, "rules": [red, fine]})
+    gate.answers["GET", f"{API}/verdicts/V-0003"] = told
+    gate.answers["POST", f"{GATE}/evaluate"] = told
+    assert cli(*(policy if word == "POLICY" else word for word in words)) in (0, 1)
+    shown = cli.out
+    said = " ".join(shown.split())
+    assert "who broke it ours test_moe.py::test_routing With the baseline" in said
+    assert said.count("test_routing") == 1, "what only informs is not in the way"
+    assert "job/moe@gcp-l4" in said
+    assert "\x1b" not in shown
+
+
 def decide(gate: FakeController, decision: str) -> None:
     said = {**VERDICT, "decision": decision}
     gate.answers["POST", f"{GATE}/evaluate"] = Answer.of(said, 201)

@@ -115,6 +115,8 @@ def test_subjects_that_are_resolved_when_it_fires(
         (("--subject", "git+https://host.example/x"), "git+URL@BRANCH"),
         (("--subject", "branch", "--pre"), "--pre goes with --subject latest"),
         (("--reuse", "a day"), "say hours, such as 36h"),
+        (("--reuse", "nan"), "say hours, such as 36h"),
+        (("--reuse", "inf"), "say hours, such as 36h"),
         (("--gate", "no-such/policy.yaml"), "No such file"),
     ],
 )

@@ -68,6 +68,14 @@ def test_one_that_was_changed_is_not(signed: tuple[Path, Path], tmp_path: Path) 
     assert verify(tmp_path / "none.json", ring, home=tmp_path).returncode == 2
 
 
+def test_a_file_without_an_end_is_not_read_to_its_end(
+    signed: tuple[Path, Path], tmp_path: Path
+) -> None:
+    found = verify(Path("/dev/zero"), signed[1], home=tmp_path)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "/dev/zero is larger than 67108864 bytes" in found.stderr.replace("\n", " ")
+
+
 def test_an_expired_key_is_named(signed: tuple[Path, Path], tmp_path: Path) -> None:
     file, ring = signed
     said = json.loads(ring.read_text())

@@ -94,6 +94,22 @@ def test_a_second_machine_is_asked_where_that_can_tell_and_is_paid_for(
     assert watch.bench.states == ["fail"]
 
 
+@pytest.mark.parametrize("fault", ["ask", ":second"])
+def test_a_verdict_stands_whatever_becomes_of_the_second_machine(watch: Watch, fault: str) -> None:
+    gated(watch)
+    watch.bench.decisions["10-21"] = Decision.FAIL
+    watch.bench.unknown, watch.bench.fault = True, fault
+    watch.at(21, 0)
+    watch.bench.second = str(watch.api.launch(key="second")["id"])
+    watch.end_runs()
+    for _ in range(10):
+        watch.api.clock.move(hours=1)
+        watch.look()
+    assert watch.history() == [("10-21 00:00", TOLD, "FAIL")]
+    assert watch.bench.states == ["fail"]
+    assert watch.firings()[0].verdict == "V-0"
+
+
 def passes(watch: Watch, run_id: str) -> None:
     """The gate passes a run."""
     verdict = Verdict(

@@ -9,11 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.files.subject import FileSubjects
 from orchestrator.adapters.files.wheel_files import read_wheel
 from orchestrator.application.ports.wheels import WheelsError
 from orchestrator.domain.matrix import GitSource, Subject
 from tests.integration.wheel_making import wheel_bytes
+from tests.unit.cli import in_process
+from tests.unit.cli.fake_controller import FakeController
+from tests.unit.cli.in_process import MATRIX, Cli
+
+cli, controller = in_process.cli, in_process.controller  # the fixtures
 
 NONE = Subject(name="payload", version="1")
 SUBJECT = Subject(name="My.Lib", version="1.0", wheel="dist/*.whl")
@@ -64,8 +70,8 @@ BACKEND = textwrap.dedent(
 )
 
 
-def test_a_revision_is_built(tmp_path: Path) -> None:
-    source = tmp_path / "source"
+def repository(source: Path) -> tuple[list[str], str]:
+    """One that builds without a network, with a tag; the words of git, and its first commit."""
     source.mkdir()
     (source / "lib.py").write_text("X = 1\n")
     (source / "backend.py").write_text(BACKEND)
@@ -81,11 +87,17 @@ def test_a_revision_is_built(tmp_path: Path) -> None:
     ):
         subprocess.run([*git, *words], check=True, capture_output=True)
     head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True).stdout
+    return git, head.decode().strip()
+
+
+def test_a_revision_is_built(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    git, head = repository(source)
     (source / "lib.py").write_text("X = 2\n")
     subprocess.run([*git, "commit", "-qam", "y"], check=True, capture_output=True)
 
     built = []
-    for number, rev in enumerate(["v1", head.decode().strip(), "main", "nowhere"]):
+    for number, rev in enumerate(["v1", head, "main", "nowhere"]):
         subject = Subject(name="lib", version="1.0", git=GitSource(url=str(source), rev=rev))
         into = tmp_path / str(number)
         into.mkdir()
@@ -96,5 +108,26 @@ def test_a_revision_is_built(tmp_path: Path) -> None:
         made = FileSubjects().prepare(subject, base=tmp_path, into=into)
         assert made is not None
         built.append(made)
-    assert built[0].commit == head.decode().strip()
+    assert built[0].commit == head
     assert built[0].digest == built[1].digest != built[2].digest
+
+
+def test_the_commit_of_a_branch_is_what_is_sent(
+    tmp_path: Path, cli: Cli, controller: FakeController
+) -> None:
+    source = tmp_path / "source"
+    _, head = repository(source)
+    subject = f'{{name: lib, version: "1.0", git: {{url: "{source}", rev: main}}}}'
+    text = MATRIX.replace('{name: torchbridge, version: "0.4.40"}', subject)
+    baseline = f'baseline: {{git: {{url: "{source}", rev: v1}}}}\n'
+    cli.matrix.write_text(text + baseline)
+    assert cli("plan", str(cli.matrix)) == 0, cli.err
+    [sent] = controller.sent("POST", "/api/v1/plan")
+    matrix = FileDocuments().read_matrix(sent.json["matrix"], "sent")
+    assert matrix.subject.git == GitSource(url=str(source), rev=head)
+    assert matrix.baseline is not None
+    assert matrix.baseline.git == GitSource(url=str(source), rev=head)
+    assert f"main of {source} is {head}" in cli.err
+    cli.matrix.write_text(text.replace("rev: main", f"rev: {head}"))
+    assert cli("plan", str(cli.matrix)) == 0, cli.err
+    assert controller.sent("POST", "/api/v1/plan")[1].json["matrix"] == cli.matrix.read_text()

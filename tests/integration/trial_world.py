@@ -61,6 +61,8 @@ class TrialWorld(FakeWorld):
     refused: set[str] = field(default_factory=set)
     spoil: Callable[[TrialStore], TrialStore] | None = None
     """Puts something between the flow and its trials' store."""
+    environment: Mapping[str, object] = field(default_factory=dict)
+    """What machines say they are."""
     plans: list[Mapping[str, object]] = field(default_factory=list)
 
     def _world(self) -> World:
@@ -82,18 +84,21 @@ def told(world: TrialWorld, plan: Mapping[str, object]) -> Iterator[dict[str, ob
     world.plans.append(plan)
     jobs = plan["jobs"]
     assert isinstance(jobs, list)
+    if world.environment:
+        yield _event("environment", None, world.environment)
     for row in jobs:
         name = row["id"]
         job = job_of_sitting(name)[0]
         nodeid = f"{job}.py::test_{job}"
         yield _event("phase", name, {"name": "started", "kind": "suite", "pid": 1})
         yield _event("manifest", name, {"tests": [nodeid], "process": 1})
+        word = world.word(job, plan)
         for when in ("setup", "call", "teardown"):
             report = _report(nodeid, when)
             if when == "call":
-                report["outcome"] = world.word(job, plan)
+                report["outcome"] = word
             yield _event("test", name, report)
-        yield _event("phase", name, {**_finished(), "exit_code": 1})
+        yield _event("phase", name, {**_finished(), "exit_code": int(word != "passed")})
     yield ended("completed")
 
 

@@ -41,6 +41,6 @@ verdict=$(field id)
   if [ -n "$verdict" ]; then
     NO_COLOR=1 seatrial gate explain "$verdict" | sed 's/^/    /'
   fi
-} | tee -a "${GITHUB_STEP_SUMMARY:-/dev/null}"
+} | tee -a "${GITHUB_STEP_SUMMARY:-/dev/null}" | sed 's/^/| /' # a line is never a runner's command
 
 exit "$code"

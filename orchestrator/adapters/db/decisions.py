@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 from orchestrator.adapters.db.statements import attempt_row, insert_into
 from orchestrator.adapters.db.tables import AttemptRow, CellRow, DecisionRow
 from orchestrator.adapters.db.types import short
-from orchestrator.domain.cell import Decision
+from orchestrator.domain.cell import PlaceChoice
 
 
-def add_decision(session: Session, attempt_id: str, decision: Decision) -> None:
+def add_decision(session: Session, attempt_id: str, decision: PlaceChoice) -> None:
     """Keep one line; what was said before is not said again."""
     attempt = attempt_row(session, attempt_id, lock=True)
     last = select(func.max(DecisionRow.number)).where(DecisionRow.attempt == attempt.pk)
@@ -27,7 +27,7 @@ def add_decision(session: Session, attempt_id: str, decision: Decision) -> None:
     session.execute(insert_into(session, DecisionRow).values(row).on_conflict_do_nothing())
 
 
-def decisions_of(session: Session, run_id: str) -> dict[str, list[Decision]]:
+def decisions_of(session: Session, run_id: str) -> dict[str, list[PlaceChoice]]:
     """By cell id; a cell without a line has an empty list."""
     query = (
         select(CellRow.id, DecisionRow, AttemptRow.number)
@@ -36,7 +36,7 @@ def decisions_of(session: Session, run_id: str) -> dict[str, list[Decision]]:
         .where(CellRow.run_id == run_id)
         .order_by(CellRow.position, AttemptRow.number, DecisionRow.number)
     )
-    found: dict[str, list[Decision]] = {}
+    found: dict[str, list[PlaceChoice]] = {}
     for cell_id, row, number in session.execute(query):
         mine = found.setdefault(cell_id, [])
         if row is not None:
@@ -44,8 +44,8 @@ def decisions_of(session: Session, run_id: str) -> dict[str, list[Decision]]:
     return found
 
 
-def _decision(row: DecisionRow, attempt: int) -> Decision:
-    return Decision(
+def _decision(row: DecisionRow, attempt: int) -> PlaceChoice:
+    return PlaceChoice(
         at=row.at,
         place=row.place,
         verdict=row.verdict,

@@ -149,14 +149,24 @@ class DbGates:
         query = select(VerdictRow).where(VerdictRow.gate == gate, VerdictRow.decision.in_(_PASSED))
         if before_run:
             query = query.where(VerdictRow.last_run < before_run)
-        return self._first(query.order_by(VerdictRow.last_run.desc(), VerdictRow.pk.desc()))
+        query = query.order_by(VerdictRow.last_run.desc(), VerdictRow.pk.desc())
+        with self._sessions.read() as session:
+            known = session.scalars(query.with_only_columns(VerdictRow.pk))
+            found = next((pk for pk in known if _has_whole_run(session, pk)), None)
+            if found is None:
+                return None
+            return read_verdicts(session, select(VerdictRow).where(VerdictRow.pk == found))[0]
 
     def newest_finished(self, product: str) -> str | None:
         """Id of the product's newest finished run."""
         done = (RunRow.product == product, RunRow.state == RunState.FINISHED)
-        query = select(RunRow.id).where(*done).order_by(RunRow.id.desc()).limit(1)
+        original = select(func.max(RunRow.id)).where(*done, RunRow.rerun_of.is_(None))
+        again = select(RunRow.id).where(*done, RunRow.rerun_of.is_not(None))
         with self._sessions.read() as session:
-            return session.scalar(query)
+            newest = session.scalar(original)
+            later = again.where(RunRow.id > (newest or "")).order_by(RunRow.id.desc())
+            whole = (one for one in session.scalars(later) if green.is_whole(session, one))
+            return next(whole, newest)
 
     def last_green(
         self, product: str, platform: str, *, before_run: str = "", ingested: bool = True
@@ -250,6 +260,13 @@ class DbGates:
     def _first(self, query: Select[VerdictRow]) -> StoredVerdict | None:
         with self._sessions.read() as session:
             return next(iter(read_verdicts(session, query.limit(1))), None)
+
+
+def _has_whole_run(session: Session, verdict: int) -> bool:
+    """Whether it is about more than reruns of some jobs."""
+    query = select(VerdictRunRow.run_id).where(VerdictRunRow.verdict == verdict)
+    runs = session.scalars(query).all()
+    return not runs or any(green.is_whole(session, run) for run in runs)
 
 
 def _policies() -> Select[GatePolicyRow, PolicyRow]:

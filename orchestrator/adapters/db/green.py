@@ -1,4 +1,8 @@
-"""In which runs a platform passed: what a gate compares a new run with."""
+"""In which runs a platform passed: what a gate compares a new run with.
+
+Runs of some jobs alone, such as a rerun of what failed, a second machine or a bisection, say
+nothing of the others: they are no run of the platform here.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from orchestrator.adapters.db.tables import (
     IngestRow,
     LeaseRow,
     RunRow,
+    RunSpecRow,
 )
 from orchestrator.application.ports.gates import LastGreen
 from orchestrator.domain.cell import CellState
@@ -73,6 +78,12 @@ def streak(session: Session, asked: Asked) -> int:
     return number
 
 
+def is_whole(session: Session, run_id: str) -> bool:
+    """Whether the run was asked for every job that its matrix has."""
+    row = session.get(RunSpecRow, run_id)
+    return row is None or row.spec.only is None
+
+
 def _runs(session: Session, asked: Asked) -> Iterator[tuple[str, list[_Cell]]]:
     """The platform's runs, newest first, each with its cells."""
     for run, cells in groupby(_cells(session, asked), key=lambda cell: cell.run):
@@ -85,7 +96,7 @@ def _cells(session: Session, asked: Asked) -> Iterator[_Cell]:
         AttemptRow.cell == CellRow.pk, LeaseRow.attempt == AttemptRow.pk, LeaseRow.simulated
     )
     query = (
-        select(CellRow, CellPlanRow.plan, CellRollupRow)
+        select(CellRow, CellPlanRow.plan, CellRollupRow, RunRow.rerun_of)
         .join(RunRow, RunRow.id == CellRow.run_id)
         .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
         .join(CellRollupRow, CellRollupRow.cell == CellRow.pk)
@@ -101,9 +112,12 @@ def _cells(session: Session, asked: Asked) -> Iterator[_Cell]:
         older = CellRow.run_id < run
         later = (CellRow.run_id == run) & (CellRow.position > position)
         rows = session.execute(query.where(older | later if position >= 0 else older)).all()
-        for row, plan, rollup in rows:
+        for row, plan, rollup, origin in rows:
             run, position = row.run_id, row.position
-            if plan.platform.id == asked.platform and plan.platform.provider != "fake":
+            platform = plan.platform
+            if platform.id != asked.platform or platform.provider == "fake":
+                continue
+            if origin is None or is_whole(session, run):
                 counts = Counts(**{name: getattr(rollup, name) for name in Counts().as_dict()})
                 yield _Cell(run, row.id, row.name, row.outcome, counts.collected)
         if len(rows) < _AT_ONCE:

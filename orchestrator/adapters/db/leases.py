@@ -23,7 +23,7 @@ from orchestrator.adapters.db.tables import (
 )
 from orchestrator.application.ports.ledger import Reservation
 from orchestrator.domain.attestation import Attestation
-from orchestrator.domain.cell import Decision, Lease, LeaseState
+from orchestrator.domain.cell import Lease, LeaseState, PlaceChoice
 from orchestrator.domain.machine import Login, Reach
 
 _BEFORE_RELEASE = (LeaseState.RESERVED, LeaseState.LAUNCHING, LeaseState.HELD)
@@ -204,12 +204,12 @@ class DbLeases:
         with self._sessions.read() as session:
             return dict(session.execute(query).all())
 
-    def decide(self, attempt_id: str, decision: Decision) -> None:
+    def decide(self, attempt_id: str, decision: PlaceChoice) -> None:
         """Keep one line, once."""
         with self._sessions.write() as session:
             add_decision(session, attempt_id, decision)
 
-    def decisions(self, run_id: str) -> dict[str, list[Decision]]:
+    def decisions(self, run_id: str) -> dict[str, list[PlaceChoice]]:
         """By cell id; a cell without a line has an empty list."""
         with self._sessions.read() as session:
             return decisions_of(session, run_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter
@@ -66,8 +67,7 @@ class Form(Generic[T]):
 
     def schema(self) -> dict[str, object]:
         """JSON Schema, draft 2020-12."""
-        shape: TypeAdapter[Any] = TypeAdapter(self._shape)
-        schema: dict[str, Any] = shape.json_schema()
+        schema: dict[str, Any] = self._adapter.json_schema()
         if self._kind:
             header = {"apiVersion": {"const": API_VERSION}, "kind": {"const": self._kind}}
             schema["properties"] = {**header, **schema["properties"]}
@@ -77,9 +77,13 @@ class Form(Generic[T]):
     def document(self, value: T) -> dict[str, object]:
         """What reads as this value."""
         header = {"apiVersion": API_VERSION, "kind": self._kind} if self._kind else {}
-        shape: TypeAdapter[Any] = TypeAdapter(self._shape)
-        body: dict[str, object] = shape.dump_python(value, mode="json", exclude_none=True)
+        body: dict[str, object] = self._adapter.dump_python(value, mode="json", exclude_none=True)
         return {**header, **body}
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        """Made once, at its first use: it takes longer than everything that it is used for."""
+        return TypeAdapter(self._shape)
 
     def _without_header(self, root: Item, shaper: Shaper) -> Item:
         if self._kind is None or root.entries is None:

@@ -44,6 +44,6 @@ def _retry_after_s(answer: Answer, now: datetime) -> float | None:
         return max(0.0, float(reset[:12]) - now.timestamp()) if reset.isdecimal() else None
     try:
         at = parsedate_to_datetime(wish)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())

@@ -49,7 +49,7 @@ def _of_json(keys: bytes) -> Keyring:
         if said["kind"] != KEYRING or said["v"] != 1:
             raise ValueError(said["kind"])
         found = [_key(one) for one in said["keys"]]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NotVerifiedError(
             "the key file is neither a keyring (`seatrial gate keys export`) nor a key in PEM"
         ) from error

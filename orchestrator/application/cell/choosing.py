@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.domain.cell import Lease, Verdict
+from orchestrator.domain.cell import Lease, PlaceAnswer
 from orchestrator.domain.machine import Extent, Place, ProviderError
 
 REASON, EXTENT, CODE, DETAIL = "refusal", "refusal_extent", "refusal_code", "refusal_detail"
@@ -19,7 +19,7 @@ class Candidate:
     """A place, and what is to be done about it."""
 
     place: Place
-    verdict: Verdict | None = None
+    verdict: PlaceAnswer | None = None
     """None: try it in its turn; LAST: after all those; SKIPPED: not at all."""
     reason: str = ""
     detail: str = ""
@@ -57,7 +57,7 @@ def weigh(
         for place in places
         if place.name not in tried
     ]
-    order = {None: 0, Verdict.LAST: 1, Verdict.SKIPPED: 2}
+    order = {None: 0, PlaceAnswer.LAST: 1, PlaceAnswer.SKIPPED: 2}
     return sorted(weighed, key=lambda one: order[one.verdict])
 
 
@@ -66,13 +66,15 @@ def _weighed(
 ) -> Candidate:
     for lease in mine:
         if _reaches(lease, place):
-            return Candidate(place, Verdict.SKIPPED, refusal_of(lease), _because(lease, "asked"))
+            return Candidate(
+                place, PlaceAnswer.SKIPPED, refusal_of(lease), _because(lease, "asked")
+            )
     if place.name in worn:
         detail = f"an earlier attempt broke down there: {worn[place.name]}"
-        return Candidate(place, Verdict.LAST, "worn", detail)
+        return Candidate(place, PlaceAnswer.LAST, "worn", detail)
     for lease in lately:
         if lease.place == place.name or _reaches(lease, place):
-            return Candidate(place, Verdict.LAST, refusal_of(lease), _because(lease, "lately"))
+            return Candidate(place, PlaceAnswer.LAST, refusal_of(lease), _because(lease, "lately"))
     return Candidate(place)
 
 

@@ -36,11 +36,15 @@ from orchestrator.domain.trials import (
     TrialAsk,
     TrialKind,
     TrialOrder,
+    key_of,
     next_trial,
 )
 
 _LEAST_S = 5.0
 """With less time left, no agent is started."""
+
+_TOLD = 5
+"""Tests whose answer is told at once."""
 
 logger = logging.getLogger(__name__)
 
@@ -240,9 +244,13 @@ def _conclude(world: World, now: Situation, sittings: Sequence[Sitting]) -> None
     """Tell people what came of it."""
     if not sittings:
         return
-    for found in blame_cell(world.stores, now.cell)[:5]:
-        said = f"{found.job}::{found.nodeid}: {found.answer}. {found.evidence[0]}"
-        _tell(world, now, said)
+    answers = blame_cell(world.stores, now.cell)
+    for found in answers[:_TOLD]:
+        name = key_of(found.job, found.nodeid) if found.nodeid else found.job
+        _tell(world, now, f"{name}: {found.answer}. {found.sentence}")
+    if len(answers) > _TOLD:
+        left = len(answers) - _TOLD
+        _tell(world, now, f"and {left} more; `seatrial show {now.run.id}` tells of each")
 
 
 def _title(ask: TrialAsk) -> str:

@@ -9,7 +9,8 @@ from datetime import datetime
 
 from orchestrator.application.cell.proving import keep_proofs
 from orchestrator.application.cell.world import Situation, World, situation
-from orchestrator.application.describe_run import evidence_of, judge_jobs
+from orchestrator.application.describe_run import evidence_of
+from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.application.ports.engine import NotYet, Value
 from orchestrator.application.ports.stores import RunSpec, StoreError
 from orchestrator.application.quarantine import settle_after

@@ -37,4 +37,5 @@ def _tell(world: World, now: Situation, outcome: Outcome) -> None:
         f"{outcome}: its machine is kept until {until:%H:%M:%S} UTC; "
         f"`seatrial ssh {now.run.id} {now.cell.name}` goes there, `seatrial cancel` lets it go"
     )
-    world.stores.feed.add(now.run.id, "cell", {"cell": now.cell.name, "notice": notice})
+    said = {"cell": now.cell.name, "notice": notice, "shown": "kept_until"}
+    world.stores.feed.add(now.run.id, "cell", said)

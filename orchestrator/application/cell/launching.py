@@ -24,7 +24,7 @@ from orchestrator.application.cell.world import (
 )
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.sweep_leaks import MACHINES
-from orchestrator.domain.cell import CellState, Decision, Lease, LeaseState, Verdict
+from orchestrator.domain.cell import CellState, Lease, LeaseState, PlaceAnswer, PlaceChoice
 from orchestrator.domain.machine import (
     CapacityError,
     ConfigError,
@@ -217,7 +217,11 @@ def is_gone(world: World, lease: Lease, machine: Machine, *, at: datetime) -> bo
 
 
 def decide(
-    world: World, now: Situation, place: str, verdict: Verdict, why: ProviderError | Candidate | str
+    world: World,
+    now: Situation,
+    place: str,
+    verdict: PlaceAnswer,
+    why: ProviderError | Candidate | str,
 ) -> None:
     """Write one line of why the machine is where it is."""
     match why:
@@ -227,7 +231,7 @@ def decide(
             reason, detail = why.reason, why.detail
         case _:
             reason, _, detail = why.partition(": ")
-    line = Decision(world.clock.now(), place, verdict, reason, detail)
+    line = PlaceChoice(world.clock.now(), place, verdict, reason, detail)
     world.stores.leases.decide(now.attempt.id, line)
 
 
@@ -253,7 +257,7 @@ def _request(world: World, now: Situation, lease: Lease) -> LaunchRequest:
 def _ask_again(world: World, now: Situation, lease: Lease, error: ProviderError) -> Value | NotYet:
     if overdue(world, now.cell, world.timings.place_s):
         return blame(world, now.attempt.id, Outcome.ERRORED, "unavailable", str(error))
-    decide(world, now, lease.place, Verdict.AGAIN, error)
+    decide(world, now, lease.place, PlaceAnswer.AGAIN, error)
     world.backoff.trouble(lease.id, world.clock.now())
     return NOT_YET
 
@@ -262,7 +266,7 @@ def _refused(
     world: World, now: Situation, lease: Lease, error: ProviderError, *, asked_before: bool
 ) -> Value | NotYet:
     world.backoff.forget(lease.id)
-    decide(world, now, lease.place, Verdict.REFUSED, error)
+    decide(world, now, lease.place, PlaceAnswer.REFUSED, error)
     whole = isinstance(error, CredentialsError | ConfigError) and error.extent in _WHOLE
     if asked_before and whole:  # the lease stays open: releasing looks for its machine
         return give_up(world, now, error)
@@ -284,7 +288,7 @@ def _withdraw(
         reason = "capacity"
     kind = CapacityError if reason != "quota" else QuotaError
     error = kind(said, code=ended, extent=extent)
-    decide(world, now, lease.place, Verdict.REFUSED, f"{reason}: {said}")
+    decide(world, now, lease.place, PlaceAnswer.REFUSED, f"{reason}: {said}")
     facts = {**refusal_facts(error, reason), _SEEN: world.clock.now().isoformat()}
     world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
     world.stores.leases.releasing(lease.id)
@@ -295,7 +299,7 @@ def _granted(world: World, now: Situation, lease: Lease, machine: Machine) -> Va
     at = world.clock.now()
     facts = {**lease.facts, **machine.facts, "granted_at": at.isoformat()}
     world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
-    decide(world, now, lease.place, Verdict.CHOSEN, f": {_price(lease)}")
+    decide(world, now, lease.place, PlaceAnswer.CHOSEN, f": {_price(lease)}")
     reach(world, now, CellState.BOOTING, f"{lease.provider}: {lease.place}")
     return GO
 

@@ -31,7 +31,7 @@ from orchestrator.application.cell.world import (
 )
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.ledger import Reservation
-from orchestrator.domain.cell import CellState, Lease, LeaseState, Verdict
+from orchestrator.domain.cell import CellState, Lease, LeaseState, PlaceAnswer
 from orchestrator.domain.machine import (
     Offers,
     Place,
@@ -73,7 +73,7 @@ def _reserve(world: World, now: Situation, provider: Provider) -> Value | NotYet
     except ProviderUnavailableError as error:
         return _cannot_be_asked(world, now, error)
     except ProviderError as error:
-        decide(world, now, now.plan.platform.provider, Verdict.REFUSED, error)
+        decide(world, now, now.plan.platform.provider, PlaceAnswer.REFUSED, error)
         return give_up(world, now, error)
     mine = world.stores.leases.of_attempt(now.attempt.id)
     candidates = weigh(places, mine=mine, worn=_worn(world, now), lately=_lately(world, now))
@@ -81,7 +81,7 @@ def _reserve(world: World, now: Situation, provider: Provider) -> Value | NotYet
     for one in candidates:
         if one.verdict is not None:
             decide(world, now, one.place.name, one.verdict, one)
-        if one.verdict is not Verdict.SKIPPED:
+        if one.verdict is not PlaceAnswer.SKIPPED:
             left.append(one)
     if not left:
         return _refused_everywhere(world, now, mine)
@@ -98,7 +98,7 @@ def _set_aside(
         lease = _lease(world, now, one.place, len(mine) + 1)
         if one.place.price_usd_per_hour is None and not limits.allow_unknown_price:
             unpriced.append(one.place.name)
-            decide(world, now, one.place.name, Verdict.SKIPPED, "price: its price is unknown")
+            decide(world, now, one.place.name, PlaceAnswer.SKIPPED, "price: its price is unknown")
             continue
         answer = world.stores.leases.reserve(
             lease, run_id=now.run.id, exclusive=one.place.exclusive, max_usd=limits.max_usd
@@ -107,8 +107,8 @@ def _set_aside(
             return launch(world, now, lease, provider)
         if answer is Reservation.OVER_BUDGET:
             refused = answer
-            over = Candidate(one.place, Verdict.SKIPPED, "budget", _over_budget(now, lease))
-            decide(world, now, one.place.name, Verdict.SKIPPED, over)
+            over = Candidate(one.place, PlaceAnswer.SKIPPED, "budget", _over_budget(now, lease))
+            decide(world, now, one.place.name, PlaceAnswer.SKIPPED, over)
     if refused is Reservation.OVER_BUDGET:
         detail = f"another machine could exceed limits.max_usd ({limits.max_usd})"
         return blame(world, now.attempt.id, Outcome.ERRORED, "budget", detail)

@@ -10,11 +10,12 @@ from datetime import datetime
 import orchestrator
 from orchestrator.application.cell.environment import PreparedEnvironment
 from orchestrator.application.cell.world import Situation, World
-from orchestrator.application.describe_run import judge_jobs
+from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.application.ports.proofs import Prepared
 from orchestrator.application.ports.stores import DamagedError, RunSpec, StoreError
 from orchestrator.domain.attestation import Device, devices_of
 from orchestrator.domain.cell import CellState, Lease, Run
+from orchestrator.domain.distribution import canonical_name
 from orchestrator.domain.matrix import CellPlan, Subject
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.proof import NOTHING, Ingredients, platform_document
@@ -99,12 +100,11 @@ def _differs(world: World, now: Situation, made: Ingredients) -> bool:
     """Whether the jobs had other packages than those that were resolved for them."""
     told = (world.stores.results.environment(now.cell.id) or {}).get("packages")
     found = told if isinstance(told, Mapping) else {}
-    installed = {_canonical(str(name)): str(version) for name, version in found.items()}
-    return any(installed.get(name, version) != version for name, version in made.packages.items())
-
-
-def _canonical(name: str) -> str:
-    return name.lower().replace("_", "-").replace(".", "-")
+    installed = {canonical_name(str(name)): str(version) for name, version in found.items()}
+    return any(
+        installed.get(canonical_name(name), version) != version
+        for name, version in made.packages.items()
+    )
 
 
 def _subject(subject: Subject, digest: str | None) -> str:

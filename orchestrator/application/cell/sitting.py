@@ -13,8 +13,9 @@ from orchestrator.application.cell.environment import (
 from orchestrator.application.cell.preparing import candidates_of, secrets_of
 from orchestrator.application.cell.world import Situation, World
 from orchestrator.application.failing import last_time
+from orchestrator.application.ports.stores import RunSpec
 from orchestrator.application.ports.workspaces import Workspace
-from orchestrator.domain.evidence import read_events
+from orchestrator.domain.evidence import EvidenceError, read_events
 from orchestrator.domain.facts import Facts, fold
 from orchestrator.domain.manifest import Environment
 from orchestrator.domain.outcome import Counts, TestOutcome
@@ -30,6 +31,8 @@ from orchestrator.domain.trials import (
 
 ABSENT = "absent"
 """The test is not collected."""
+LARGEST_SITTING = 64 * 1024 * 1024
+"""Bytes of events; a machine that says more of a few tests is not believed."""
 
 
 def start_sitting(
@@ -40,6 +43,7 @@ def start_sitting(
     Raises EnvironmentRefusedError where it cannot be had, and MachineError.
     """
     changed = _changed(world, now, sitting.ask)
+    _check_jobs(changed.spec, sitting.ask)
     payload = changed.run.payload_digest
     workspace.put_agent()
     workspace.put_archive("payloads", payload, lambda: world.blobs.open(payload))
@@ -60,6 +64,13 @@ def start_sitting(
         _narrowed(plan, sitting.ask, deadline_s=deadline_s),
         secrets_of(world, changed),
     )
+
+
+def _check_jobs(spec: RunSpec, ask: TrialAsk) -> None:
+    """A baseline's payload may lack jobs. Raises EnvironmentRefusedError if it lacks them all."""
+    if not {job.id for job in spec.manifest.job} & set(ask.tests):
+        jobs = ", ".join(sorted(ask.tests))
+        raise EnvironmentRefusedError(f"the payload {spec.manifest.name} has no job {jobs}")
 
 
 def _changed(world: World, now: Situation, ask: TrialAsk) -> Situation:
@@ -125,7 +136,7 @@ def _narrowed(plan: Mapping[str, object], ask: TrialAsk, *, deadline_s: float) -
 
 
 def read_sitting(workspace: Workspace, sitting_id: str, *, limit_bytes: int) -> bytes:
-    """The whole events of a sitting whose agent has ended. Raises MachineError."""
+    """The whole events of a sitting whose agent has ended. Raises MachineError, EvidenceError."""
     raw = b""
     while True:
         pulled = workspace.pull(
@@ -134,6 +145,8 @@ def read_sitting(workspace: Workspace, sitting_id: str, *, limit_bytes: int) -> 
         if pulled is None or not pulled.events:
             return raw
         raw += pulled.events
+        if len(raw) > LARGEST_SITTING:
+            raise EvidenceError(f"a trial said more than {LARGEST_SITTING} bytes")
         if len(raw) >= pulled.events_size_bytes:
             return raw
 

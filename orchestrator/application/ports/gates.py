@@ -131,11 +131,14 @@ class GateStore(Protocol):
         ...
 
     def last_passed(self, gate: str, *, before_run: str = "") -> StoredVerdict | None:
-        """The gate's newest PASS or PASS_WITH_EXCEPTIONS, of runs before that one."""
+        """The gate's newest PASS or PASS_WITH_EXCEPTIONS, of runs before that one.
+
+        Verdicts of nothing but reruns of some jobs do not count.
+        """
         ...
 
     def newest_finished(self, product: str) -> str | None:
-        """Id of the product's newest finished run."""
+        """Id of the product's newest finished run; reruns of some jobs alone do not count."""
         ...
 
     def last_green(
@@ -143,14 +146,18 @@ class GateStore(Protocol):
     ) -> LastGreen | None:
         """The newest run, before that one, in which the platform passed on real machines.
 
-        `ingested` says whether what others produced counts. Simulated machines never do.
+        `ingested` says whether what others produced counts. Simulated machines never do, nor
+        do runs of some jobs alone: reruns of what failed, second machines, bisections.
         """
         ...
 
     def green_streak(
         self, product: str, platform: str, *, before_run: str, ingested: bool = True
     ) -> int:
-        """How many runs in a row right before that one the platform passed; up to 100."""
+        """How many runs in a row right before that one the platform passed; up to 100.
+
+        Counted as in `last_green`.
+        """
         ...
 
     def add_waiver(self, waiver: StoredWaiver) -> StoredWaiver:

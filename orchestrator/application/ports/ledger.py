@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from orchestrator.domain.attestation import Attestation
-from orchestrator.domain.cell import Decision, Lease
+from orchestrator.domain.cell import Lease, PlaceChoice
 from orchestrator.domain.machine import Login, Reach
 
 
@@ -106,11 +106,11 @@ class LeaseStore(Protocol):
         """By lease id."""
         ...
 
-    def decide(self, attempt_id: str, decision: Decision) -> None:
+    def decide(self, attempt_id: str, decision: PlaceChoice) -> None:
         """Keep one line; the same (place, verdict, reason) of an attempt is kept once."""
         ...
 
-    def decisions(self, run_id: str) -> dict[str, list[Decision]]:
+    def decisions(self, run_id: str) -> dict[str, list[PlaceChoice]]:
         """By cell id, in their order, each with its attempt's number."""
         ...
 

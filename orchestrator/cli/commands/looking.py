@@ -18,6 +18,7 @@ from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.shown import Cell, Run, read_run
 from orchestrator.cli.units import usd
+from orchestrator.cli.view.blame import blamed
 from orchestrator.cli.view.failures import failures
 from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.cli.view.provenance import provenance
@@ -62,7 +63,7 @@ def show_command(context: typer.Context, run: RunArgument, as_json: JsonOption =
         return
     now = session.wiring.clock.now()
     session.out.print(summary(found, now=now, width=session.out.width))
-    for told in (failures(found), provenance(found)):
+    for told in (failures(found), blamed(found), provenance(found)):
         if told is not None:
             session.out.print(told)
 

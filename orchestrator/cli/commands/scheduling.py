@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pwd
 import tempfile
@@ -241,9 +242,12 @@ def _hours(text: str) -> float | None:
     if not text:
         return None
     try:
-        return float(text.removesuffix("h"))
+        hours = float(text.removesuffix("h"))
     except ValueError:
-        raise CliError(f"--reuse {text}: say hours, such as 36h", code=USAGE) from None
+        hours = math.nan
+    if not math.isfinite(hours):
+        raise CliError(f"--reuse {text}: say hours, such as 36h", code=USAGE)
+    return hours
 
 
 def _change(context: typer.Context, name: str, verb: str, said: str, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from orchestrator.cli.view.rows import (
     cell_row,
     current_row,
     ends,
+    heard_row,
     job_row,
     kept_rows,
     reason_row,
@@ -91,6 +92,7 @@ def _cell(cell: Cell, frame: Frame, jobs: Iterable[Job]) -> Lines:
     lines: list[Text | None] = [cell_row(cell, frame), simulated_row(cell, frame)]
     if cell.outcome != "passed" or cell.reason == "reused":
         lines.append(reason_row(cell, frame))
+    lines.append(heard_row(cell, frame))
     lines += kept_rows(cell, frame)
     for job in jobs:
         lines += [job_row(job, frame), reuse_row(job, frame), current_row(job, frame)]

@@ -12,6 +12,8 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 from orchestrator.cli.shown_gates import Rule, Verdict
 from orchestrator.cli.units import plural
+from orchestrator.cli.view.blame import STYLES as ANSWERS
+from orchestrator.cli.view.blame import answer_words
 
 STYLES = {
     "PASS": "bold green",
@@ -26,6 +28,8 @@ _OUTCOMES = {
     "tolerated": "yellow",
     "ok": "green",
 }
+BLAMED = 20
+"""Tests that a window has room for."""
 _WORST_FIRST = list(_OUTCOMES)
 
 
@@ -46,6 +50,7 @@ def print_verdict(session: Session, verdict: Verdict, *, every: bool = False) ->
     blocking = [rule for rule in verdict.rules if rule.blocking and (every or not rule.is_ok)]
     informing = [rule for rule in verdict.rules if not rule.blocking and (every or not rule.is_ok)]
     _print_rules(session, "what stands in the way" if not every else "blocking", blocking)
+    _print_blame(session, blocking)
     _print_rules(session, "for your information", informing)
     _print_rest(session, verdict, every=every)
     for warning in verdict.warnings:
@@ -74,6 +79,27 @@ def _print_rules(session: Session, title: str, rules: Sequence[Rule]) -> None:
             Text(one_line(f"{rule.sentence}{by}")),
         )
     session.out.print(table)
+
+
+def _print_blame(session: Session, rules: Sequence[Rule]) -> None:
+    """Who broke the tests that stand in the way, where they ran again."""
+    rows = [(rule, row) for rule in sorted(rules, key=_rank) for row in rule.inputs.blame]
+    if not rows:
+        return
+    session.out.print(Text("\nwho broke it", style="dim"))
+    table = Table(box=None, pad_edge=False, show_header=False, show_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold", ratio=1)
+    table.add_column(overflow="fold", ratio=2)
+    for rule, row in rows[:BLAMED]:
+        table.add_row(
+            Text(answer_words(row.answer), style=ANSWERS.get(row.answer, "bold magenta")),
+            Text(one_line(row.nodeid or row.job)).append(f"\n{one_line(rule.id)}", style="dim"),
+            Text(one_line(row.evidence)),
+        )
+    session.out.print(table)
+    if len(rows) > BLAMED:
+        session.print(f"and {plural(len(rows) - BLAMED, 'more test')}; --json has them all")
 
 
 def _print_rest(session: Session, verdict: Verdict, *, every: bool) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from rich.text import Text
@@ -29,6 +30,8 @@ class Frame:
     name_width: int
     """Of cells' and jobs' ids."""
     run_id: str = "RUN"
+    heard: Mapping[str, str] = field(default_factory=dict)
+    """What the controller told last of each cell."""
 
     @classmethod
     def of(
@@ -65,6 +68,14 @@ def simulated_row(cell: Cell, frame: Frame) -> Text | None:
     """That nothing here was produced on what it looks like."""
     said = "  SIMULATED: no gate accepts this"
     return Text(fit(said, frame.width), style="bold red") if cell.simulated else None
+
+
+def heard_row(cell: Cell, frame: Frame) -> Text | None:
+    """What the controller told last of a cell that is under way."""
+    said = frame.heard.get(cell.id)
+    if not said or cell.is_done:
+        return None
+    return Text(fit(f"  {one_line(said)}", frame.width), style="dim")
 
 
 def kept_rows(cell: Cell, frame: Frame) -> list[Text]:

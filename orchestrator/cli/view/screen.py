@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rich.text import Text
@@ -34,7 +34,14 @@ class LogTail:
 
 
 def picture(
-    run: Run, tail: LogTail, *, now: datetime, width: int, height: int, note: str = ""
+    run: Run,
+    tail: LogTail,
+    *,
+    now: datetime,
+    width: int,
+    height: int,
+    note: str = "",
+    heard: Mapping[str, str] | None = None,
 ) -> Text:
     """Draw a run into exactly `height` lines of at most `width` cells.
 
@@ -45,8 +52,9 @@ def picture(
         width: Columns of the terminal.
         height: Rows of the terminal.
         note: Stands in the last line: how to leave, or what is wrong with the connection.
+        heard: What the controller told last of each cell.
     """
-    frame = Frame.of(run.cells, now, width, run_id=run.id)
+    frame = replace(Frame.of(run.cells, now, width, run_id=run.id), heard=heard or {})
     head = [*header(run, frame), Text()]
     room = height - len(head) - _FOOTER
     reserved = 0 if height < _SMALL or not tail.lines else _LOG_MIN + 1

@@ -11,6 +11,9 @@ from typing import Protocol
 from rich.console import Console
 from rich.live import Live
 
+from orchestrator.cli.units import elapsed
+from orchestrator.cli.view.blame import blamed
+from orchestrator.cli.view.estimate import since
 from orchestrator.cli.view.screen import picture, summary
 from orchestrator.cli.watching.failing import BadTest
 from orchestrator.cli.watching.follower import Sight
@@ -70,8 +73,15 @@ class LiveDisplay:
         if fresh == self._drawn:
             return
         self._drawn = fresh
+        heard = {notice.about: notice.text for notice in sight.notices}
         image = picture(
-            sight.run, sight.tail, now=now, width=size.width, height=size.height, note=note
+            sight.run,
+            sight.tail,
+            now=now,
+            width=size.width,
+            height=size.height,
+            note=note,
+            heard=heard,
         )
         self._live.update(image, refresh=True)
 
@@ -80,6 +90,9 @@ class LiveDisplay:
         self._console.print(summary(sight.run, now=now, width=self._console.width))
         for line in bad_lines(sight.bad):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True, style="red")
+        answers = blamed(sight.run)
+        if answers is not None:
+            self._console.print(answers)
 
 
 class PlainDisplay:
@@ -91,6 +104,7 @@ class PlainDisplay:
         self._say = say
         self._teller = PlainTeller()
         self._told = 0
+        self._heard = 0
         self._trouble = ""
 
     def __enter__(self) -> PlainDisplay:
@@ -109,6 +123,9 @@ class PlainDisplay:
         for test in sight.bad[self._told :]:
             self._say(f"{'':>8}  {test}")
         self._told = len(sight.bad)
+        for notice in sight.notices[self._heard :]:
+            self._say(f"{elapsed(since(sight.run.created_at, now)):>8}  {notice}")
+        self._heard = len(sight.notices)
         for line in self._teller.tell(sight.run, now):
             self._say(line)
         if sight.trouble != self._trouble:

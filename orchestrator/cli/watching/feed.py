@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+from orchestrator.cli.safe_text import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +17,31 @@ class FeedEvent:
     """The last number that was given, which a resumed stream continues after."""
     kind: str
     data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What the controller tells people of a run, once."""
+
+    about: str
+    """A cell, or a word for the run."""
+    text: str
+
+    def __str__(self) -> str:
+        return f"{one_line(self.about)}: {one_line(self.text)}"
+
+
+def notice_of(event: FeedEvent) -> Notice | None:
+    """The words in an event; None where it has none, or where the run shows the same."""
+    try:
+        data = json.loads(event.data)
+    except ValueError:
+        return None
+    if not isinstance(data, dict) or data.get("shown"):
+        return None
+    text = data.get("notice")
+    about = data.get("cell") or event.kind
+    return Notice(str(about), text) if isinstance(text, str) and text else None
 
 
 def read_events(lines: Iterable[str]) -> Iterator[FeedEvent]:

@@ -11,7 +11,7 @@ from orchestrator.cli.faults import CliError, UnreachableError
 from orchestrator.cli.shown import Run, read_run
 from orchestrator.cli.view.screen import LogTail
 from orchestrator.cli.watching.failing import BadTest, FailingTests
-from orchestrator.cli.watching.feed import read_events
+from orchestrator.cli.watching.feed import FeedEvent, Notice, notice_of, read_events
 from orchestrator.cli.watching.tails import Tails
 
 LOOK_AT_LEAST_EVERY_S = 5.0
@@ -22,6 +22,7 @@ TAIL_EVERY_S = 1.0
 GIVE_UP_AFTER_S = 300.0
 _PAUSE_S = 1.0
 _JOIN_S = 0.3
+_LAST_WORDS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Sight:
     tail: LogTail = LogTail()
     bad: tuple[BadTest, ...] = ()
     """Every failing test that was found so far."""
+    notices: tuple[Notice, ...] = ()
+    """What the controller told of it, in order."""
     trouble: str = ""
     """Why it is not fresher than it is; empty when it is fresh."""
 
@@ -55,6 +58,7 @@ class Follower:
         self._looks = looks
         self._tails = Tails(looks, run.id)
         self._failing = FailingTests(looks)
+        self._notices: tuple[Notice, ...] = ()
         self._looked_at = 0.0
         self._wake = wake
         self._changed = threading.Event()
@@ -80,6 +84,21 @@ class Follower:
             if thread.is_alive():
                 thread.join(_JOIN_S)
 
+    def look(self) -> Sight:
+        """What is known now. Of a run that is over, its feed's last words are waited for."""
+        sight = self.sight
+        if not sight.run.is_finished:
+            return sight
+        feed = self._threads[0]
+        if feed.is_alive():
+            feed.join(_LAST_WORDS_S)
+        return replace(sight, notices=self._notices)
+
+    def _hear(self, event: FeedEvent) -> None:
+        notice = notice_of(event)
+        if notice is not None:
+            self._notices = (*self._notices, notice)
+
     def _stop(self) -> None:
         self._stopped.set()
         self._changed.set()
@@ -93,6 +112,7 @@ class Follower:
                 with self._feed.stream(f"{self._path}/events", headers=headers) as answer:
                     for event in read_events(answer.iter_lines()):
                         last, is_over = event.id or last, event.kind == "end"
+                        self._hear(event)
                         self._changed.set()
                         if is_over or self._stopped.is_set():
                             break
@@ -124,11 +144,13 @@ class Follower:
         if changed or time.monotonic() - self._looked_at > LOOK_AT_LEAST_EVERY_S:
             shown = self._looks.get(self._path)
             run = read_run(shown)
-            sight = Sight(shown, run, bad=(*sight.bad, *self._failing.fresh(run)))
+            sight = replace(
+                sight, shown=shown, run=run, bad=(*sight.bad, *self._failing.fresh(run))
+            )
             self._looked_at = time.monotonic()
         tail = self._tails.look(sight.run)
         if changed or tail != self.sight.tail or sight is not self.sight:
-            self.sight = replace(sight, tail=tail, trouble="")
+            self.sight = replace(sight, tail=tail, notices=self._notices, trouble="")
             self._wake.set()
 
     def _lose(self, error: UnreachableError, lost_s: float) -> None:

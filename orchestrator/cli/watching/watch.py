@@ -77,7 +77,7 @@ class _Watcher:
         try:
             with display:
                 while True:
-                    sight = self._follower.sight
+                    sight = self._follower.look()
                     now = clock.now()
                     display.show(sight, now, sight.trouble or self._note())
                     end = self._end(sight, late=deadline is not None and now >= deadline)

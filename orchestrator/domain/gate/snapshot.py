@@ -55,6 +55,8 @@ class JobEvidence:
     """Run whose evidence stands here, because nothing that it depends on has changed."""
     at: datetime | None = None
     """When the evidence was produced; of a reused job, back then."""
+    run: str = ""
+    """Run that it was in, where that is not its cell's: a rerun did not have it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +174,8 @@ class Snapshot:
     subject: Mapping[str, str]
     """``name, version`` and the digests that all cells agree on."""
     runs: tuple[str, ...]
-    """In the order in which they were taken; a later cell of a platform stands for an earlier."""
+    """In the order in which they were taken; a later cell of a platform stands for an earlier,
+    and a rerun's completes it."""
     cells: tuple[CellEvidence, ...]
     known_issues: tuple[KnownIssue, ...] = ()
     """The product's stored ones, ended ones too."""

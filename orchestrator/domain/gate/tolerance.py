@@ -195,6 +195,7 @@ class _Finder:
     ) -> None:
         self._flaky = policy.spec.flaky
         self._now = now
+        self._today = now.date()
         self._issues = sorted(issues, key=lambda issue: (issue.max_failures is not None, issue.id))
         self._allowances = {i.id: _Allowance(i.id, i.max_failures) for i in self._issues}
         self._quarantines = {one.id: one for one in snapshot.quarantines}
@@ -228,9 +229,8 @@ class _Finder:
         return self._known[kind]
 
     def _fits(self, issue: KnownIssue, one: Failing, about: Failure) -> bool:
-        def fit(meant: KnownIssue) -> bool:
-            return fits(meant, about, one.cell.packages, on=self._now.date())
-
         if one.test is None and issue.id in self._by_scope:
-            return fit(replace(issue, match=_ANY))
-        return bool(one.test or one.words) and fit(issue)
+            issue = replace(issue, match=_ANY)
+        elif one.test is None and not one.words:
+            return False
+        return fits(issue, about, one.cell.packages, on=self._today)

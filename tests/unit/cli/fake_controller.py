@@ -58,6 +58,8 @@ class FakeController:
         self.shown: Json = runs.typical()
         self.log = b""
         self.tests: list[Json] = []
+        self.told: list[Json] = []
+        """Data of the feed's events, one a connection."""
         self.requests: list[Request] = []
         self.answers: dict[tuple[str, str], Reply] = {
             ("GET", "/healthz"): Answer.of({"status": "ok"}),
@@ -152,7 +154,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         number = int(request.headers.get("Last-Event-ID") or 0) + 1
-        self.wfile.write(f"id: {number}\nevent: cell\ndata: {{}}\n\n".encode())
+        told = self.server.controller.told
+        data = json.dumps(told[number - 1] if number <= len(told) else {})
+        self.wfile.write(f"id: {number}\nevent: cell\ndata: {data}\n\n".encode())
 
     do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = do  # noqa: N815 - http.server's names
 

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.domain.gate.document import (
@@ -29,12 +29,7 @@ from tests.unit.gate.any_policy import PLATFORMS
 from tests.unit.gate.anything import cases, cells, failed_tests
 from tests.unit.gate.made import NOW, evidence_digest, judge
 
-TRIED = settings(
-    max_examples=30,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
+TRIED = settings(max_examples=30, deadline=None, derandomize=True)
 Case = tuple[GatePolicy, Snapshot]
 Change = Callable[[CellEvidence], Iterator[CellEvidence]]
 

@@ -199,6 +199,16 @@ def test_who_broke_it_stands_in_the_verdict():
     assert found.inputs["blame"] == [dict(blamed[0])]
 
 
+def test_a_command_that_was_diagnosed_is_blamed_by_its_job():
+    """It has no tests: an empty node id is the job itself, and no other one."""
+    blamed = ({"job": "demo", "nodeid": "", "answer": "ours", "evidence": "Four of four."},)
+    red = job("demo", kind="demo", outcome=Outcome.FAILED)
+    evidence = snapshot(cell("gcp-l4", red, job("moe", failed()), blame=blamed))
+    verdict = judge(policy(), evidence)
+    assert result(verdict, "job/demo@gcp-l4").inputs["blame"] == [dict(blamed[0])]
+    assert result(verdict, "job/moe@gcp-l4").inputs["blame"] == []
+
+
 def test_an_informing_failure_takes_nothing_from_a_blocking_one():
     rules = policy(
         jobs=(JobRule(id="a", level="informing"), JobRule(id="*")),

@@ -193,6 +193,7 @@ def test_a_github_of_ones_own() -> None:
         (503, {"retry-after": "Sun, 01 Mar 2026 03:05:00 GMT"}, "failed", 300.0),
         (503, {"retry-after": "Sun, 01 Mar 2020 03:05:00 GMT"}, "failed", 0.0),
         (503, {"retry-after": "soon"}, "failed", None),
+        (503, {"retry-after": f"Sun, 01 Mar {9**40} 03:05:00 GMT"}, "failed", None),
         (503, {"retry-after": "9" * 400}, "failed", 999_999_999.0),
         (403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1772334060"}, "failed", 60.0),
         (403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "x"}, "failed", None),

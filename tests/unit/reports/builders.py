@@ -13,11 +13,11 @@ from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import (
     Attempt,
     CellState,
-    Decision,
+    PlaceAnswer,
+    PlaceChoice,
     Run,
     RunState,
     Transition,
-    Verdict,
 )
 from orchestrator.domain.facts import CheckFact, MetricFact, TestFact
 from orchestrator.domain.matrix import Platform
@@ -271,10 +271,10 @@ def lease(**changes: object) -> LeaseRecord:
 
 
 def decision(
-    seconds: float, verdict: Verdict, place: str, reason: str = "", detail: str = ""
-) -> Decision:
+    seconds: float, verdict: PlaceAnswer, place: str, reason: str = "", detail: str = ""
+) -> PlaceChoice:
     """A line of the first attempt's log."""
-    return Decision(at(seconds), place, verdict, reason, detail, attempt=1)
+    return PlaceChoice(at(seconds), place, verdict, reason, detail, attempt=1)
 
 
 def attestation(*devices: Mapping[str, object], simulated: bool = False) -> Attestation:

@@ -20,7 +20,7 @@ from orchestrator.adapters.db.tables.columns import (
 )
 from orchestrator.adapters.db.types import Document, Json, Name, OneOf
 from orchestrator.domain.attestation import Attestation
-from orchestrator.domain.cell import LeaseState, Verdict
+from orchestrator.domain.cell import LeaseState, PlaceAnswer
 from orchestrator.domain.machine import Login, Machine, Place, Reach
 
 KeyLease = Annotated[int, mapped_column(Integer, ForeignKey("lease.pk"), primary_key=True)]
@@ -105,7 +105,7 @@ class DecisionRow(Table):
     """Within its attempt, from 1."""
     at: Mapped[datetime]
     place: Mapped[str] = mapped_column(Name)
-    verdict: Mapped[Verdict] = mapped_column(OneOf(Verdict))
+    verdict: Mapped[PlaceAnswer] = mapped_column(OneOf(PlaceAnswer))
     reason: Mapped[str] = mapped_column(Name)
     detail: Mapped[str]
 

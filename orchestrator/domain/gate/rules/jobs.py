@@ -97,7 +97,8 @@ def _went(judged: JudgedJob) -> str:
     if job.outcome is Outcome.PASSED:
         judged_tests = job.counts.passed + job.counts.failed + job.counts.error
         went = f"passed {counted(judged_tests, 'test')}" if judged_tests else "passed"
-    return went + (f", in run {job.reused_from}, reused" if job.reused_from else "")
+    reused = f", in run {job.reused_from}, reused" if job.reused_from else ""
+    return went + (f", in run {job.run}" if job.run else "") + reused
 
 
 def _tolerated(found: Sequence[Allowed]) -> Mapping[str, int]:
@@ -115,6 +116,7 @@ def _inputs(judged: JudgedJob, found: Sequence[Allowed], left: int) -> dict[str,
         "outcome": job.outcome.value if job.outcome else "",
         "reason": job.reason,
         "reused_from": job.reused_from,
+        **({"run": job.run} if job.run else {}),
         "tests": {name: number for name, number in job.counts.as_dict().items() if number},
         "failing": sum(result.failing.count for result in found),
         "intolerable": left,
@@ -137,11 +139,13 @@ def _row(result: Allowed) -> dict[str, object]:
 
 
 def _blame(judged: JudgedJob) -> list[Mapping[str, str]]:
-    mine = {test.nodeid for test in judged.job.failed}
+    """Of its failing tests; of a command itself, which has no tests."""
+    tests, job = {test.nodeid for test in judged.job.failed}, judged.job.id
     rows = [
         row
         for row in judged.cell.blame
-        if row.get("nodeid") in mine and row.get("job", judged.job.id) == judged.job.id
+        if row.get("job", job if row.get("nodeid") else "") == job
+        and (row.get("nodeid") in tests or not row.get("nodeid"))
     ]
     return sorted(rows, key=lambda row: (row.get("nodeid", ""), row.get("answer", "")))
 

@@ -1,0 +1,96 @@
+"""Failing tests that ran again, as people are told of them: the answer and what was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from orchestrator.domain.blame import Blame, Culprit
+from orchestrator.domain.trials import Tally, Trial, TrialKind, key_of, tally_words
+
+_TOLD = (TrialKind.RERUN, TrialKind.BASELINE, TrialKind.LAST_GREEN)
+"""A search for a revision tells its own steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """How a test went each time that it ran again with the same thing changed."""
+
+    kind: TrialKind
+    changed: str
+    """For a person; empty where nothing was."""
+    whole: bool
+    """Its whole job ran."""
+    outcomes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{_went(tally_words(self.outcomes))} {self._how}"
+
+    @property
+    def _how(self) -> str:
+        if self.kind is TrialKind.BASELINE:
+            return f"with the baseline {self.changed}"
+        if self.kind is TrialKind.LAST_GREEN:
+            return "with the packages of the last green run"
+        return "in its whole job again" if self.whole else "again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosed:
+    """One failing test of a cell, and who broke it."""
+
+    cell: str
+    job: str
+    nodeid: str
+    """Empty for a command."""
+    answer: Culprit
+    sentence: str
+    """The evidence that decides."""
+    evidence: tuple[str, ...]
+    """All of it."""
+    again: tuple[Again, ...]
+
+    @property
+    def tried(self) -> str:
+        """``failed 4 of 4 again; passed 4 of 4 with the baseline torchbridge 0.4.5``."""
+        return "; ".join(map(str, self.again))
+
+
+def diagnosed_of(
+    cell: str, blames: Iterable[Blame], trials: Iterable[Trial]
+) -> tuple[Diagnosed, ...]:
+    """The tests of a cell that ran again at least once."""
+    told = [trial for trial in trials if trial.kind in _TOLD]
+    found = (
+        Diagnosed(
+            cell=cell,
+            job=one.job,
+            nodeid=one.nodeid,
+            answer=one.answer,
+            sentence=one.sentence,
+            evidence=one.evidence,
+            again=_again(key_of(one.job, one.nodeid), told),
+        )
+        for one in blames
+    )
+    return tuple(one for one in found if one.again)
+
+
+def _again(key: str, trials: Iterable[Trial]) -> tuple[Again, ...]:
+    """By what was changed, in the order in which it was first tried."""
+    words: dict[tuple[TrialKind, bool, str], list[str]] = {}
+    for trial in trials:
+        if key in trial.outcomes:
+            kind = (trial.kind, trial.whole, trial.changed)
+            words.setdefault(kind, []).append(trial.outcomes[key])
+    return tuple(
+        Again(kind=kind, changed=changed, whole=whole, outcomes=tuple(each))
+        for (kind, whole, changed), each in words.items()
+    )
+
+
+def _went(found: Tally) -> str:
+    if found.passed == found.total:
+        return f"passed {found.passed} of {found.total}"
+    said = f"failed {found.failed} of {found.total}"
+    return f"{said} (not run in {found.other})" if found.other else said

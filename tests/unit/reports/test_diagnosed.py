@@ -1,0 +1,92 @@
+"""Who broke it, in the reports: what was tried beside the failures, and no figure changed by it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.domain.blame import Culprit
+from orchestrator.domain.diagnosis import Again, Diagnosed
+from orchestrator.domain.record import Evidence
+from orchestrator.domain.trials import TrialKind
+from reports.registry import render
+from tests.unit.reports.evil import EVIL
+from tests.unit.reports.stories import release, story
+from tests.unit.reports.tables import rendered_rows, tables
+from tests.unit.reports.test_golden import compare
+
+BASELINE = "torchbridge 0.4.5"
+
+
+def found(
+    nodeid: str,
+    answer: Culprit,
+    *,
+    cell: str = "aws-a10g",
+    why: str = "",
+    changed: str = BASELINE,
+    word: str = "passed",
+) -> Diagnosed:
+    again = (
+        Again(kind=TrialKind.RERUN, changed="", whole=False, outcomes=("failed",) * 6),
+        Again(
+            kind=TrialKind.BASELINE,
+            changed=changed,
+            whole=False,
+            outcomes=(word,) * 4,
+        ),
+    )
+    sentence = why or f"With the baseline {BASELINE} it failed 0 of 4 times."
+    return Diagnosed(
+        cell=cell, job="moe", nodeid=nodeid, answer=answer, sentence=sentence,
+        evidence=("It fails every time.", sentence), again=again,
+    )  # fmt: skip
+
+
+def with_answers(evidence: Evidence, *answers: Diagnosed) -> Evidence:
+    return replace(evidence, record=replace(evidence.record, diagnosed=answers))
+
+
+def diagnosed() -> Evidence:
+    why = "Since the last green run r1: device driver 550 -> 570."
+    return with_answers(
+        story("a10g"),
+        found("suites/test_moe.py::test_routing", Culprit.OURS),
+        found("", Culprit.IMAGE_OR_DRIVER, why=why, word="failed"),
+    )
+
+
+@pytest.mark.parametrize("kind", ["platform", "summary"])
+def test_the_section_is_the_one_that_was_read(kind, templates, golden, update_golden):
+    text = render(kind, diagnosed(), format="md", templates=templates)
+    compare(golden / f"{kind}-diagnosed.md", text, update_golden)
+
+
+@pytest.mark.parametrize("kind", ["platform", "summary"])
+def test_nothing_else_changes(kind, templates):
+    with_it = render(kind, diagnosed(), format="md", templates=templates).splitlines()
+    without = render(kind, story("a10g"), format="md", templates=templates).splitlines()
+    begin = with_it.index("### Who broke it")
+    end = next(n for n, line in enumerate(with_it) if line.startswith("Failing tests ran again"))
+    kept = [line for line in (*with_it[:begin], *with_it[end + 1 :]) if line]
+    assert kept == [line for line in without if line]
+
+
+def test_each_cells_report_has_its_own(templates):
+    other = found("suites/test_moe.py::test_other", Culprit.FLAKY, cell="gcp-l4")
+    told = with_answers(release(), *diagnosed().record.diagnosed, other)
+    model = json.loads(render("summary", told, format="json", templates=templates))
+    assert [row["answer"] for row in model["blame"]] == ["ours", "image_or_driver", "flaky"]
+    assert model["blame"][0]["again"][0]["outcomes"] == ["failed"] * 6
+    assert "failed 6 of 6 again; passed 4 of 4 with the baseline" in model["blame"][0]["tried"]
+
+
+def test_whatever_a_machine_calls_things_the_table_keeps_its_shape(templates):
+    hostile = [found(word, Culprit.UNKNOWN, cell="rack-2", why=word, changed=word) for word in EVIL]
+    text = render("platform", with_answers(story("hostile"), *hostile), format="md",
+                  templates=templates)  # fmt: skip
+    for table in tables(text):
+        assert {len(row) for row in table} == {len(table[0])}, table[0]
+    assert rendered_rows(text) == [len(row) for table in tables(text) for row in table]
