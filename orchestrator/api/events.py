@@ -103,7 +103,8 @@ def _look(context: Context, run_id: str, after: int) -> tuple[Run, list[FeedItem
 
 
 def _event(item: FeedItem) -> ServerSentEvent:
-    pointer = {**item.data, "number": item.number, "kind": item.kind, "cell": item.cell}
+    cell = item.cell or item.data.get("cell", "")
+    pointer = {**item.data, "number": item.number, "kind": item.kind, "cell": cell}
     return ServerSentEvent(json.dumps(pointer), id=str(item.number), event=item.kind)
 
 

@@ -17,7 +17,7 @@ from orchestrator.cli.wiring import Secret, WallClock
 
 SOCKET = "controller.sock"
 LOG = "controller.log"
-START_LIMIT_S = 20.0
+START_LIMIT_S = 60.0
 _LOOK_EVERY_S = 0.1
 _PATH_LIMIT_BYTES = 100
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0)

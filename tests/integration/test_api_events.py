@@ -77,6 +77,15 @@ def test_a_finished_run_is_told_whole_and_then_ends(api: Desk, port: int) -> Non
     )
 
 
+def test_a_notice_names_its_cell(api: Desk, port: int) -> None:
+    run = str(api.launch()["id"])
+    said = {"cell": "here", "notice": "held until noon"}
+    api.database.stores.feed.add(run, "cell", said)
+    ended(api, run)
+    told = [data for _, _, data in listen(port, run) if data.get("notice")]
+    assert [(data["cell"], data["notice"]) for data in told] == [("here", "held until noon")]
+
+
 def test_a_watcher_resumes_after_what_it_saw(api: Desk, port: int) -> None:
     run = str(api.launch()["id"])
     ended(api, run)
