@@ -15,6 +15,8 @@ from orchestrator.domain.outcome import Outcome
 
 TOLD = 20
 """Failing results that a verdict names, per job; of the others it has the number."""
+SAID = 3
+"""Of these, those that its sentence names."""
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
@@ -80,12 +82,18 @@ def _failures(found: Sequence[Allowed], left: int) -> Iterator[str]:
     """How many failed, what tolerates them, and what would if it were not used up."""
     used = [f"{number} tolerated by {name}" for name, number in _tolerated(found).items()]
     if left:
-        used.append(f"{left} not tolerated")
+        used.append(f"{left} not tolerated" + _named(found))
     if used:
         yield f"{sum(result.failing.count for result in found)} failed: {', '.join(used)}"
     exhausted = sorted({name for result in found if result.left for name in result.exhausted})
     if exhausted:
         yield f"{some(exhausted)} would fit, and allows no more"
+
+
+def _named(found: Sequence[Allowed]) -> str:
+    """`` (test_a.py::one and 2 more)``: the first that nothing tolerates, where they have names."""
+    names = sorted({r.failing.name for r in found if r.left and r.failing.name})
+    return f" ({some(names, SAID)})" if names else ""
 
 
 def _went(judged: JudgedJob) -> str:
