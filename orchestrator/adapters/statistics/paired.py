@@ -36,6 +36,8 @@ _REACH_OF_FEW: Final = 40.0
 _EXACT: Final = 1e-12
 """Log ratios that differ by less are the same: the metric has no noise."""
 _ROUNDS: Final = 100
+_MOST: Final = 700.0
+"""Of a logarithm: what follows is no number of a computer."""
 _MIDPOINTS: Final = (np.arange(4000) + 0.5) / 4000
 
 Values = NDArray[np.float64]
@@ -73,16 +75,21 @@ class PairedStatistics:
         reach = _t_of(alpha, centre.freedom) * centre.error
         return Comparison(
             pairs=len(subject),
-            slowdown=math.expm1(centre.mean),
-            low=math.expm1(centre.mean - reach),
-            high=math.expm1(centre.mean + reach),
+            slowdown=_slowdown(centre.mean),
+            low=_slowdown(centre.mean - reach),
+            high=_slowdown(centre.mean + reach),
             p=_p(centre, bound),
-            detectable=math.expm1(bound + _shift(alpha, centre.freedom) * centre.error),
+            detectable=_slowdown(bound + _shift(alpha, centre.freedom) * centre.error),
         )
 
     def adjusted(self, p: Sequence[float]) -> tuple[float, ...]:
         """See the protocol."""
         return tuple(float(one) for one in false_discovery_control(p)) if p else ()
+
+
+def _slowdown(log_ratio: float) -> float:
+    """0.03 for 3 % slower; a few wild pairs say nothing, and break nothing."""
+    return math.expm1(min(log_ratio, _MOST))
 
 
 @lru_cache(maxsize=256)

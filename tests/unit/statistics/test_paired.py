@@ -7,7 +7,7 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.adapters.statistics.paired import PairedStatistics
@@ -73,8 +73,15 @@ def test_being_slower_is_never_less_evidence_of_being_slower(pairs, slower):
     assert since.low >= before.low - 1e-9
 
 
+def test_wild_pairs_say_nothing_and_break_nothing():
+    found = compare([2.0, 1.0, 1.0], [0.5, 1.0, 2.0], alpha=0.0005)
+    assert found.low < 0 < found.high
+    assert found.detectable > 1_000
+
+
 @settings(deadline=None)
 @given(PAIRS, st.sampled_from([0.1, 0.01, 0.0005]))
+@example([(2.0, 0.5), (1.0, 1.0), (1.0, 2.0)], 0.0005)
 def test_the_interval_and_the_p_say_the_same(pairs, alpha):
     found = compare(*arms(pairs), alpha=alpha)
     assert found.low <= found.slowdown <= found.high
