@@ -57,7 +57,9 @@ def test_a_failing_test():
     verdict = judge(policy(), snapshot(cell("gcp-l4", job("moe", failed()))))
     assert verdict.decision is FAIL
     found = result(verdict, "job/moe@gcp-l4")
-    assert found.sentence == ("moe on gcp-l4 ended failed (tests); 1 failed: 1 not tolerated (t.py::a).")
+    assert found.sentence == (
+        "moe on gcp-l4 ended failed (tests); 1 failed: 1 not tolerated (t.py::a)."
+    )
     assert found.inputs["failing"] == found.inputs["intolerable"] == 1
     assert "1 blocking rule is violated: job/moe@gcp-l4." in verdict.summary
 
