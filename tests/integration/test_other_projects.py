@@ -30,7 +30,6 @@ from tests.unit.domain.assembling import cell_of
 AS_PASSED = ("passed", "xpassed")
 BROKEN = "jsonschema/tests/test_jsonschema_test_suite.py"
 """It wants a checkout of another repository beside it."""
-WITHOUT_BACKENDS = "networkx/utils/tests/test_backends.py"
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ CASES = (
     Case(suites.MPMATH, ("-q", "-n", "2", "--tb=no")),
     Case(suites.TORNADO, ("-v", "-n", "2", "--tb=native")),
     Case(suites.TORNADO, ("-vv", "--tb=line", "-rA")),
-    Case(suites.NETWORKX, ("-v",), (WITHOUT_BACKENDS,), {"skipped": 1}),
+    Case(suites.NETWORKX, ("-v",)),
     Case(suites.SYMPY, ("-rA", "--tb=native"), at_least=10),
     Case(suites.ASYNCIO, ("-v",), more=SUMS, at_least=15),
     Case(suites.ASYNCIO, ("-v", "-n", "2", "--tb=short"), more=SUMS, at_least=15),
