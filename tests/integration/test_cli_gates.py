@@ -82,7 +82,7 @@ BLAME = {
 
 
 @pytest.mark.parametrize(
-    "words", [("gate", "explain", "V-0003"), ("gate", "check", "POLICY", "--run", ID)]
+    "words", [("gate", "explain", "V-0003"), ("gate", "check", "POLICY", "--run", ID, "--no-wait")]
 )
 def test_a_verdict_names_who_broke_what_stands_in_the_way(
     cli: Cli, gate: FakeController, policy: str, words: tuple[str, ...]
