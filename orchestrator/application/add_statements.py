@@ -54,7 +54,7 @@ def state(context: Context, run_id: str, written: Sequence[Written]) -> Stated:
     problems = list(check_written(written, cells))
     if problems:
         raise InvalidDocumentError("the statements", problems)
-    with context.turns.of(run_id):
+    with context.locks.of(run_id):
         known = context.stores.statements.of_run(run_id)
         fresh = unsaid(written, known, at=context.clock.now())
         if len(known) + len(fresh) > MOST_OF_A_RUN:

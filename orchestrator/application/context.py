@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.application.locks import Locks
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock, NewId
 from orchestrator.application.ports.courier import Courier
@@ -19,7 +20,6 @@ from orchestrator.application.ports.stores import Stores
 from orchestrator.application.ports.subjects import Subjects
 from orchestrator.application.ports.trends import Detector
 from orchestrator.application.sweep_leaks import Janitor
-from orchestrator.application.turns import Turns
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.ingested import Statement
 from orchestrator.domain.linted import DocumentFinding, Doubt, ForeignDocument
@@ -93,5 +93,5 @@ class Context:
     """Tells the engine of a new cell, where this process runs cells."""
     gate: GatePorts
     """What gates and schedules work with."""
-    turns: Turns = field(default_factory=Turns)
+    locks: Locks = field(default_factory=Locks)
     """So that one run is finished by one thread at a time."""

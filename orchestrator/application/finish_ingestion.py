@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 def finish_ingestion(context: Context, begun: Begun) -> None:
     """Store what is left of the events, judge the cell, publish, end the run. Idempotent."""
-    with context.turns.of(begun.run_id):
+    with context.locks.of(begun.run_id):
         run = context.stores.runs.get(begun.run_id)
         if run is None or run.state is not RunState.INGESTING:
             return

@@ -14,7 +14,7 @@ from orchestrator.application.ports.notary import KEYRING, KeyUnusableError, Pub
 
 LIFETIME = timedelta(days=365)
 """From the making of a key to its end."""
-_TURN = "signing keys"
+_LOCK = "signing keys"
 
 
 class KeyMissingError(LookupError):
@@ -23,7 +23,7 @@ class KeyMissingError(LookupError):
 
 def signing_key(context: Context) -> PublicKey:
     """The key that signs now; made where none can. Raises KeyUnusableError."""
-    with context.turns.of(_TURN):
+    with context.locks.of(_LOCK):
         at = context.clock.now()
         held = _held(context, at)
         usable = [key for key in held if _signs(key, at)]
@@ -37,7 +37,7 @@ def rotate_key(context: Context) -> PublicKey:
 
     Not idempotent. Raises KeyUnusableError where the key was handed in as a file.
     """
-    with context.turns.of(_TURN):
+    with context.locks.of(_LOCK):
         at = context.clock.now()
         held = _held(context, at)
         if not context.gate.notary.can_make():

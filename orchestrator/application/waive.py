@@ -11,11 +11,12 @@ from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
 from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict
 from orchestrator.domain.gate.evaluate import evaluate
+from orchestrator.domain.gate.excuses import LONGEST_WAIVER, same_person
 from orchestrator.domain.gate.rule_names import rule_fault
 from orchestrator.domain.gate.snapshot import Approval, Snapshot, Waiver
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 
-LONGEST_DAYS = 30
+LONGEST_DAYS = LONGEST_WAIVER.days
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ def _problems(
     for name in ("reason", "author", "approver"):
         if not getattr(new, name).strip():
             yield Problem((name,), "must not be empty")
-    if new.author.strip().casefold() == new.approver.strip().casefold():
+    if same_person(new.author, new.approver):
         yield Problem(("approver",), "must be somebody else than the author")
     if not 1 <= new.days <= LONGEST_DAYS:
         yield Problem(("days",), f"must be from 1 to {LONGEST_DAYS}")

@@ -6,12 +6,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
-from orchestrator.application.cell.environment import Installed, resolved_for
+from orchestrator.application.cell.environment import (
+    EnvironmentRefusedError,
+    Installed,
+    resolved_for,
+)
 from orchestrator.application.cell.world import Situation, World
 from orchestrator.application.ports.stores import RunSpec
 from orchestrator.application.ports.wheels import Interpreter, WheelsError
 from orchestrator.application.ports.workspaces import Workspace
-from orchestrator.domain.matrix import Baseline
 
 BENCHMARK = "benchmark"
 
@@ -29,13 +32,12 @@ def ship_baseline(
     None where no benchmark is left to be paired. A baseline that cannot be had fails nothing: the
     plan says why, and the benchmarks run alone.
     """
-    baseline = now.spec.matrix.baseline
-    if baseline is None or not _benchmarks(now, finished):
+    if now.spec.matrix.baseline is None or not _benchmarks(now, finished):
         return None
     try:
-        payload, spec = _other_arm(world, now, baseline)
+        payload, spec = with_baseline(world, now)
         found = resolved_for(world, spec, now.plan.environment, interpreter)
-    except WheelsError as error:
+    except (EnvironmentRefusedError, WheelsError) as error:
         return {"refused": str(error)}
     wheels = found.resolution.wheels
     if payload != now.run.payload_digest:
@@ -50,13 +52,18 @@ def _benchmarks(now: Situation, finished: Collection[str]) -> bool:
     return any(job.kind == BENCHMARK and job.id not in finished for job in wanted)
 
 
-def _other_arm(world: World, now: Situation, baseline: Baseline) -> tuple[str, RunSpec]:
-    """The payload's digest, and the run as it would be with the baseline for a subject."""
-    spec = now.spec
+def with_baseline(world: World, now: Situation) -> tuple[str, RunSpec]:
+    """The payload's digest, and the run as it would be with the baseline for a subject.
+
+    Raises EnvironmentRefusedError.
+    """
+    spec, baseline = now.spec, now.spec.matrix.baseline
+    if baseline is None:
+        raise EnvironmentRefusedError("the matrix has no baseline")
     if baseline.source == "payload":
         stored = world.stores.payloads.get(spec.baseline_digest or "")
         if stored is None or not world.blobs.has(stored.digest):
-            raise WheelsError("its payload is not kept here any more")
+            raise EnvironmentRefusedError("the baseline's payload is not kept here any more")
         return stored.digest, replace(spec, manifest=stored.manifest)
     subject = baseline.as_subject(spec.matrix.subject.name)
     matrix = replace(spec.matrix, subject=subject)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.application.cell.agent_plan import agent_plan
+from orchestrator.application.cell.baseline import with_baseline
 from orchestrator.application.cell.environment import (
     EnvironmentRefusedError,
     prepare_environment,
@@ -86,19 +87,8 @@ def _changed(world: World, now: Situation, ask: TrialAsk) -> Situation:
 
 
 def _with_baseline(world: World, now: Situation) -> Situation:
-    spec = now.spec
-    baseline = spec.matrix.baseline
-    if baseline is None:
-        raise EnvironmentRefusedError("the matrix has no baseline")
-    if baseline.source == "payload":
-        stored = world.stores.payloads.get(spec.baseline_digest or "")
-        if stored is None:
-            raise EnvironmentRefusedError("the baseline's payload was not uploaded")
-        run = replace(now.run, payload_digest=stored.digest)
-        return replace(now, run=run, spec=replace(spec, manifest=stored.manifest))
-    subject = baseline.as_subject(spec.matrix.subject.name)
-    matrix = replace(spec.matrix, subject=subject)
-    return replace(now, spec=replace(spec, matrix=matrix, subject_digest=spec.baseline_digest))
+    payload, spec = with_baseline(world, now)
+    return replace(now, run=replace(now.run, payload_digest=payload), spec=spec)
 
 
 def _with_packages(now: Situation, pins: Sequence[str]) -> Situation:

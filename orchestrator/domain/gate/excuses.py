@@ -77,7 +77,12 @@ def waiver_fault(author: str, approver: str, at: datetime, expires: datetime) ->
 
 def same_person(one: str, other: str) -> bool:
     """Whether two names are the same person's."""
-    return one.strip().casefold() == other.strip().casefold()
+    return person(one) == person(other)
+
+
+def person(name: str) -> str:
+    """What tells one person from another: neither case nor spaces."""
+    return name.strip().casefold()
 
 
 def _of_exception(one: GateException, policy: GatePolicy, now: datetime) -> Excuse:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.gate.case import Case
-from orchestrator.domain.gate.excuses import Excuse
+from orchestrator.domain.gate.excuses import Excuse, person
 from orchestrator.domain.gate.quantities import counted, some
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 
@@ -26,9 +26,9 @@ def approvals(case: Case, decision: Decision, concerned: Sequence[Excuse]) -> It
     strictest = min(Decision(word).rank for word in rule.on)
     if not strictest <= decision.rank <= Decision.PASS_WITH_EXCEPTIONS.rank:
         return
-    authors = {one.author.strip().casefold() for one in concerned} if rule.not_author else set()
+    authors = {person(one.author) for one in concerned} if rule.not_author else set()
     said = {
-        one.by.strip().casefold(): one.by.strip()
+        person(one.by): one.by.strip()
         for one in sorted(case.snapshot.approvals, key=lambda one: (one.by, one.at))
         if one.evidence == case.evidence_digest and one.by.strip() and one.at <= case.now
     }

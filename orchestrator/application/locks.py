@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Turns:
+class Locks:
     """Locks by name; a name that nobody holds or waits for takes no room."""
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class Turns:
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Wait for the turn, and hold it."""
+        """Wait for it, and hold it."""
         with self._guard:
             lock, waiting = self._locks.get(name, (threading.Lock(), 0))
             self._locks[name] = lock, waiting + 1
