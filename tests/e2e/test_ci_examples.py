@@ -158,6 +158,14 @@ def ci(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ci]:
         controller.wait(30)
 
 
+@pytest.fixture(scope="module")
+def ran(ci: Ci) -> Ci:
+    """The same, after a good run and a bad one of the same release."""
+    ci.bash("-euc", f"seatrial run {ci.matrix('sound', good=True)}", expect=0)
+    ci.bash("-euc", f"seatrial run {ci.matrix('broken', good=False)}", expect=1)
+    return ci
+
+
 def test_the_shell_example_lets_a_good_release_pass_and_stops_a_bad_one(ci: Ci) -> None:
     policy = ci.policy("shell")
     script = str(EXAMPLES / "gate.sh")
@@ -177,43 +185,43 @@ def test_the_shell_example_lets_a_good_release_pass_and_stops_a_bad_one(ci: Ci) 
     assert told[1]["data"]["title"] == "shell gate: FAIL for proof 1"
 
 
-def test_the_lines_of_gitlab_decide_the_same(ci: Ci) -> None:
-    ci.policy("release")
+def test_the_lines_of_gitlab_decide_the_same(ran: Ci) -> None:
+    ran.policy("release")
     job = YAML(typ="safe").load(EXAMPLES / "gitlab.yml")["release-gate"]
     (line,) = job["script"]
-    ci.bash("-euc", line, expect=1)
+    ran.bash("-euc", line, expect=1)
     (kept,) = job["artifacts"]["paths"]
-    assert (ci.folder / kept).stat().st_size > 0
+    assert (ran.folder / kept).stat().st_size > 0
     assert "allow_failure" not in job  # what is not known never lets a release go out
-    ci.policy("release", platform="elsewhere")
-    ci.bash("-euc", line, expect=5)
+    ran.policy("release", platform="elsewhere")
+    ran.bash("-euc", line, expect=5)
 
 
-def test_the_action_tells_of_a_failure_in_which_nothing_is_markup(ci: Ci) -> None:
-    said, summary = ci.action(1, GATE_POLICY=ci.policy("action"))
+def test_the_action_tells_of_a_failure_in_which_nothing_is_markup(ran: Ci) -> None:
+    said, summary = ran.action(1, GATE_POLICY=ran.policy("action"))
     assert (said["decision"], said["code"]) == ("FAIL", "1")
     assert re.fullmatch(r"V-\d{4,}", said["verdict"])
     head, blank, *rest = summary.splitlines()
     assert (head, blank) == ("## Seatrial gate: FAIL", "")
     assert rest
     assert all(not line or line.startswith("    ") for line in rest)
-    kept = json.loads((ci.folder / "kept" / "verdict.json").read_text())
+    kept = json.loads((ran.folder / "kept" / "verdict.json").read_text())
     assert kept["id"] == said["verdict"]
-    assert (ci.folder / "kept" / "verdict.dsse.jsonl").exists()
+    assert (ran.folder / "kept" / "verdict.dsse.jsonl").exists()
 
 
-def test_the_action_maps_every_way_to_end(ci: Ci) -> None:
-    first = ci.ask("/runs?limit=50")["items"][-1]["id"]
-    good = {"GATE_POLICY": ci.policy("again"), "GATE_RUN": first}
-    said, _ = ci.action(0, **good, GATE_LINEAGE="main", GATE_TIMEOUT="5", GATE_STRICT="true")
+def test_the_action_maps_every_way_to_end(ran: Ci) -> None:
+    first = ran.ask("/runs?limit=50")["items"][-1]["id"]
+    good = {"GATE_POLICY": ran.policy("again"), "GATE_RUN": first}
+    said, _ = ran.action(0, **good, GATE_LINEAGE="main", GATE_TIMEOUT="5", GATE_STRICT="true")
     assert said["decision"] == "PASS"
-    assert ci.ask(f"/verdicts/{said['verdict']}")["lineage"] == "main"
-    said, _ = ci.action(5, GATE_POLICY=ci.policy("nowhere", platform="moon"), GATE_RUN=first)
+    assert ran.ask(f"/verdicts/{said['verdict']}")["lineage"] == "main"
+    said, _ = ran.action(5, GATE_POLICY=ran.policy("nowhere", platform="moon"), GATE_RUN=first)
     assert said["decision"] == "INCONCLUSIVE"
-    said, summary = ci.action(4, GATE_POLICY="again", SEATRIAL_TOKEN="seatrial_" + "x" * 40)
+    said, summary = ran.action(4, GATE_POLICY="again", SEATRIAL_TOKEN="seatrial_" + "x" * 40)
     assert said == {"decision": "", "verdict": "", "code": "4"}
     assert summary == "## Seatrial gate: no verdict (exit code 4)\n\n"
-    said, _ = ci.action(2, GATE_POLICY="gates/none.yaml")
+    said, _ = ran.action(2, GATE_POLICY="gates/none.yaml")
     assert said["code"] == "2"
 
 
