@@ -8,8 +8,8 @@ from orchestrator.cli.faults import CliError
 from orchestrator.cli.planned import ShownPlan
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
-from orchestrator.cli.units import plural, usd
 from orchestrator.cli.view.planned import plan_table, shortages, totals
+from orchestrator.domain.units import plural, usd
 
 
 def ask(session: Session, plan: ShownPlan, *, yes: bool) -> None:

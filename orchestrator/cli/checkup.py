@@ -16,8 +16,8 @@ from typing import Literal
 from orchestrator.cli.connect import SOCKET
 from orchestrator.cli.faults import CliError
 from orchestrator.cli.session import Session
-from orchestrator.cli.units import size
 from orchestrator.cli.wiring import RefusedError
+from orchestrator.domain.units import size
 
 Level = Literal["OK", "WARN", "FAIL"]
 _DISK_WARN_BYTES = 5 * 10**9

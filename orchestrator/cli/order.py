@@ -15,12 +15,12 @@ from orchestrator.cli.client import Client
 from orchestrator.cli.faults import CliError, document_error
 from orchestrator.cli.overrides import with_overrides
 from orchestrator.cli.session import Session
-from orchestrator.cli.units import size
 from orchestrator.cli.wiring import Packed, RefusedError
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import GitSource, Matrix
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.problems import Path as Keys
+from orchestrator.domain.units import size
 
 BUILTIN = "builtin"
 _MATRIX_LIMIT_BYTES = 1 << 20

@@ -28,9 +28,9 @@ from orchestrator.cli.faults import FAILED, CliError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.shown_gates import Verdict, read_verdict, read_verdicts
-from orchestrator.cli.units import plural
 from orchestrator.cli.view.gates import STYLES, print_verdict
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.units import plural
 
 gate_app = typer.Typer(help="Release gates: policies and signed verdicts.", no_args_is_help=True)
 

@@ -15,8 +15,8 @@ from orchestrator.cli.faults import CliError
 from orchestrator.cli.finding import find_run
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
-from orchestrator.cli.units import plural, size
 from orchestrator.cli.wiring import RefusedError
+from orchestrator.domain.units import plural, size
 
 BODY_LIMIT_BYTES = 2 * 1024**3
 """What a controller takes."""

@@ -14,7 +14,7 @@ from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.faults import FAILED, CliError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
-from orchestrator.cli.units import plural
+from orchestrator.domain.units import plural
 
 _LARGEST_BYTES = 1 << 19
 _MOST_FILES = 50

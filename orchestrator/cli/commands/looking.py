@@ -17,13 +17,13 @@ from orchestrator.cli.finding import cell_path, find_cells, find_run
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.shown import Cell, Run, read_run
-from orchestrator.cli.units import usd
 from orchestrator.cli.view.blame import blamed
 from orchestrator.cli.view.failures import failures
 from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.view.screen import summary
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.units import usd
 
 _PAGE = 100
 _FOLLOW_EVERY_S = 0.5

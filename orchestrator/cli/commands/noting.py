@@ -16,7 +16,7 @@ from orchestrator.cli.finding import find_run
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.shown import Run
-from orchestrator.cli.units import plural
+from orchestrator.domain.units import plural
 
 _LARGEST_BYTES = 1 << 19
 _KINDS = "narrative, fix, recommendation, known-issue, note or conclusion"

@@ -16,7 +16,6 @@ from orchestrator.cli.finding import find_run
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.shown_costs import Sight, Survey, read_costs, read_survey
-from orchestrator.cli.units import plural
 from orchestrator.cli.view.costs import (
     prices_table,
     refreshed,
@@ -24,6 +23,7 @@ from orchestrator.cli.view.costs import (
     spending,
 )
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.units import plural
 
 _MACHINES = Layout(
     titles=("machine", "provider", "kind", "standing", "state", "run", "cell", "expires (UTC)"),

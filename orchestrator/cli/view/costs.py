@@ -21,10 +21,10 @@ from orchestrator.cli.shown_costs import (
     read,
 )
 from orchestrator.cli.shown_machines import Bill
-from orchestrator.cli.units import cents_of_cents, duration, plural, price, usd
 from orchestrator.cli.view.glyphs import sign_of, word
 from orchestrator.cli.view.provenance import SIMULATED
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.units import cents_of_cents, duration, plural, price, usd
 
 _PARTS = ("machine", "disk", "address", "total")
 _PLATFORMS = Layout(

@@ -11,7 +11,7 @@ from rich.text import Text
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.shown import Run
 from orchestrator.cli.shown_failures import Cluster, IssueUse, Quarantined
-from orchestrator.cli.units import plural
+from orchestrator.domain.units import plural
 
 SHOWN = 20
 """Signatures that a window has room for."""

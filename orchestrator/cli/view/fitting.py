@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from rich.text import Text
 
 from orchestrator.cli.shown import Cell, Job, Run
-from orchestrator.cli.units import plural
 from orchestrator.cli.view.glyphs import OUTCOMES, WAITING, is_quiet, tally
 from orchestrator.cli.view.rows import (
     Frame,
@@ -21,6 +20,7 @@ from orchestrator.cli.view.rows import (
     reuse_row,
     simulated_row,
 )
+from orchestrator.domain.units import plural
 
 Lines = list[Text]
 

@@ -11,9 +11,9 @@ from rich.text import Text
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 from orchestrator.cli.shown_gates import Rule, Verdict
-from orchestrator.cli.units import plural
 from orchestrator.cli.view.blame import STYLES as ANSWERS
 from orchestrator.cli.view.blame import answer_words
+from orchestrator.domain.units import plural
 
 STYLES = {
     "PASS": "bold green",

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.shown import Ingested, Source
-from orchestrator.cli.units import plural
+from orchestrator.domain.units import plural
 
 _REMARKS = 1
 _INCONSISTENT = "bold red"

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from orchestrator.cli.planned import Headroom, PlannedCell, PlannedPlace, ShownPlan
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.units import plural, price, usd
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.units import plural, price, usd
 
 _PLAN = Layout(
     titles=("cell", "provider", "environment", "jobs", "places", "at most"),

@@ -12,8 +12,8 @@ from rich.text import Text
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.shown import Cell, Run
 from orchestrator.cli.shown_machines import Attestation, Decision, Device, Lease
-from orchestrator.cli.units import cents_of_cents, duration, price
 from orchestrator.cli.view.ingested import ingested_block
+from orchestrator.domain.units import cents_of_cents, duration, price
 
 SIMULATED = "SIMULATED: no gate accepts this"
 _STYLES = {"chosen": "green", "refused": "yellow", "skipped": "dim", "last": "dim", "again": "cyan"}

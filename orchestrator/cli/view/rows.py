@@ -10,10 +10,10 @@ from rich.text import Text
 
 from orchestrator.cli.safe_text import fit, fit_end, one_line, pad
 from orchestrator.cli.shown import Cell, Job
-from orchestrator.cli.units import duration, elapsed, plural
 from orchestrator.cli.view.estimate import job_left_s, job_seconds, reported, since
 from orchestrator.cli.view.glyphs import TESTS, sign_of, tally, word
 from orchestrator.domain.outcome import Counts
+from orchestrator.domain.units import duration, elapsed, plural
 
 _NAME_MIN, _NAME_MAX = 8, 28
 _STATE_WIDTH = 13

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from orchestrator.cli.safe_text import fit, one_line
 from orchestrator.cli.shown import Run
-from orchestrator.cli.units import elapsed, plural, usd
 from orchestrator.cli.view.estimate import run_left_s, since
 from orchestrator.cli.view.fitting import cell_lines, whole
 from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.cli.view.rows import Frame, ends
+from orchestrator.domain.units import elapsed, plural, usd
 
 LOG_LINES = 6
 _LOG_MIN = 3

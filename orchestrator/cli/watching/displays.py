@@ -11,13 +11,13 @@ from typing import Protocol
 from rich.console import Console
 from rich.live import Live
 
-from orchestrator.cli.units import elapsed
 from orchestrator.cli.view.blame import blamed
 from orchestrator.cli.view.estimate import since
 from orchestrator.cli.view.screen import picture, summary
 from orchestrator.cli.watching.failing import BadTest
 from orchestrator.cli.watching.follower import Sight
 from orchestrator.cli.watching.plain import PlainTeller
+from orchestrator.domain.units import elapsed
 
 TOLD_AT_END = 20
 

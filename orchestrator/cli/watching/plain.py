@@ -8,10 +8,10 @@ from datetime import datetime
 
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.shown import Cell, Job, Run
-from orchestrator.cli.units import duration, elapsed
 from orchestrator.cli.view.estimate import job_left_s, job_seconds, reported, since
 from orchestrator.cli.view.glyphs import TESTS, word
 from orchestrator.domain.outcome import Counts
+from orchestrator.domain.units import duration, elapsed
 
 PULSE_S = 60.0
 """So often a line is written even where nothing changed, as proof of life."""
