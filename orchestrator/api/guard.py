@@ -23,7 +23,7 @@ from orchestrator.api.errors import (
 )
 from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope, Token
-from orchestrator.application.tokens import check_token
+from orchestrator.application.tokens import check_token, cookie_of
 
 Guard = Callable[[str | None, Scope], object]
 """Given a request's secret and the scope it needs: returns, or raises UnauthenticatedError or
@@ -38,6 +38,7 @@ bearer = HTTPBearer(auto_error=False, description="A token of `seatrial token cr
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::[0-9]+)?")
 _RANK = list(Scope)
+_SAFE = frozenset({"GET", "HEAD"})
 
 
 def token_guard(context: Context) -> Guard:
@@ -57,9 +58,13 @@ def token_guard(context: Context) -> Guard:
 
 
 def secret_of(request: Request) -> str | None:
-    """What the client proves itself with."""
+    """What the client proves itself with; a browser that only reads, with its session."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-    return secret.strip() or None if scheme.lower() == "bearer" else None
+    if scheme.lower() == "bearer":
+        return secret.strip() or None
+    if request.method not in _SAFE:
+        return None  # another site can make a browser send its cookies
+    return request.cookies.get(cookie_of(request.headers.get("host", "")))
 
 
 def secured(needed: Scope, *, body_limit_bytes: int | None = BODY_LIMIT_BYTES) -> type[APIRoute]:

@@ -10,20 +10,17 @@ from orchestrator.api.bodies import Launch, Rerun, RerunBody
 from orchestrator.api.deps import ContextDep, KeyHeader, RunId, idempotency_key
 from orchestrator.api.guard import bearer, secured
 from orchestrator.api.plan_shapes import PlanShape
-from orchestrator.api.shapes import RunPageShape, RunShape, RunSummaryShape
-from orchestrator.api.telling import sum_usd, tell_run, tell_summary
+from orchestrator.api.shapes import RunPageShape, RunShape
+from orchestrator.api.telling import tell_run, tell_summary
 from orchestrator.api.telling_machines import tell_plan
+from orchestrator.application import list_runs as listing
 from orchestrator.application.cancel_run import cancel_run
 from orchestrator.application.context import Context
-from orchestrator.application.describe_run import describe_run, stated_cost, unnamed_tests
+from orchestrator.application.describe_run import describe_run
 from orchestrator.application.launch_run import Launched, launch_run
 from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.rerun_run import plan_rerun, rerun_run
-from orchestrator.application.reuse import tally_of
-from orchestrator.domain.cell import Run
-from orchestrator.domain.money import machine_cost
-from orchestrator.domain.results import merge_tally
 
 REPLAYED = "Idempotency-Replayed"
 _ASKED = [Security(bearer)]
@@ -65,8 +62,10 @@ def list_runs(
     before: Annotated[str | None, Query(pattern="^[!-~]{1,200}$")] = None,
 ) -> RunPageShape:
     """Runs, newest first."""
-    runs, cursor = context.stores.runs.page(limit=limit, before=before)
-    return RunPageShape(items=[_summary(context, run) for run in runs], next=cursor)
+    at = context.clock.now()
+    listed, cursor = listing.list_runs(context.stores, limit=limit, before=before, at=at)
+    items = [tell_summary(one.run, one.counts, one.cost_usd) for one in listed]
+    return RunPageShape(items=items, next=cursor)
 
 
 @reading.get("/runs/{run_id}")
@@ -112,16 +111,3 @@ def _answer(context: Context, launched: Launched, request: Request, response: Re
     if launched.replayed:
         response.headers[REPLAYED] = "true"
     return tell_run(describe_run(context.stores, run_id, at=context.clock.now()))
-
-
-def _summary(context: Context, run: Run) -> RunSummaryShape:
-    """A run as `show` tells it without its cells, at the price of a few narrow queries."""
-    stores, at = context.stores, context.clock.now()
-    tallies = [tally_of(stores, cell.id) for cell in stores.cells.of_run(run.id)]
-    counts = merge_tally(by_outcome for tally in tallies for by_outcome in tally.values())
-    leases = stores.leases.of_run(run.id).values()
-    cost = sum_usd(machine_cost(lease, at) for of_cell in leases for lease in of_cell)
-    for cell_id, ingested in stores.ingests.of_run(run.id).items():
-        counts = counts + unnamed_tests(stores, cell_id)
-        cost += stated_cost(ingested.machine)
-    return tell_summary(run, counts, cost)

@@ -6,6 +6,6 @@ from orchestrator.application.context import Context
 
 
 def run_link(context: Context, run: str) -> str:
-    """Where a run's summary can be read; empty where nobody said how we are reached."""
+    """Where a run can be looked at; empty where nobody said how we are reached."""
     base = context.gate.public_url
-    return f"{base}/api/v1/runs/{run}/reports/summary.html" if base and run else ""
+    return f"{base}/runs/{run}" if base and run else ""

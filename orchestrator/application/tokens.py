@@ -54,3 +54,12 @@ def check_token(context: Context, secret: str, needed: Scope) -> Token | None:
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def cookie_of(host: str) -> str:
+    """The name of the cookie that holds a browser's token, for a Host header.
+
+    Browsers share cookies between the ports of a host: each controller there has its own name.
+    """
+    port = host.rpartition("]")[2].rpartition(":")[2]
+    return f"seatrial_{port}" if port.isdecimal() else "seatrial"

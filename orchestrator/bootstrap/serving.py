@@ -20,18 +20,20 @@ from orchestrator.adapters.files.home import (
     prepare_home,
 )
 from orchestrator.api.app import create_app
-from orchestrator.api.guard import token_guard
+from orchestrator.api.guard import HostCheck, token_guard
 from orchestrator.application.deliver import deliver
 from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
 from orchestrator.application.ports.stores import Scope, StoreError
 from orchestrator.application.tokens import PREFIX, keep_token
 from orchestrator.bootstrap.controlling import Parts, build, is_embedded
+from orchestrator.bootstrap.faces import Faces
 from orchestrator.bootstrap.listening import home_socket, port_sockets
 from orchestrator.bootstrap.workers import Workers
 from orchestrator.cli.wiring import RefusedError
 from orchestrator.config import Settings
 from orchestrator.controller import Controller, Listener, end_process
+from orchestrator.dashboard.app import create_dashboard
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8470
@@ -159,15 +161,17 @@ def _port(
     host, port = options.address, options.number
     secret = _first_secret(settings)
     keep_token(parts.context, "first", Scope.ADMIN, secret, days=None)
-    application = create_app(
+    hosts = (host, *settings.public_hosts)
+    api = create_app(
         parts.context,
         guard=token_guard(parts.context),
-        allowed_hosts=(host, *settings.public_hosts),
+        allowed_hosts=hosts,
         revision=_revision(parts),
     )
+    application = Faces(api, HostCheck(create_dashboard(parts.context), allowed=hosts))
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, secret)])
-    return Listener(application, sockets, close_streams=application.state.streams.close), said
+    return Listener(application, sockets, close_streams=api.state.streams.close), said
 
 
 def _ways_in(settings: Settings, url: str, secret: str) -> tuple[str, ...]:
@@ -175,7 +179,7 @@ def _ways_in(settings: Settings, url: str, secret: str) -> tuple[str, ...]:
     if settings.admin_token_file is not None:
         return (f"  sign in with the token in {settings.admin_token_file}",)
     return (
-        f"  sign in: {url}/docs?token={secret}",
+        f"  sign in: {url}/login?token={secret}",
         f"  or: SEATRIAL_URL={url} SEATRIAL_TOKEN={secret} seatrial runs",
     )
 

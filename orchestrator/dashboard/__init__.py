@@ -1,0 +1,1 @@
+"""Web pages: what people look at, rendered on the server."""

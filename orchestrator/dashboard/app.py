@@ -1,0 +1,152 @@
+"""The application of pages; the REST API stands beside it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from orchestrator.application.context import Context
+from orchestrator.application.describe_run import RunMissingError
+from orchestrator.application.gate_policies import GateMissingError
+from orchestrator.application.ports.stores import StoreError
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.answer import Format, PageMissingError, Pages, pages_of
+from orchestrator.dashboard.pages import runs, sign_in
+from orchestrator.dashboard.security import PageHeaders
+from orchestrator.dashboard.session import ForeignFormError, NotAllowedError, SignedOutError
+from orchestrator.domain.problems import InvalidDocumentError
+
+STATIC = Path(__file__).resolve().parent / "static"
+_SUFFIXES = (Format.JSON, Format.CSV, Format.MARKDOWN)
+_REFUSALS: dict[type[Exception], tuple[int, str]] = {
+    PageMissingError: (404, "There is no such page"),
+    RunMissingError: (404, "There is no such run"),
+    GateMissingError: (404, "There is no such gate"),
+    InvalidDocumentError: (422, "The document cannot be used"),
+    NotAllowedError: (403, "The token may not do this"),
+    ForeignFormError: (403, "The form is too old, or not of this session"),
+    StoreError: (503, "The database cannot be reached"),
+}
+_NEXT = {
+    403: "Sign in with a token that may, or load the page again.",
+    404: "The release board leads to everything that there is.",
+    503: "Nothing was changed; try again in a moment.",
+}
+
+
+def create_dashboard(context: Context) -> FastAPI:
+    """Make the application.
+
+    Args:
+        context: What the operations work with.
+    """
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    static = f"/static/{_version(STATIC)}"
+    app.state.context = context
+    app.state.pages = Pages(static)
+    for router in (sign_in.router, runs.router):
+        app.include_router(router)
+    app.mount(static, Kept(directory=STATIC), name="static")
+    for kind in _REFUSALS:
+        app.add_exception_handler(kind, _on_known)
+    app.add_exception_handler(SignedOutError, _on_signed_out)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(Exception, _on_unhandled)
+    app.add_middleware(GZipMiddleware, minimum_size=1_000)
+    app.add_middleware(Suffix)
+    app.add_middleware(PageHeaders)
+    return app
+
+
+class Suffix:
+    """Takes `.json`, `.csv` or `.md` off an address: the page is the same."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, with how the page is wanted in its state."""
+        if scope["type"] == "http" and not scope["path"].startswith("/static/"):
+            path, _, suffix = scope["path"].rpartition(".")
+            if suffix in _SUFFIXES and path:
+                shorter = urls.BOARD if path == "/index" else path
+                state = {**scope.get("state", {}), "format": Format(suffix)}
+                scope = {**scope, "path": shorter, "raw_path": shorter.encode(), "state": state}
+        await self._app(scope, receive, send)
+
+
+class Kept(StaticFiles):
+    """Files whose address changes with their content: a browser need never ask again."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the file."""
+
+        async def kept(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] in (200, 304):
+                told = (b"cache-control", b"public, max-age=31536000, immutable")
+                message["headers"] = [*message["headers"], told]
+            await send(message)
+
+        await super().__call__(scope, receive, kept)
+
+
+def _version(folder: Path) -> str:
+    """Changes with any file."""
+    seen = hashlib.sha256()
+    for file in sorted(one for one in folder.rglob("*") if one.is_file()):
+        seen.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes())
+    return seen.hexdigest()[:16]
+
+
+def _refuse(request: Request, status: int, title: str, detail: str) -> Response:
+    if getattr(request.state, "format", Format.HTML) is not Format.HTML:
+        return PlainTextResponse(f"{title}: {detail}\n", status)
+    words = {
+        "status": status,
+        "title": title,
+        "detail": detail,
+        "next": _NEXT.get(status, "Mend what is said, and try again."),
+        "nonce": request.state.nonce,
+    }
+    return HTMLResponse(pages_of(request).show("error.html.j2", words), status)
+
+
+async def _on_known(request: Request, error: Exception) -> Response:
+    status, title = next(_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS)
+    return _refuse(request, status, title, str(error))
+
+
+async def _on_signed_out(request: Request, _error: Exception) -> Response:
+    if getattr(request.state, "format", Format.HTML) is not Format.HTML:
+        said = "sign in, or send `Authorization: Bearer seatrial_...`\n"
+        return PlainTextResponse(said, 401, {"WWW-Authenticate": 'Bearer realm="seatrial"'})
+    here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    after = here if request.method == "GET" else urls.BOARD
+    return RedirectResponse(urls.with_query(urls.SIGN_IN, next=after), 303)
+
+
+async def _on_invalid(request: Request, error: Exception) -> Response:
+    found = error.errors()[0] if isinstance(error, RequestValidationError) else {}
+    where = ".".join(str(part) for part in found.get("loc", ())[1:])
+    return _refuse(request, 422, "This cannot be understood", f"{where}: {found.get('msg', '')}")
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    title = "There is no such page" if status == 404 else "This is not possible here"
+    return _refuse(request, status, title, request.url.path)
+
+
+async def _on_unhandled(request: Request, _error: Exception) -> Response:
+    """Its text may hold anything, secrets too: it goes to the log, never to a browser."""
+    detail = "Seatrial met something that it does not know; its log has the details."
+    return _refuse(request, 500, "Something went wrong", detail)

@@ -1,0 +1,108 @@
+"""Small pictures drawn on the server: shapes without text, whose words stand beside them.
+
+Coordinates are attributes and colours are classes: no style of a picture's own is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One shape: what it is, where, and in which tone."""
+
+    tag: str
+    tone: str
+    attributes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Shapes in a box of so many units."""
+
+    width: int
+    height: int
+    shapes: tuple[Shape, ...]
+    name: str
+    """Its class."""
+
+
+def sparkline(
+    values: Sequence[float | None],
+    *,
+    low: float,
+    high: float,
+    width: int = 120,
+    height: int = 24,
+) -> Picture:
+    """A line through values over time; where one is lacking, the line breaks.
+
+    Args:
+        values: In the order of time.
+        low: What the lower edge stands for.
+        high: What the upper edge stands for.
+        width: In units.
+        height: In units.
+    """
+    points = [
+        None if value is None else (_x(at, len(values), width), _y(value, low, high, height))
+        for at, value in enumerate(values)
+    ]
+    lines = [_line(some) for some in _stretches(points) if len(some) > 1]
+    last = next((point for point in reversed(points) if point is not None), None)
+    alone = [_dot(some[0], "line") for some in _stretches(points) if len(some) == 1]
+    end = [_dot(last, "end")] if last is not None else []
+    return Picture(width, height, (*lines, *alone, *end), "sparkline")
+
+
+def bar(parts: Sequence[tuple[str, float]], *, width: int = 120, height: int = 6) -> Picture:
+    """A bar of parts (tone, amount), each as long as its share; none that is there vanishes."""
+    whole = sum(amount for _, amount in parts)
+    shapes: list[Shape] = []
+    left = 0.0
+    for tone, amount in parts:
+        if not amount or not whole:
+            continue
+        length = max(1.5, width * amount / whole)
+        length = min(length, width - left)
+        shapes.append(_box(tone, left, 0, length, height))
+        left += length
+    return Picture(width, height, tuple(shapes), "bar")
+
+
+def _x(at: int, many: int, width: int) -> float:
+    return 2 + (width - 4) * (at / (many - 1) if many > 1 else 1)
+
+
+def _y(value: float, low: float, high: float, height: int) -> float:
+    share = (value - low) / (high - low) if high > low else 1.0
+    return 2 + (height - 4) * (1 - min(max(share, 0.0), 1.0))
+
+
+def _stretches(
+    points: Sequence[tuple[float, float] | None],
+) -> Iterator[list[tuple[float, float]]]:
+    some: list[tuple[float, float]] = []
+    for point in (*points, None):
+        if point is not None:
+            some.append(point)
+        elif some:
+            yield some
+            some = []
+
+
+def _line(points: Sequence[tuple[float, float]]) -> Shape:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return Shape("polyline", "line", (("points", path),))
+
+
+def _dot(point: tuple[float, float], tone: str) -> Shape:
+    x, y = point
+    return Shape("circle", tone, (("cx", f"{x:.1f}"), ("cy", f"{y:.1f}"), ("r", "1.8")))
+
+
+def _box(tone: str, x: float, y: float, width: float, height: float) -> Shape:
+    places = (("x", x), ("y", y), ("width", width), ("height", height))
+    return Shape("rect", tone, tuple((name, f"{value:.1f}") for name, value in places))

@@ -1,0 +1,67 @@
+"""Sign in and out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from orchestrator.application.context import Context
+from orchestrator.application.ports.stores import Scope
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.answer import pages_of
+from orchestrator.dashboard.session import Viewer, forget, keep, needs, viewer_of
+
+router = APIRouter()
+
+
+@router.get(urls.SIGN_IN)
+async def show_sign_in(request: Request, token: str = "", next: str = urls.BOARD) -> Response:  # noqa: A002
+    """Ask for a token, or take the one of the link that `serve` prints."""
+    if token:
+        return await _signed_in(request, token, next)
+    return _form(request, next, "")
+
+
+@router.post(urls.SIGN_IN)
+async def sign_in(
+    request: Request,
+    token: Annotated[str, Form()] = "",
+    next: Annotated[str, Form()] = urls.BOARD,  # noqa: A002
+) -> Response:
+    """Take a token."""
+    return await _signed_in(request, token, next)
+
+
+@router.post(urls.SIGN_OUT)
+async def sign_out(
+    request: Request,
+    viewer: Annotated[Viewer, needs(Scope.READ)],
+) -> Response:
+    """Let the browser forget the token."""
+    response = RedirectResponse(urls.SIGN_IN, 303)
+    forget(request, response)
+    return response
+
+
+async def _signed_in(request: Request, token: str, after: str) -> Response:
+    context: Context = request.app.state.context
+    if await run_in_threadpool(viewer_of, context, token.strip()) is None:
+        return _form(request, after, "This token is unknown, expired or revoked.")
+    response = RedirectResponse(_local(after), 303)
+    keep(request, response, token.strip())
+    return response
+
+
+def _form(request: Request, after: str, refused: str) -> Response:
+    words = {"after": _local(after), "refused": refused, "nonce": request.state.nonce}
+    shown = pages_of(request).show("sign_in.html.j2", words)
+    return HTMLResponse(shown, 401 if refused else 200)
+
+
+def _local(address: str) -> str:
+    """An address of ours: a link must not lead anywhere else after signing in."""
+    is_ours = address.startswith("/") and not address.startswith(("//", "/\\"))
+    return address if is_ours and address.isprintable() else urls.BOARD

@@ -1,0 +1,134 @@
+"""Who looks: a token in a cookie, or in a header; and what makes a form ours.
+
+The cookie holds the token's secret itself, so that a token that is revoked is out at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from orchestrator.application.context import Context
+from orchestrator.application.ports.stores import Scope
+from orchestrator.application.tokens import check_token, cookie_of
+
+CSRF_FIELD = "csrf"
+_NONCE_BYTES = 12
+_KEPT_S = 30 * 24 * 3600
+_RANK = list(Scope)
+
+
+class SignedOutError(Exception):
+    """No token was sent, or none that stands."""
+
+
+class NotAllowedError(Exception):
+    """The token may not do this."""
+
+
+class ForeignFormError(Exception):
+    """The form was not made by a page of ours for this session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks."""
+
+    name: str
+    """The token's."""
+    scope: Scope
+    secret: str
+
+    def may(self, needed: str) -> bool:
+        """Whether the token's scope is enough."""
+        return _RANK.index(self.scope) >= _RANK.index(Scope(needed))
+
+    def csrf(self) -> str:
+        """A value for forms: another one each time, so that compression tells nothing of it."""
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return base64.urlsafe_b64encode(nonce + self._sealed(nonce)).decode("ascii")
+
+    def has_made(self, value: str) -> bool:
+        """Whether a form's value is of this session."""
+        try:
+            raw = base64.urlsafe_b64decode(value.encode("ascii"))
+        except ValueError:
+            return False
+        nonce, seal = raw[:_NONCE_BYTES], raw[_NONCE_BYTES:]
+        return hmac.compare_digest(seal, self._sealed(nonce))
+
+    def _sealed(self, nonce: bytes) -> bytes:
+        return hmac.digest(self.secret.encode(), b"csrf" + nonce, hashlib.sha256)
+
+
+def viewer_of(context: Context, secret: str) -> Viewer | None:
+    """Whom a secret stands for, or None."""
+    token = check_token(context, secret, Scope.READ) if secret else None
+    return None if token is None else Viewer(token.name, token.scope, secret)
+
+
+def _secret(request: Request) -> str:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return given.strip()
+    return request.cookies.get(cookie_of(request.headers.get("host", "")), "")
+
+
+async def signed_in(request: Request) -> Viewer:
+    """Who asks. Raises SignedOutError."""
+    context: Context = request.app.state.context
+    viewer = await run_in_threadpool(viewer_of, context, _secret(request))
+    if viewer is None:
+        raise SignedOutError
+    return viewer
+
+
+ViewerDep = Annotated[Viewer, Depends(signed_in)]
+
+
+def needs(scope: Scope) -> object:
+    """A dependency of actions: the scope, and a form of this session. The viewer."""
+
+    async def allowed(request: Request, viewer: ViewerDep) -> Viewer:
+        if not viewer.may(scope):
+            message = f"this needs the scope {scope}; the token {viewer.name!r} has {viewer.scope}"
+            raise NotAllowedError(message)
+        await check_form(request, viewer)
+        return viewer
+
+    return Depends(allowed)
+
+
+async def check_form(request: Request, viewer: Viewer) -> None:
+    """Refuse what another site, or a page of another session, has made a browser send."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin")
+    host = request.headers.get("host", "")
+    is_ours = origin is None or origin.partition("://")[2] == host
+    form = await request.form()
+    if site != "same-origin" or not is_ours or not viewer.has_made(str(form.get(CSRF_FIELD, ""))):
+        raise ForeignFormError
+
+
+def keep(request: Request, response: Response, secret: str) -> None:
+    """Let the browser remember the token."""
+    response.set_cookie(
+        cookie_of(request.headers.get("host", "")),
+        secret,
+        max_age=_KEPT_S,
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
+
+
+def forget(request: Request, response: Response) -> None:
+    """Let the browser forget the token."""
+    response.delete_cookie(cookie_of(request.headers.get("host", "")), httponly=True)

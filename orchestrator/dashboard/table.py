@@ -1,0 +1,285 @@
+"""Tables of pages. A cell knows how it reads in HTML, in JSON, and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import ClassVar, Protocol
+
+from orchestrator.dashboard.charts import Picture
+from orchestrator.dashboard.words import age, cut, in_utc, number, said, share, visible
+from orchestrator.domain.outcome import Counts
+from orchestrator.domain.units import duration, usd
+
+Plain = str | int | float | bool | None | Mapping[str, "Plain"] | Sequence["Plain"]
+
+
+class Cell(Protocol):
+    """What stands in one place of a table."""
+
+    @property
+    def kind(self) -> str:
+        """The macro of ``cells.html.j2`` that shows it."""
+        ...
+
+    def plain(self) -> Plain:
+        """For JSON: unrounded, unmasked."""
+        ...
+
+    def text(self) -> str:
+        """For CSV and Markdown."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Words, which may have come from anybody."""
+
+    kind: ClassVar[str] = "text"
+    value: str
+    href: str = ""
+    note: str = ""
+    """A quieter second line."""
+    is_code: bool = False
+
+    def plain(self) -> Plain:
+        """The value."""
+        return self.value
+
+    def text(self) -> str:
+        """In one line."""
+        return visible(cut(self.value)).replace("\n", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A quantity."""
+
+    kind: ClassVar[str] = "number"
+    value: float | None
+    unit: str = ""
+    href: str = ""
+    is_loud: bool = False
+    """It should catch the eye where it is not zero."""
+
+    def plain(self) -> Plain:
+        """Unrounded; the unit stands in the column's name."""
+        return self.value
+
+    def text(self) -> str:
+        """With its unit."""
+        if self.value is None:
+            return "–"
+        return f"{number(self.value)} {self.unit}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """An outcome, a state or a decision: a word of the glossary."""
+
+    kind: ClassVar[str] = "badge"
+    word: str
+    href: str = ""
+    note: str = ""
+
+    def plain(self) -> Plain:
+        """The word as the API writes it."""
+        return self.word or None
+
+    def text(self) -> str:
+        """Sign and word."""
+        shown = said(self.word)
+        return f"{shown.sign} {shown.word}" if self.word else "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts of tests, with the pass rate and what stands beside it."""
+
+    kind: ClassVar[str] = "tally"
+    counts: Counts
+    href: str = ""
+
+    @property
+    def judged(self) -> int:
+        """Of which the pass rate is."""
+        return self.counts.passed + self.counts.failed + self.counts.error
+
+    @property
+    def rate(self) -> str:
+        """The pass rate."""
+        return share(self.counts.passed, self.judged)
+
+    @property
+    def beside(self) -> Sequence[tuple[str, int]]:
+        """What is not in the rate, where there is any: (word, how many)."""
+        told = ("failed", "error", "missing", "not_run", "skipped", "xfailed", "xpassed")
+        counted = self.counts.as_dict()
+        return tuple((word, counted[word]) for word in told if counted[word])
+
+    def plain(self) -> Plain:
+        """The eight figures and the rate."""
+        rate = self.counts.pass_rate
+        return {
+            **self.counts.as_dict(),
+            "pass_rate": float(rate) if isinstance(rate, Fraction) else None,
+        }
+
+    def text(self) -> str:
+        """``99.8% (447 of 448; 1 failed, 12 skipped)``."""
+        words = ", ".join(f"{many:,} {said(word).word}" for word, many in self.beside)
+        of = f"{self.counts.passed:,} of {self.judged:,}"
+        return f"{self.rate} ({of}; {words})" if words else f"{self.rate} ({of})"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time; the browser turns it to the viewer's zone."""
+
+    kind: ClassVar[str] = "moment"
+    at: datetime | None
+    now: datetime | None = None
+    """Set where the age is what people look for."""
+
+    @property
+    def iso(self) -> str:
+        """For machines."""
+        return "" if self.at is None else self.at.astimezone(UTC).isoformat(timespec="seconds")
+
+    @property
+    def shown(self) -> str:
+        """In UTC, or how long ago."""
+        if self.at is None:
+            return "–"
+        return in_utc(self.at) if self.now is None else age(self.at, self.now)
+
+    def plain(self) -> Plain:
+        """RFC 3339 in UTC."""
+        return self.iso or None
+
+    def text(self) -> str:
+        """In UTC."""
+        return "–" if self.at is None else in_utc(self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A duration."""
+
+    kind: ClassVar[str] = "number"
+    seconds: float | None
+    href: str = ""
+    is_loud: bool = False
+
+    def plain(self) -> Plain:
+        """In seconds."""
+        return self.seconds
+
+    def text(self) -> str:
+        """``1m 12s``."""
+        return "–" if self.seconds is None else duration(self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Usd:
+    """Money."""
+
+    kind: ClassVar[str] = "number"
+    amount: Decimal | None
+    href: str = ""
+    is_loud: bool = False
+
+    def plain(self) -> Plain:
+        """Decimal text, as everywhere in the API."""
+        return None if self.amount is None else format(self.amount, "f")
+
+    def text(self) -> str:
+        """``$1.20``."""
+        return usd(self.amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A small picture, and the values that it shows."""
+
+    kind: ClassVar[str] = "drawn"
+    picture: Picture
+    values: Sequence[float | None]
+    label: str
+    """Says the same in words."""
+
+    def plain(self) -> Plain:
+        """The values."""
+        return list(self.values)
+
+    def text(self) -> str:
+        """The words."""
+        return self.label
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Several cells in one place."""
+
+    kind: ClassVar[str] = "several"
+    cells: Sequence[Cell]
+
+    def plain(self) -> Plain:
+        """A list."""
+        return [cell.plain() for cell in self.cells]
+
+    def text(self) -> str:
+        """With commas between."""
+        return ", ".join(cell.text() for cell in self.cells)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column."""
+
+    id: str
+    """Its name in JSON and CSV, with the unit in it where there is one."""
+    title: str
+    is_number: bool = False
+    href: str = ""
+    """Sorts by it."""
+    sorted: str = ""
+    """``ascending`` or ``descending``, where the rows are."""
+    is_title_hidden: bool = False
+    """For readers only, where the eye sees what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Cells in the order of the columns; the first one is the row's heading."""
+
+    cells: Sequence[Cell]
+    id: str = ""
+    """An anchor, where something links to the row."""
+    tone: str = ""
+    """``bad`` or ``warn`` where the row as a whole should be seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table, which `.json`, `.csv` and `.md` of its page give as well."""
+
+    id: str
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    empty: str = "Nothing is here yet."
+    """What to read, and to do next, where there are no rows."""
+    command: str = ""
+    """A command beside it."""
+    next: str = ""
+    """The address of the next rows."""
+    total: int | None = None
+    """How many rows there are on all pages, where that is known cheaply."""
+    is_caption_hidden: bool = False
+    """Where a heading says it."""
+    is_grid: bool = field(default=False)
+    """Arrow keys move in it from cell to cell."""

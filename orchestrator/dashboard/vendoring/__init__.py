@@ -1,0 +1,1 @@
+"""What the web faces take from npm: which version, which files, and the copying of them."""

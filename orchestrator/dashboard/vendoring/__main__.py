@@ -1,0 +1,73 @@
+"""`make vendor`: fetch what the lock file names, copy the named files, write their hashes.
+
+npm checks every package against the sha512 of the lock file. No script of a package is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from orchestrator.dashboard.vendoring.packages import HERE, LOCK, PACKAGES, Package
+
+
+def main() -> None:
+    """Copy every package's files to their place, and nothing else."""
+    locked = json.loads(LOCK.read_text("utf-8"))["packages"]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        fetch(folder)
+        for place in {package.into for package in PACKAGES}:
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir(parents=True)
+            entries = [
+                copied(package, folder / "node_modules" / package.name, locked)
+                for package in PACKAGES
+                if package.into == place
+            ]
+            write(place / "vendor.json", {"packages": entries})
+
+
+def fetch(folder: Path) -> None:
+    """Let npm unpack exactly what the lock file names into a folder."""
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / name, folder / name)
+    subprocess.run(
+        ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder, check=True
+    )
+
+
+def copied(package: Package, source: Path, locked: dict[str, Any]) -> dict[str, Any]:
+    """Copy a package's files, and say what they are."""
+    lock = locked[f"node_modules/{package.name}"]
+    folder = f"{package.folder}-{lock['version']}"
+    target = package.into / folder
+    target.mkdir()
+    files = {}
+    for name in package.files:
+        copy = target / Path(name).name
+        shutil.copyfile(source / name, copy)
+        files[f"{folder}/{copy.name}"] = hashlib.sha256(copy.read_bytes()).hexdigest()
+    return {
+        "name": package.name,
+        "version": lock["version"],
+        "license": lock["license"],
+        "origin": "npm",
+        "integrity": lock["integrity"],
+        "folder": folder,
+        "files": dict(sorted(files.items())),
+    }
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Write a document as people read it."""
+    path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
