@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.application.context import Context
-from orchestrator.application.links import run_link
+from orchestrator.application.links import verdict_link
 from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.application.tell_people import announce
 from orchestrator.domain.announcement import Announcement, LineageState
@@ -31,7 +31,7 @@ def announce_verdict(context: Context, stored: StoredVerdict) -> bool:
             state=state,
             title=f"{stored.gate} gate: {state.words}" + (f" for {about}" if about else ""),
             text=verdict.summary,
-            url=run_link(context, stored.runs[-1] if stored.runs else ""),
+            url=verdict_link(context, stored.id),
             at=stored.created_at,
             key=f"verdict:{stored.id}",
             facts={name: text for name, text in facts.items() if text},

@@ -79,7 +79,24 @@ def test_one_host_header_it_must_be() -> None:
 )
 def test_a_secret_comes_as_bearer(header: str | None, secret: str | None) -> None:
     headers = [] if header is None else [(b"authorization", header.encode())]
-    assert secret_of(Request({"type": "http", "headers": headers})) == secret
+    assert secret_of(asked("POST", headers)) == secret
+
+
+@pytest.mark.parametrize(
+    ("method", "secret"), [("GET", "seatrial_x"), ("HEAD", "seatrial_x"), ("POST", None)]
+)
+def test_a_browsers_session_only_reads(method: str, secret: str | None) -> None:
+    headers = [(b"host", b"127.0.0.1:8470"), (b"cookie", b"seatrial_8470=seatrial_x")]
+    assert secret_of(asked(method, headers)) == secret
+
+
+def test_a_session_of_another_port_is_another_controllers() -> None:
+    headers = [(b"host", b"127.0.0.1:8471"), (b"cookie", b"seatrial_8470=seatrial_x")]
+    assert secret_of(asked("GET", headers)) is None
+
+
+def asked(method: str, headers: list[tuple[bytes, bytes]]) -> Request:
+    return Request({"type": "http", "method": method, "headers": headers})
 
 
 def read(chunks: list[bytes], *, limit: int, announced: str | None = None) -> tuple[bytes, int]:
