@@ -18,6 +18,8 @@ Shape = tuple[int, ...]
 Noise = Callable[[np.random.Generator, Shape, float], Values]
 
 SEED = 20260120
+PAIRS_A_LAUNCH = 2
+"""What resident arms take before they are started anew, where that costs little."""
 DRIFT_PER_TURN = 0.0025
 """A machine that becomes 10 % slower in 40 turns."""
 
@@ -76,6 +78,15 @@ def _wandering(rng: np.random.Generator, shape: Shape, size: float, rho: float) 
     return values
 
 
+def _launches(rng: np.random.Generator, shape: Shape, size: float) -> Values:
+    """Each process of each arm has a level of its own; they differ as much as turns do."""
+    turn = np.arange(shape[-1])
+    launch, arm = turn // (2 * PAIRS_A_LAUNCH), np.isin(turn % 4, (1, 2))
+    levels = _normal(rng, (*shape[:-1], 2 * (launch[-1] + 1)), size)
+    return _normal(rng, shape, size) + levels[..., 2 * launch + arm]
+
+
+BY_LAUNCH = "levels by launch"
 TURNS: Mapping[str, Noise] = {
     "normal": _normal,
     "heavy tails (t3)": _heavy,
@@ -86,6 +97,7 @@ TURNS: Mapping[str, Noise] = {
     "two levels": _two_levels,
     "shared by all": _shared,
     "wandering (ρ 0.5)": partial(_wandering, rho=0.5),
+    BY_LAUNCH: _launches,
 }
 """Of turns, along the last axis in the order of time."""
 NIGHTS: Mapping[str, Noise] = {

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from benchmarks.gate_power.noise import TURNS, Values, generator
+from benchmarks.gate_power.noise import BY_LAUNCH, PAIRS_A_LAUNCH, TURNS, Values, generator
 from benchmarks.gate_power.rivals import RIVALS, nights
 from orchestrator.adapters.statistics.paired import PairedStatistics
 from orchestrator.domain.gate.performance import Benchmark, Ruling, decide
 from orchestrator.domain.gate.policy import PerformanceRule
 from orchestrator.domain.gate.verdict import RuleOutcome
 from orchestrator.domain.matrix import Baseline
-from runners.agent.precision import half_width
+from runners.agent.precision import known_to
 
 BENCHMARKS = 100
 BUDGET = 0.03
@@ -28,7 +28,7 @@ QUIET = 300
 """Releases in which nothing is slower: none with an alarm says at most 1 %, with 95 %."""
 EFFECTS = (0.0, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1)
 RULE = PerformanceRule(budgets=())
-SAMPLING = Baseline(precision="0.6%")
+SAMPLING = Baseline()
 """How many turns: a fifth of the budget, as the page advises."""
 _OUTCOMES = ("ok", "violated", "unknown")
 
@@ -47,6 +47,11 @@ class Scenario:
     pairs: int = SAMPLING.max_pairs
     """The most, or exactly so many."""
     releases: int = 100
+
+    @property
+    def launch(self) -> int:
+        """How many pairs one start of both arms takes."""
+        return PAIRS_A_LAUNCH if self.noise == BY_LAUNCH else SAMPLING.max_pairs
 
     @property
     def is_regression(self) -> bool:
@@ -117,17 +122,18 @@ def _turns(rng: np.random.Generator, scenario: Scenario, slow: Values) -> tuple[
 
 
 def _sampled(scenario: Scenario, subject: Values, baseline: Values) -> Benchmark:
-    pairs = scenario.pairs
+    pairs, launch = scenario.pairs, scenario.launch
     if scenario.precision is not None:
         ratios = (subject - baseline).tolist()
         pairs = SAMPLING.min_pairs
-        while pairs < scenario.pairs and half_width(ratios[:pairs]) > scenario.precision:
+        while pairs < scenario.pairs and known_to(ratios[:pairs], launch) > scenario.precision:
             pairs += 2
     return Benchmark(
         subject=np.exp(subject[:pairs]).tolist(),
         baseline=np.exp(baseline[:pairs]).tolist(),
         direction="lower",
         budget=BUDGET,
+        launches=[pair // launch for pair in range(pairs)],
     )
 
 

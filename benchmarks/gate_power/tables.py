@@ -7,13 +7,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from benchmarks.gate_power.releases import BENCHMARKS, BUDGET, SLOWER, Tally
+from benchmarks.gate_power.noise import BY_LAUNCH
+from benchmarks.gate_power.releases import BENCHMARKS, BUDGET, SAMPLING, SLOWER, Tally
 from benchmarks.gate_power.rivals import RIVALS
 from benchmarks.gate_power.series import AGO, RULES, Seen
 from orchestrator.domain.gate.performance import pairs_needed
 
 Results = Mapping[str, Sequence[Tally]]
-PROMISED = ("normal", "heavy tails (t3)", "3 % outliers", "linear drift", "warming up")
+PROMISED = (
+    "normal",
+    "heavy tails (t3)",
+    "3 % outliers",
+    "linear drift",
+    "warming up",
+    BY_LAUNCH,
+)
 """Noise of turns for which the gate's power is promised."""
 TREND_PROMISED = ("normal", "heavy tails (t3)", "3 % outliers")
 
@@ -152,7 +160,7 @@ def _fixed(tallies: Sequence[Tally]) -> Iterable[str]:
 
 
 def _stopping(tallies: Sequence[Tally]) -> Iterable[str]:
-    yield "### By the precision at which the agent stops (noise 1 %, 10 to 60 pairs)"
+    yield f"### By the precision at which the agent stops (noise 1 %, {_range()})"
     yield ""
     yield from _head("precision", "pairs", "false", "found", "let through")
     for quiet, slow in zip(tallies[::2], tallies[1::2], strict=True):
@@ -163,6 +171,10 @@ def _stopping(tallies: Sequence[Tally]) -> Iterable[str]:
             _share(slow.found, slow.slow),
             _share(slow.passed, slow.slow),
         )
+
+
+def _range() -> str:
+    return f"{SAMPLING.min_pairs} to {SAMPLING.max_pairs} pairs"
 
 
 def _trends(trends: Sequence[Seen]) -> Iterable[str]:

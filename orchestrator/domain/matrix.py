@@ -84,7 +84,7 @@ class Baseline:
     """An earlier payload, where the payload itself is the subject."""
     min_pairs: int = 10
     """Pairs of turns that every benchmark takes."""
-    max_pairs: int = 60
+    max_pairs: int = 160
     """Pairs after which it ends, however noisy the machine is."""
     precision: str = "0.6%"
     """It ends earlier once the confidence interval of every ratio reaches no further than this."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.gate.performance import FEWEST_LAUNCHES
 from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.record import JobRecord
 from orchestrator.domain.turns import BASELINE, SUBJECT
@@ -14,7 +15,6 @@ THROTTLED = "throttled"
 """The reading that is 1 where a device was held back by heat or power, and 0 where not."""
 LAUNCH = "launch"
 """The reading that numbers the processes of an arm that stays for many turns."""
-FEW_LAUNCHES = 3
 
 Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
 """Name, unit, direction and parameters: what is measured."""
@@ -94,12 +94,17 @@ def _remarks(readings: Mapping[str, tuple[float, ...]], turns: int, dropped: int
     if throttled:
         yield f"throttled in {throttled} of {turns} turns"
     launches = len(set(readings.get(LAUNCH, ())))
-    if 0 < launches < FEW_LAUNCHES:
+    if 0 < launches < FEWEST_LAUNCHES:
         word = "process" if launches == 1 else "processes"
         yield f"each arm lived in {launches} {word}: where they lay in memory may show"
     if dropped:
         word = "pair is" if dropped == 1 else "pairs are"
         yield f"{dropped} {word} left out: a turn without a value above 0"
+
+
+def launches_of(pairs: Pairs) -> tuple[float, ...]:
+    """By pair, the number of the processes that it was taken in; empty where none stayed."""
+    return tuple(pairs.covariates.get(LAUNCH, ())[: len(pairs.subject)])
 
 
 def slowdown(pairs: Pairs) -> float:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 import time
-from statistics import fmean
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from .arms import Arm, ArmEnded
 from .events import Data
 from .plan import Pairing
-from .precision import FEWEST, half_width
+from .precision import known_to
 from .readings import LAUNCH, Gauges, Readings
 from .suite import Verdict
 from .supervise import Ended
@@ -143,11 +142,7 @@ class PairedRun:
         return None
 
     def _width(self, values: Sequence[float]) -> float:
-        """How well a ratio is known: by its pairs, and by the processes that they were taken in."""
-        spans = self._tally.pairs / self._launches
-        size = max(1, round(spans))
-        means = [fmean(values[at : at + size]) for at in range(0, len(values), size)]
-        return max(half_width(values), half_width(means) if len(means) >= FEWEST else 0.0)
+        return known_to(values, max(1, round(self._tally.pairs / self._launches)))
 
     def _name(self, key: str) -> str:
         return self._tally.names(SUBJECT)[key]

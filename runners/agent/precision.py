@@ -8,7 +8,7 @@ what lies far off (Tukey's bisquare), or one hiccup of the machine would cost do
 from __future__ import annotations
 
 import math
-from statistics import NormalDist, median, stdev
+from statistics import NormalDist, fmean, median, stdev
 from typing import List, Sequence, Tuple
 
 FEWEST = 4
@@ -40,6 +40,17 @@ def half_width(log_ratios: Sequence[float]) -> float:
     count = len(ratios)
     error = reach * math.sqrt(pulls) / slopes * math.sqrt(count / (count - 2))
     return _student(max(1, len(near) - 2)) * error
+
+
+def known_to(log_ratios: Sequence[float], launch: int) -> float:
+    """Return how well a ratio is known: by its pairs, and by the processes they were taken in.
+
+    Args:
+        log_ratios: In the order in which they were taken.
+        launch: How many of them one start of both arms took.
+    """
+    means = [fmean(log_ratios[at : at + launch]) for at in range(0, len(log_ratios), launch)]
+    return max(half_width(log_ratios), half_width(means) if len(means) >= FEWEST else 0.0)
 
 
 def _without_drift(ratios: Sequence[float]) -> List[float]:

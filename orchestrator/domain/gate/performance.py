@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
+from functools import partial
+from statistics import NormalDist, geometric_mean
 from typing import Protocol
 
 from orchestrator.domain.gate.verdict import RuleOutcome
@@ -20,6 +21,8 @@ POWER = 0.95
 """What `detectable` and `pairs_needed` promise."""
 PRECISION = 0.5
 """Of the budget: what the interval may reach beyond an estimate that is within the budget."""
+FEWEST_LAUNCHES = 4
+"""What an interval can be had of; the agent wants as many before they count for it."""
 _MANY = 100_000
 _UNKNOWN = RuleOutcome.UNKNOWN
 
@@ -38,6 +41,8 @@ class Comparison:
     """One-sided, of: not slower than the margin."""
     detectable: float
     """The minimum detectable effect: the slow-down that such samples would show 95 % of times."""
+    launches: int = 0
+    """Processes of each arm that bear it out as the pairs do; 0 where there are too few to ask."""
 
 
 class Statistics(Protocol):
@@ -73,6 +78,8 @@ class Benchmark:
     """``higher`` or ``lower`` is better."""
     budget: float | None
     """0.03 allows 3 % slower; None where no budget fits: it is shown, and cannot fail."""
+    launches: Sequence[float] = ()
+    """By pair, the number of its processes; empty where every turn has a process of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,14 +159,40 @@ def _compare(one: Benchmark, statistics: Statistics, limits: _Limits) -> Compari
     margin = one.budget or 0.0
 
     def at(alpha: float) -> Comparison:
-        return statistics.compare(
-            one.subject, one.baseline, direction=one.direction, margin=margin, alpha=alpha
-        )
+        test = partial(statistics.compare, direction=one.direction, margin=margin, alpha=alpha)
+        pairs, launches = test(one.subject, one.baseline), _by_launch(one)
+        return pairs if launches is None else _cautious(pairs, test(*launches))
 
     try:
         return replace(at(limits.alpha), detectable=at(limits.strict).detectable)
     except ValueError as error:
         return str(error)
+
+
+def _by_launch(one: Benchmark) -> tuple[list[float], list[float]] | None:
+    """Both arms with one value for each launch, the mean of its turns; None of too few."""
+    held: dict[float, list[int]] = {}
+    for pair, launch in enumerate(one.launches):
+        held.setdefault(launch, []).append(pair)
+    if len(held) < FEWEST_LAUNCHES:
+        return None
+    subject, baseline = (
+        [geometric_mean(arm[pair] for pair in pairs) for pairs in held.values()]
+        for arm in (one.subject, one.baseline)
+    )
+    return subject, baseline
+
+
+def _cautious(pairs: Comparison, launches: Comparison) -> Comparison:
+    """What both bear out: the turns of one process share where it happens to lie in memory."""
+    return replace(
+        pairs,
+        low=min(pairs.low, launches.low),
+        high=max(pairs.high, launches.high),
+        p=max(pairs.p, launches.p),
+        detectable=max(pairs.detectable, launches.detectable),
+        launches=launches.pairs,
+    )
 
 
 def _pairs(one: Benchmark) -> int:

@@ -16,7 +16,7 @@ from runners.agent import plan
 from runners.agent.arms import Heard
 from runners.agent.job_env import own_caches
 from runners.agent.on_path import seatrial_events
-from runners.agent.precision import half_width
+from runners.agent.precision import half_width, known_to
 from runners.agent.readings import Gauges, parse_nvidia
 from runners.agent.said import BadLineError, understand
 from runners.agent.tally import BASELINE, SUBJECT, Tally, plain
@@ -76,6 +76,15 @@ def test_certainty_looks_at_the_spread_alone() -> None:
     logs = [random.Random(7).gauss(0, 0.02) for _ in range(12)]
     assert half_width([log + 0.3 for log in logs]) == pytest.approx(half_width(logs))
     assert half_width([-log for log in logs]) == pytest.approx(half_width(logs))
+
+
+def test_pairs_of_one_process_are_known_as_well_as_its_processes() -> None:
+    draw = random.Random(3)
+    levels = [draw.gauss(0, 0.02) for _ in range(6)]
+    logs = [level + draw.gauss(0, 0.002) for level in levels for _ in range(4)]
+    assert known_to(logs, 4) == pytest.approx(half_width(levels), rel=0.2)
+    assert known_to(logs, 4) > 2 * half_width(logs)
+    assert known_to(logs, 12) == known_to(logs, 24) == half_width(logs)
 
 
 def test_certainty_of_few_and_of_equal_ratios() -> None:

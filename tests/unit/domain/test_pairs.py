@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from orchestrator.domain.evidence import Event
 from orchestrator.domain.facts import MetricFact, fold
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.pairs import pairs_of, slowdown
+from orchestrator.domain.pairs import launches_of, pairs_of, slowdown
 from orchestrator.domain.record import JobRecord
 
 ORDER = ("subject", "baseline", "baseline", "subject")
@@ -85,9 +86,25 @@ def test_a_gauge_that_came_and_went_is_left_out() -> None:
     assert first.turn == 0
 
 
+def resident(launches: int) -> JobRecord:
+    """Each process of each arm takes one block of turns."""
+    taken = turns(*[1.0] * 4 * launches)
+    return job(
+        *(replace(turn, readings={"launch": 1.0 + at // 4}) for at, turn in enumerate(taken))
+    )
+
+
 def test_few_processes_are_said() -> None:
-    [pairs] = pairs_of(job(*turns(1, 1, readings={"launch": 1.0})))
-    assert pairs.remarks == ("each arm lived in 1 process: where they lay in memory may show",)
+    remark = "each arm lived in {}: where they lay in memory may show"
+    told = {n: pairs_of(resident(n))[0].remarks for n in (1, 3, 4)}
+    assert told == {1: (remark.format("1 process"),), 3: (remark.format("3 processes"),), 4: ()}
+
+
+def test_each_pair_knows_its_processes() -> None:
+    [pairs] = pairs_of(resident(2))
+    assert launches_of(pairs) == (1.0, 1.0, 2.0, 2.0)
+    [alone] = pairs_of(job(*turns(1, 1)))
+    assert launches_of(alone) == ()
 
 
 def test_a_job_without_turns_has_no_pairs() -> None:

@@ -306,6 +306,18 @@ def test_a_slow_benchmark_is_named_with_its_figures():
     assert found.inputs["detectable"]
 
 
+def test_the_processes_that_pairs_were_taken_in_are_counted():
+    rule = PerformanceRule(budgets=(Budget(match="bench/time", max_regression="3%"),))
+    bench = job("bench", kind="benchmark", counts=Counts())
+    launch = tuple(float(turn % 12 // 2) for turn in range(24))
+    evidence = snapshot(
+        cell("gcp-l4", job(), bench, pairs=(replace(pairs(1.1), covariates={"launch": launch}),))
+    )
+    found = result(judge(policy(performance=rule), evidence), "performance/bench/time@gcp-l4")
+    assert "in 12 pairs from 6 processes of each arm; minimum" in found.sentence
+    assert found.inputs["launches"] == 6
+
+
 def test_a_benchmark_without_a_budget_is_shown():
     rule = PerformanceRule(budgets=(Budget(match="bench/time", max_regression="3%"),))
     other = replace(pairs(2.0), metric="warm-up")

@@ -6,10 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from orchestrator.adapters.statistics.paired import PairedStatistics
-from orchestrator.domain.gate.performance import Benchmark, Ruling, decide, pairs_needed
+from orchestrator.domain.gate.performance import (
+    FEWEST_LAUNCHES,
+    Benchmark,
+    Comparison,
+    Ruling,
+    decide,
+    pairs_needed,
+)
 from orchestrator.domain.gate.verdict import RuleOutcome
+from runners.agent import precision
 
 OK, VIOLATED, UNKNOWN = RuleOutcome.OK, RuleOutcome.VIOLATED, RuleOutcome.UNKNOWN
 
@@ -25,6 +35,26 @@ def measured(slower: float = 0.0, *, noise: float = 0.01, pairs: int = 24, seed:
         direction="lower",
         budget=0.03,
     )
+
+
+def resident(slower: float, *, launches: int, seed: int, level: float = 0.02) -> Benchmark:
+    """Six pairs a launch, quiet ones; each launch is some per cent faster or slower by itself."""
+    rng = np.random.default_rng(seed)
+    levels = level * np.repeat(rng.standard_normal(launches), 6)
+    ratios = levels + 0.003 * rng.standard_normal(6 * launches)
+    return Benchmark(
+        subject=(np.exp(ratios) * (1 + slower)).tolist(),
+        baseline=[1.0] * (6 * launches),
+        direction="lower",
+        budget=0.03,
+        launches=np.repeat(np.arange(1.0, launches + 1), 6).tolist(),
+    )
+
+
+def compared(one: Benchmark) -> Comparison:
+    found = ruled(one, min_pairs=3)[0].comparison
+    assert found is not None
+    return found
 
 
 def ruled(*benchmarks: Benchmark, min_pairs: int = 10) -> tuple[Ruling, ...]:
@@ -100,6 +130,61 @@ def test_what_has_no_budget_does_not_count_among_the_tests():
     slow = measured(0.04)
     shown = [replace(measured(seed=seed), budget=None) for seed in range(99)]
     assert outcome(slow, *shown)[0] is VIOLATED
+
+
+@pytest.mark.parametrize("launches", [4, 5, 10, 30])
+def test_pairs_of_one_process_are_not_as_many_witnesses(launches):
+    at_budget = [resident(0.03, launches=launches, seed=seed) for seed in range(100)]
+    believed = [replace(one, launches=()) for one in at_budget]
+    assert outcome(*believed).count(VIOLATED) > 10
+    assert outcome(*at_budget).count(VIOLATED) <= 1
+
+
+@pytest.mark.parametrize("launches", [4, 5, 10, 30])
+def test_each_end_is_passed_no_more_often_than_alpha_whatever_launches_share(launches):
+    found = [compared(resident(0.03, launches=launches, seed=seed)) for seed in range(400)]
+    assert sum(one.low > 0.03 for one in found) <= 10
+    assert sum(one.high < 0.03 for one in found) <= 10
+    assert all(one.launches == launches for one in found)
+
+
+def test_a_slow_down_of_all_processes_is_found():
+    assert outcome(resident(0.08, launches=20, seed=1)) == [VIOLATED]
+    assert outcome(resident(0.0, launches=40, seed=1, level=0.01)) == [OK]
+
+
+def test_few_launches_leave_it_to_the_pairs():
+    few = resident(0.05, launches=3, seed=1)
+    assert compared(few) == compared(replace(few, launches=()))
+    assert compared(few).launches == 0
+    assert FEWEST_LAUNCHES == precision.FEWEST
+
+
+TURN = st.floats(0.5, 2.0)
+TAKEN = st.lists(st.tuples(TURN, TURN, st.integers(1, 8)), min_size=3, max_size=40)
+
+
+@settings(deadline=None)
+@given(TAKEN, st.sampled_from([None, 0.0, 0.03]), st.sampled_from(["lower", "higher"]))
+def test_launches_never_make_anything_more_certain(taken, budget, direction):
+    subject, baseline, launches = zip(*taken, strict=True)
+    one = Benchmark(
+        subject=subject,
+        baseline=baseline,
+        direction=direction,
+        budget=budget,
+        launches=launches,
+    )
+    pairs, both = compared(replace(one, launches=())), compared(one)
+    assert (both.slowdown, both.pairs) == (pairs.slowdown, pairs.pairs)
+    assert both.low <= pairs.low <= both.slowdown <= pairs.high <= both.high
+    assert both.p >= pairs.p
+    assert both.detectable >= pairs.detectable
+    assert both.launches in {0, len(set(launches))}
+    renamed = [10 - launch for launch in launches]
+    assert compared(replace(one, launches=renamed)) == both
+    assume(abs(both.p - 0.01) > 1e-9)
+    assert (both.low > (budget or 0.0)) == (both.p < 0.01)
 
 
 def test_higher_is_better_is_judged_the_other_way_round():

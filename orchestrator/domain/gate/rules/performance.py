@@ -10,6 +10,7 @@ from orchestrator.domain.gate.policy import Budget, PerformanceRule
 from orchestrator.domain.gate.quantities import as_percent, figure, like, percent
 from orchestrator.domain.gate.snapshot import CellEvidence, Pairs
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+from orchestrator.domain.pairs import launches_of
 
 Measured = tuple[CellEvidence, Pairs, Budget | None]
 
@@ -49,6 +50,7 @@ def _decide(case: Case, rule: PerformanceRule, measured: Sequence[Measured]) -> 
             baseline=pairs.baseline,
             direction=pairs.direction,
             budget=float(percent(budget.max_regression)) if budget else None,
+            launches=launches_of(pairs),
         )
         for _, pairs, budget in measured
     ]
@@ -94,9 +96,10 @@ def _sentence(pairs: Pairs, budget: Budget | None, ruling: Ruling, cell: CellEvi
 
 
 def _compared(found: Comparison) -> str:
+    processes = f" from {found.launches} processes of each arm" if found.launches else ""
     return (
         f"{as_percent(found.slowdown)} slower, from {as_percent(found.low)} to "
-        f"{as_percent(found.high)}, in {found.pairs} pairs; "
+        f"{as_percent(found.high)}, in {found.pairs} pairs{processes}; "
         f"minimum detectable effect {as_percent(found.detectable)}"
     )
 
@@ -120,6 +123,8 @@ def _inputs(pairs: Pairs, budget: Budget | None, ruling: Ruling) -> dict[str, ob
             "p": figure(found.p),
             "detectable": figure(found.detectable),
         }
+        if found.launches:
+            told["launches"] = found.launches
     if ruling.adjusted is not None:
         told["p_adjusted"] = figure(ruling.adjusted)
     if ruling.pairs_needed is not None:
