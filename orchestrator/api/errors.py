@@ -19,6 +19,12 @@ from orchestrator.api.shapes import FaultShape, ProblemShape
 from orchestrator.application.add_statements import TooManyStatementsError
 from orchestrator.application.bisect_gate import NothingToBisectError, NoTrialsError
 from orchestrator.application.describe_run import RunMissingError
+from orchestrator.application.end_machine import (
+    MachineInUseError,
+    MachineMissingError,
+    MachineStaysError,
+    ProviderUnreadError,
+)
 from orchestrator.application.enter_machine import NoMachineError
 from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.application.gather_evidence import WrongProductError
@@ -88,18 +94,6 @@ class SpoolFullError(Exception):
     """There is no room to receive the upload."""
 
 
-class MachineInUseError(Exception):
-    """An open lease has the machine."""
-
-
-class MachineStaysError(Exception):
-    """The machine is somebody else's, or others need it."""
-
-
-class ProviderUnreadError(Exception):
-    """A provider could not be asked, or did not do what it was told."""
-
-
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """How one kind of error is answered."""
@@ -124,6 +118,7 @@ TABLE: Mapping[type[Exception], Refusal] = {
     WrongProductError: Refusal(422, "wrong-product", "The run is of another product"),
     KeyUnusableError: Refusal(500, "signing-key", "Verdicts cannot be signed"),
     NotFoundError: Refusal(404, "not-found", "There is no such thing"),
+    MachineMissingError: Refusal(404, "not-found", "There is no such thing"),
     BlobMissingError: Refusal(404, "bytes-missing", "The bytes are not stored any more"),
     AmbiguousRunError: Refusal(409, "ambiguous-run", "The id is ambiguous"),
     KeyReusedError: Refusal(422, "key-reused", "The Idempotency-Key belongs to another request"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 import anyio
@@ -28,12 +31,30 @@ _EXAMPLE = 'id: 7\nevent: cell\ndata: {"number": 7, "kind": "cell", "cell": "loc
 router = APIRouter(tags=["runs"], route_class=secured(Scope.READ), dependencies=[Security(bearer)])
 
 
+@dataclass(slots=True)
+class News:
+    """What is known of a run, for all of its streams together."""
+
+    number: int = 0
+    """Of its newest item."""
+    is_finished: bool = False
+    read_at: float = -math.inf
+    """By the event loop's clock."""
+    is_reading: bool = False
+    streams: int = 0
+
+
 class Streams:
-    """The event streams that are open now."""
+    """The event streams that are open now.
+
+    Those of one run share their looks at the database: a hundred watchers cost as much as one,
+    until something happens.
+    """
 
     def __init__(self) -> None:
         self.open = 0
         self._closing = False
+        self._news: dict[str, News] = {}
 
     @property
     def closing(self) -> bool:
@@ -43,6 +64,20 @@ class Streams:
     def close(self) -> None:
         """Let each of them end within a poll: a server that stops need not wait for watchers."""
         self._closing = True
+
+    @contextlib.contextmanager
+    def of(self, run_id: str) -> Iterator[News]:
+        """Count a stream of a run, as long as it is open."""
+        news = self._news.setdefault(run_id, News())
+        self.open += 1
+        news.streams += 1
+        try:
+            yield news
+        finally:
+            self.open -= 1
+            news.streams -= 1
+            if not news.streams:
+                self._news.pop(run_id, None)
 
 
 @router.get(
@@ -78,22 +113,39 @@ async def follow(
     context: Context, run_id: str, after: int, streams: Streams
 ) -> AsyncIterator[ServerSentEvent]:
     """What comes after a number, and `end` at last."""
-    streams.open += 1
-    try:
+    with streams.of(run_id) as news:
         yield ServerSentEvent(comment="here", retry=RETRY_MS)
         while not streams.closing:
-            run, items = await run_in_threadpool(_look, context, run_id, after)
-            for item in items:
-                after = item.number
-                yield _event(item)
-            if items:
-                continue
-            if run.state is RunState.FINISHED:
-                yield _end(run, after)
-                return
+            if await _is_news(context, run_id, news, after):
+                run, items = await run_in_threadpool(_look, context, run_id, after)
+                for item in items:
+                    after = item.number
+                    yield _event(item)
+                if items:
+                    continue
+                if run.state is RunState.FINISHED:
+                    yield _end(run, after)
+                    return
             await anyio.sleep(POLL_S)
-    finally:
-        streams.open -= 1
+
+
+async def _is_news(context: Context, run_id: str, news: News, after: int) -> bool:
+    """Whether there is something to tell; what another stream has just read is good enough."""
+    if not news.is_reading and anyio.current_time() - news.read_at >= POLL_S / 2:
+        news.is_reading = True
+        try:
+            found = await run_in_threadpool(_newest, context, run_id)
+            news.number, news.is_finished = found
+            news.read_at = anyio.current_time()
+        finally:
+            news.is_reading = False
+    return news.is_finished or news.number > after
+
+
+def _newest(context: Context, run_id: str) -> tuple[int, bool]:
+    """The newest item's number, and whether the run is finished."""
+    run = find_run(context.stores, run_id)
+    return context.stores.feed.last(run_id), run.state is RunState.FINISHED
 
 
 def _look(context: Context, run_id: str, after: int) -> tuple[Run, list[FeedItem]]:

@@ -7,20 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response, Security
 
 from orchestrator.api.deps import CellDep, ContextDep
-from orchestrator.api.errors import (
-    MachineInUseError,
-    MachineStaysError,
-    NotFoundError,
-    ProviderUnreadError,
-)
 from orchestrator.api.guard import bearer, secured
 from orchestrator.api.machine_shapes import AccessShape, SightShape, SurveyShape
 from orchestrator.api.telling_machines import tell_access, tell_sight
 from orchestrator.application.context import Context
+from orchestrator.application.end_machine import end_machine
 from orchestrator.application.enter_machine import enter_machine
 from orchestrator.application.ports.stores import Scope
-from orchestrator.application.sweep_leaks import DOOMED, Sight, Standing
-from orchestrator.domain.problems import nearest
+from orchestrator.application.sweep_leaks import DOOMED, Sight
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["machines"], route_class=secured(Scope.READ), dependencies=_ASKED)
@@ -49,14 +43,7 @@ def terminate_machine(
     machine_id: Annotated[str, Path(description="As `GET /machines` shows it")],
 ) -> SightShape:
     """End now what nobody owns. A leased machine goes by cancelling its run."""
-    sight = _find(context, provider, machine_id)
-    _refuse_owned(sight)
-    if not context.janitor.end(sight):
-        raise ProviderUnreadError(
-            f"{provider} did not take the order to end {machine_id}; the controller's log says why,"
-            " and the janitor tries again"
-        )
-    return _told(context, sight)
+    return _told(context, end_machine(context, provider, machine_id))
 
 
 @writing.get("/runs/{run_id}/cells/{cell}/access")
@@ -72,33 +59,3 @@ def _told(context: Context, sight: Sight) -> SightShape:
         return tell_sight(sight)
     attempt = context.stores.cells.attempt(sight.lease.attempt_id)
     return tell_sight(sight, cell=context.stores.cells.get(attempt.cell_id).name)
-
-
-def _find(context: Context, provider: str, machine_id: str) -> Sight:
-    if provider not in context.traits:
-        near = nearest(provider, list(context.traits))
-        raise NotFoundError(f"there is no provider {provider!r}{near}")
-    survey = context.janitor.survey([provider])
-    if provider in survey.unread:
-        raise ProviderUnreadError(f"{provider} cannot be asked: {survey.unread[provider]}")
-    for sight in survey.sights:
-        if sight.machine.id == machine_id:
-            return sight
-    raise NotFoundError(
-        f"{provider} shows no {machine_id!r} of this project; GET /api/v1/machines lists them"
-    )
-
-
-def _refuse_owned(sight: Sight) -> None:
-    tags, name = sight.machine.tags, sight.machine.id
-    if sight.standing is Standing.LEASED:
-        run = tags.get("seatrial-run", "") or "RUN"
-        raise MachineInUseError(
-            f"{name} is at work for a cell: `seatrial cancel {run}` gives it back in order"
-        )
-    if sight.standing is Standing.FOREIGN:
-        until = f"{sight.expires_at:%Y-%m-%d %H:%M:%S} UTC" if sight.expires_at else "it expires"
-        owner = tags.get("seatrial-controller", "another controller")
-        raise MachineStaysError(f"{name} is controller {owner}'s until {until}; only that ends it")
-    if sight.standing is Standing.SHARED:
-        raise MachineStaysError(f"{name} serves machines that are still there; they go first")

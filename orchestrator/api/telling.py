@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 
@@ -39,16 +39,15 @@ from orchestrator.api.telling_machines import (
     tell_machine,
 )
 from orchestrator.application.ports.stores import StoredPayload, Token
-from orchestrator.domain.cell import Attempt, CellState, LeaseState, Run, Transition
+from orchestrator.domain.cell import Attempt, Run, Transition
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import Pairs
-from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.outcome import Counts
 from orchestrator.domain.pairs import pairs_of, slowdown
 from orchestrator.domain.record import ArtifactRecord, CellRecord, JobRecord, RunRecord
 
 PACKAGES = "packages"
-_NOT_KEPT = frozenset({Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE})
 
 
 def tell_run(record: RunRecord) -> RunShape:
@@ -104,7 +103,7 @@ def tell_cell(cell: CellRecord, run: RunRecord) -> CellShape:
         attempts=[_attempt(attempt) for attempt in cell.attempts],
         machine=tell_machine(last) if last else None,
         leases=[tell_lease(lease) for lease in cell.leases],
-        kept_until=_kept_until(cell, run),
+        kept_until=run.kept_until(cell),
         decisions=[tell_decision(decision) for decision in cell.decisions],
         attestation=tell_attestation(cell.attestation) if cell.attestation else None,
         ingested=tell_ingested(cell.ingested) if cell.ingested else None,
@@ -115,22 +114,6 @@ def tell_cell(cell: CellRecord, run: RunRecord) -> CellShape:
         notices=[_notice(notice) for notice in cell.notices],
         artifacts=[_artifact(artifact) for artifact in cell.artifacts],
     )
-
-
-def _kept_until(cell: CellRecord, run: RunRecord) -> datetime | None:
-    """When a machine that is kept for a person goes; None where none is."""
-    last = cell.leases[-1] if cell.leases else None
-    if not run.hold_minutes or run.run.cancel_requested_at is not None or last is None:
-        return None
-    if cell.state is not CellState.RELEASING or last.state != LeaseState.HELD or not last.address:
-        return None
-    attempt = cell.attempts[-1] if cell.attempts else None
-    outcomes = {job.outcome for job in cell.jobs}
-    if attempt is not None and attempt.cause is not None:
-        outcomes = {attempt.cause.outcome}
-    if outcomes <= _NOT_KEPT:
-        return None
-    return cell.entered_at + timedelta(minutes=run.hold_minutes)
 
 
 def _packages(probed: Mapping[str, object]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.application.locks import Locks
+from orchestrator.application.log_index import LogIndexes
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock, NewId
 from orchestrator.application.ports.courier import Courier
@@ -95,3 +96,5 @@ class Context:
     """What gates and schedules work with."""
     locks: Locks = field(default_factory=Locks)
     """So that one run is finished by one thread at a time."""
+    log_indexes: LogIndexes = field(default_factory=LogIndexes)
+    """Where the lines of logs begin, of those that were looked at."""

@@ -9,9 +9,10 @@ from decimal import Decimal
 
 from orchestrator.application.blame_run import diagnosed_cells
 from orchestrator.application.explain_failures import explain_run
-from orchestrator.application.judge_jobs import told_jobs
+from orchestrator.application.judge_jobs import Known, told_jobs
 from orchestrator.application.ports.stores import RunSpec, Stores
-from orchestrator.application.reuse import Borrowed, borrowed, told_tests
+from orchestrator.application.ports.told import CellResults
+from orchestrator.application.reuse import Borrowed, Lenders, borrowed, told_tests
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import (
     Attempt,
@@ -31,7 +32,6 @@ from orchestrator.domain.money import (
     machine_seconds,
     usd_for,
 )
-from orchestrator.domain.outcome import Counts
 from orchestrator.domain.record import (
     ArtifactRecord,
     CellRecord,
@@ -47,33 +47,47 @@ class RunMissingError(LookupError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Ledger:
-    """What the ledger says of a run, read at once for all its cells."""
+class _Book:
+    """What is stored of a run, read at once for all its cells."""
 
+    known: Known
     leases: Mapping[str, Sequence[Lease]]
     decisions: Mapping[str, Sequence[PlaceChoice]]
     attestations: Mapping[str, Attestation]
     ingested: Mapping[str, Ingested]
+    lenders: Lenders
 
     @classmethod
-    def of(cls, stores: Stores, run_id: str) -> _Ledger:
-        """Four statements."""
-        book = stores.leases
+    def of(
+        cls, stores: Stores, run_id: str, cell_ids: Sequence[str], *, metrics: bool = True
+    ) -> _Book:
+        """So many statements, however many cells there are."""
+        ledger = stores.leases
+        known = Known.of(stores, cell_ids, metrics=metrics)
         return cls(
-            book.of_run(run_id),
-            book.decisions(run_id),
-            book.attestations(run_id),
+            known,
+            ledger.of_run(run_id),
+            ledger.decisions(run_id),
+            ledger.attestations(run_id),
             stores.ingests.of_run(run_id),
+            Lenders.of(stores, known.decided.values()),
         )
 
 
-def describe_run(stores: Stores, run_id: str, *, at: datetime) -> RunRecord:
-    """Everything about a run but its single tests. Raises RunMissingError."""
+def describe_run(stores: Stores, run_id: str, *, at: datetime, metrics: bool = True) -> RunRecord:
+    """Everything about a run but its single tests. Raises RunMissingError.
+
+    Args:
+        stores: What is stored.
+        run_id: The run.
+        at: Now.
+        metrics: Whether anybody looks at what was measured; there may be thousands of values.
+    """
     run = find_run(stores, run_id)
     spec = stores.runs.spec(run_id)
-    ledger = _Ledger.of(stores, run_id)
     cells = stores.cells.of_run(run_id)
-    told = tuple(_cell(stores, cell, spec, ledger, at) for cell in cells)
+    book = _Book.of(stores, run_id, [cell.id for cell in cells], metrics=metrics)
+    told = tuple(_cell(cell, spec, book, at) for cell in cells)
     statements = stores.statements.of_run(run_id)
     explained = explain_run(stores, run, spec.manifest.name, told, on=at.date())
     return RunRecord(
@@ -107,64 +121,57 @@ def find_run(stores: Stores, run_id: str) -> Run:
 
 def describe_cell(stores: Stores, cell: Cell, spec: RunSpec, *, at: datetime) -> CellRecord:
     """One cell, with its jobs judged as far as they are over."""
-    return _cell(stores, cell, spec, _Ledger.of(stores, cell.run_id), at)
+    return _cell(cell, spec, _Book.of(stores, cell.run_id, [cell.id]), at)
 
 
-def _cell(stores: Stores, cell: Cell, spec: RunSpec, ledger: _Ledger, at: datetime) -> CellRecord:
-    attempts = stores.cells.attempts(cell.id)
-    plan = stores.cells.plan(cell.id)
-    transitions = stores.cells.transitions(cell.id)
-    leases = ledger.leases.get(cell.id, ())
-    ingested = ledger.ingested.get(cell.id)
-    stated = stated_leases(ingested.machine, attempts) if ingested is not None else ()
-    attested = [x for lease in leases if (x := ledger.attestations.get(lease.id)) is not None]
-    jobs = told_jobs(stores, cell, spec, plan.jobs, attempts)
+def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
+    life = book.known.lives[cell.id]
+    results = book.known.results.get(cell.id, CellResults())
+    leases = book.leases.get(cell.id, ())
+    ingested = book.ingested.get(cell.id)
+    stated = stated_leases(ingested.machine, life.attempts) if ingested is not None else ()
+    jobs = told_jobs(book.known, cell, spec)
     if ingested is not None:  # its own clock is the one of its artifacts
         jobs = tuple(replace(job, at=ingested.dated_at) for job in jobs)
-    maker = _maker(stores, cell, jobs, attested)
+    maker = _maker(cell, jobs, book)
     return CellRecord(
         id=cell.name,
-        platform=plan.platform,
-        environment=plan.environment,
+        platform=life.plan.platform,
+        environment=life.plan.environment,
         state=cell.state,
         entered_at=cell.entered_at or at,
         outcome=cell.outcome,
         reason=cell.reason,
         detail=cell.detail,
         jobs=jobs,
-        attempts=tuple(attempts),
-        transitions=tuple(transitions),
-        leases=(*_leases(leases, attempts, transitions, at), *stated),
+        attempts=tuple(life.attempts),
+        transitions=tuple(life.transitions),
+        leases=(*_leases(leases, life.attempts, life.transitions, at), *stated),
         probed=maker.probed,
-        notices=tuple(stores.results.notices(cell.id)),
+        notices=tuple(results.notices),
         artifacts=tuple(
             ArtifactRecord(artifact.name, artifact.size_bytes, artifact.digest)
-            for artifact in stores.results.artifacts(cell.id)
+            for artifact in results.artifacts
         ),
-        simulated=plan.platform.provider == "fake"
+        simulated=life.plan.platform.provider == "fake"
         or maker.simulated
         or any(lease.simulated for lease in leases),
-        decisions=tuple(ledger.decisions.get(cell.id, ())),
+        decisions=tuple(book.decisions.get(cell.id, ())),
         attestation=maker.attestation,
         ingested=ingested,
     )
 
 
-def _maker(
-    stores: Stores, cell: Cell, jobs: Sequence[JobRecord], attested: Sequence[Attestation]
-) -> Borrowed:
+def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _Book) -> Borrowed:
     """Who produced the results: the cell's machine, or that of the cell they were reused from."""
-    lent = borrowed(stores, stores.proofs.decided(cell.id))
+    known = book.known
+    lent = borrowed(known.decided.get(cell.id, {}), book.lenders, known.results)
     if jobs and all(job.reused_from for job in jobs):
         return lent
-    own = stores.results.environment(cell.id) or {}
+    own = known.results.get(cell.id, CellResults()).environment or {}
+    leases = book.leases.get(cell.id, ())
+    attested = [x for lease in leases if (x := book.attestations.get(lease.id)) is not None]
     return Borrowed(own, attested[-1] if attested else None, lent.simulated)
-
-
-def unnamed_tests(stores: Stores, cell_id: str) -> Counts:
-    """Tests of an ingested cell that its sources count without naming them."""
-    facts = stores.results.jobs(cell_id).values()
-    return sum((fact.unnamed for fact in facts if fact.unnamed is not None), Counts())
 
 
 def stated_cost(machine: StatedMachine | None) -> Decimal:

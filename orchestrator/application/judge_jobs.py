@@ -2,39 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from orchestrator.application.ports.stores import RunSpec, Stores
+from orchestrator.application.ports.told import CellLife, CellResults
 from orchestrator.application.reuse import as_reused, by_source
 from orchestrator.domain.cell import Attempt, Cell, CellState
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.proof import produced_at
+from orchestrator.domain.proof import Reuse, produced_at
 from orchestrator.domain.record import JobRecord
 from orchestrator.domain.results import judge_job
+
+_NOTHING = CellResults()
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is stored of some cells, and of those whose results they reuse."""
+
+    decided: Mapping[str, Mapping[str, Reuse]]
+    lives: Mapping[str, CellLife]
+    results: Mapping[str, CellResults]
+
+    @classmethod
+    def of(cls, stores: Stores, cell_ids: Sequence[str], *, metrics: bool = True) -> Known:
+        """A dozen statements, however many cells there are."""
+        decided = stores.proofs.decisions(cell_ids)
+        lent = {x.cell for reuses in decided.values() for x in reuses.values() if x.is_reused}
+        ids = [*cell_ids, *sorted(lent.difference(cell_ids))]
+        lives = stores.cells.lives(ids)
+        return cls(decided, lives, stores.results.of_cells(ids, metrics=metrics))
 
 
 def judge_jobs(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
     """The cell's jobs alone, judged as far as they are over."""
-    wanted = stores.cells.plan(cell.id).jobs
-    return told_jobs(stores, cell, spec, wanted, stores.cells.attempts(cell.id))
+    return told_jobs(Known.of(stores, [cell.id]), cell, spec)
 
 
-def told_jobs(
-    stores: Stores, cell: Cell, spec: RunSpec, wanted: tuple[str, ...], attempts: list[Attempt]
-) -> tuple[JobRecord, ...]:
+def told_jobs(known: Known, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
     """The cell's jobs; those that earlier evidence stands for are told of from its cell."""
-    decided = stores.proofs.decided(cell.id)
+    decided = known.decided.get(cell.id, {})
+    wanted = known.lives[cell.id].plan.jobs
     run_here = tuple(job for job in wanted if job not in decided or not decided[job].is_reused)
-    told = {job.id: job for job in _own_jobs(stores, cell, spec, run_here, attempts)}
+    told = {job.id: job for job in _own_jobs(known, cell, spec, run_here)}
     told |= {
         job.id: as_reused(job, decided[job.id])
         for source, jobs in by_source(decided).items()
-        for job in _own_jobs(
-            stores, stores.cells.get(source), spec, jobs, stores.cells.attempts(source)
-        )
+        for job in _own_jobs(known, known.lives[source].cell, spec, jobs)
     }
     whys = {job: one.why for job, one in decided.items()}
     return tuple(
@@ -45,20 +63,18 @@ def told_jobs(
 
 
 def _own_jobs(
-    stores: Stores, cell: Cell, spec: RunSpec, wanted: tuple[str, ...], attempts: list[Attempt]
+    known: Known, cell: Cell, spec: RunSpec, wanted: Collection[str]
 ) -> tuple[JobRecord, ...]:
-    facts = stores.results.jobs(cell.id)
-    tally = stores.results.tally(cell.id)
-    checks = stores.results.checks(cell.id)
-    metrics = stores.results.metrics(cell.id)
+    found = known.results.get(cell.id, _NOTHING)
+    attempts = known.lives[cell.id].attempts
     return tuple(
         _job(
             job,
             cell,
-            facts.get(job.id),
-            Counts.of(tally.get(job.id, {})),
-            [c for c in checks if c.job == job.id],
-            [m for m in metrics if m.job == job.id],
+            found.jobs.get(job.id),
+            found.counts.get(job.id, Counts()),
+            [c for c in found.checks if c.job == job.id],
+            [m for m in found.metrics if m.job == job.id],
             attempts,
         )
         for job in spec.manifest.job
@@ -73,10 +89,8 @@ def _job(
     counts: Counts,
     checks: list[CheckFact],
     metrics: list[MetricFact],
-    attempts: list[Attempt],
+    attempts: Sequence[Attempt],
 ) -> JobRecord:
-    unnamed = (fact.unnamed if fact else None) or Counts()
-    counts = counts + unnamed
     over = cell.has_reached(CellState.DIAGNOSING) or (
         fact is not None and fact.finished_ts is not None
     )
@@ -96,7 +110,7 @@ def _job(
         detail=verdict.detail if verdict else "",
         degraded=(fact.degraded or None) if fact else None,
         counts=counts,
-        unnamed=unnamed,
+        unnamed=(fact.unnamed if fact else None) or Counts(),
         checks=tuple(checks),
         metrics=tuple(metric for metric in metrics if not metric.arm),
         turns=tuple(metric for metric in metrics if metric.arm),
@@ -108,7 +122,7 @@ def _job(
     )
 
 
-def _produced_at(fact: JobFact | None, attempts: list[Attempt]) -> datetime | None:
+def _produced_at(fact: JobFact | None, attempts: Sequence[Attempt]) -> datetime | None:
     if fact is None or fact.finished_ts is None or not attempts:
         return None
     finished = datetime.fromtimestamp(fact.finished_ts, UTC)

@@ -1,4 +1,4 @@
-"""Runs in lists: each with its counts and its cost, without its cells."""
+"""Runs in lists: each with its counts and its cost, in a bounded number of questions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from orchestrator.application.describe_run import stated_cost, unnamed_tests
+from orchestrator.application.describe_run import stated_cost
 from orchestrator.application.ports.stores import Stores
-from orchestrator.application.reuse import tally_of
-from orchestrator.domain.cell import Run
+from orchestrator.application.ports.told import RunsAsked, Spending
+from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.results import merge_tally
+
+_ANY = RunsAsked()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +24,46 @@ class ListedRun:
     run: Run
     counts: Counts
     cost_usd: Decimal
+    cells: Sequence[Cell] = ()
+    """In matrix order."""
 
 
 def list_runs(
-    stores: Stores, *, limit: int, before: str | None, at: datetime
+    stores: Stores,
+    *,
+    limit: int,
+    before: str | None,
+    at: datetime,
+    asked: RunsAsked = _ANY,
 ) -> tuple[Sequence[ListedRun], str | None]:
-    """Runs, newest first, with the cursor of the next page."""
-    runs, cursor = stores.runs.page(limit=limit, before=before)
-    return [_listed(stores, run, at) for run in runs], cursor
+    """Those asked for, newest first, with the cursor of the next page."""
+    runs, cursor = stores.runs.page(limit=limit, before=before, asked=asked)
+    return listed(stores, runs, at=at), cursor
 
 
-def _listed(stores: Stores, run: Run, at: datetime) -> ListedRun:
-    """At the price of a few narrow queries."""
-    tallies = [tally_of(stores, cell.id) for cell in stores.cells.of_run(run.id)]
-    counts = merge_tally(by_outcome for tally in tallies for by_outcome in tally.values())
-    leases = stores.leases.of_run(run.id).values()
-    cost = sum((machine_cost(lease, at) for of_cell in leases for lease in of_cell), Decimal(0))
-    for cell_id, ingested in stores.ingests.of_run(run.id).items():
-        counts = counts + unnamed_tests(stores, cell_id)
-        cost += stated_cost(ingested.machine)
-    return ListedRun(run, counts, cost)
+def listed(stores: Stores, runs: Sequence[Run], *, at: datetime) -> Sequence[ListedRun]:
+    """The runs with what lists tell of them."""
+    ids = [run.id for run in runs]
+    if not ids:
+        return ()
+    counts = stores.results.totals(ids)
+    cells = stores.cells.of_runs(ids)
+    spent = stores.leases.spending(ids)
+    stated = {
+        run: sum((stated_cost(one.machine) for one in told), Decimal(0))
+        for run, told in stores.ingests.of_runs(ids).items()
+    }
+    return [
+        ListedRun(
+            run,
+            counts.get(run.id, Counts()),
+            _usd(spent.get(run.id, Spending()), at) + stated.get(run.id, Decimal(0)),
+            cells.get(run.id, ()),
+        )
+        for run in runs
+    ]
+
+
+def _usd(spent: Spending, at: datetime) -> Decimal:
+    growing = (machine_cost(lease, at) for lease in spent.unsettled)
+    return sum(growing, spent.settled_usd)

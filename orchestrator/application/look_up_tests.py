@@ -30,16 +30,22 @@ class TestHistory:
 
 def history_of(stores: Stores, test_id: int, *, limit: int) -> TestHistory | None:
     """The history of a test, asked for by any of its names; None where there is no such test."""
-    aliases = stores.aliases.confirmed()
-    newest = resolve(test_id, aliases)
-    test = stores.tests.get(newest)
-    if test is None:
+    known = names_of(stores, test_id)
+    if known is None:
         return None
-    older = [stores.tests.get(one) for one in _older(newest, aliases)]
-    names = tuple(one for one in older if one is not None)
-    goes = stores.tests.history([newest, *(one.id for one in names)], limit=limit)
+    test, names = known
+    goes = stores.tests.history([test.id, *(one.id for one in names)], limit=limit)
     evidence = flaky_evidence(go.go for go in reversed(goes))
     return TestHistory(test, names, tuple(goes), evidence)
+
+
+def names_of(stores: Stores, test_id: int) -> tuple[KnownTest, tuple[KnownTest, ...]] | None:
+    """A test under its newest name, and under its older ones; asked for by any of them."""
+    aliases = stores.aliases.confirmed()
+    newest = resolve(test_id, aliases)
+    known = {one.id: one for one in stores.grids.some([newest, *_older(newest, aliases)])}
+    test = known.pop(newest, None)
+    return None if test is None else (test, tuple(known[one] for one in sorted(known)))
 
 
 def _older(newest: int, aliases: Mapping[int, int]) -> list[int]:

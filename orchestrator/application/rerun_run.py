@@ -74,7 +74,7 @@ def _order(context: Context, run_id: str, *, only: Only | None, hold_minutes: fl
 
 def _jobs_again(record: RunRecord, only: Only) -> Mapping[str, list[str]]:
     chosen = {
-        cell.id: [job.id for job in cell.jobs if _is_of_kind(cell, job, only)]
+        cell.id: [job.id for job in cell.jobs if is_of_kind(cell, job, only)]
         for cell in record.cells
         if cell.ingested is None
     }
@@ -84,7 +84,8 @@ def _jobs_again(record: RunRecord, only: Only) -> Mapping[str, list[str]]:
     return wanted
 
 
-def _is_of_kind(cell: CellRecord, job: JobRecord, only: Only) -> bool:
+def is_of_kind(cell: CellRecord, job: JobRecord, only: Only) -> bool:
+    """Whether the job is one of those that run again."""
     match only:
         case "failed":
             return job.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)

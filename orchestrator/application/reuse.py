@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from orchestrator.application.ports.stores import Stores
+from orchestrator.application.ports.told import CellResults
 from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.cell import Lease
 from orchestrator.domain.facts import TestFact
-from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.proof import REUSED, Reuse
 from orchestrator.domain.record import JobRecord
 
@@ -42,16 +43,38 @@ def as_reused(job: JobRecord, reuse: Reuse) -> JobRecord:
     )
 
 
-def borrowed(stores: Stores, decided: Mapping[str, Reuse]) -> Borrowed:
+@dataclass(frozen=True, slots=True)
+class Lenders:
+    """The machines of every cell that results were reused from."""
+
+    leases: Mapping[str, Sequence[Lease]]
+    """By cell id."""
+    attestations: Mapping[str, Attestation]
+    """By lease id."""
+
+    @classmethod
+    def of(cls, stores: Stores, decided: Iterable[Mapping[str, Reuse]]) -> Lenders:
+        """Two statements for each run that lent something."""
+        runs = sorted({x.run for reuses in decided for x in reuses.values() if x.is_reused})
+        leases: dict[str, Sequence[Lease]] = {}
+        attestations: dict[str, Attestation] = {}
+        for run in runs:
+            leases |= stores.leases.of_run(run)
+            attestations |= stores.leases.attestations(run)
+        return cls(leases, attestations)
+
+
+def borrowed(
+    decided: Mapping[str, Reuse], lenders: Lenders, results: Mapping[str, CellResults]
+) -> Borrowed:
     """Of the cells that results were reused from; of several, the newest speaks."""
     found = Borrowed()
     for cell_id in by_source(decided):
-        run = next(one.run for one in decided.values() if one.cell == cell_id)
-        leases = stores.leases.of_run(run).get(cell_id, ())
-        attestations = stores.leases.attestations(run)
-        told = [attestations[lease.id] for lease in leases if lease.id in attestations]
+        leases = lenders.leases.get(cell_id, ())
+        told = [x for lease in leases if (x := lenders.attestations.get(lease.id)) is not None]
+        known = results.get(cell_id)
         found = Borrowed(
-            probed=stores.results.environment(cell_id) or {},
+            probed=(known.environment if known else None) or {},
             attestation=told[-1] if told else None,
             simulated=found.simulated or any(lease.simulated for lease in leases),
         )
@@ -65,12 +88,3 @@ def told_tests(stores: Stores, cell_id: str, *, job: str | None = None) -> list[
         for name in jobs if job is None else {job}.intersection(jobs):
             tests += stores.results.tests(source, job=name)
     return tests
-
-
-def tally_of(stores: Stores, cell_id: str) -> dict[str, dict[TestOutcome, int]]:
-    """How many tests of each job have which outcome, wherever the results are from."""
-    tally = stores.results.tally(cell_id)
-    for source, jobs in by_source(stores.proofs.decided(cell_id)).items():
-        there = stores.results.tally(source)
-        tally |= {job: there[job] for job in jobs if job in there}
-    return tally

@@ -51,15 +51,18 @@ def add_schedule(context: Context, schedule: Schedule) -> ShownSchedule:
     return show_schedule(context, schedule.name)
 
 
-def list_schedules(context: Context) -> list[ShownSchedule]:
-    """By name, each with its latest firing."""
+def list_schedules(context: Context, *, firings: int = 1) -> list[ShownSchedule]:
+    """By name, each with its latest so many firings."""
     known = context.stores.schedules.list()
-    return [_shown(context, schedule, firings=1) for schedule in known]
+    latest = context.stores.schedules.latest(limit=firings)
+    return [ShownSchedule(one, _upcoming(context, one), latest.get(one.name, ())) for one in known]
 
 
 def show_schedule(context: Context, name: str) -> ShownSchedule:
     """The schedule with its firings. Raises ScheduleMissingError."""
-    return _shown(context, find_schedule(context, name), firings=FIRINGS_SHOWN)
+    schedule = find_schedule(context, name)
+    known = context.stores.schedules.firings(name, limit=FIRINGS_SHOWN)
+    return ShownSchedule(schedule, _upcoming(context, schedule), known)
 
 
 def find_schedule(context: Context, name: str) -> Schedule:
@@ -99,11 +102,6 @@ def remove_schedule(context: Context, name: str) -> None:
     """Forget it and its firings; runs that it launched go on. Raises ScheduleMissingError."""
     if not context.stores.schedules.remove(name):
         find_schedule(context, name)
-
-
-def _shown(context: Context, schedule: Schedule, *, firings: int) -> ShownSchedule:
-    known = context.stores.schedules.firings(schedule.name, limit=firings)
-    return ShownSchedule(schedule, _upcoming(context, schedule), known)
 
 
 def _upcoming(context: Context, schedule: Schedule) -> tuple[datetime, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -81,6 +81,39 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
+class LastLook:
+    """What a provider said when it was asked last."""
+
+    at: datetime
+    sights: tuple[Sight, ...] = ()
+    """As of the last time that it answered."""
+    read_at: datetime | None = None
+    """When that was; None where it never did."""
+    unread: str = ""
+    """Why it could not be asked, where the last time failed."""
+
+
+class LastLooks:
+    """The last look at each provider by this process, for people who do not want to wait."""
+
+    def __init__(self) -> None:
+        self._looks: dict[str, LastLook] = {}
+
+    def read(self, provider: str, sights: Iterable[Sight], at: datetime) -> None:
+        """It answered."""
+        self._looks[provider] = LastLook(at, tuple(sights), at)
+
+    def failed(self, provider: str, why: str, at: datetime) -> None:
+        """It did not; what it said before is kept."""
+        before = self._looks.get(provider, LastLook(at))
+        self._looks[provider] = replace(before, at=at, unread=why)
+
+    def all(self) -> Mapping[str, LastLook]:
+        """By provider."""
+        return dict(sorted(self._looks.items()))
+
+
+@dataclass(frozen=True, slots=True)
 class Janitor:
     """Sweeps the clouds of one project for one controller."""
 
@@ -90,6 +123,8 @@ class Janitor:
     project: str
     controller: str
     now: Callable[[], datetime]
+    looks: LastLooks = field(default_factory=LastLooks)
+    """What it saw last."""
 
     def survey(self, providers: Iterable[str] | None = None) -> Survey:
         """Ask the providers (all that are set up here or stand in the ledger) what there is."""
@@ -100,8 +135,11 @@ class Janitor:
                 found = [m for m in self.provider(name).inventory() if self._is_of_project(m)]
             except ProviderError as error:
                 unread[name] = str(error)
+                self.looks.failed(name, str(error), self.now())
             else:
-                sights += self._seen(name, found)
+                seen = self._seen(name, found)
+                self.looks.read(name, seen, self.now())
+                sights += seen
         return Survey(tuple(sights), unread)
 
     def sweep(self, *, known_only: bool = False) -> list[Sight]:

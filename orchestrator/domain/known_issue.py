@@ -144,7 +144,7 @@ def uses(
             for kind, one in kinds.items()
             if _is_meant(issue, one, packages.get(one.cell, {}), heirs or {})
         )
-        state = _state(issue, meant, any(_in_scope(issue, cell) for cell in ran), on)
+        state = _state(issue, meant, any(in_scope(issue, cell) for cell in ran), on)
         if state is not IssueState.OUT_OF_SCOPE:
             late = max((on - issue.expires).days, 0)
             told.append(IssueUse(issue, state, meant, late))
@@ -187,7 +187,7 @@ def _is_meant(
     if not is_match(issue.match, failure.signature, heirs):
         return False
     where = Ran(failure.cell, failure.platform, failure.version, (failure.job,), packages)
-    return _in_scope(issue, where)
+    return in_scope(issue, where)
 
 
 def is_match(
@@ -208,7 +208,8 @@ def is_match(
     )
 
 
-def _in_scope(issue: KnownIssue, where: Ran) -> bool:
+def in_scope(issue: KnownIssue, where: Ran) -> bool:
+    """Whether the issue is about what ran there."""
     scope = issue.scope
     return (
         _any_like(scope.platforms, (where.platform,))

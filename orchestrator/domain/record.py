@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from orchestrator.domain.attestation import Attestation
-from orchestrator.domain.cell import Attempt, CellState, PlaceChoice, Run, Transition
+from orchestrator.domain.cell import (
+    Attempt,
+    CellState,
+    LeaseState,
+    PlaceChoice,
+    Run,
+    Transition,
+)
 from orchestrator.domain.diagnosis import Diagnosed
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.ingested import Ingested, Statement
@@ -18,6 +25,8 @@ from orchestrator.domain.money import Bill, JobCosts, cost_by_job, usd_per_valid
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.quarantine import Quarantined
 from orchestrator.domain.signature import Cluster
+
+_NOT_KEPT = frozenset({Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +199,21 @@ class RunRecord:
     def usd_per_validated_test(self) -> Decimal | None:
         """Its cost by tests that passed or failed; None where none did."""
         return usd_per_validated_test(self.cost_usd, self.counts)
+
+    def kept_until(self, cell: CellRecord) -> datetime | None:
+        """When a machine that is kept for a person goes; None where none is."""
+        last = cell.leases[-1] if cell.leases else None
+        if not self.hold_minutes or self.run.cancel_requested_at is not None or last is None:
+            return None
+        if cell.state is not CellState.RELEASING or last.state != LeaseState.HELD:
+            return None
+        attempt = cell.attempts[-1] if cell.attempts else None
+        outcomes = {job.outcome for job in cell.jobs}
+        if attempt is not None and attempt.cause is not None:
+            outcomes = {attempt.cause.outcome}
+        if not last.address or outcomes <= _NOT_KEPT:
+            return None
+        return cell.entered_at + timedelta(minutes=self.hold_minutes)
 
     def cell(self, name: str) -> CellRecord | None:
         """The cell of this id."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from orchestrator.domain.facts import MetricFact
 from orchestrator.domain.record import CellRecord, JobRecord
+from orchestrator.domain.spread import spread_of
 from reports.grouping import ColumnKey, RowKey, columns_of, layout_of, split_name
 from reports.model.metrics import MetricFigure, MetricLine, MetricTable
 from reports.model.values import Absent
-from reports.spread import spread_of
 
 ROWS_SHOWN = 40
 """Sets of parameters in one table."""

@@ -147,3 +147,18 @@ def test_the_earlier_ones_are_asked_to_end_even_while_they_are_held(kept: Stores
     assert [one.superseded for one in known] == [False, True, True, False]
     assert [one.due_at for one in known] == days[::-1]
     assert [one.due_at for one in kept.schedules.open()] == days[1:]
+
+
+def test_the_latest_firings_of_every_schedule_are_read_at_once(kept: Stores) -> None:
+    store = kept.schedules
+    assert store.latest(limit=3) == {}
+    store.add(replace(NIGHTLY, name="weekly"), next_due_at=AT)
+    store.add(replace(NIGHTLY, name="never"), next_due_at=AT)
+    claimed(kept, *(firing(AT + number * DAY) for number in range(5)))
+    only = store.trigger(firing(AT, schedule="weekly"))
+    due = [AT + number * DAY for number in (4, 3, 2)]
+    latest = store.latest(limit=3)
+    assert [one.due_at for one in latest["nightly"]] == due
+    assert latest["weekly"] == [only]
+    assert set(latest) == {"nightly", "weekly"}
+    assert [one.due_at for one in store.latest(limit=1)["nightly"]] == due[:1]

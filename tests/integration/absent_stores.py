@@ -20,7 +20,7 @@ class NoResults(_Nothing):
     """No test, no job, no file."""
 
     environment = put_artifacts = _Nothing._none
-    tally = final_tests = jobs = _Nothing._nothing
+    tally = final_tests = jobs = of_cells = _Nothing._nothing
     tests = checks = metrics = notices = artifacts = _Nothing._empty
 
 
@@ -28,7 +28,7 @@ class NoProofs(_Nothing):
     """Nothing is proven, and nobody asks."""
 
     prepare = prove = decide = newest = _Nothing._none
-    decided = _Nothing._nothing
+    decided = decisions = _Nothing._nothing
     preparations = find = _Nothing._empty
 
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from orchestrator.application.ports.evidence import Position
 from orchestrator.application.ports.ledger import Reservation
 from orchestrator.application.ports.stores import RunSpec, Stores
+from orchestrator.application.ports.told import CellLife
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import (
     Attempt,
@@ -100,6 +101,17 @@ class MemoryCells:
 
     def of_run(self, run_id: str) -> list[Cell]:
         return [cell for cell in self.tables.cells.values() if cell.run_id == run_id]
+
+    def lives(self, cell_ids: Sequence[str]) -> dict[str, CellLife]:
+        return {
+            cell_id: CellLife(
+                self.get(cell_id),
+                self.plan(cell_id),
+                self.attempts(cell_id),
+                self.transitions(cell_id),
+            )
+            for cell_id in cell_ids
+        }
 
     def plan(self, cell_id: str) -> CellPlan:
         return self.tables.plans[cell_id]
@@ -363,7 +375,8 @@ class MemorySightings:
 ABSENT = (
     *("payloads", "tokens", "controllers", "machines", "prices", "ingests", "statements"),
     *("failures", "tests", "aliases", "known_issues", "gates", "schedules", "outbox", "figures"),
-    *("trials", "series"),
+    *("trials", "series", "kinds", "benchmarks", "differences", "releases", "grids"),
+    *("logs", "bills", "rented"),
 )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import event as sql_event
 
 from orchestrator.api import events
 from tests.integration.api_context import Desk, desk, served, until
@@ -163,6 +164,30 @@ def test_watchers_that_leave_leave_nothing_behind(api: Desk, port: int) -> None:
     for raw in raws:
         raw.close()
     until(lambda: streams.open == 0)
+
+
+def test_streams_of_one_run_share_their_looks(api: Desk, port: int) -> None:
+    run = str(api.launch()["id"])
+    opened = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(10)]
+    for raw in opened:
+        raw.sendall(
+            f"GET {EVENTS.format(run=run)}?after=99 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        )
+    until(lambda: api.app.state.streams.open == 10)
+    seen: list[str] = []
+    engine = api.database.sessions.engine
+
+    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        seen.append(statement)
+
+    sql_event.listen(engine, "before_cursor_execute", note)
+    begun = time.monotonic()
+    time.sleep(1.5)
+    sql_event.remove(engine, "before_cursor_execute", note)
+    looks = (time.monotonic() - begun) / (events.POLL_S / 2) + 1
+    assert len([one for one in seen if one.startswith("SELECT")]) <= 2 * looks
+    for raw in opened:
+        raw.close()
 
 
 def test_a_server_that_stops_does_not_wait_for_watchers(api: Desk) -> None:

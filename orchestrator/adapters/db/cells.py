@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.adapters.db.errors import UnknownIdError
 from orchestrator.adapters.db.feed import tell
+from orchestrator.adapters.db.points import write_points
 from orchestrator.adapters.db.rollups import write_rollup
 from orchestrator.adapters.db.sessions import Sessions
 from orchestrator.adapters.db.statements import attempt_row, cell_row, run_row
@@ -19,6 +22,7 @@ from orchestrator.adapters.db.tables import (
     RunRow,
     TransitionRow,
 )
+from orchestrator.application.ports.told import CellLife
 from orchestrator.domain.cell import (
     Attempt,
     Cause,
@@ -49,6 +53,28 @@ class DbCells:
         query = select(CellRow).where(CellRow.run_id == run_id).order_by(CellRow.position)
         with self._sessions.read() as session:
             return [_cell(row) for row in session.scalars(query)]
+
+    def of_runs(self, run_ids: Sequence[str]) -> dict[str, list[Cell]]:
+        """By run, in matrix order."""
+        query = select(CellRow).where(CellRow.run_id.in_(run_ids))
+        found: dict[str, list[Cell]] = {}
+        with self._sessions.read() as session:
+            for row in session.scalars(query.order_by(CellRow.run_id, CellRow.position)):
+                found.setdefault(row.run_id, []).append(_cell(row))
+        return found
+
+    def lives(self, cell_ids: Sequence[str]) -> dict[str, CellLife]:
+        """Each with its plan, its attempts and its steps: three statements."""
+        mine = CellRow.id.in_(cell_ids)
+        plans = select(CellRow, CellPlanRow.plan).join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
+        with self._sessions.read() as session:
+            attempts, steps = _attempts(session, mine), _steps(session, mine)
+            return {
+                row.id: CellLife(
+                    _cell(row), plan, tuple(attempts.get(row.id, ())), tuple(steps.get(row.id, ()))
+                )
+                for row, plan in session.execute(plans.where(mine).order_by(CellRow.pk))
+            }
 
     def plan(self, cell_id: str) -> CellPlan:
         """What the matrix sends there. Raises UnknownIdError."""
@@ -131,6 +157,7 @@ class DbCells:
                 outcome.detail,
             )
             write_rollup(session, cell.pk, at=at)
+            write_points(session, cell.pk)
             number = attempt.number if attempt else 0
             _move(session, cell, CellState.DONE, at=at, attempt=number, reason=outcome.reason)
 
@@ -145,14 +172,8 @@ class DbCells:
 
     def attempts(self, cell_id: str) -> list[Attempt]:
         """In order."""
-        query = (
-            select(AttemptRow)
-            .join(CellRow, CellRow.pk == AttemptRow.cell)
-            .where(CellRow.id == cell_id)
-            .order_by(AttemptRow.number)
-        )
         with self._sessions.read() as session:
-            return [_attempt(row, cell_id) for row in session.scalars(query)]
+            return _attempts(session, CellRow.id == cell_id).get(cell_id, [])
 
     def blame(self, attempt_id: str, cause: Cause) -> None:
         """Write the cause, unless there is one."""
@@ -163,17 +184,27 @@ class DbCells:
 
     def transitions(self, cell_id: str) -> list[Transition]:
         """In order."""
-        query = (
-            select(TransitionRow)
-            .join(CellRow, CellRow.pk == TransitionRow.cell)
-            .where(CellRow.id == cell_id)
-            .order_by(TransitionRow.pk)
-        )
         with self._sessions.read() as session:
-            return [
-                Transition(row.at, row.attempt, row.origin, row.target, row.reason)
-                for row in session.scalars(query)
-            ]
+            return _steps(session, CellRow.id == cell_id).get(cell_id, [])
+
+
+def _attempts(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Attempt]]:
+    """By cell id, in their order."""
+    query = select(CellRow.id, AttemptRow).join(AttemptRow, AttemptRow.cell == CellRow.pk)
+    found: dict[str, list[Attempt]] = {}
+    for cell_id, row in session.execute(query.where(mine).order_by(AttemptRow.number)):
+        found.setdefault(cell_id, []).append(_attempt(row, cell_id))
+    return found
+
+
+def _steps(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Transition]]:
+    """By cell id, in their order."""
+    query = select(CellRow.id, TransitionRow).join(TransitionRow, TransitionRow.cell == CellRow.pk)
+    found: dict[str, list[Transition]] = {}
+    for cell_id, row in session.execute(query.where(mine).order_by(TransitionRow.pk)):
+        step = Transition(row.at, row.attempt, row.origin, row.target, row.reason)
+        found.setdefault(cell_id, []).append(step)
+    return found
 
 
 def _locked(session: Session, cell_pk: int) -> CellRow:

@@ -6,24 +6,32 @@ from dataclasses import dataclass
 
 from orchestrator.adapters.db.aliases import DbAliases
 from orchestrator.adapters.db.authored import DbStatements
+from orchestrator.adapters.db.benchmarks import DbBenchmarks
+from orchestrator.adapters.db.bills import DbBills
 from orchestrator.adapters.db.blobs import DbBlobs
 from orchestrator.adapters.db.cells import DbCells
 from orchestrator.adapters.db.controllers import DbControllers
+from orchestrator.adapters.db.differences import DbDifferences
 from orchestrator.adapters.db.evidence import DbEvidence
 from orchestrator.adapters.db.failures import DbFailures
 from orchestrator.adapters.db.feed import DbFeed
 from orchestrator.adapters.db.figures import DbFigures
 from orchestrator.adapters.db.gates import DbGates
+from orchestrator.adapters.db.grids import DbGrids
 from orchestrator.adapters.db.histories import DbTests
 from orchestrator.adapters.db.ingests import DbIngests
+from orchestrator.adapters.db.kinds import DbKinds
 from orchestrator.adapters.db.known_issues import DbKnownIssues
 from orchestrator.adapters.db.leases import DbLeases
+from orchestrator.adapters.db.logs import DbLogs
 from orchestrator.adapters.db.machines import DbMachines
 from orchestrator.adapters.db.outbox import DbOutboxs
 from orchestrator.adapters.db.payloads import DbPayloads
 from orchestrator.adapters.db.prices import DbPrices
 from orchestrator.adapters.db.proofs import DbProofs
 from orchestrator.adapters.db.quarantines import DbQuarantines
+from orchestrator.adapters.db.releases import DbReleases
+from orchestrator.adapters.db.rented import DbRented
 from orchestrator.adapters.db.results import DbResults
 from orchestrator.adapters.db.revisions import Revisions, migrate, require_current, revisions
 from orchestrator.adapters.db.runs import DbRuns
@@ -84,6 +92,8 @@ def open_database(url: str, *, migrate: bool = False, read_only: bool = False) -
     if migrate:
         while database.stores.failures.recluster(limit=_SIGNED_AT_ONCE):
             pass  # what another version of the algorithm has signed
+        while database.stores.benchmarks.roll_up(limit=_SIGNED_AT_ONCE):
+            pass  # what was measured before there were points
     return database
 
 
@@ -101,7 +111,10 @@ def _stores(sessions: Sessions) -> Stores:
         runs=DbRuns(sessions),
         cells=DbCells(sessions),
         leases=DbLeases(sessions),
+        bills=DbBills(sessions),
+        rented=DbRented(sessions),
         evidence=DbEvidence(sessions),
+        logs=DbLogs(sessions),
         results=DbResults(sessions),
         feed=DbFeed(sessions),
         payloads=DbPayloads(sessions),
@@ -124,6 +137,11 @@ def _stores(sessions: Sessions) -> Stores:
         proofs=DbProofs(sessions),
         quarantines=DbQuarantines(sessions),
         series=DbSeries(sessions),
+        kinds=DbKinds(sessions),
+        benchmarks=DbBenchmarks(sessions),
+        differences=DbDifferences(sessions),
+        releases=DbReleases(sessions),
+        grids=DbGrids(sessions),
     )
 
 

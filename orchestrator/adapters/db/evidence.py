@@ -11,9 +11,11 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.adapters.db.cases import TestCases
+from orchestrator.adapters.db.chunks import unpack
 from orchestrator.adapters.db.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.adapters.db.fact_rows import write_facts
 from orchestrator.adapters.db.feed import tell
+from orchestrator.adapters.db.logs import log_part
 from orchestrator.adapters.db.result_rows import write_tests
 from orchestrator.adapters.db.sessions import Sessions
 from orchestrator.adapters.db.statements import attempt_row, changed
@@ -135,7 +137,7 @@ class DbEvidence:
                 if offset != expected:
                     where = f"of attempt {target.attempt_id} from byte {expected}"
                     raise CorruptEvidenceError(f"the events {where} are gone")
-                chunk = _unpack(body)
+                chunk = unpack(body)
                 expected += len(chunk)
                 yield chunk
 
@@ -149,7 +151,7 @@ class DbEvidence:
             for attempt_pk, begin, length in spans:
                 low, high = max(start - begin, 0), min(end - begin, length)
                 if low < high:
-                    parts.append(_log_part(session, attempt_pk, low, high))
+                    parts.append(log_part(session, attempt_pk, low, high))
         return b"".join(parts), end
 
     def settle(self, cell_id: str, given_up: Iterable[str]) -> None:
@@ -242,28 +244,3 @@ def _log_spans(session: Session, cell_id: str) -> tuple[list[tuple[int, int, int
         spans.append((attempt_pk, total, length))
         total += length
     return spans, total
-
-
-def _log_part(session: Session, attempt_pk: int, low: int, high: int) -> bytes:
-    query = (
-        select(LogChunkRow.offset, LogChunkRow.body)
-        .where(
-            LogChunkRow.attempt == attempt_pk,
-            LogChunkRow.offset < high,
-            LogChunkRow.offset + LogChunkRow.length > low,
-        )
-        .order_by(LogChunkRow.offset)
-    )
-    rows = session.execute(query).all()
-    whole = b"".join(_unpack(body) for _, body in rows)
-    first = rows[0].offset if rows else high
-    if first > low or first + len(whole) < high:
-        raise CorruptEvidenceError(f"bytes {low} to {high} of a log are not all stored")
-    return whole[low - first : high - first]
-
-
-def _unpack(body: bytes) -> bytes:
-    try:
-        return zlib.decompress(body)
-    except zlib.error as error:
-        raise CorruptEvidenceError(f"a stored chunk cannot be unpacked: {error}") from error

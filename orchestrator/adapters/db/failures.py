@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Select, bindparam, func, or_, select, update
+from sqlalchemy import Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.adapters.db.aliases import confirmed_of
 from orchestrator.adapters.db.dated import Cells, cells_of
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.signature_rows import read_signature, write_signatures
+from orchestrator.adapters.db.signature_rows import IS_BAD, read_signature, write_signatures
 from orchestrator.adapters.db.statements import insert_into, slices
 from orchestrator.adapters.db.tables import (
     CellRow,
@@ -29,7 +29,6 @@ from orchestrator.domain.facts import TestFact
 from orchestrator.domain.identity import resolve
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import (
-    BAD,
     SIGNATURE_VERSION,
     Failure,
     Signature,
@@ -38,7 +37,6 @@ from orchestrator.domain.signature import (
 
 FAILURES_LIMIT = 200_000
 """Failing results that one question about many runs looks at."""
-_IS_BAD = TestResultRow.outcome.in_(sorted(outcome.value for outcome in BAD))
 
 
 class DbFailures:
@@ -66,22 +64,20 @@ class DbFailures:
         return FailuresFound(found, len(ids), len(rows) > FAILURES_LIMIT)
 
     def spans(self, signatures: Collection[str]) -> Mapping[str, tuple[datetime, datetime]]:
-        """When the first and the last run with each was launched."""
-        query = (
-            select(TestResultRow.signature, func.min(RunRow.id), func.max(RunRow.id))
-            .join(CellRow, CellRow.pk == TestResultRow.cell)
-            .join(RunRow, RunRow.id == CellRow.run_id)
-            .where(_IS_BAD, TestResultRow.final)
-            .group_by(TestResultRow.signature)
-        )
+        """Two looks into an index for each, however often it was seen."""
+        asked, cell = SignatureRow.id, TestResultRow.cell
+        mine = select(cell).where(TestResultRow.signature == asked, IS_BAD, TestResultRow.final)
+        ends = [mine.order_by(one).limit(1).scalar_subquery() for one in (cell, cell.desc())]
+        query = select(asked, *ends)
         with self._sessions.read() as session:
             rows = [
-                row
+                (name, first, last)
                 for some in slices(sorted(set(signatures)))
-                for row in session.execute(query.where(TestResultRow.signature.in_(some)))
+                for name, first, last in session.execute(query.where(asked.in_(some)))
+                if first is not None
             ]
-            times = _launched(session, {run for _, first, last in rows for run in (first, last)})
-        return {name: (times[first], times[last]) for name, first, last in rows if name}
+            times = _launched(session, {end for _, *both in rows for end in both})
+        return {name: (times[first], times[last]) for name, first, last in rows}
 
     def get(self, signature: str) -> Signature | None:
         """The signature, or None."""
@@ -92,7 +88,8 @@ class DbFailures:
     def heirs(self, signatures: Collection[str]) -> Mapping[str, frozenset[str]]:
         """The present ones of old ones, through any number of versions."""
         with self._sessions.read() as session:
-            return {name: found for name in signatures if (found := _heirs(session, name))}
+            known = _heirs(session, set(signatures))
+        return {name: found for name in signatures if (found := _followed(name, known))}
 
     def recluster(self, *, limit: int) -> int:
         """Sign some failures anew.
@@ -134,7 +131,7 @@ def _failing() -> Select[SignatureRow, int, str, str, int, str, str, datetime]:
         .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
         .join(CellRow, CellRow.pk == TestResultRow.cell)
         .join(RunRow, RunRow.id == CellRow.run_id)
-        .where(_IS_BAD, TestResultRow.final)
+        .where(IS_BAD, TestResultRow.final)
         .order_by(RunRow.id.desc(), CellRow.position, TestResultRow.position)
     )
 
@@ -176,20 +173,34 @@ def _newest_names(session: Session, names: Mapping[int, str]) -> Mapping[int, st
     return {test: known[newest[test]] if test in newest else own for test, own in names.items()}
 
 
-def _launched(session: Session, runs: Iterable[str]) -> dict[str, datetime]:
-    times: dict[str, datetime] = {}
-    for some in slices(sorted(runs)):
-        query = select(RunRow.id, RunRow.created_at).where(RunRow.id.in_(some))
-        times.update((run, at) for run, at in session.execute(query))
+def _launched(session: Session, cells: Iterable[int]) -> dict[int, datetime]:
+    times: dict[int, datetime] = {}
+    query = select(CellRow.pk, RunRow.created_at).join(RunRow, RunRow.id == CellRow.run_id)
+    for some in slices(sorted(cells)):
+        rows = session.execute(query.where(CellRow.pk.in_(some)))
+        times.update((cell, at) for cell, at in rows)
     return times
 
 
-def _heirs(session: Session, old: str) -> frozenset[str]:
+def _heirs(session: Session, ask: Collection[str]) -> Mapping[str, set[str]]:
+    """By old signature the next ones, of those asked for and of all that follow them."""
+    found: dict[str, set[str]] = {}
+    while ask:
+        news: set[str] = set()
+        for some in slices(sorted(ask)):
+            query = select(SignatureHeirRow.old, SignatureHeirRow.new)
+            for old, new in session.execute(query.where(SignatureHeirRow.old.in_(some))):
+                found.setdefault(old, set()).add(new)
+                news.add(new)
+        ask = news - found.keys()
+    return found
+
+
+def _followed(old: str, known: Mapping[str, Collection[str]]) -> frozenset[str]:
     found: set[str] = set()
     ask = [old]
     while ask:
-        query = select(SignatureHeirRow.new).where(SignatureHeirRow.old.in_(ask))
-        ask = [new for new in session.scalars(query) if new not in found]
+        ask = [new for name in ask for new in known.get(name, ()) if new not in found]
         found.update(ask)
     return frozenset(found)
 
@@ -226,7 +237,7 @@ def _unsigned(limit: int) -> Select[int, int, str | None, int, str, str, bytes]:
             *(TestResultRow.reason, TestResultRow.message, TextRow.body),
         )
         .join(TextRow, TextRow.digest == TestResultRow.text_digest, isouter=True)
-        .where(_IS_BAD, or_(signature.is_(None), signature < mine, signature > mine + "~"))
+        .where(IS_BAD, or_(signature.is_(None), signature < mine, signature > mine + "~"))
         .order_by(TestResultRow.cell, TestResultRow.test_id)
         .limit(limit)
     )

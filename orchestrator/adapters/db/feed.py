@@ -48,6 +48,12 @@ class DbFeed:
             rows = session.scalars(query).all()
             return [FeedItem(row.number, row.kind, row.cell, row.data) for row in rows]
 
+    def last(self, run_id: str) -> int:
+        """The newest item's number."""
+        with self._sessions.read() as session:
+            newest = select(RunRow.feed_seq).where(RunRow.id == run_id)
+            return session.scalar(newest) or 0
+
     def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None:
         """Tell the run's watchers something; each call is one item."""
         with self._sessions.write() as session:

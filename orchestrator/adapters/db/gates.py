@@ -11,7 +11,6 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from orchestrator.adapters.db import green
-from orchestrator.adapters.db.sessions import Sessions
 from orchestrator.adapters.db.statements import changed, insert_into
 from orchestrator.adapters.db.tables import (
     ApprovalRow,
@@ -24,6 +23,7 @@ from orchestrator.adapters.db.tables import (
     WaiverRow,
 )
 from orchestrator.adapters.db.types import short
+from orchestrator.adapters.db.verdict_lines import DbVerdictLines
 from orchestrator.adapters.db.verdict_rows import keep_verdict, read_verdicts
 from orchestrator.application.ports.gates import (
     LastGreen,
@@ -40,11 +40,8 @@ _ID = re.compile(r"V-0*([1-9][0-9]{0,8})")
 _PASSED = (Decision.PASS, Decision.PASS_WITH_EXCEPTIONS)
 
 
-class DbGates:
+class DbGates(DbVerdictLines):
     """The GateStore of a database."""
-
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
 
     def put_policy(self, policy: StoredPolicy) -> StoredPolicy:
         """Make it its gate's policy, unless it is."""

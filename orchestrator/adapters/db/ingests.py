@@ -102,6 +102,20 @@ class DbIngests:
         with self._sessions.read() as session:
             return {cell: document for cell, document in session.execute(query)}  # noqa: C416
 
+    def of_runs(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Ingested]]:
+        """By run."""
+        query = (
+            select(CellRow.run_id, IngestRow.document)
+            .join(IngestRow, IngestRow.cell == CellRow.pk)
+            .where(CellRow.run_id.in_(run_ids))
+            .order_by(CellRow.pk)
+        )
+        found: dict[str, list[Ingested]] = {}
+        with self._sessions.read() as session:
+            for run, document in session.execute(query):
+                found.setdefault(run, []).append(document)
+        return found
+
 
 def _begun() -> Select[str, str, str, RunState]:
     return (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -22,6 +23,7 @@ from orchestrator.adapters.db.tables import (
     LeaseRow,
 )
 from orchestrator.application.ports.ledger import Reservation
+from orchestrator.application.ports.told import Spending
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Lease, LeaseState, PlaceChoice
 from orchestrator.domain.machine import Login, Reach
@@ -59,7 +61,7 @@ class DbLeases:
             found = session.execute(_leases().where(LeaseRow.id == lease_id)).one_or_none()
             if found is None:
                 raise UnknownIdError("lease", lease_id)
-            return _lease(found[0], found[1])
+            return lease_of(found[0], found[1])
 
     def of_attempt(self, attempt_id: str) -> list[Lease]:
         """In the order they were reserved."""
@@ -80,8 +82,25 @@ class DbLeases:
             for cell_id, row, attempt_id in session.execute(query):
                 mine = leases.setdefault(cell_id, [])
                 if row is not None:
-                    mine.append(_lease(row, attempt_id))
+                    mine.append(lease_of(row, attempt_id))
         return leases
+
+    def spending(self, run_ids: Sequence[str]) -> dict[str, Spending]:
+        """By run: what was settled as a sum, the others as they are."""
+        mine = LeaseRow.run_id.in_(run_ids)
+        settled = select(LeaseRow.run_id, LeaseRow.cost_usd)
+        unsettled = _leases().add_columns(LeaseRow.run_id)
+        found: dict[str, Spending] = {}
+        with self._sessions.read() as session:
+            for run, cost in session.execute(settled.where(mine, LeaseRow.cost_usd.is_not(None))):
+                spent = found.get(run, Spending())
+                found[run] = replace(spent, settled_usd=spent.settled_usd + (cost or 0))
+            for row, attempt, run in session.execute(
+                unsettled.where(mine, LeaseRow.cost_usd.is_(None))
+            ):
+                spent = found.get(run, Spending())
+                found[run] = replace(spent, unsettled=(*spent.unsettled, lease_of(row, attempt)))
+        return found
 
     def open(self) -> list[Lease]:
         """Every lease that is not GONE, oldest first."""
@@ -229,7 +248,7 @@ def _leases() -> Select[LeaseRow, str]:
 
 
 def _all(session: Session, query: Select[LeaseRow, str]) -> list[Lease]:
-    return [_lease(row, attempt_id) for row, attempt_id in session.execute(query)]
+    return [lease_of(row, attempt_id) for row, attempt_id in session.execute(query)]
 
 
 def _locked(session: Session, lease_id: str) -> LeaseRow:
@@ -261,7 +280,8 @@ def _values(lease: Lease) -> dict[str, object]:
     }
 
 
-def _lease(row: LeaseRow, attempt_id: str) -> Lease:
+def lease_of(row: LeaseRow, attempt_id: str) -> Lease:
+    """What a row says."""
     return Lease(
         id=row.id,
         attempt_id=attempt_id,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Select, select
+from sqlalchemy.orm import aliased
 
 from orchestrator.adapters.db.errors import UnknownIdError
 from orchestrator.adapters.db.sessions import Sessions
@@ -119,20 +120,25 @@ class DbProofs:
 
     def decided(self, cell_id: str) -> Mapping[str, Reuse]:
         """By job."""
-        mine = select(CellRow.pk).where(CellRow.id == cell_id).scalar_subquery()
+        return self.decisions([cell_id]).get(cell_id, {})
+
+    def decisions(self, cell_ids: Sequence[str]) -> Mapping[str, Mapping[str, Reuse]]:
+        """By cell id and job."""
+        asking = aliased(CellRow)
         query = (
-            select(CellReuseRow, CellRow.id, CellRow.run_id)
+            select(asking.id, CellReuseRow, CellRow.id, CellRow.run_id)
+            .join(CellReuseRow, CellReuseRow.cell == asking.pk)
             .join(CellRow, CellRow.pk == CellReuseRow.source, isouter=True)
-            .where(CellReuseRow.cell == mine)
-            .order_by(CellReuseRow.job)
+            .where(asking.id.in_(cell_ids))
+            .order_by(asking.pk, CellReuseRow.job)
         )
+        found: dict[str, dict[str, Reuse]] = {}
         with self._sessions.read() as session:
-            return {
-                row.job: Reuse(
+            for asks, row, cell, run in session.execute(query):
+                found.setdefault(asks, {})[row.job] = Reuse(
                     job=row.job, why=row.why, run=run or "", cell=cell or "", at=row.produced_at
                 )
-                for row, cell, run in session.execute(query)
-            }
+        return found
 
     def _read(self, query: Select[ProofRow, str, str, Prepared]) -> list[Proof]:
         with self._sessions.read() as session:

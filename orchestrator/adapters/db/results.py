@@ -1,47 +1,45 @@
-"""What is known of a cell's tests, jobs, checks and metrics.
-
-Of checks and metrics those count that the job's present attempt stated: what an attempt that was
-lost half way said about the same job stays stored, and is not shown twice.
-"""
+"""What is known of a cell's tests, jobs, checks and metrics."""
 
 from __future__ import annotations
 
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import TypeVar
+from dataclasses import dataclass
 
-from sqlalchemy import Select, and_, or_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from orchestrator.adapters.db.cell_results import (
+    artifacts_of,
+    checks_of,
+    environments_of,
+    jobs_of,
+    metrics_of,
+    notices_of,
+    results_of,
+    totals_of,
+)
 from orchestrator.adapters.db.rollups import tally
 from orchestrator.adapters.db.sessions import Sessions
 from orchestrator.adapters.db.signature_rows import of_result, read_earlier
 from orchestrator.adapters.db.statements import cell_row, insert_into
 from orchestrator.adapters.db.tables import (
     ArtifactRow,
-    AttemptRow,
     CellRow,
-    CheckResultRow,
-    EnvironmentRow,
-    JobResultRow,
-    MetricRow,
-    NoticeRow,
     TestCaseRow,
     TestResultRow,
     TestRetryRow,
     TextRow,
 )
+from orchestrator.adapters.db.test_lines import line_of, page_of
 from orchestrator.adapters.db.types import short
 from orchestrator.application.ports.evidence import Artifact
+from orchestrator.application.ports.told import CellResults, TestLine, TestLines, TestsAsked
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice, TestFact
-from orchestrator.domain.outcome import TestOutcome
-
-R = TypeVar("R", CheckResultRow, MetricRow)
+from orchestrator.domain.outcome import Counts, TestOutcome
 
 _ROWS_AT_ONCE = 2_000
-_JOB_FIELDS = tuple(f.name for f in fields(JobFact))
 
 
 class DbResults:
@@ -54,6 +52,38 @@ class DbResults:
         """By job, how many tests have which outcome."""
         with self._sessions.read() as session:
             return tally(session, cell_row(session, cell_id).pk)
+
+    def of_cells(
+        self, cell_ids: Sequence[str], *, metrics: bool = True
+    ) -> Mapping[str, CellResults]:
+        """A statement for each kind of them, however many cells there are."""
+        with self._sessions.read() as session:
+            return results_of(session, cell_ids, metrics=metrics)
+
+    def totals(self, run_ids: Sequence[str]) -> Mapping[str, Counts]:
+        """Of cells that are done from what was rolled up."""
+        with self._sessions.read() as session:
+            return totals_of(session, run_ids)
+
+    def worst_first(
+        self,
+        cell_id: str,
+        lent: Mapping[str, Sequence[str]],
+        asked: TestsAsked,
+        *,
+        limit: int,
+        after: str,
+    ) -> TestLines:
+        """A page of them, by rank, cell and position."""
+        with self._sessions.read() as session:
+            return page_of(session, cell_id, lent, asked, limit=limit, after=after)
+
+    def line(
+        self, cell_id: str, lent: Mapping[str, Sequence[str]], test_id: int
+    ) -> tuple[TestLine, str] | None:
+        """The one of the cell itself before one that it was lent."""
+        with self._sessions.read() as session:
+            return line_of(session, cell_id, lent, test_id)
 
     def tests(self, cell_id: str, *, job: str | None = None) -> list[TestFact]:
         """In the order they were collected, with their texts."""
@@ -93,64 +123,33 @@ class DbResults:
 
     def jobs(self, cell_id: str) -> dict[str, JobFact]:
         """By id."""
-        query = select(JobResultRow).join(CellRow, CellRow.pk == JobResultRow.cell)
-        mine = query.where(CellRow.id == cell_id).order_by(JobResultRow.job)
         with self._sessions.read() as session:
-            return {row.job: _job(row) for row in session.scalars(mine)}
+            return jobs_of(session, CellRow.id == cell_id).get(cell_id, {})
 
     def checks(self, cell_id: str) -> list[CheckFact]:
         """In the order they were first stated."""
-        query = _current(select(CheckResultRow), CheckResultRow, cell_id)
         with self._sessions.read() as session:
-            rows = session.scalars(query.order_by(CheckResultRow.pk))
-            return [
-                CheckFact(
-                    row.job, row.name, row.outcome, row.value, row.unit, row.tolerance, row.reason
-                )
-                for row in rows
-            ]
+            return checks_of(session, CellRow.id == cell_id).get(cell_id, [])
 
     def metrics(self, cell_id: str) -> list[MetricFact]:
         """In the order they were stated."""
-        query = _current(select(MetricRow), MetricRow, cell_id)
         with self._sessions.read() as session:
-            rows = session.scalars(query.order_by(MetricRow.attempt, MetricRow.seq))
-            return [_metric(row) for row in rows]
+            return metrics_of(session, CellRow.id == cell_id).get(cell_id, [])
 
     def notices(self, cell_id: str) -> list[Notice]:
         """Of every attempt, in order."""
-        query = (
-            select(NoticeRow)
-            .join(AttemptRow, AttemptRow.pk == NoticeRow.attempt)
-            .join(CellRow, CellRow.pk == AttemptRow.cell)
-            .where(CellRow.id == cell_id)
-            .order_by(AttemptRow.number, NoticeRow.seq)
-        )
         with self._sessions.read() as session:
-            return [
-                Notice(row.seq, row.ts, row.job, row.level, row.message)
-                for row in session.scalars(query)
-            ]
+            return notices_of(session, CellRow.id == cell_id).get(cell_id, [])
 
     def environment(self, cell_id: str) -> Mapping[str, object] | None:
         """Of the last attempt that reported one."""
-        query = (
-            select(EnvironmentRow.document)
-            .join(AttemptRow, AttemptRow.pk == EnvironmentRow.attempt)
-            .join(CellRow, CellRow.pk == AttemptRow.cell)
-            .where(CellRow.id == cell_id)
-            .order_by(AttemptRow.number.desc())
-            .limit(1)
-        )
         with self._sessions.read() as session:
-            return session.scalar(query)
+            return environments_of(session, CellRow.id == cell_id).get(cell_id)
 
     def artifacts(self, cell_id: str) -> list[Artifact]:
         """By name."""
-        query = select(ArtifactRow).join(CellRow, CellRow.pk == ArtifactRow.cell)
-        mine = query.where(CellRow.id == cell_id).order_by(ArtifactRow.name)
         with self._sessions.read() as session:
-            return [Artifact(row.name, row.digest, row.size_bytes) for row in session.scalars(mine)]
+            return artifacts_of(session, CellRow.id == cell_id).get(cell_id, [])
 
     def put_artifacts(self, cell_id: str, artifacts: Sequence[Artifact]) -> None:
         """Add or replace by name."""
@@ -175,18 +174,6 @@ def keep_artifacts(session: Session, cell_pk: int, artifacts: Sequence[Artifact]
     }
     if rows:
         session.execute(statement, [rows[name] for name in sorted(rows)])
-
-
-def _current(query: Select[R], row: type[R], cell_id: str) -> Select[R]:
-    """Only what the job's present attempt stated."""
-    job = and_(JobResultRow.cell == CellRow.pk, JobResultRow.job == row.job)
-    return (
-        query.join(AttemptRow, AttemptRow.pk == row.attempt)
-        .join(CellRow, CellRow.pk == AttemptRow.cell)
-        .join(JobResultRow, job, isouter=True)
-        .where(CellRow.id == cell_id)
-        .where(or_(JobResultRow.attempt.is_(None), JobResultRow.attempt == row.attempt))
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,23 +202,4 @@ def _test(row: _Told) -> TestFact:
         message=row.message,
         text=zlib.decompress(row.text).decode() if row.text is not None else "",
         earlier=read_earlier(row.earlier),
-    )
-
-
-def _job(row: JobResultRow) -> JobFact:
-    return JobFact(**{name: getattr(row, name) for name in _JOB_FIELDS})
-
-
-def _metric(row: MetricRow) -> MetricFact:
-    return MetricFact(
-        seq=row.seq,
-        job=row.job,
-        name=row.name,
-        samples=tuple(float(sample) for sample in row.samples),
-        unit=row.unit,
-        direction=row.direction,
-        params=row.params,
-        arm=row.arm or "",
-        turn=row.turn,
-        readings=row.readings or {},
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.adapters.db.errors import KeyTakenError, UnknownIdError
 from orchestrator.adapters.db.feed import tell
@@ -15,12 +16,14 @@ from orchestrator.adapters.db.statements import changed, insert_into, run_row
 from orchestrator.adapters.db.tables import CellPlanRow, CellRow, KeyRow, RunRow, RunSpecRow
 from orchestrator.adapters.db.types import short
 from orchestrator.application.ports.stores import Claim, RunSpec
+from orchestrator.application.ports.told import RunNames, RunsAsked
 from orchestrator.domain.cell import CellState, Run, RunState
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 
 _FOUND_LIMIT = 10
 _LAST_CHARACTER = chr(0x10FFFF)
+_ANY = RunsAsked()
 
 
 class DbRuns:
@@ -86,15 +89,25 @@ class DbRuns:
                 raise UnknownIdError("run", run_id)
             return row.spec
 
-    def page(self, *, limit: int, before: str | None) -> tuple[list[Run], str | None]:
+    def page(
+        self, *, limit: int, before: str | None, asked: RunsAsked = _ANY
+    ) -> tuple[list[Run], str | None]:
         """Runs, newest first; the cursor is the last one's id."""
-        query = select(RunRow).order_by(RunRow.id.desc()).limit(limit + 1)
+        query = select(RunRow).where(*_asked(asked)).order_by(RunRow.id.desc()).limit(limit + 1)
         if before is not None:
             query = query.where(RunRow.id < before)
         with self._sessions.read() as session:
             rows = session.scalars(query).all()
             runs = [_run(row) for row in rows[:limit]]
         return runs, runs[-1].id if runs and len(rows) > limit else None
+
+    def names(self) -> RunNames:
+        """In the order of the alphabet."""
+        query = select(RunRow.subject_name, RunRow.matrix_name).distinct()
+        with self._sessions.read() as session:
+            found = session.execute(query).all()
+        subjects, matrices = {row[0] for row in found}, {row[1] for row in found}
+        return RunNames(tuple(sorted(subjects)), tuple(sorted(matrices)))
 
     def request_cancel(self, run_id: str, *, at: datetime) -> None:
         """Write the request, once, unless the run has nothing to stop."""
@@ -123,6 +136,19 @@ class DbRuns:
         query = select(RunRow.id).where(RunRow.state != RunState.FINISHED).order_by(RunRow.id)
         with self._sessions.read() as session:
             return tuple(session.scalars(query))
+
+
+def _asked(asked: RunsAsked) -> Iterator[ColumnElement[bool]]:
+    if asked.outcome is not None:
+        yield RunRow.outcome == asked.outcome
+    if asked.state is not None:
+        yield RunRow.state == asked.state
+    if asked.subject:
+        yield RunRow.subject_name == asked.subject
+    if asked.version:
+        yield RunRow.subject_version.startswith(asked.version, autoescape=True)
+    if asked.matrix:
+        yield RunRow.matrix_name == asked.matrix
 
 
 def _claim_again(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import delete, or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import and_, delete, func, or_, select, update
+from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.adapters.db.sessions import Sessions
@@ -116,6 +116,24 @@ class DbSchedules:
         with self._sessions.read() as session:
             rows = session.scalars(query.order_by(FiringRow.due_at.desc()).limit(limit))
             return [_firing(row) for row in rows]
+
+    def latest(self, *, limit: int) -> Mapping[str, builtins.list[Firing]]:
+        """Looked up from each schedule's end: there may be years of firings."""
+        mine = aliased(FiringRow)
+        due = select(mine.due_at).where(mine.schedule == ScheduleRow.name)
+        last = due.order_by(mine.due_at.desc()).limit(1).offset(limit - 1).scalar_subquery()
+        first = due.order_by(mine.due_at).limit(1).scalar_subquery()
+        since = select(ScheduleRow.name, func.coalesce(last, first).label("at")).subquery()
+        query = (
+            select(FiringRow)
+            .join(since, and_(FiringRow.schedule == since.c.name, FiringRow.due_at >= since.c.at))
+            .order_by(FiringRow.schedule, FiringRow.due_at.desc())
+        )
+        found: dict[str, builtins.list[Firing]] = {}
+        with self._sessions.read() as session:
+            for row in session.scalars(query):
+                found.setdefault(row.schedule, []).append(_firing(row))
+        return found
 
     def open(self) -> builtins.list[Firing]:
         """Those that are not over, the earliest first."""

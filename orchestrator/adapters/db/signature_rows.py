@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sqlalchemy import and_, case
+from sqlalchemy import and_, case, literal_column
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -12,9 +12,13 @@ from orchestrator.adapters.db.statements import insert_into
 from orchestrator.adapters.db.tables import SignatureRow, TestResultRow, TestRetryRow
 from orchestrator.domain.facts import EARLIER_LIMIT, TestFact
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.signature import SIGNATURE_VERSION, Signature
+from orchestrator.domain.signature import BAD, SIGNATURE_VERSION, Signature
 
 _COMMA = ","
+# Written out, and not as parameters: neither database takes a partial index for a parameter.
+IS_BAD = TestResultRow.outcome.in_(
+    [literal_column(str(value)) for value in sorted(outcome.value for outcome in BAD)]
+)
 
 
 def write_signatures(session: Session, signatures: Iterable[Signature]) -> None:

@@ -45,11 +45,12 @@ def keep_verdict(session: Session, verdict: StoredVerdict, *, key: str | None) -
 def read_verdicts(session: Session, query: Select[VerdictRow]) -> list[StoredVerdict]:
     """The verdicts of a query, in its order."""
     rows = session.scalars(query).all()
-    runs = _runs(session, [row.pk for row in rows])
+    runs = runs_of_verdicts(session, [row.pk for row in rows])
     return [_verdict(row, runs.get(row.pk, [])) for row in rows]
 
 
-def _runs(session: Session, verdicts: Sequence[int]) -> Mapping[int, list[str]]:
+def runs_of_verdicts(session: Session, verdicts: Sequence[int]) -> Mapping[int, list[str]]:
+    """Whose evidence each of these verdicts is about, in its order."""
     found: dict[int, list[str]] = {}
     for some in slices(verdicts):
         query = select(VerdictRunRow.verdict, VerdictRunRow.run_id)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
-from orchestrator.application.ports.trends import ChangePoint, Trend
+from orchestrator.application.ports.trends import ChangePoint, Trend, Watched
 
 SIDE: Final = 3
 """Values on each side of a change point, at least: one bad night is none."""
@@ -27,9 +27,15 @@ FLOOR: Final = 0.02
 LEVEL: Final = 0.01
 """How often a series without a step may seem to have one, by the test alone."""
 _HALF_WINDOW: Final = 3
+_SORTING: Final = (
+    *((0, 5), (0, 3), (1, 6), (2, 4), (0, 1), (3, 5), (2, 6)),
+    *((2, 3), (3, 6), (4, 5), (1, 4), (1, 3), (3, 4)),
+)
+"""Exchanges that bring the median of a window of seven to its middle."""
 _SPIKE: Final = 3.0
 _MAD_SCALE: Final = float(1 / norm.ppf(0.75))
 _SIMULATED: Final = 2000
+_PARTS: Final = 40
 _SEED: Final = 20260101
 _FEWEST: Final = 2 * SIDE + 2
 _EXACT: Final = 1e-12
@@ -59,6 +65,14 @@ class StepDetector:
             doubts=tuple(_doubts(len(series), alike, changes)),
         )
 
+    def changes(self, many: Sequence[Watched]) -> Sequence[Sequence[ChangePoint]]:
+        """See the protocol."""
+        found: list[Sequence[ChangePoint]] = [()] * len(many)
+        for at in _stepping([watched.values for watched in many]):
+            values, environments = many[at]
+            found[at] = _remembered(tuple(values), tuple(environments))
+        return found
+
 
 class _Step:
     """A place where a series may be split."""
@@ -85,6 +99,33 @@ def _steps(logs: Values, offset: int) -> Iterator[_Step]:
     yield from _steps(logs[at:], offset + at)
 
 
+def _stepping(many: Sequence[Sequence[float]]) -> Iterator[int]:
+    """Which series have a step at all: most have none, and one look at all of them tells."""
+    by_length: dict[int, list[int]] = {}
+    for at, values in enumerate(many):
+        by_length.setdefault(len(values), []).append(at)
+    for length, places in by_length.items():
+        if length < _FEWEST:
+            continue
+        rows = np.asarray([many[at] for at in places], dtype=np.float64)
+        sound = np.all(np.isfinite(rows) & (rows > 0), axis=1) & (np.ptp(rows, axis=1) > 0)
+        sizes = _step_sizes(_despiked(np.log(np.where(sound[:, np.newaxis], rows, 1.0)))).max(
+            axis=1
+        )
+        clear = np.quantile(_sizes_without_step(length), 1 - LEVEL, method="lower")
+        yield from np.asarray(places)[sound & (sizes >= clear)].tolist()
+
+
+@lru_cache(maxsize=4096)
+def _remembered(
+    values: tuple[float, ...], environments: tuple[str, ...]
+) -> tuple[ChangePoint, ...]:
+    """The same series is looked at each time somebody asks for a list of benchmarks."""
+    series = np.asarray(values, dtype=np.float64)
+    steps = {step.index: step.p for step in _steps(np.log(series), 0)}
+    return tuple(_changes(series, steps, environments))
+
+
 def _despiked(rows: Values) -> Values:
     """Hampel's filter: what lies far from its neighbours becomes their median.
 
@@ -92,13 +133,24 @@ def _despiked(rows: Values) -> Values:
     level is still in the majority, a large new one would be taken for a spike.
     """
     width, count = 2 * _HALF_WINDOW + 1, rows.shape[1]
-    windows = np.lib.stride_tricks.sliding_window_view(rows, width, axis=1)
-    middles = np.median(windows, axis=2)
-    spreads = np.median(np.abs(windows - middles[:, :, np.newaxis]), axis=2) * _MAD_SCALE
+    windows = [rows[:, at : count - width + 1 + at] for at in range(width)]
+    middles = _median_of_seven(windows)
+    spreads = _median_of_seven([np.abs(some - middles) for some in windows]) * _MAD_SCALE
     mine = np.clip(np.arange(count) - _HALF_WINDOW, 0, count - width)
     middle, spread = middles[:, mine], spreads[:, mine]
     side = np.sign(rows - middle) * (np.abs(rows - middle) > _SPIKE * spread)
     return np.where((side != 0) & ~_goes_on(side), middle, rows)
+
+
+def _median_of_seven(values: Sequence[Values]) -> Values:
+    """Place by place; as `np.median` has it, in a tenth of its time."""
+    some = list(values)
+    for low, high in _SORTING:
+        some[low], some[high] = (
+            np.minimum(some[low], some[high]),
+            np.maximum(some[low], some[high]),
+        )
+    return some[3]
 
 
 def _goes_on(side: Values) -> NDArray[np.bool_]:
@@ -130,7 +182,9 @@ def _p(count: int, size: float) -> float:
 @lru_cache(maxsize=512)
 def _sizes_without_step(count: int) -> Values:
     noise = np.random.default_rng([_SEED, count]).standard_normal((_SIMULATED, count))
-    largest: Values = _step_sizes(_despiked(noise)).max(axis=1)
+    # Some rows at a time, which stay near the processor.
+    parts = (_step_sizes(_despiked(some)).max(axis=1) for some in np.array_split(noise, _PARTS))
+    largest: Values = np.concatenate(list(parts))
     return largest
 
 

@@ -184,7 +184,12 @@ def attempt_deadline(now: Situation) -> datetime | None:
 
 def billed_minutes(spec: RunSpec) -> float:
     """The most that one machine of the run can be billed for; this much is reserved."""
-    return spec.matrix.limits.max_minutes + spec.hold_minutes + ORDER_MINUTES + RELEASE_MINUTES
+    return billed_minutes_of(spec.matrix.limits.max_minutes, spec.hold_minutes)
+
+
+def billed_minutes_of(max_minutes: float, hold_minutes: float) -> float:
+    """The same, of what an attempt may take and how long its machine may be kept afterwards."""
+    return max_minutes + hold_minutes + ORDER_MINUTES + RELEASE_MINUTES
 
 
 def expires_at(world: World, spec: RunSpec, lease: Lease) -> datetime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.domain.facts import (
     AgentEnd,
@@ -16,7 +16,10 @@ from orchestrator.domain.facts import (
     Notice,
     TestFact,
 )
-from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.outcome import Counts, TestOutcome
+
+if TYPE_CHECKING:
+    from orchestrator.application.ports.told import CellResults, TestLine, TestLines, TestsAsked
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,42 @@ class ResultStore(Protocol):
 
     def tally(self, cell_id: str) -> dict[str, dict[TestOutcome, int]]:
         """How many tests of each job have which outcome (not final ones count as MISSING)."""
+        ...
+
+    def of_cells(
+        self, cell_ids: Sequence[str], *, metrics: bool = True
+    ) -> Mapping[str, CellResults]:
+        """Everything but single tests, by cell id; without metrics where nobody looks at them."""
+        ...
+
+    def totals(self, run_ids: Sequence[str]) -> Mapping[str, Counts]:
+        """The tests of each run, those of its reused jobs too; a run without tests is left out."""
+        ...
+
+    def worst_first(
+        self,
+        cell_id: str,
+        lent: Mapping[str, Sequence[str]],
+        asked: TestsAsked,
+        *,
+        limit: int,
+        after: str,
+    ) -> TestLines:
+        """Failed, in error, missing, not run, then all others in the order of collection.
+
+        Args:
+            cell_id: The cell.
+            lent: By the id of another cell, the jobs that this one has from there.
+            asked: Which tests.
+            limit: How many.
+            after: A cursor; one that is none is the beginning.
+        """
+        ...
+
+    def line(
+        self, cell_id: str, lent: Mapping[str, Sequence[str]], test_id: int
+    ) -> tuple[TestLine, str] | None:
+        """One test of the cell with its long text; None where it has no such test."""
         ...
 
     def tests(self, cell_id: str, *, job: str | None = None) -> list[TestFact]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from orchestrator.application.ports.notary import PublicKey
+from orchestrator.application.ports.verdict_lines import VerdictLines
 from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Verdict
 
@@ -80,7 +81,7 @@ class LastGreen:
     """So many runs in a row, this one the newest, in which it passed; counted up to 100."""
 
 
-class GateStore(Protocol):
+class GateStore(VerdictLines, Protocol):
     """Policies, verdicts, waivers and approvals. Nothing of it is ever changed.
 
     Each method is one transaction.

@@ -40,7 +40,7 @@ class FailureStore(Protocol):
         ...
 
     def spans(self, signatures: Collection[str]) -> Mapping[str, tuple[datetime, datetime]]:
-        """By signature id, when the first and the last run with it was launched."""
+        """By signature id, when the runs of the first and the last cell with it were launched."""
         ...
 
     def get(self, signature: str) -> Signature | None:

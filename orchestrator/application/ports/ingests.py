@@ -70,6 +70,10 @@ class IngestStore(Protocol):
         """By cell id."""
         ...
 
+    def of_runs(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Ingested]]:
+        """By run; one without ingested cells is left out."""
+        ...
+
 
 class StatementStore(Protocol):
     """What people wrote for the reports of a run."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol
 
+from orchestrator.application.ports.told import Spending
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Lease, PlaceChoice
 from orchestrator.domain.machine import Login, Reach
@@ -44,6 +45,10 @@ class LeaseStore(Protocol):
 
     def of_run(self, run_id: str) -> dict[str, list[Lease]]:
         """By cell id."""
+        ...
+
+    def spending(self, run_ids: Sequence[str]) -> Mapping[str, Spending]:
+        """By run; one without machines is left out."""
         ...
 
     def open(self) -> list[Lease]:

@@ -71,3 +71,7 @@ class ProofStore(Protocol):
     def decided(self, cell_id: str) -> Mapping[str, Reuse]:
         """By job; empty while nothing was decided, and where nobody asked."""
         ...
+
+    def decisions(self, cell_ids: Sequence[str]) -> Mapping[str, Mapping[str, Reuse]]:
+        """The same of many cells, by cell id; those without a decision are left out."""
+        ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -70,6 +70,10 @@ class ScheduleStore(Protocol):
 
     def firings(self, name: str, *, limit: int = 50) -> Sequence[Firing]:
         """Of one schedule, the latest first."""
+        ...
+
+    def latest(self, *, limit: int) -> Mapping[str, Sequence[Firing]]:
+        """By schedule its latest so many firings, the latest first."""
         ...
 
     def open(self) -> Sequence[Firing]:

@@ -11,9 +11,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
+from orchestrator.application.ports.benchmarks import BenchmarkStore
+from orchestrator.application.ports.bills import BillStore
+from orchestrator.application.ports.differences import DifferenceStore
 from orchestrator.application.ports.evidence import EvidenceStore, ResultStore
 from orchestrator.application.ports.figures import FigureStore
 from orchestrator.application.ports.gates import GateStore
+from orchestrator.application.ports.grids import GridStore
 from orchestrator.application.ports.history import (
     AliasStore,
     FailureStore,
@@ -21,12 +25,17 @@ from orchestrator.application.ports.history import (
     TestStore,
 )
 from orchestrator.application.ports.ingests import IngestStore, StatementStore
+from orchestrator.application.ports.kinds import KindStore
 from orchestrator.application.ports.ledger import LeaseStore, SightingStore
+from orchestrator.application.ports.logs import LogStore
 from orchestrator.application.ports.outbox import OutboxStore
 from orchestrator.application.ports.proofs import ProofStore
 from orchestrator.application.ports.quarantines import QuarantineStore
+from orchestrator.application.ports.releases import ReleaseStore
+from orchestrator.application.ports.rented import RentedStore
 from orchestrator.application.ports.schedules import ScheduleStore
 from orchestrator.application.ports.series import SeriesStore
+from orchestrator.application.ports.told import CellLife, RunNames, RunsAsked
 from orchestrator.application.ports.trials import TrialStore
 from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Run, Transition
 from orchestrator.domain.machine import MachineBook
@@ -63,6 +72,9 @@ class RunSpec:
     """What is found out about failing tests while their machine is still there."""
     reuse_max_age_s: float | None = None
     """Jobs with evidence no older than this, of the very same, are not run; None runs all."""
+
+
+_ANY = RunsAsked()
 
 
 class Claim(StrEnum):
@@ -109,8 +121,14 @@ class RunStore(Protocol):
         """What it was launched with."""
         ...
 
-    def page(self, *, limit: int, before: str | None) -> tuple[list[Run], str | None]:
-        """Runs, newest first, with the cursor of the next page."""
+    def page(
+        self, *, limit: int, before: str | None, asked: RunsAsked = _ANY
+    ) -> tuple[list[Run], str | None]:
+        """Those asked for, newest first, with the cursor of the next page."""
+        ...
+
+    def names(self) -> RunNames:
+        """What runs are of, each name once."""
         ...
 
     def request_cancel(self, run_id: str, *, at: datetime) -> None:
@@ -135,6 +153,14 @@ class CellStore(Protocol):
 
     def of_run(self, run_id: str) -> list[Cell]:
         """In matrix order."""
+        ...
+
+    def of_runs(self, run_ids: Sequence[str]) -> dict[str, list[Cell]]:
+        """By run, in matrix order; a run without cells is left out."""
+        ...
+
+    def lives(self, cell_ids: Sequence[str]) -> dict[str, CellLife]:
+        """By cell id; those that are not there are left out."""
         ...
 
     def plan(self, cell_id: str) -> CellPlan:
@@ -207,6 +233,10 @@ class FeedStore(Protocol):
 
     def after(self, run_id: str, number: int, *, limit: int = 500) -> list[FeedItem]:
         """The items that follow a number."""
+        ...
+
+    def last(self, run_id: str) -> int:
+        """The number of the newest item; 0 where there is none."""
         ...
 
     def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None:
@@ -315,7 +345,10 @@ class Stores:
     runs: RunStore
     cells: CellStore
     leases: LeaseStore
+    bills: BillStore
+    rented: RentedStore
     evidence: EvidenceStore
+    logs: LogStore
     results: ResultStore
     feed: FeedStore
     payloads: PayloadStore
@@ -338,3 +371,8 @@ class Stores:
     proofs: ProofStore
     quarantines: QuarantineStore
     series: SeriesStore
+    kinds: KindStore
+    benchmarks: BenchmarkStore
+    differences: DifferenceStore
+    releases: ReleaseStore
+    grids: GridStore

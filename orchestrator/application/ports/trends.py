@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,14 @@ class Trend:
         return bool(self.doubts)
 
 
+class Watched(NamedTuple):
+    """A series to look at, in the order of time."""
+
+    values: Sequence[float]
+    environments: Sequence[str] = ()
+    """The fingerprint of each value's environment; none at all where nobody asks."""
+
+
 class Detector(Protocol):
     """Finds change points. Same series, same answer."""
 
@@ -55,4 +63,8 @@ class Detector(Protocol):
         Raises:
             ValueError: There are not as many fingerprints as values.
         """
+        ...
+
+    def changes(self, many: Sequence[Watched]) -> Sequence[Sequence[ChangePoint]]:
+        """The change points of many series at once, as `detect` finds them in each."""
         ...

@@ -9,6 +9,11 @@ from orchestrator.adapters.db.tables.access import (
     PayloadRow,
     TokenRow,
 )
+from orchestrator.adapters.db.tables.benchmarks import (
+    BenchmarkPointRow,
+    BenchmarkRow,
+    CellMeasuredRow,
+)
 from orchestrator.adapters.db.tables.columns import Table
 from orchestrator.adapters.db.tables.foreign import IngestRow, StatementRow
 from orchestrator.adapters.db.tables.gates import (
@@ -79,8 +84,11 @@ __all__ = [
     "ArtifactRow",
     "AttemptRow",
     "AttestationRow",
+    "BenchmarkPointRow",
+    "BenchmarkRow",
     "BlobChunkRow",
     "BlobRow",
+    "CellMeasuredRow",
     "CellPlanRow",
     "CellReuseRow",
     "CellRollupRow",

@@ -1,4 +1,4 @@
-"""The few statistics of a report, in one place for the views and the linter's readers."""
+"""Where samples lie: their middle, and how far they spread."""
 
 from __future__ import annotations
 

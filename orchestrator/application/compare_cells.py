@@ -1,0 +1,205 @@
+"""Which cells of two runs stand beside each other, and where they ran."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.application.ports.differences import Pair, Surroundings
+from orchestrator.application.ports.stores import Stores
+from orchestrator.application.ports.told import RunsAsked
+from orchestrator.domain.cell import Cell, Run
+from orchestrator.domain.fingerprint import traits
+from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.outcome import Outcome
+
+_PLACE = (("image", ("image_name", "image_id")), ("instance type", ("instance_type",)))
+STACK = frozenset({"torch", "runtime", "device driver", "device name", "device compute capability"})
+"""Where these differ, a difference in speed is not one of the subject alone."""
+_RANK = (
+    "torch", "runtime", "device driver", "device name", "device compute capability", "devices",
+    "image", "instance type", "python", "os",
+)  # fmt: skip
+PACKAGE = "package "
+"""Before the names of packages among traits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facing:
+    """A cell, and the one that it is set against; one of both may be lacking."""
+
+    before: Cell | None
+    after: Cell | None
+    how: str = ""
+    """What they have in common: ``name``, ``platform``; ``only cell`` of both; ``chosen``."""
+
+    @property
+    def name(self) -> str:
+        """As it is called now, or both names where they differ."""
+        names = [cell.name for cell in (self.before, self.after) if cell is not None]
+        return " → ".join(dict.fromkeys(names))
+
+    @property
+    def pair(self) -> Pair | None:
+        """The ids of both; None where there is but one."""
+        if self.before is None or self.after is None:
+            return None
+        return self.before.id, self.after.id
+
+
+@dataclass(frozen=True, slots=True)
+class Trait:
+    """One thing about where results were produced, on both sides."""
+
+    what: str
+    before: str
+    """Empty where it is not known."""
+    after: str
+    cells: tuple[str, ...]
+    """Where it is so."""
+
+    @property
+    def is_known(self) -> bool:
+        """On both sides."""
+        return bool(self.before and self.after)
+
+    @property
+    def differs(self) -> bool:
+        """As far as it is known."""
+        return self.is_known and self.before != self.after
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it is a version of a package."""
+        return self.what.startswith(PACKAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Bases:
+    """What a run may be compared with."""
+
+    previous: Run | None
+    """The run before of the same matrix and subject."""
+    green: Run | None
+    """The last one of them that passed."""
+
+
+def bases_of(stores: Stores, run: Run) -> Bases:
+    """Two statements."""
+    mine = RunsAsked(subject=run.subject_name, matrix=run.matrix_name)
+    green = RunsAsked(subject=run.subject_name, matrix=run.matrix_name, outcome=Outcome.PASSED)
+    found = [stores.runs.page(limit=1, before=run.id, asked=asked)[0] for asked in (mine, green)]
+    return Bases(*(runs[0] if runs else None for runs in found))
+
+
+def facing_cells(
+    stores: Stores, before: Sequence[Cell], after: Sequence[Cell]
+) -> tuple[Facing, ...]:
+    """Pairs by name, else by platform where that leaves no choice; then those without another.
+
+    Two runs of one cell each are always set against each other. The order is that of the newer
+    run's cells.
+    """
+    ours = {cell.name: cell for cell in after}
+    found = [Facing(cell, ours[cell.name], "name") for cell in before if cell.name in ours]
+    left = [cell for cell in before if cell.name not in ours]
+    named = {facing.name for facing in found}
+    rest = [cell for cell in after if cell.name not in named]
+    if left and rest:
+        plans = stores.cells.lives([cell.id for cell in (*left, *rest)])
+        keys = {cell: _machine(life.plan) for cell, life in plans.items()}
+        found += _by(lambda cell: keys.get(cell.id), left, rest)
+    if not found and len(before) == len(after) == 1:
+        found = [Facing(before[0], after[0], "only cell")]
+    taken = {cell.id for one in found for cell in (one.before, one.after) if cell is not None}
+    found += [Facing(None, cell) for cell in after if cell.id not in taken]
+    found += [Facing(cell, None) for cell in before if cell.id not in taken]
+    return tuple(sorted(found, key=_position))
+
+
+def _position(facing: Facing) -> tuple[bool, int]:
+    cell = facing.after or facing.before
+    return facing.after is None, cell.position if cell is not None else 0
+
+
+def _by(
+    key: Callable[[Cell], Hashable], before: Sequence[Cell], after: Sequence[Cell]
+) -> list[Facing]:
+    theirs, ours = _only(key, before), _only(key, after)
+    return [Facing(theirs[k], cell, "platform") for k, cell in ours.items() if k in theirs]
+
+
+def _only(key: Callable[[Cell], Hashable], cells: Sequence[Cell]) -> dict[Hashable, Cell]:
+    """Cells whose key is nobody else's; None is no key."""
+    keys = [key(cell) for cell in cells]
+    pairs = zip(keys, cells, strict=True)
+    return {k: cell for k, cell in pairs if k is not None and keys.count(k) == 1}
+
+
+def _machine(plan: CellPlan) -> Hashable:
+    platform, accelerator = plan.platform, plan.platform.accelerator
+    if accelerator is not None:
+        return accelerator.vendor, accelerator.name, plan.environment
+    if platform.accelerator_type:
+        return platform.accelerator_type, plan.environment
+    return None
+
+
+def traits_of(facing: Sequence[Facing], told: Mapping[str, Surroundings]) -> tuple[Trait, ...]:
+    """What both sides told of where they ran: the stack first, then packages."""
+    cells: dict[tuple[str, str, str], list[str]] = {}
+    for one in facing:
+        if one.pair is None:
+            continue
+        old, new = (_all_traits(told.get(cell)) for cell in one.pair)
+        if not old or not new:
+            continue
+        for what in {**_always(), **new, **old}:
+            key = what, old.get(what, ""), new.get(what, "")
+            cells.setdefault(key, []).append(one.name)
+    found = (Trait(*key, tuple(names)) for key, names in cells.items())
+    return tuple(sorted(found, key=_order))
+
+
+def silent_of(
+    facing: Sequence[Facing], told: Mapping[str, Surroundings]
+) -> tuple[tuple[str, str], ...]:
+    """Cells of which a side told nothing at all of where it ran: (name, ``A``, ``B`` or both)."""
+    found = []
+    for one in facing:
+        if one.pair is not None:
+            sides = zip("AB", one.pair, strict=True)
+            silent = [side for side, cell in sides if not _all_traits(told.get(cell))]
+            if silent:
+                found.append((one.name, " and ".join(silent)))
+    return tuple(found)
+
+
+def other_stack(traits: Iterable[Trait]) -> frozenset[str]:
+    """Cells whose two sides had another stack."""
+    return frozenset(
+        cell for trait in traits if trait.differs and trait.what in STACK for cell in trait.cells
+    )
+
+
+def _always() -> dict[str, str]:
+    """What is told of even where nobody knows it."""
+    return dict.fromkeys(("torch", "runtime", "device driver", "image"), "")
+
+
+def _all_traits(told: Surroundings | None) -> dict[str, str]:
+    """Nothing where the agent told nothing: what the provider says alone is not an environment."""
+    if told is None or not traits(told.probed):
+        return {}
+    found = dict(traits(told.probed))
+    found.pop(f"{PACKAGE}torch", None)
+    for what, keys in _PLACE:
+        said = next((told.facts[key] for key in keys if told.facts.get(key)), "")
+        if said:
+            found[what] = said
+    return found
+
+
+def _order(trait: Trait) -> tuple[bool, int, str, str]:
+    place = _RANK.index(trait.what) if trait.what in _RANK else len(_RANK)
+    return trait.is_package, place, trait.what, trait.before

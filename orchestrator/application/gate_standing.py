@@ -1,0 +1,159 @@
+"""Where gates stand: the newest verdict of each of their lines, and what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from orchestrator.application.context import Context
+from orchestrator.application.gate_policies import find_policy, policy_of
+from orchestrator.application.ports.gates import StoredPolicy
+from orchestrator.application.ports.verdict_lines import ProductRuns, Standing
+from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.quantities import duration
+from orchestrator.domain.gate.verdict import Decision, RuleOutcome
+from orchestrator.domain.schedule import Schedule
+
+
+class Lack(StrEnum):
+    """What a gate waits for."""
+
+    VERDICT = "verdict"
+    """It never decided anything."""
+    JUDGEMENT = "judgement"
+    """A run is finished, and newer than everything that it has judged."""
+    RUN = "run"
+    """A run goes on."""
+    FRESH_EVIDENCE = "fresh_evidence"
+    """What it has judged is older than its policy believes."""
+    POLICY = "policy"
+    """What it judged by is not its policy any more."""
+    APPROVAL = "approval"
+    """Somebody has to say yes."""
+    EVIDENCE = "evidence"
+    """Blocking rules nobody can answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One thing that a gate waits for."""
+
+    lack: Lack
+    run: str = ""
+    sentence: str = ""
+    """The rule's, where a rule says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of verdicts of a gate."""
+
+    standing: Standing
+    is_stale: bool
+    """What it is about is older than the policy believes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A schedule that ends in the gate."""
+
+    schedule: Schedule
+    next_at: datetime | None
+    """None while it is paused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateStanding:
+    """Where a gate stands."""
+
+    stored: StoredPolicy
+    policy: GatePolicy
+    lines: tuple[Line, ...]
+    """The one with the newest verdict first."""
+    waits: tuple[Wait, ...]
+    schedules: tuple[Due, ...]
+    """The one that is due next first; paused ones last."""
+
+
+def gate_standings(context: Context) -> list[GateStanding]:
+    """Every gate, by name, in a fixed number of statements."""
+    gates = context.stores.gates
+    policies = gates.policies()
+    found: dict[str, list[Standing]] = {}
+    for one in gates.standings():
+        found.setdefault(one.newest.gate, []).append(one)
+    return _stand(context, policies, found)
+
+
+def gate_standing(context: Context, gate: str) -> GateStanding:
+    """One of them. Raises GateMissingError."""
+    stored = find_policy(context, gate)
+    return _stand(context, [stored], {gate: context.stores.gates.standings(gate=gate)})[0]
+
+
+def _stand(
+    context: Context, policies: Sequence[StoredPolicy], found: Mapping[str, Sequence[Standing]]
+) -> list[GateStanding]:
+    runs = context.stores.gates.product_runs([one.product for one in policies])
+    schedules = context.stores.schedules.list() if policies else []
+    now = context.clock.now()
+    standings = []
+    for stored in policies:
+        policy = policy_of(stored)
+        lines = tuple(_lines(policy, found.get(stored.gate, ()), now))
+        standings.append(
+            GateStanding(
+                stored=stored,
+                policy=policy,
+                lines=lines,
+                waits=tuple(_waits(stored, lines, runs.get(stored.product, ProductRuns()))),
+                schedules=_due(context, [one for one in schedules if one.gate == stored.gate]),
+            )
+        )
+    return standings
+
+
+def _lines(policy: GatePolicy, found: Sequence[Standing], now: datetime) -> list[Line]:
+    believed = duration(policy.spec.evidence.max_age)
+    lines = [Line(one, now - one.newest.at > believed) for one in found]
+    return sorted(lines, key=lambda one: one.standing.newest.created_at, reverse=True)
+
+
+def _waits(stored: StoredPolicy, lines: Sequence[Line], runs: ProductRuns) -> Iterator[Wait]:
+    judged = max((run for line in lines for run in line.standing.newest.runs), default="")
+    if not lines:
+        yield Wait(Lack.VERDICT, runs.newest_finished)
+    elif runs.newest_finished > judged:
+        yield Wait(Lack.JUDGEMENT, runs.newest_finished)
+    if runs.newest_unfinished > judged:
+        yield Wait(Lack.RUN, runs.newest_unfinished)
+    if lines:
+        yield from _of_newest(stored, lines[0])
+
+
+def _of_newest(stored: StoredPolicy, line: Line) -> Iterator[Wait]:
+    newest = line.standing.newest
+    if line.is_stale:
+        yield Wait(Lack.FRESH_EVIDENCE)
+    if newest.policy_digest != stored.digest:
+        yield Wait(Lack.POLICY)
+    # What failed waits for nothing that would come by itself.
+    is_open = newest.decision is Decision.INCONCLUSIVE
+    for rule in newest.rules if is_open else ():
+        if rule.blocking and rule.outcome is RuleOutcome.UNKNOWN:
+            lack = Lack.APPROVAL if rule.kind == "approval" else Lack.EVIDENCE
+            yield Wait(lack, sentence=rule.sentence)
+
+
+def _due(context: Context, schedules: Sequence[Schedule]) -> tuple[Due, ...]:
+    now = context.clock.now()
+    found = [Due(one, _next(context, one, now)) for one in schedules]
+    return tuple(sorted(found, key=lambda one: (one.next_at is None, one.next_at or now)))
+
+
+def _next(context: Context, schedule: Schedule, now: datetime) -> datetime | None:
+    if schedule.paused_at is not None:
+        return None
+    return context.gate.cron.next_after(schedule.cron, schedule.tz, now)

@@ -1,0 +1,268 @@
+"""Tests of a product that are unsteady, and those that are in quarantine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from orchestrator.application.context import Context
+from orchestrator.application.ports.kinds import Failing, Judged, Tried, WindowCell
+from orchestrator.application.ports.stores import Stores
+from orchestrator.domain.alias import KnownTest
+from orchestrator.domain.failures import FailureClass
+from orchestrator.domain.flaky import FlakyEvidence, Go, flaky_evidence
+from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.identity import resolve
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.quarantine import (
+    QuarantineState,
+    is_about,
+    passes_in_a_row,
+    state_of,
+)
+from orchestrator.domain.signature import Signature
+from orchestrator.domain.unsteady import (
+    DatedGo,
+    Pair,
+    Unsteady,
+    Whose,
+    how,
+    pair_of,
+    suspects,
+    whose,
+)
+
+WEIGHED = 40
+"""Suspects whose whole history is weighed; the rest are only counted."""
+_BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
+_Seen = tuple[int, TestOutcome, tuple[TestOutcome, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlakyTest:
+    """A test that is unsteady."""
+
+    test: KnownTest
+    how: Unsteady
+    whose: Whose
+    evidence: FlakyEvidence
+    pair: Pair | None
+    platforms: tuple[str, ...]
+    """Where it failed, or passed on retry."""
+    last_seen: datetime
+    """Of these."""
+    signatures: tuple[str, ...]
+    """Of its failures, those it has most often first."""
+    quarantines: tuple[Quarantine, ...]
+    """That stand and are about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownQuarantine:
+    """A quarantine, and what came of it."""
+
+    quarantine: Quarantine
+    state: QuarantineState
+    test_id: int | None
+    excused: int
+    """Failing results since it was opened, of the runs that were looked at."""
+    passes: int | None
+    """In a row since then, where that is least; None where nothing ran."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlakyReview:
+    """The unsteady tests of a product."""
+
+    tests: Sequence[FlakyTest]
+    """Those whose failures are the surest and most frequent first."""
+    quarantines: Sequence[ShownQuarantine]
+    """Those that stand first, and the newest."""
+    runs: int
+    suspects: int
+    """Tests that failed and may have passed too; `WEIGHED` of them at most were looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """What happened in the cells that are looked at."""
+
+    cells: Mapping[int, WindowCell]
+    """That are done, and in which tests passed or failed."""
+    failing: Sequence[Failing]
+    """Tests under their newest names."""
+    tried: Mapping[tuple[int, int], Tried]
+    """By test, under the name that it had, and cell."""
+    aliases: Mapping[int, int]
+    """By the test of an older name, that of the newer one."""
+    _made: dict[_Seen, DatedGo] = field(default_factory=dict)
+
+    def goes(self, one: Judged) -> Iterator[DatedGo]:
+        """Results as the domain weighs them."""
+        for pk in one.cells:
+            tried = self.tried.get((one.test_id, pk))
+            yield self._go(pk, one.outcome, tried.earlier if tried else ())
+
+    def _go(self, pk: int, outcome: TestOutcome, earlier: tuple[TestOutcome, ...]) -> DatedGo:
+        """Most results of a cell are alike: one value stands for all of them."""
+        known = self._made.get((pk, outcome, earlier))
+        if known is None:
+            cell = self.cells[pk]
+            # Two environments of one platform are two places: a test may fail in one of them.
+            go = Go(cell.run_id, cell.version, cell.name, outcome, earlier)
+            known = self._made[pk, outcome, earlier] = DatedGo(go, cell.platform, cell.at)
+        return known
+
+
+def list_flaky(context: Context, product: str, *, runs: int) -> FlakyReview:
+    """Weigh the histories of the likeliest suspects, and tell how the quarantines do."""
+    stores, now = context.stores, context.clock.now()
+    looked = stores.kinds.cells(product, runs=runs)
+    history = _history(stores, looked.cells)
+    asked, many = _suspects(history)
+    confined = stores.quarantines.list(product=product)
+    held = {one.nodeid: one for one in stores.kinds.find_tests(product, _nodeids(confined))}
+    goes = _goes(stores, history, {*asked, *(test.id for test in held.values())})
+    standing = [one for one in confined if state_of(one, now) is QuarantineState.STANDS]
+    return FlakyReview(
+        tests=_weighed(stores, history, {test: goes.get(test, []) for test in asked}, standing),
+        quarantines=_quarantines(confined, held, goes, now),
+        runs=looked.runs,
+        suspects=many,
+    )
+
+
+def _history(stores: Stores, looked: Mapping[int, WindowCell]) -> _History:
+    judged = stores.kinds.suites(looked)
+    cells = {pk: cell for pk, cell in looked.items() if pk in judged}
+    aliases = stores.aliases.confirmed()
+    failing = [
+        replace(one, test_id=resolve(one.test_id, aliases)) if one.test_id in aliases else one
+        for one in stores.kinds.failing(cells)
+    ]
+    tried = {(one.test_id, one.cell): one for one in stores.kinds.tried(cells)}
+    return _History(cells, failing, tried, aliases)
+
+
+def _suspects(history: _History) -> tuple[list[int], int]:
+    cells = history.cells
+    retried = [
+        resolve(one.test_id, history.aliases)
+        for one in history.tried.values()
+        if _BAD.intersection(one.earlier)
+    ]
+    ran: dict[str, list[WindowCell]] = {}
+    for cell in sorted(cells.values(), key=lambda cell: (cell.at, cell.pk)):
+        ran.setdefault(cell.name, []).append(cell)
+    position = {cell.pk: at for some in ran.values() for at, cell in enumerate(some)}
+    failing = (
+        (one.test_id, cells[pk].name, position[pk]) for one in history.failing for pk in one.cells
+    )
+    versions = {place: [cell.version for cell in some] for place, some in ran.items()}
+    return suspects(retried, failing, versions, most=WEIGHED)
+
+
+def _goes(
+    stores: Stores, history: _History, tests: Collection[int]
+) -> Mapping[int, Sequence[DatedGo]]:
+    """By test, its results, the oldest first."""
+    older = {old for old in history.aliases if resolve(old, history.aliases) in tests}
+    goes: dict[int, list[DatedGo]] = {}
+    for one in stores.kinds.judged({*tests, *older}, history.cells):
+        goes.setdefault(resolve(one.test_id, history.aliases), []).extend(history.goes(one))
+    return {test: sorted(some, key=_when) for test, some in goes.items()}
+
+
+def _when(one: DatedGo) -> tuple[datetime, str, str]:
+    return one.at, one.go.run, one.go.platform
+
+
+def _weighed(
+    stores: Stores,
+    history: _History,
+    goes: Mapping[int, Sequence[DatedGo]],
+    standing: Sequence[Quarantine],
+) -> list[FlakyTest]:
+    """Those that are unsteady, the likeliest first."""
+    tests = stores.kinds.tests(goes)
+    had: dict[int, Counter[str]] = {}
+    for one in history.failing:
+        if one.test_id in goes:
+            had.setdefault(one.test_id, Counter())[one.signature] += len(one.cells)
+    signatures = stores.kinds.named({name for some in had.values() for name in some})
+    found = []
+    for test, some in goes.items():
+        evidence = flaky_evidence(one.go for one in some)
+        shows = how(some, evidence)
+        if shows is None or test not in tests:
+            continue
+        names = had.get(test, Counter())
+        found.append(_flaky(tests[test], shows, evidence, some, names, signatures, standing))
+    return sorted(found, key=lambda one: (-one.evidence.likely, one.test.id))
+
+
+def _flaky(
+    test: KnownTest,
+    shows: Unsteady,
+    evidence: FlakyEvidence,
+    goes: Sequence[DatedGo],
+    names: Counter[str],
+    signatures: Mapping[str, Signature],
+    standing: Sequence[Quarantine],
+) -> FlakyTest:
+    where = [one for one in goes if one.is_bad or one.is_retried]
+    classes = Counter[FailureClass]()
+    for name, many in names.items():
+        if name in signatures:
+            classes[signatures[name].kind] += many
+    platforms = tuple(sorted({one.platform for one in where}))
+    return FlakyTest(
+        test=test,
+        how=shows,
+        whose=whose(classes),
+        evidence=evidence,
+        pair=pair_of(goes),
+        platforms=platforms,
+        last_seen=max(one.at for one in where),
+        signatures=tuple(name for name, _ in names.most_common() if name),
+        quarantines=tuple(
+            one for one in standing if any(is_about(one, test.nodeid, p) for p in platforms)
+        ),
+    )
+
+
+def _nodeids(confined: Sequence[Quarantine]) -> set[str]:
+    return {one.nodeid for one in confined}
+
+
+def _quarantines(
+    confined: Sequence[Quarantine],
+    held: Mapping[str, KnownTest],
+    goes: Mapping[int, Sequence[DatedGo]],
+    now: datetime,
+) -> list[ShownQuarantine]:
+    """Those that stand first, and of each state the newest first."""
+    shown = []
+    for one in confined:
+        test = held.get(one.nodeid)
+        some = goes.get(test.id, ()) if test else ()
+        shown.append(_shown(one, test, [go for go in some if go.at >= one.opened], now))
+    order = list(QuarantineState)
+    newest_first = sorted(shown, key=lambda one: one.quarantine.opened, reverse=True)
+    return sorted(newest_first, key=lambda one: order.index(one.state))
+
+
+def _shown(
+    one: Quarantine, test: KnownTest | None, since: Sequence[DatedGo], now: datetime
+) -> ShownQuarantine:
+    mine = [go for go in since if is_about(one, one.nodeid, go.platform)]
+    streaks = passes_in_a_row(go.go for go in mine)
+    return ShownQuarantine(
+        quarantine=one,
+        state=state_of(one, now),
+        test_id=test.id if test else None,
+        excused=sum(1 for go in mine if go.is_bad and go.at < (one.ended_at or one.expires)),
+        passes=min(streaks.values(), default=None),
+    )

@@ -1,0 +1,234 @@
+"""Read a log by the numbers of its lines, and find words in it; never as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+
+from orchestrator.application.log_index import PIECE_BYTES, LogIndex, Read
+from orchestrator.application.ports.logs import AttemptLog, LogStore
+from orchestrator.domain.terminal import plain
+
+KEPT_BYTES = 8 * 1024
+"""Of a longer line only so much of its beginning and of its end is read."""
+MOST_LINES = 500
+"""So many lines are read at once."""
+SEARCHED_BYTES = 32 * 1024 * 1024
+"""So much is searched at once; who wants more asks again."""
+_WINDOW_BYTES = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line, or the two ends of one."""
+
+    number: int
+    """From 1."""
+    head: bytes
+    """Without its end of line."""
+    tail: bytes
+    """The last bytes of a line that is longer; empty of one that is here as a whole."""
+    size_bytes: int
+    begins_at: int
+    """Its offset in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What became of a search."""
+
+    line: int | None
+    """The line, where there is one."""
+    reached: int
+    """It is known of every line until here."""
+    is_over: bool
+    """There is nothing more to search in this direction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is looked for: these very characters, within one line."""
+
+    text: str
+    ignores_case: bool = True
+
+    def fold(self, text: str) -> str:
+        """As it is compared."""
+        return text.lower() if self.ignores_case else text
+
+
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """A log as it was at one moment."""
+
+    index: LogIndex
+    read: Read
+    size_bytes: int
+    ended: int
+    """Lines that have ended."""
+    open_from: int
+    """The offset after the last of them."""
+
+    @property
+    def has_open_line(self) -> bool:
+        """Whether the last line may still grow."""
+        return self.open_from < self.size_bytes
+
+    @property
+    def total(self) -> int:
+        """How many lines there are, with one that has not ended."""
+        return self.ended + self.has_open_line
+
+    def lines(self, first: int, count: int) -> list[LogLine]:
+        """So many lines from a number on, as far as there are any."""
+        first = max(first, 1)
+        last = min(first + min(count, MOST_LINES) - 1, self.total)
+        if first > last:
+            return []
+        wanted = min(last, self.ended)
+        found = list(self._ended_lines(first, wanted)) if first <= wanted else []
+        if last > self.ended:
+            found.append(self._open_line())
+        return found
+
+    def find(self, search: Search, *, after: int) -> Found:
+        """The first line after a number that has the text. Of so many bytes at once."""
+        if not search.text:
+            return Found(None, self.total, is_over=True)
+        line, begin = self.index.place(max(after, 0))
+        for hit, reached, offset in self._hits(search, line, begin, self.size_bytes):
+            if hit is not None and hit > after:
+                return Found(hit, hit, is_over=False)
+            if offset - begin >= SEARCHED_BYTES and after < reached < self.total:
+                return Found(None, reached, is_over=False)
+        return Found(None, self.total, is_over=True)
+
+    def find_before(self, search: Search, *, before: int) -> Found:
+        """The last line before a number that has the text."""
+        reached, searched = min(before, self.total + 1), 0
+        while search.text and reached > 1 and searched < SEARCHED_BYTES:
+            line, begin, end = self.index.block(reached - 2)
+            end = min(end, self.size_bytes)
+            hits = [one for one, _, _ in self._hits(search, line, begin, end) if one]
+            fitting = [hit for hit in hits if hit < reached]
+            if fitting:
+                return Found(fitting[-1], fitting[-1], is_over=False)
+            reached, searched = line + 1, searched + end - begin
+        return Found(None, reached, is_over=reached <= 1 or not search.text)
+
+    def _ended_lines(self, first: int, last: int) -> Iterator[LogLine]:
+        line, offset = self.index.place(first - 1)
+        pieces = self._pieces(offset, self.open_from, _WINDOW_BYTES)
+        return islice(_cut(pieces, line + 1, offset), first - 1 - line, last - line)
+
+    def _open_line(self) -> LogLine:
+        """Read at its ends: it may be all that a program ever writes."""
+        size = self.size_bytes - self.open_from
+        if size <= 2 * KEPT_BYTES:
+            return _line(self.ended + 1, self.read(self.open_from, size), b"", size, self.open_from)
+        head = self.read(self.open_from, KEPT_BYTES)
+        tail = self.read(self.size_bytes - KEPT_BYTES, KEPT_BYTES)
+        return LogLine(self.ended + 1, head, tail, size, self.open_from)
+
+    def _pieces(self, offset: int, end: int, size: int) -> Iterator[bytes]:
+        while offset < end:
+            piece = self.read(offset, min(size, end - offset))
+            if not piece:
+                return
+            yield piece
+            offset += len(piece)
+
+    def _hits(
+        self, search: Search, line: int, offset: int, end: int
+    ) -> Iterator[tuple[int | None, int, int]]:
+        """A line with the text, or None; the last line that was searched; the offset so far."""
+        number, carried = line + 1, b""
+        for piece in self._pieces(offset, end, PIECE_BYTES):
+            offset += len(piece)
+            ready = carried + piece
+            cut = ready.rfind(b"\n") + 1
+            # Of a line that is longer than a piece, only what a hit may begin with is kept.
+            rest = ready[cut:] if cut else ready[-KEPT_BYTES:]
+            ready, carried = (ready[:cut] or ready, rest) if offset < end else (ready, b"")
+            after = number + ready.count(b"\n")
+            for hit in _lines_with(search, ready, number):
+                yield hit, hit, offset
+            number = after
+            yield None, number - 1, offset
+
+
+@dataclass(slots=True)
+class _Held:
+    """A line while it is put together."""
+
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytes = b""
+    size: int = 0
+
+    def add(self, part: bytes) -> None:
+        room = 2 * KEPT_BYTES - len(self.head)
+        self.head += part[:room]
+        if len(part) > room:
+            self.tail = (self.tail + part[max(room, 0) :][-KEPT_BYTES:])[-KEPT_BYTES:]
+        self.size += len(part)
+
+
+def open_log(logs: LogStore, index: LogIndex, log: AttemptLog) -> LogReader:
+    """Take in what is new of a log, and read it as it is now."""
+
+    def read(after: int, limit: int) -> bytes:
+        return logs.read(log.attempt_id, after=after, limit=limit)
+
+    ended, open_from = index.extend(log.size_bytes, read)
+    return LogReader(index, read, log.size_bytes, ended, open_from)
+
+
+def raw_pieces(logs: LogStore, log: AttemptLog) -> Iterator[bytes]:
+    """A log as it came, as far as it is now."""
+    read = partial(logs.read, log.attempt_id)
+    for offset in range(0, log.size_bytes, PIECE_BYTES):
+        yield read(after=offset, limit=min(PIECE_BYTES, log.size_bytes - offset))
+
+
+def _cut(pieces: Iterator[bytes], number: int, offset: int) -> Iterator[LogLine]:
+    held = _Held()
+    for piece in pieces:
+        begin = 0
+        while (end := piece.find(b"\n", begin)) >= 0:
+            held.add(piece[begin:end])
+            yield _line(number, bytes(held.head), held.tail, held.size, offset)
+            number, offset, held = number + 1, offset + held.size + 1, _Held()
+            begin = end + 1
+        held.add(piece[begin:])
+
+
+def _line(number: int, head: bytes, tail: bytes, size: int, offset: int) -> LogLine:
+    """Whole where its beginning and its end are all of it."""
+    if size > len(head):
+        tail = (head[KEPT_BYTES:] + tail)[-KEPT_BYTES:]
+        head = head[:KEPT_BYTES]
+    return LogLine(number, head, tail, size, offset)
+
+
+def _lines_with(search: Search, data: bytes, number: int) -> Iterator[int]:
+    """Numbers of the lines of some bytes that have the text, the first line being `number`."""
+    needle, text = search.fold(search.text), search.fold(_read(data))
+    counted, at = 0, text.find(needle)
+    while at >= 0:
+        number += text.count("\n", counted, at)
+        yield number
+        counted = text.find("\n", at)
+        if counted < 0:
+            return
+        at = text.find(needle, counted)
+
+
+def _read(data: bytes) -> str:
+    """As people read it: without colours; of what was written over, what came last."""
+    text = plain(data.decode("utf-8", "replace"))
+    if "\r" not in text:
+        return text
+    lines = text.split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)

@@ -1,0 +1,165 @@
+"""Can it ship? Versions by platforms, each with what is known of it, and what is lacking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from orchestrator.application.ports.releases import (
+    KnownCell,
+    LiveRun,
+    Release,
+    ReleaseCell,
+    ReleaseVerdict,
+    Version,
+)
+from orchestrator.application.ports.stores import Stores
+from orchestrator.domain.outcome import worst
+
+LIVE_RUNS = 10
+
+
+class Absence(StrEnum):
+    """Why there is nothing of a version on a platform."""
+
+    MISSING = "missing"
+    """The platform was there already: nobody asked it, or its cell is not done."""
+    NOT_YET = "not_yet"
+    """The platform came later."""
+
+
+class Staleness(StrEnum):
+    """Why evidence is old."""
+
+    LEFT_BEHIND = "left_behind"
+    """A newer run of the version has none from this platform."""
+    TOO_OLD = "too_old"
+    """Older than what the gates believe."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Square:
+    """A version on a platform."""
+
+    cell: ReleaseCell | None
+    """Of several matrices the worst one."""
+    others: int = 0
+    """Cells of other matrices that are not shown."""
+    absence: Absence | None = None
+    staleness: Staleness | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardRow:
+    """A version."""
+
+    of: Version
+    newest_run: str
+    at: datetime | None
+    """Of its newest evidence; None where there is none yet."""
+    squares: Sequence[Square]
+    """One for each platform."""
+    verdicts: Sequence[ReleaseVerdict]
+    live: LiveRun | None
+    """The newest run of it that goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """A page of versions."""
+
+    names: Sequence[str]
+    """Of the platforms: the cells of runs."""
+    rows: Sequence[BoardRow]
+    matrices: Sequence[str]
+    """That the product's runs had."""
+    live: Sequence[LiveRun]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which page of a board is asked for."""
+
+    product: str
+    matrix: str = ""
+    """Empty takes all."""
+    limit: int = 20
+    before: str | None = None
+    believed: timedelta | None = None
+    """How old evidence may be that a gate believes."""
+
+
+def release_board(stores: Stores, wanted: Wanted, *, at: datetime) -> Board:
+    """The board, in a fixed number of statements."""
+    releases = stores.releases
+    page = releases.page(
+        wanted.product, matrix=wanted.matrix, limit=wanted.limit, before=wanted.before
+    )
+    known = releases.cells(wanted.product)
+    mine = [one for one in known if wanted.matrix in ("", one.matrix)]
+    names = _names(mine, page.items)
+    told = releases.verdicts(wanted.product, [one.of for one in page.items]) if page.items else []
+    live = releases.live(wanted.product, limit=LIVE_RUNS)
+    spans = _spans(mine)
+    rows = []
+    for place, release in enumerate(page.items):
+        is_current = place == 0 and not wanted.before
+        believed = wanted.believed if is_current else None
+        oldest = at - believed if believed is not None else None
+        rows.append(
+            BoardRow(
+                of=release.of,
+                newest_run=release.newest_run,
+                at=max((cell.at for cell in release.cells), default=None),
+                squares=[_square(release, name, spans[name], oldest) for name in names],
+                verdicts=[one for one in told if one.of == release.of],
+                live=next((one for one in live if one.of == release.of), None),
+            )
+        )
+    matrices = list(dict.fromkeys(one.matrix for one in known))
+    return Board(names=names, rows=rows, matrices=matrices, live=live, next=page.next)
+
+
+def _spans(known: Iterable[KnownCell]) -> Mapping[str, str]:
+    """By name the first run that had it."""
+    first: dict[str, str] = {}
+    for one in known:
+        first[one.name] = min(first.get(one.name, one.first_run), one.first_run)
+    return first
+
+
+def _names(known: Iterable[KnownCell], page: Sequence[Release]) -> list[str]:
+    """Platforms of these versions, or of their time; in the order of the newest matrix."""
+    if not page:
+        return []
+    first, last = page[-1].newest_run, page[0].newest_run
+    there = {cell.name for release in page for cell in release.cells}
+    used = (
+        one
+        for one in known
+        if one.name in there or (one.newest_run >= first and one.first_run <= last)
+    )
+    return list(dict.fromkeys(one.name for one in used))
+
+
+def _square(release: Release, name: str, first: str, oldest: datetime | None) -> Square:
+    mine = [cell for cell in release.cells if cell.name == name]
+    if not mine:
+        is_late = first > release.newest_run
+        return Square(cell=None, absence=Absence.NOT_YET if is_late else Absence.MISSING)
+    shown = _worst(mine)
+    newest = max(cell.run for cell in release.cells if cell.matrix == shown.matrix)
+    stale = Staleness.LEFT_BEHIND if shown.run < newest else None
+    if stale is None and oldest is not None and shown.at < oldest:
+        stale = Staleness.TOO_OLD
+    return Square(cell=shown, others=len(mine) - 1, staleness=stale)
+
+
+def _worst(cells: Sequence[ReleaseCell]) -> ReleaseCell:
+    """The most severe; of several the one that says most."""
+    outcome = worst(cell.outcome for cell in cells if cell.outcome is not None)
+    mine = [cell for cell in cells if cell.outcome is outcome] or cells
+    return max(mine, key=lambda cell: (cell.counts.collected, cell.run))

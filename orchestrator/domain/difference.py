@@ -1,0 +1,50 @@
+"""What became of a test from one run to another."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from orchestrator.domain.outcome import TestOutcome
+
+BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
+NEVER = frozenset({TestOutcome.MISSING, TestOutcome.NOT_RUN})
+GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XFAILED, TestOutcome.XPASSED})
+
+
+class Difference(StrEnum):
+    """What may become of a test, the worst first."""
+
+    NEW_FAILURE = "new_failure"
+    STILL_FAILING = "still_failing"
+    MISSING = "missing"
+    """It was collected, and never reported or never ran; before, it was no such."""
+    NEWLY_SKIPPED = "newly_skipped"
+    FIXED = "fixed"
+    CHANGED = "changed"
+    NEW = "new"
+    GONE = "gone"
+    SAME = "same"
+
+
+def difference(before: TestOutcome | None, after: TestOutcome | None) -> Difference:
+    """What became of a test; None: that run has no such test."""
+    if after is None:
+        return Difference.GONE
+    if after in BAD:
+        return Difference.STILL_FAILING if before in BAD else Difference.NEW_FAILURE
+    if after in NEVER:
+        return Difference.SAME if before in NEVER else Difference.MISSING
+    if before is None:
+        return Difference.NEW
+    return _of_sound(before, after)
+
+
+def _of_sound(before: TestOutcome, after: TestOutcome) -> Difference:
+    """Of a test that neither failed nor got lost."""
+    if before is after:
+        return Difference.SAME
+    if after is TestOutcome.SKIPPED:
+        return Difference.NEWLY_SKIPPED
+    if before in BAD and after in GOOD:
+        return Difference.FIXED
+    return Difference.CHANGED

@@ -1,0 +1,58 @@
+"""Who answers for a kind of failure: somebody, somebody until yesterday, or nobody yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.known_issue import KnownIssue
+
+NEW_FOR = timedelta(days=7)
+"""A kind of failure that was seen for the first time no longer ago is new."""
+
+
+class Standing(StrEnum):
+    """How people stand to a kind of failure, in the order in which it should be looked at."""
+
+    NEW = "new"
+    """Nobody answers for it, and it was not there a week ago."""
+    LAPSED = "lapsed"
+    """A known issue explained it, and is over."""
+    UNOWNED = "unowned"
+    """Nobody answers for it, and it has been there for longer."""
+    QUARANTINED = "quarantined"
+    """All of its tests are in quarantine where it fails."""
+    KNOWN = "known"
+    """Known issues explain all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """What people have said of a kind of failure."""
+
+    issues: tuple[KnownIssue, ...] = ()
+    """That apply to at least one of its results."""
+    over: tuple[KnownIssue, ...] = ()
+    """That would, and are over."""
+    quarantines: tuple[Quarantine, ...] = ()
+    """That stand and are about all of its tests, wherever it fails."""
+    tolerated: int = 0
+    """Results that an issue applies to."""
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Who answers for it now, or did last."""
+        now = [issue.owner for issue in self.issues] + [one.owner for one in self.quarantines]
+        return tuple(dict.fromkeys(now or [issue.owner for issue in self.over]))
+
+    def standing(self, count: int, *, first_seen: datetime, now: datetime) -> Standing:
+        """Of so many results."""
+        if self.tolerated >= count:
+            return Standing.KNOWN
+        if self.quarantines:
+            return Standing.QUARANTINED
+        if self.over:
+            return Standing.LAPSED
+        return Standing.NEW if now - first_seen <= NEW_FOR else Standing.UNOWNED

@@ -1,0 +1,193 @@
+"""Two runs beside each other: the same questions to SQLite and to Postgres."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+import pytest
+
+from orchestrator.domain.alias import Alias, AliasState
+from orchestrator.domain.cell import CellState
+from orchestrator.domain.difference import Difference, difference
+from orchestrator.domain.identity import Change
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.proof import Reuse
+from reports.views.changes import category
+from tests.databases import NOW, Agent, attempt, create, lease
+
+PRODUCT = "proof"
+OUTCOMES = {
+    TestOutcome.PASSED: "passed",
+    TestOutcome.SKIPPED: "skipped",
+    TestOutcome.FAILED: "failed",
+    TestOutcome.MISSING: "",
+    None: None,
+}
+
+
+def went(stores, run_id: str, cell: int = 0, **tests: str | None) -> str:
+    """A run whose cell's tests went so; empty: it was collected and never reported."""
+    cell_id = create(stores, run_id)[cell]
+    agent = Agent(stores, attempt(stores, cell_id))
+    known = {name: word for name, word in tests.items() if word is not None}
+    lines = [agent.manifest(*(f"t.py::{name}" for name in known))] if known else []
+    for name, word in known.items():
+        if word:
+            lines.append(agent.test(f"t.py::{name}", word))
+    if lines:
+        assert agent.send(*lines)
+    return cell_id
+
+
+def told(stores, *pairs):
+    found: dict[tuple[int, str], int] = {}
+    for one in stores.differences.counts(pairs, product=PRODUCT):
+        key = one.pair, one.difference.value
+        found[key] = found.get(key, 0) + one.tests
+    return found
+
+
+def every(stores, *pairs, limit: int = 1000, skip: int = 0):
+    return stores.differences.page(
+        pairs, product=PRODUCT, kinds=list(Difference), limit=limit, skip=skip
+    )
+
+
+def test_every_way_a_test_may_go_is_what_the_domain_says_and_the_reports_too(stores):
+    ways = [pair for pair in product(OUTCOMES, OUTCOMES) if pair != (None, None)]
+    names = [f"test_{number}" for number in range(len(ways))]
+    old = {n: OUTCOMES[before] for n, (before, _) in zip(names, ways, strict=True)}
+    new = {n: OUTCOMES[after] for n, (_, after) in zip(names, ways, strict=True)}
+    pair = went(stores, "run-1", **old), went(stores, "run-2", **new)
+    found = {one.nodeid.partition("::")[2]: one for one in every(stores, pair)}
+    assert len(found) == len(ways)
+    for name, way in zip(names, ways, strict=True):
+        assert (found[name].before, found[name].after) == way
+        assert found[name].difference is difference(*way)
+        words = [outcome.word if outcome is not None else None for outcome in way]
+        assert found[name].difference.value == (category(*words) or "same")
+    counts = Counter((0, one.difference.value) for one in found.values())
+    assert told(stores, pair) == counts
+
+
+def test_pairs_are_told_apart_and_the_worst_kind_comes_first(stores):
+    first = went(stores, "run-1", a="passed", b="failed"), went(stores, "run-2", a="failed")
+    other = went(stores, "run-3", a="failed"), went(stores, "run-4", a="passed")
+    assert told(stores, first, other) == {
+        (0, "new_failure"): 1,
+        (0, "gone"): 1,
+        (1, "fixed"): 1,
+    }
+    found = stores.differences.first([first, other], product=PRODUCT, each=5)
+    kinds = [(one.pair, one.difference.value) for one in found]
+    assert kinds == [(0, "new_failure"), (1, "fixed"), (0, "gone")]
+    assert (found[0].job, found[0].nodeid) == ("unit", "t.py::a")
+
+
+def test_of_each_kind_so_many_come_and_pages_follow_each_other(stores):
+    names = [f"test_{number}" for number in range(7)]
+    pair = (
+        went(stores, "run-1", **dict.fromkeys(names, "passed")),
+        went(stores, "run-2", **dict.fromkeys(names, "failed")),
+    )
+    first = stores.differences.first([pair], product=PRODUCT, each=3)
+    assert [one.nodeid[6:] for one in first] == names[:3]
+    pages = [every(stores, pair, limit=3, skip=skip) for skip in (0, 3, 6)]
+    assert [one.nodeid[6:] for page in pages for one in page] == names
+
+
+def test_the_same_are_counted_by_how_they_went(stores):
+    pair = (
+        went(stores, "run-1", a="passed", b="skipped", c="passed"),
+        went(stores, "run-2", a="passed", b="skipped", c="passed"),
+    )
+    found = stores.differences.counts([pair], product=PRODUCT)
+    assert {(one.outcome, one.tests) for one in found} == {
+        (TestOutcome.PASSED, 2),
+        (TestOutcome.SKIPPED, 1),
+    }
+    assert stores.differences.first([pair], product=PRODUCT, each=5) == []
+
+
+def confirm(stores, old: str, new: str) -> None:
+    numbers = {one.nodeid: one.id for one in known(stores)}
+    words = {"job": "unit", "old": f"t.py::{old}", "new": f"t.py::{new}"}
+    alias = Alias(
+        id=0,
+        product=PRODUCT,
+        **words,
+        old_test=numbers[words["old"]],
+        new_test=numbers[words["new"]],
+        change=Change.RENAMED,
+        likeness=0.9,
+        state=AliasState.SUGGESTED,
+        suggested_at=NOW,
+    )
+    stores.aliases.suggest([alias])
+    mine = next(one for one in stores.aliases.list(product=PRODUCT) if one.new == words["new"])
+    stores.aliases.decide(mine.id, AliasState.CONFIRMED, by="ann", at=NOW)
+
+
+def known(stores):
+    asked = {"product": PRODUCT, "job": None, "contains": "", "limit": 100, "after": None}
+    return stores.tests.page(**asked).items
+
+
+def test_a_test_under_a_new_name_is_the_same_test(stores):
+    pair = went(stores, "run-1", old="passed"), went(stores, "run-2", new="failed")
+    assert told(stores, pair) == {(0, "gone"): 1, (0, "new_failure"): 1}
+    confirm(stores, "old", "new")
+    assert told(stores, pair) == {(0, "new_failure"): 1}
+    (found,) = every(stores, pair)
+    assert (found.nodeid, found.was) == ("t.py::new", "t.py::old")
+    assert (found.before, found.after) == (TestOutcome.PASSED, TestOutcome.FAILED)
+
+
+def test_names_are_followed_over_several_steps(stores):
+    went(stores, "run-0", middle="passed")
+    pair = went(stores, "run-1", old="passed"), went(stores, "run-2", new="passed")
+    confirm(stores, "old", "middle")
+    confirm(stores, "middle", "new")
+    assert told(stores, pair) == {(0, "same"): 1}
+
+
+def test_a_name_that_both_runs_have_is_no_other_test(stores):
+    pair = (
+        went(stores, "run-1", old="passed", new="passed"),
+        went(stores, "run-2", old="failed", new="passed"),
+    )
+    confirm(stores, "old", "new")
+    assert told(stores, pair) == {(0, "new_failure"): 1, (0, "same"): 1}
+
+
+def test_reused_evidence_is_compared_where_it_is(stores):
+    first = went(stores, "run-1", a="passed", b="passed")
+    stores.leases.reserve(lease("l1", f"{first}-1"), run_id="run-1", exclusive=False, max_usd=None)
+    stores.leases.note("l1", {"image_id": "ami-1"}, simulated=False)
+    again = create(stores, "run-2")[0]
+    reuse = Reuse(job="unit", why="the same", run="run-1", cell=first, at=NOW)
+    stores.proofs.decide(again, [reuse], at=NOW)
+    assert told(stores, (first, again)) == {(0, "same"): 2}
+
+
+def test_where_results_were_produced_is_told(stores):
+    cell_id = create(stores, "run-1")[0]
+    agent = Agent(stores, attempt(stores, cell_id))
+    assert agent.send(agent.line("environment", torch="2.9"))
+    (told,) = stores.differences.surroundings([cell_id]).values()
+    assert (told.probed, told.facts) == ({"torch": "2.9"}, {})
+    assert stores.differences.surroundings([]) == {}
+
+
+@pytest.mark.parametrize("method", ["counts", "first"])
+def test_nothing_is_asked_of_no_pairs(stores, method):
+    more = {"each": 1} if method == "first" else {}
+    assert getattr(stores.differences, method)([], product=PRODUCT, **more) == []
+
+
+def test_a_cell_without_results_has_lost_them_all(stores):
+    pair = went(stores, "run-1", a="passed"), create(stores, "run-2")[0]
+    stores.cells.admit(pair[1], "x", max_parallel=9, at=NOW)
+    stores.cells.reach(pair[1], CellState.RELEASING, at=NOW)
+    assert told(stores, pair) == {(0, "gone"): 1}

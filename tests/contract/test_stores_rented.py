@@ -1,0 +1,48 @@
+"""Machines with whose they are: the same questions to SQLite and to Postgres."""
+
+from __future__ import annotations
+
+from orchestrator.application.ports.rented import Sighting
+from orchestrator.domain.cell import CellState, LeaseState
+from tests.contract.ledger_story import live, one_machine, rent, settle
+from tests.databases import NOW, after, create
+
+
+def test_nothing_is_rented(stores):
+    assert stores.rented.now() == []
+    assert stores.rented.gone(limit=5) == []
+    assert stores.rented.sightings() == []
+
+
+def test_an_open_lease_is_told_with_its_run_and_its_cell(stores):
+    first, second = create(stores)
+    rent(stores, first, "l-1")
+    live(stores, first, "l-1")
+    rent(stores, second, "l-2")
+    one, other = stores.rented.now()
+    assert (one.run, one.cell, one.attempt, one.version) == ("run-1", "p0", 1, "1.10")
+    assert one.lease == stores.leases.get("l-1")
+    assert (one.lease.state, one.state) == (LeaseState.RELEASING, CellState.RELEASING)
+    assert (one.max_minutes, one.hold_minutes) == (60, 0)
+    assert (other.lease.id, other.cell) == ("l-2", "p1")
+
+
+def test_what_went_last_comes_first(stores):
+    for number in (1, 2, 3):
+        one_machine(stores, f"run-{number}", at=after(number * 100))
+    (cell,) = create(stores, "run-4", platforms=1)
+    rent(stores, cell, "refused")
+    settle(stores, "refused", "0", at=after(9999), refusal="quota: none")
+    assert [one.run for one in stores.rented.gone(limit=2)] == ["run-3", "run-2"]
+    assert stores.rented.now() == []
+
+
+def test_sightings_come_oldest_first(stores):
+    stores.sightings.see("aws", ["i-2"], at=after(5))
+    stores.sightings.see("gcp", ["vm-1"], at=NOW)
+    stores.sightings.see("aws", ["i-2", "i-1"], at=after(9))
+    assert stores.rented.sightings() == [
+        Sighting("gcp", "vm-1", NOW),
+        Sighting("aws", "i-2", after(5)),
+        Sighting("aws", "i-1", after(9)),
+    ]

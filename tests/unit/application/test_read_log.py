@@ -1,0 +1,196 @@
+"""Lines of a log by their numbers, and words in it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from orchestrator.application import log_index, read_log
+from orchestrator.application.log_index import LogIndex, LogIndexes
+from orchestrator.application.ports.logs import AttemptLog
+from orchestrator.application.read_log import KEPT_BYTES, LogReader, Search, open_log, raw_pieces
+
+
+@dataclass
+class Logs:
+    """One log, and how much of it was read."""
+
+    data: bytes = b""
+    asked: int = 0
+
+    def of_cell(self, cell_id: str) -> list[AttemptLog]:
+        return [self.log]
+
+    def read(self, attempt_id: str, *, after: int, limit: int) -> bytes:
+        self.asked += 1
+        return self.data[after : after + limit]
+
+    @property
+    def log(self) -> AttemptLog:
+        return AttemptLog("a-1", 1, len(self.data), is_over=False)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Marks close together, pieces that cut lines in two."""
+    monkeypatch.setattr(log_index, "_STEP", 3)
+    monkeypatch.setattr(log_index, "_BLOCK_BYTES", 7)
+    for module in (log_index, read_log):
+        monkeypatch.setattr(module, "PIECE_BYTES", 23)
+    monkeypatch.setattr(read_log, "_WINDOW_BYTES", 11)
+
+
+def opened(logs: Logs, index: LogIndex | None = None) -> LogReader:
+    return open_log(logs, index or LogIndex(), logs.log)
+
+
+def texts(reader: LogReader, first: int = 1, count: int = 500) -> list[bytes]:
+    return [line.head for line in reader.lines(first, count)]
+
+
+def test_an_empty_log_has_no_lines():
+    reader = opened(Logs())
+    assert (reader.total, reader.lines(1, 10), reader.has_open_line) == (0, [], False)
+    assert reader.find(Search("x"), after=0).line is None
+    assert reader.find_before(Search("x"), before=9).line is None
+
+
+def test_lines_have_numbers_and_the_last_may_be_open():
+    reader = opened(Logs(b"one\ntwo\nthr"))
+    assert [(x.number, x.head, x.begins_at) for x in reader.lines(1, 9)] == [
+        (1, b"one", 0),
+        (2, b"two", 4),
+        (3, b"thr", 8),
+    ]
+    assert reader.has_open_line
+    assert not opened(Logs(b"one\n")).has_open_line
+
+
+def test_only_what_is_there_is_given():
+    reader = opened(Logs(b"".join(b"%d\n" % n for n in range(1, 1201))))
+    assert texts(reader, 1199) == [b"1199", b"1200"]
+    assert texts(reader, 0, 2) == [b"1", b"2"]
+    assert texts(reader, 1201) == []
+    assert len(texts(reader, 1, 9999)) == read_log.MOST_LINES
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("seed", range(20))
+def test_any_log_is_as_it_would_be_read_at_once(seed):
+    chance = random.Random(seed)
+    words = [b"", b"a", b"needle", b"\x1b[31mnee\x1b[0mdle", b"x" * 40, "é".encode(), b"xneedlex"]
+    logs, index = Logs(), LogIndex()
+    for _ in range(30):
+        logs.data += chance.choice(words) + chance.choice([b"", b"\n", b"\n", b"\n\n"])
+        reader = opened(logs, index)
+        whole = logs.data.split(b"\n")
+        whole = whole if whole[-1] else whole[:-1]
+        assert reader.total == len(whole)
+        first = chance.randint(1, reader.total + 1)
+        assert texts(reader, first) == whole[first - 1 :]
+        hits = [n for n, line in enumerate(whole, 1) if b"needle" in line or b"nee\x1b" in line]
+        after = chance.randint(0, reader.total)
+        assert following(reader, after) == next((n for n in hits if n > after), None)
+        assert preceding(reader, after) == next((n for n in reversed(hits) if n < after), None)
+
+
+def following(reader: LogReader, after: int) -> int | None:
+    """Asks again, as long as there is something to search."""
+    while True:
+        found = reader.find(Search("NEEDLE"), after=after)
+        if found.line is not None or found.is_over:
+            return found.line
+        assert found.reached > after
+        after = found.reached
+
+
+def preceding(reader: LogReader, before: int) -> int | None:
+    while True:
+        found = reader.find_before(Search("needle"), before=before)
+        if found.line is not None or found.is_over:
+            return found.line
+        assert found.reached < before
+        before = found.reached
+
+
+@pytest.mark.usefixtures("small")
+def test_a_search_ends_in_time_and_goes_on_where_it_ended(monkeypatch):
+    monkeypatch.setattr(read_log, "SEARCHED_BYTES", 40)
+    logs = Logs(b"nothing here\n" * 50 + b"needle\n" + b"nothing here\n" * 50)
+    reader = opened(logs)
+    first = reader.find(Search("needle"), after=0)
+    assert first.line is None
+    assert 0 < first.reached < 50
+    assert (following(reader, 0), preceding(reader, 102)) == (51, 51)
+
+
+def test_what_was_written_over_is_not_found():
+    reader = opened(Logs(b"\r 10%\r 20%\r100%\r\nnext\n"))
+    assert reader.find(Search("20%"), after=0).line is None
+    assert reader.find(Search("100%"), after=0).line == 1
+
+
+def test_letters_count_where_they_are_to():
+    reader = opened(Logs("Straße ÄRGER\n".encode()))
+    assert reader.find(Search("ärger"), after=0).line == 1
+    assert reader.find(Search("ärger", ignores_case=False), after=0).line is None
+    assert reader.find(Search(""), after=0).line is None
+
+
+def test_of_a_long_line_both_ends_are_read():
+    line = b"a" * 500_000 + b"z" * 500_000
+    reader = opened(Logs(b"one\n" + line + b"\nthree\n" + line))
+    found = reader.lines(2, 3)
+    assert [x.size_bytes for x in found] == [1_000_000, 5, 1_000_000]
+    for long in (found[0], found[2]):
+        assert (len(long.head), len(long.tail)) == (KEPT_BYTES, KEPT_BYTES)
+        assert (long.head[:1], long.tail[-1:]) == (b"a", b"z")
+    assert reader.find(Search("az"), after=0).line == 2
+    assert reader.find(Search("az"), after=2).line == 4
+
+
+def test_a_log_is_scanned_once_and_then_only_what_is_new():
+    logs, index = Logs(b"line of a log\n" * 300_000), LogIndex()
+    assert opened(logs, index).total == 300_000
+    scanned = logs.asked
+    logs.data += b"more\n"
+    assert opened(logs, index).total == 300_001
+    assert logs.asked == scanned + 1
+    logs.asked = 0
+    assert texts(opened(logs, index), 300_001) == [b"more"]
+    assert logs.asked == 1
+
+
+def test_a_log_that_shrank_is_another_one():
+    logs, index = Logs(b"1\n2\n3\n"), LogIndex()
+    opened(logs, index)
+    logs.data = b"one\n"
+    assert texts(opened(logs, index)) == [b"one"]
+
+
+def test_marks_stay_few(monkeypatch):
+    monkeypatch.setattr(log_index, "_MOST_MARKS", 8)
+    monkeypatch.setattr(log_index, "_STEP", 2)
+    reader = opened(Logs(b"".join(b"%d\n" % n for n in range(1, 2001))))
+    assert len(reader.index._lines) <= 8
+    assert texts(reader, 1998) == [b"1998", b"1999", b"2000"]
+    assert texts(reader, 1, 2) == [b"1", b"2"]
+
+
+def test_indexes_of_logs_that_nobody_looks_at_are_forgotten():
+    indexes = LogIndexes(kept=2)
+    first = indexes.of("a")
+    assert indexes.of("a") is first
+    indexes.of("b")
+    indexes.of("a")
+    indexes.of("c")
+    assert indexes.of("a") is first
+    assert len(indexes._known) == 2
+
+
+def test_a_raw_log_comes_in_pieces(monkeypatch):
+    monkeypatch.setattr(read_log, "PIECE_BYTES", 4)
+    logs = Logs(b"0123456789")
+    assert list(raw_pieces(logs, logs.log)) == [b"0123", b"4567", b"89"]

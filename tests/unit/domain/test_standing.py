@@ -1,0 +1,49 @@
+"""Who answers for a kind of failure."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.known_issue import IssueMatch, KnownIssue
+from orchestrator.domain.standing import Answering, Standing
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+ISSUE = KnownIssue(
+    id="KI-0001",
+    product="p",
+    title="t",
+    match=IssueMatch(signature="s1-a"),
+    owner="ann",
+    opened=date(2026, 2, 1),
+    expires=date(2026, 4, 1),
+)
+HELD = Quarantine(
+    id="Q-0001",
+    product="p",
+    nodeid="a",
+    reason="r",
+    owner="bo",
+    opened=NOW,
+    expires=NOW + timedelta(days=3),
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "days", "expected", "owners"),
+    [
+        (Answering(), 7, Standing.NEW, ()),
+        (Answering(), 8, Standing.UNOWNED, ()),
+        (Answering(issues=(ISSUE,), tolerated=4), 8, Standing.KNOWN, ("ann",)),
+        (Answering(issues=(ISSUE,), tolerated=3), 8, Standing.UNOWNED, ("ann",)),
+        (Answering(over=(ISSUE,)), 0, Standing.LAPSED, ("ann",)),
+        (Answering(over=(ISSUE,), quarantines=(HELD,)), 0, Standing.QUARANTINED, ("bo",)),
+        (Answering(issues=(ISSUE, ISSUE), tolerated=1), 0, Standing.NEW, ("ann",)),
+    ],
+)
+def test_standing(said: Answering, days: int, expected: Standing, owners: tuple[str, ...]) -> None:
+    first = NOW - timedelta(days=days)
+    assert said.standing(4, first_seen=first, now=NOW) is expected
+    assert said.owners == owners
