@@ -21,7 +21,7 @@ from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.session import Viewer, ViewerDep
 from orchestrator.dashboard.table import Row, Table
-from orchestrator.dashboard.words import cut, said, visible
+from orchestrator.dashboard.words import breakable, cut, said, visible
 
 _UNSAFE_IN_SHEETS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -83,7 +83,11 @@ class Asked:
     @property
     def path(self) -> str:
         """This page's address without its query and without what says how it is wanted."""
-        return quote(self.request.scope["path"])
+        return urls.as_page(quote(self.request.scope["path"]))
+
+    def part_url(self, part: str) -> str:
+        """The address of one block of this page, as it is asked for now."""
+        return urls.with_query(self.path, **{**self.query, "part": part})
 
     def format_url(self, suffix: str, table: str) -> str:
         """This page's address in another format; of one of its tables, where one is named."""
@@ -136,6 +140,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.filters |= {"visible": visible, "cut": cut, "said": said}
+        self._environment.filters |= {"markdown": markdown, "breakable": breakable}
         self._environment.globals |= {"static": static, "urls": urls}
 
     def show(self, template: str, words: Mapping[str, object], part: str = "") -> str:
@@ -187,7 +192,7 @@ def _told(table: Table) -> Mapping[str, object]:
 def _csv(table: Table) -> Response:
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow([column.id for column in table.columns])
+    writer.writerow([_harmless(column.id) for column in table.columns])
     writer.writerows([_harmless(cell) for cell in _texts(row)] for row in table.rows)
     return Response(out.getvalue(), media_type="text/csv; charset=utf-8")
 
@@ -203,11 +208,11 @@ def _texts(row: Row) -> list[str]:
 
 def markdown(table: Table) -> str:
     """The table in GitHub's Markdown, in which nothing from elsewhere is markup."""
-    titles = [column.title for column in table.columns]
+    titles = [_quoted(column.title) for column in table.columns]
     rules = ["---:" if column.is_number else "---" for column in table.columns]
     lines = [titles, rules, *([_quoted(text) for text in _texts(row)] for row in table.rows)]
     body = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return f"**{table.caption}**\n\n{body}\n"
+    return f"**{_quoted(table.caption)}**\n\n{body}\n"
 
 
 def _quoted(text: str) -> str:

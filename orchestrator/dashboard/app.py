@@ -17,29 +17,76 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.application.ports.stores import StoreError
+from orchestrator.application.replay_verdict import VerdictMissingError
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.answer import Format, PageMissingError, Pages, pages_of
-from orchestrator.dashboard.pages import runs, sign_in
+from orchestrator.dashboard.pages import (
+    cell,
+    costs,
+    failure,
+    failures,
+    flaky,
+    grid,
+    known_issues,
+    launch,
+    machines,
+    run,
+    runs,
+    schedule,
+    schedules,
+    sign_in,
+    tests,
+)
+from orchestrator.dashboard.pages.benchmarks import routes as benchmarks
+from orchestrator.dashboard.pages.board import routes as board
+from orchestrator.dashboard.pages.compare import routes as compare
+from orchestrator.dashboard.pages.gates import routes as gates
+from orchestrator.dashboard.pages.log import routes as log
 from orchestrator.dashboard.security import PageHeaders
 from orchestrator.dashboard.session import ForeignFormError, NotAllowedError, SignedOutError
 from orchestrator.domain.problems import InvalidDocumentError
 
 STATIC = Path(__file__).resolve().parent / "static"
-_SUFFIXES = (Format.JSON, Format.CSV, Format.MARKDOWN)
 _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     PageMissingError: (404, "There is no such page"),
     RunMissingError: (404, "There is no such run"),
     GateMissingError: (404, "There is no such gate"),
+    VerdictMissingError: (404, "There is no such verdict"),
     InvalidDocumentError: (422, "The document cannot be used"),
     NotAllowedError: (403, "The token may not do this"),
     ForeignFormError: (403, "The form is too old, or not of this session"),
     StoreError: (503, "The database cannot be reached"),
 }
 _NEXT = {
+    400: "Load the page again, and send no more than a megabyte.",
     403: "Sign in with a token that may, or load the page again.",
     404: "The release board leads to everything that there is.",
+    500: "Try again; if it comes back, the log of the controller says why.",
     503: "Nothing was changed; try again in a moment.",
 }
+
+_PAGES = (
+    sign_in,
+    board,
+    runs,
+    run,
+    cell,
+    launch,
+    log,
+    costs,
+    machines,
+    grid,
+    tests,
+    compare,
+    benchmarks,
+    gates,
+    failures,
+    failure,
+    flaky,
+    known_issues,
+    schedules,
+    schedule,
+)
 
 
 def create_dashboard(context: Context) -> FastAPI:
@@ -52,8 +99,8 @@ def create_dashboard(context: Context) -> FastAPI:
     static = f"/static/{_version(STATIC)}"
     app.state.context = context
     app.state.pages = Pages(static)
-    for router in (sign_in.router, runs.router):
-        app.include_router(router)
+    for pages in _PAGES:
+        app.include_router(pages.router)
     app.mount(static, Kept(directory=STATIC), name="static")
     for kind in _REFUSALS:
         app.add_exception_handler(kind, _on_known)
@@ -63,6 +110,7 @@ def create_dashboard(context: Context) -> FastAPI:
     app.add_exception_handler(Exception, _on_unhandled)
     app.add_middleware(GZipMiddleware, minimum_size=1_000)
     app.add_middleware(Suffix)
+    app.add_middleware(Head)
     app.add_middleware(PageHeaders)
     return app
 
@@ -76,12 +124,33 @@ class Suffix:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, with how the page is wanted in its state."""
         if scope["type"] == "http" and not scope["path"].startswith("/static/"):
-            path, _, suffix = scope["path"].rpartition(".")
-            if suffix in _SUFFIXES and path:
+            # A name that ends so is written with %2E: see urls.as_page.
+            suffix = scope.get("raw_path", b"").decode("latin-1").rpartition(".")[2]
+            path = scope["path"].removesuffix(f".{suffix}")
+            if suffix in urls.SUFFIXES and path:
                 shorter = urls.BOARD if path == "/index" else path
                 state = {**scope.get("state", {}), "format": Format(suffix)}
                 scope = {**scope, "path": shorter, "raw_path": shorter.encode(), "state": state}
         await self._app(scope, receive, send)
+
+
+class Head:
+    """Answers HEAD as GET would be answered, without the body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+
+        async def without_body(message: Message) -> None:
+            is_body = message["type"] == "http.response.body"
+            await send({**message, "body": b""} if is_body else message)
+
+        await self._app({**scope, "method": "GET"}, receive, without_body)
 
 
 class Kept(StaticFiles):
@@ -129,9 +198,14 @@ async def _on_signed_out(request: Request, _error: Exception) -> Response:
     if getattr(request.state, "format", Format.HTML) is not Format.HTML:
         said = "sign in, or send `Authorization: Bearer seatrial_...`\n"
         return PlainTextResponse(said, 401, {"WWW-Authenticate": 'Bearer realm="seatrial"'})
-    here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    asked = {name: text for name, text in request.query_params.items() if name != "part"}
+    here = urls.with_query(request.url.path, **asked)
     after = here if request.method == "GET" else urls.BOARD
-    return RedirectResponse(urls.with_query(urls.SIGN_IN, next=after), 303)
+    address = urls.with_query(urls.SIGN_IN, next=after)
+    if "hx-request" in request.headers:
+        # It is a part that asks: the page as a whole goes to sign in.
+        return Response(status_code=401, headers={"HX-Redirect": address})
+    return RedirectResponse(address, 303)
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:

@@ -72,6 +72,37 @@ def bar(parts: Sequence[tuple[str, float]], *, width: int = 120, height: int = 6
     return Picture(width, height, tuple(shapes), "bar")
 
 
+_HEIGHTS = {"good": 0.35, "quiet": 0.2, "busy": 0.2, "warn": 0.7, "bad": 1.0}
+"""Of the strip's: what is not well stands out by more than its colour."""
+
+
+def strip(tones: Sequence[str], *, each: int = 4, height: int = 18) -> Picture:
+    """A row of results in the order of time; an empty tone leaves a gap."""
+    shapes = [
+        _box(tone, at * each, height * (1 - _HEIGHTS[tone]), each - 1, height * _HEIGHTS[tone])
+        for at, tone in enumerate(tones)
+        if tone
+    ]
+    return Picture(max(len(tones), 1) * each, height, tuple(shapes), "strip")
+
+
+def columns(amounts: Sequence[float], *, each: int = 12, height: int = 64) -> Picture:
+    """A column for each amount, over one another's base; what is little is still seen.
+
+    Args:
+        amounts: In their order.
+        each: How wide a column is with the gap beside it, in units.
+        height: In units.
+    """
+    most = max(amounts, default=0.0)
+    shapes = [Shape("line", "axis", _line_at(each * len(amounts), height))]
+    for at, amount in enumerate(amounts):
+        if amount > 0 and most > 0:
+            tall = max(1.5, (height - 1) * amount / most)
+            shapes.append(_box("column", at * each + 1, height - 1 - tall, each - 2, tall))
+    return Picture(each * max(len(amounts), 1), height, tuple(shapes), "day-columns")
+
+
 def _x(at: int, many: int, width: int) -> float:
     return 2 + (width - 4) * (at / (many - 1) if many > 1 else 1)
 
@@ -106,3 +137,9 @@ def _dot(point: tuple[float, float], tone: str) -> Shape:
 def _box(tone: str, x: float, y: float, width: float, height: float) -> Shape:
     places = (("x", x), ("y", y), ("width", width), ("height", height))
     return Shape("rect", tone, tuple((name, f"{value:.1f}") for name, value in places))
+
+
+def _line_at(width: float, height: int) -> tuple[tuple[str, str], ...]:
+    """The base of columns."""
+    y = f"{height - 0.5:.1f}"
+    return (("x1", "0"), ("y1", y), ("x2", f"{width:.1f}"), ("y2", y))

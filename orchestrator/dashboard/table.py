@@ -44,6 +44,8 @@ class Text:
     note: str = ""
     """A quieter second line."""
     is_code: bool = False
+    short: str = ""
+    """Shown in its place, where the rest stands in the note."""
 
     def plain(self) -> Plain:
         """The value."""
@@ -221,6 +223,26 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
+class Trace:
+    """One line of a long text, which is fetched when somebody opens it."""
+
+    kind: ClassVar[str] = "trace"
+    value: str
+    href: str
+    """The page that has the whole text; without JavaScript it is a link."""
+    load: str
+    """The address of JSON that has it under ``shown``."""
+
+    def plain(self) -> Plain:
+        """The line."""
+        return self.value
+
+    def text(self) -> str:
+        """The line."""
+        return visible(cut(self.value)).replace("\n", " ")
+
+
+@dataclass(frozen=True, slots=True)
 class Several:
     """Several cells in one place."""
 
@@ -234,6 +256,88 @@ class Several:
     def text(self) -> str:
         """With commas between."""
         return ", ".join(cell.text() for cell in self.cells)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An outcome in a grid: one sign, whose word readers hear; the cell of the table is all of it.
+
+    Nothing but the outcome may be told by it: what stands on thousands of marks stands elsewhere.
+    """
+
+    kind: ClassVar[str] = "mark"
+    word: str
+    """Empty where there is nothing."""
+    letter: str = ""
+    """Of failures that are alike."""
+    href: str = ""
+
+    @property
+    def tone(self) -> str:
+        """Of its word."""
+        return said(self.word).tone if self.word else "none"
+
+    @property
+    def sign(self) -> str:
+        """What is seen."""
+        return said(self.word).sign if self.word else ""
+
+    @property
+    def label(self) -> str:
+        """What readers hear."""
+        if not self.word:
+            return "no result"
+        return f"{said(self.word).word} {self.letter}".rstrip()
+
+    def plain(self) -> Plain:
+        """The outcome, and the letter after it where there is one."""
+        return f"{self.word} {self.letter}".rstrip() or None
+
+    def text(self) -> str:
+        """Sign, word and letter."""
+        return f"{self.sign} {self.label}" if self.word else "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Several names, of which a page shows the first ones; a pointer on the rest tells them all."""
+
+    kind: ClassVar[str] = "names"
+    values: Sequence[str]
+    shown: int = 2
+
+    @property
+    def hidden(self) -> int:
+        """How many are not shown."""
+        return max(len(self.values) - self.shown, 0)
+
+    def plain(self) -> Plain:
+        """A list."""
+        return list(self.values)
+
+    def text(self) -> str:
+        """With commas between."""
+        return visible(cut(", ".join(self.values))).replace("\n", " ") or "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Changes something, once it was asked for twice; only on pages, for those who may."""
+
+    kind: ClassVar[str] = "act"
+    label: str
+    href: str
+    csrf: str
+    about: str = ""
+    """What it is about."""
+
+    def plain(self) -> Plain:
+        """Nothing: it is no value."""
+        return None
+
+    def text(self) -> str:
+        """Nothing."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,3 +387,5 @@ class Table:
     """Where a heading says it."""
     is_grid: bool = field(default=False)
     """Arrow keys move in it from cell to cell."""
+    is_passing: bool = False
+    """It answers a form: no address gives it again, so that only its Markdown can be had."""

@@ -21,6 +21,13 @@ SCHEDULES = "/schedules"
 SIGN_IN = "/login"
 SIGN_OUT = "/logout"
 API = "/api/v1"
+LOG = "/runs/{run}/cells/{cell}/log"
+LOG_RAW = f"{LOG}/raw"
+LOG_LINE = f"{LOG}/lines/{{line}}"
+KEYRING = f"{API}/keyring"
+SUFFIXES = ("json", "csv", "md")
+"""What an address ends with for the other formats of its page."""
+CHANNEL_TEST = "/channels/{channel}/test"
 
 
 def run_url(run: str) -> str:
@@ -33,9 +40,49 @@ def cell_url(run: str, cell: str) -> str:
     return f"{run_url(run)}/cells/{_part(cell)}"
 
 
+def result_url(run: str, cell: str, test: int) -> str:
+    """How one test went in a cell, with its whole text."""
+    return f"{cell_url(run, cell)}/tests/{test}"
+
+
 def log_url(run: str, cell: str) -> str:
     """The log of a cell."""
     return f"{cell_url(run, cell)}/log"
+
+
+def log_line_url(run: str, cell: str, line: int) -> str:
+    """One line of it, however long."""
+    return f"{log_url(run, cell)}/lines/{line}"
+
+
+def log_raw_url(run: str, cell: str) -> str:
+    """All of it, as it came."""
+    return f"{log_url(run, cell)}/raw"
+
+
+def events_url(run: str) -> str:
+    """What happens in a run, as a stream."""
+    return f"{API}/runs/{_part(run)}/events"
+
+
+def report_url(run: str, kind: str, cell: str = "") -> str:
+    """A report as the API renders it."""
+    return with_query(f"{API}/runs/{_part(run)}/reports/{_part(kind)}.html", cell=cell)
+
+
+def export_url(run: str, form: str, cell: str = "") -> str:
+    """Results in the form of another program."""
+    return with_query(f"{API}/runs/{_part(run)}/export/{_part(form)}", cell=cell)
+
+
+def artifact_url(run: str, cell: str, name: str) -> str:
+    """A file that came home."""
+    return f"{API}/runs/{_part(run)}/cells/{_part(cell)}/artifacts/{_part(name)}"
+
+
+def end_machine_url(provider: str, machine: str) -> str:
+    """Where a machine that nobody owns is ended."""
+    return f"{MACHINES}/{_part(provider)}/{_part(machine)}/terminate"
 
 
 def grid_url(**asked: str) -> str:
@@ -68,9 +115,44 @@ def gate_url(gate: str) -> str:
     return f"{GATES}/{_part(gate)}"
 
 
+def waivers_url(gate: str) -> str:
+    """Where waivers of a gate are given."""
+    return f"{gate_url(gate)}/waivers"
+
+
+def approvals_url(gate: str) -> str:
+    """Where evidence of a gate is approved."""
+    return f"{gate_url(gate)}/approvals"
+
+
+def evaluate_url(gate: str) -> str:
+    """Where a gate is asked to decide."""
+    return f"{gate_url(gate)}/verdicts"
+
+
+def dry_run_url(gate: str) -> str:
+    """What another policy of the gate would say."""
+    return f"{gate_url(gate)}/dry-run"
+
+
 def verdict_url(verdict: str) -> str:
     """A verdict."""
     return f"/verdicts/{_part(verdict)}"
+
+
+def badge_url(gate: str) -> str:
+    """The picture of a gate's decision, for READMEs."""
+    return f"/badges/{_part(gate)}.svg"
+
+
+def channel_test_url(channel: str) -> str:
+    """Where a channel is tried."""
+    return CHANNEL_TEST.format(channel=_part(channel))
+
+
+def verdict_file_url(verdict: str, part: str) -> str:
+    """What the API gives of a verdict: ``statement``, ``evidence``, ``replay``."""
+    return f"{API}/verdicts/{_part(verdict)}/{part}"
 
 
 def schedule_url(name: str) -> str:
@@ -78,12 +160,34 @@ def schedule_url(name: str) -> str:
     return f"{SCHEDULES}/{_part(name)}"
 
 
-def with_query(path: str, **asked: str) -> str:
+def act_url(schedule: str, verb: str) -> str:
+    """Where a schedule is paused, resumed, triggered or removed."""
+    return f"{schedule_url(schedule)}/{verb}"
+
+
+def end_issue_url(issue: str) -> str:
+    """Where a known issue is ended."""
+    return f"{KNOWN_ISSUES}/{_part(issue)}/end"
+
+
+def end_quarantine_url(quarantine: str) -> str:
+    """Where a quarantine is ended."""
+    return f"{FLAKY}/{_part(quarantine)}/end"
+
+
+def with_query(path: str, /, **asked: str) -> str:
     """An address with what is asked; what is empty is left out."""
     query = urlencode({name: value for name, value in asked.items() if value})
     return f"{path}?{query}" if query else path
 
 
+def as_page(path: str) -> str:
+    """The address of the page itself, where its name ends as that of another format would."""
+    if path.endswith(tuple(f".{suffix}" for suffix in SUFFIXES)):
+        return "%2E".join(path.rsplit(".", 1))
+    return path
+
+
 def _part(name: str) -> str:
     """A name as one part of a path."""
-    return quote(name, safe="")
+    return as_page(quote(name, safe=""))

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 
+from markupsafe import Markup
+
 LONGEST_TEXT = 2_000
 """Characters of a text from elsewhere that a page shows; the whole stands in its `.json`."""
 
+_MOST_BREAKS = 8
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movement
     r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # OSC, DCS and other strings: titles, links, clipboard
@@ -43,7 +46,7 @@ _SAID = {
     "not_available": Said("∅", "not available", "warn"),
     "not_run": Said("–", "not run", "warn"),
     "missing": Said("?", "missing", "warn"),
-    "stale": Said("⧖", "stale", "warn"),
+    "stale": Said("◔", "stale", "warn"),
     "skipped": Said("⊘", "skipped", "quiet"),
     "xfailed": Said("x", "expected failure", "quiet"),
     "xpassed": Said("X", "unexpected pass", "warn"),
@@ -56,8 +59,51 @@ _SAID = {
     "ok": Said("✓", "ok", "good"),
     "violated": Said("✗", "violated", "bad"),
     "unknown": Said("?", "unknown", "warn"),
+    "ours": Said("✗", "ours", "bad"),
+    "dependency": Said("◇", "a dependency", "warn"),
+    "image_or_driver": Said("◇", "image or driver", "warn"),
+    "machine": Said("◇", "the machine", "warn"),
+    "applies": Said("✓*", "applies", "warn"),
+    "stands": Said("●", "stands", "warn"),
+    "ended": Said("–", "ended", "quiet"),
+    "gone": Said("●", "gone", "quiet"),
     "excepted": Said("✓*", "excepted", "warn"),
+    "tolerated": Said("✓*", "tolerated", "warn"),
     "waived": Said("✓*", "waived", "warn"),
+    "active": Said("●", "active", "good"),
+    "expired": Said("◌", "expired", "quiet"),
+    "retired": Said("–", "retired", "quiet"),
+    "failing": Said("✗", "failing", "bad"),
+    "disabled": Said("■", "disabled", "warn"),
+    "new": Said("+", "new", "bad"),
+    "lapsed": Said("◌", "expired", "warn"),
+    "unowned": Said("!", "unowned", "warn"),
+    "quarantined": Said("≈", "quarantined", "quiet"),
+    "known": Said("●", "known", "quiet"),
+    "exceeded": Said("▲", "more than expected", "bad"),
+    "untried": Said("–", "nothing of it ran", "quiet"),
+    "retried": Said("≈", "passed on retry", "quiet"),
+    "split": Said("≈", "both with one version", "quiet"),
+    "flips": Said("≈", "keeps changing", "quiet"),
+    "paused": Said("■", "paused", "warn"),
+    "missed": Said("?", "missed", "bad"),
+    "deadline_missed": Said("◷", "deadline missed", "bad"),
+    "in_time": Said("✓", "in time", "good"),
+    "new_failure": Said("✗", "new failure", "bad"),
+    "still_failing": Said("✗", "still failing", "bad"),
+    "newly_skipped": Said("⊘", "newly skipped", "warn"),
+    "fixed": Said("✓", "fixed", "good"),
+    "changed": Said("≠", "changed", "quiet"),
+    "differs": Said("≠", "differs", "warn"),
+    "equal": Said("=", "equal", "quiet"),
+    "worse": Said("▼", "worse", "bad"),
+    "better": Said("▲", "better", "good"),
+    "alike": Said("≈", "alike", "quiet"),
+    "single": Said("?", "single sample", "warn"),
+    "steady": Said("–", "steady", "quiet"),
+    "short": Said("…", "too few runs", "quiet"),
+    "orphan": Said("!", "orphan", "bad"),
+    "idle": Said("!", "idle", "warn"),
     "queued": Said("…", "queued", "busy"),
     "done": Said("●", "done", "quiet"),
     "finished": Said("●", "finished", "quiet"),
@@ -81,6 +127,11 @@ def visible(text: str) -> str:
 def _number(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def breakable(text: str) -> Markup:
+    """The text, with places at which the name of a test may go on in the next line."""
+    return Markup("::<wbr>").join(text.split("::", _MOST_BREAKS))
 
 
 def cut(text: str, longest: int = LONGEST_TEXT) -> str:

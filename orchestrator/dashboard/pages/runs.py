@@ -2,46 +2,111 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 
 from orchestrator.application.list_runs import ListedRun, list_runs
+from orchestrator.application.ports.told import RunsAsked
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.answer import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Span, Table, Tally, Text, Usd
+from orchestrator.dashboard.words import said
+from orchestrator.domain.cell import Cell, CellState, Run, RunState
+from orchestrator.domain.outcome import Counts, Outcome
 
 PAGE_SIZE = 50
+_TOLD_CELLS = 2
+_SHORT = 13
+"""Characters of an id that two runs of a night do not share."""
+_CURSOR = re.compile(r"[!-~]{1,200}")
 _COLUMNS = (
     Column("run", "Run"),
+    Column("launched_at", "Launched"),
     Column("outcome", "Outcome"),
     Column("subject", "Subject"),
     Column("matrix", "Matrix"),
     Column("tests", "Tests"),
     Column("duration_s", "Took", is_number=True),
     Column("cost_usd", "Cost", is_number=True),
-    Column("launched_at", "Launched"),
+    Column("cells_passed", "Cells passed"),
 )
+_OUTCOMES = (
+    RunState.RUNNING,
+    *(one for one in Outcome if one is not Outcome.NOT_RUN),
+)
+_LOUD = {Outcome.FAILED: "bad", Outcome.TIMED_OUT: "bad", Outcome.ERRORED: "bad"}
 
 router = APIRouter()
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is asked for, as the form shows it again."""
+
+    outcome: str = ""
+    subject: str = ""
+    version: str = ""
+    matrix: str = ""
+
+    @property
+    def asked(self) -> RunsAsked:
+        """As the store takes it; a word that is no outcome asks for nothing."""
+        known = {one.value: one for one in Outcome}
+        states = {one.value: one for one in RunState}
+        return RunsAsked(
+            outcome=known.get(self.outcome),
+            state=states.get(self.outcome),
+            subject=self.subject,
+            version=self.version,
+            matrix=self.matrix,
+        )
+
+
 @router.get(urls.RUNS)
-def show_runs(asked: AskedDep, before: str = "") -> Response:
+def show_runs(
+    asked: AskedDep,
+    outcome: str = "",
+    subject: str = "",
+    version: str = "",
+    matrix: str = "",
+    before: Annotated[str, Query(max_length=200)] = "",
+) -> Response:
     """A page of them."""
+    chosen = Choice(outcome.strip(), subject.strip(), version.strip(), matrix.strip())
+    cursor = before if _CURSOR.fullmatch(before) else None
     runs, following = list_runs(
-        asked.context.stores, limit=PAGE_SIZE, before=before or None, at=asked.now
+        asked.context.stores, limit=PAGE_SIZE, before=cursor, at=asked.now, asked=chosen.asked
     )
-    table = Table(
+    facts = {
+        "chosen": chosen,
+        "is_filtered": chosen != Choice(),
+        "names": asked.context.stores.runs.names(),
+        "outcomes": [(one.value, said(one.value).word) for one in _OUTCOMES],
+    }
+    table = _table(asked, chosen, runs, following)
+    page = Page(
+        template="runs.html.j2", title="Runs", tables=(table,), facts=facts, section=urls.RUNS
+    )
+    return asked.answer(page)
+
+
+def _table(asked: Asked, chosen: Choice, runs: Sequence[ListedRun], following: str | None) -> Table:
+    empty, command = "No run has been launched yet.", "seatrial run matrices/local.yaml"
+    if chosen != Choice():
+        empty, command = "No run is like that. Ask for less, or for all of them.", ""
+    return Table(
         id="runs",
         caption="Runs, newest first",
         columns=_COLUMNS,
         rows=[_row(asked, run) for run in runs],
-        empty="No run has been launched yet.",
-        command="seatrial run matrices/local.yaml",
+        empty=empty,
+        command=command,
         next=asked.here(before=following) if following else "",
         is_caption_hidden=True,
-    )
-    return asked.answer(
-        Page(template="runs.html.j2", title="Runs", tables=(table,), section=urls.RUNS)
     )
 
 
@@ -51,13 +116,39 @@ def _row(asked: Asked, listed: ListedRun) -> Row:
     took = (run.finished_at or asked.now) - run.created_at
     return Row(
         (
-            Text(run.id, href, is_code=True),
-            Badge(run.outcome or run.state, href),
+            Text(run.id, href, short=f"{run.id[:_SHORT]}…", is_code=True),
+            Moment(run.created_at),
+            Badge(run.outcome or run.state, note=_cancelling(run)),
             Text(run.subject_name, note=run.subject_version),
             Text(run.matrix_name),
-            Tally(listed.counts, href),
+            Tally(so_far(listed.counts, run)),
             Span(took.total_seconds()),
             Usd(listed.cost_usd),
-            Moment(run.created_at),
-        )
+            _cells(listed.cells),
+        ),
+        tone=_LOUD.get(run.outcome, "") if run.outcome else "",
     )
+
+
+def so_far(counts: Counts, run: Run) -> Counts:
+    """While a run goes on, a test without a report is awaited, and not missing."""
+    return counts if run.state is RunState.FINISHED else replace(counts, missing=0)
+
+
+def _cancelling(run: Run) -> str:
+    asked_to = run.cancel_requested_at is not None and run.state is not RunState.FINISHED
+    return "cancelling" if asked_to else ""
+
+
+def _cells(cells: Sequence[Cell]) -> Text:
+    """How many, and which of them did not pass."""
+    done = [cell for cell in cells if cell.state is CellState.DONE]
+    passed = sum(cell.outcome is Outcome.PASSED for cell in done)
+    other = [cell for cell in done if cell.outcome not in (Outcome.PASSED, None)]
+    worst = sorted(other, key=lambda cell: list(Outcome).index(cell.outcome or Outcome.PASSED))
+    told = [f"{cell.name} {said(cell.outcome or '').word}" for cell in reversed(worst)]
+    if len(told) > _TOLD_CELLS:
+        told = [*told[:_TOLD_CELLS], f"{len(told) - _TOLD_CELLS} more"]
+    if len(done) < len(cells):
+        told.insert(0, f"{len(cells) - len(done)} under way")
+    return Text(f"{passed} of {len(cells)}", note=", ".join(told))

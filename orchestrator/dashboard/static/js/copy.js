@@ -3,11 +3,11 @@ import { say } from "./say.js";
 
 const BUTTONS = "button[data-copy], button[data-copy-text]";
 
-export function offerCopies(root = document) {
-  for (const button of root.querySelectorAll(BUTTONS)) button.hidden = false;
+export function offerCopies() {
+  document.addEventListener("click", clicked);
 }
 
-document.addEventListener("click", async (event) => {
+async function clicked(event) {
   const button = event.target.closest?.(BUTTONS);
   if (!button) return;
   try {
@@ -16,7 +16,7 @@ document.addEventListener("click", async (event) => {
   } catch (error) {
     say(`Not copied: ${error.message}`, "bad");
   }
-});
+}
 
 async function fetched(address) {
   const answer = await fetch(address);

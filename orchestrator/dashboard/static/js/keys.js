@@ -11,7 +11,6 @@ export function offerKeys() {
   const box = document.getElementById("keys");
   if (!box) return;
   for (const button of document.querySelectorAll("[data-keys]")) {
-    button.hidden = false;
     button.addEventListener("click", () => box.showModal());
   }
   for (const place of box.querySelectorAll("[data-zone]")) place.textContent = zoneName();

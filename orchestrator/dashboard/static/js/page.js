@@ -2,19 +2,21 @@
 import { offerCopies } from "./copy.js";
 import { offerKeys } from "./keys.js";
 import { follow } from "./live.js";
+import { guardParts } from "./parts.js";
 import { offerSchemes } from "./scheme.js";
 import { fitTables } from "./tables.js";
 import { localTimes } from "./times.js";
 
 offerSchemes();
+offerCopies();
 offerKeys();
+guardParts();
 follow();
 dress();
-// What htmx has put on the page is dressed like the rest.
+// What was put on the page later is dressed like the rest.
 document.addEventListener("htmx:after:swap", dress);
 
 function dress() {
-  offerCopies();
   localTimes();
   fitTables();
 }

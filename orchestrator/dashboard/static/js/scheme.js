@@ -8,7 +8,6 @@ export function offerSchemes() {
   const buttons = document.querySelectorAll("[data-scheme-button]");
   for (const button of buttons) {
     show(button, chosen());
-    button.hidden = false;
     button.addEventListener("click", () => {
       const scheme = NEXT[chosen()];
       keep("theme", scheme === "auto" ? null : scheme);

@@ -1,0 +1,91 @@
+"""Forms that people fill in: what stands in one, and what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
+from orchestrator.domain.problems import InvalidDocumentError
+
+LONGEST = 300
+"""Characters of a word or a name that a person writes into a form."""
+_PLAIN = re.compile(r"[^\x00-\x1f\x7f]*")
+_URL = re.compile(r"(https?://[!-~]+)?")
+
+
+@dataclass(slots=True)
+class Form:
+    """What stands in a form, by the names of its fields."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    mistakes: dict[str, str] = field(default_factory=dict)
+    """By field, what to mend."""
+    said: str = ""
+    """What is wrong with all of it."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether something is wrong."""
+        return bool(self.mistakes or self.said)
+
+    def value(self, name: str) -> str:
+        """What stands in a field."""
+        return self.values.get(name, "")
+
+    def word(self, name: str, *, longest: int = LONGEST) -> str:
+        """One line, of a sensible length."""
+        text = self.value(name).strip()
+        if len(text) > longest:
+            self.mistakes[name] = f"is {len(text):,} characters long: at most {longest:,}"
+        elif not _PLAIN.fullmatch(text):
+            self.mistakes[name] = "must be one line without control characters"
+        return text
+
+    def filled(self, name: str, *, longest: int = LONGEST) -> str:
+        """The same, and it must not be empty."""
+        text = self.word(name, longest=longest)
+        if not text:
+            self.mistakes[name] = "must be filled in"
+        return text
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Names with commas between them."""
+        text = self.word(name, longest=2_000)
+        return tuple(part for part in (one.strip() for one in text.split(",")) if part)
+
+    def url(self, name: str) -> str:
+        """An address in the web, or nothing."""
+        text = self.word(name, longest=1_000)
+        if not _URL.fullmatch(text):
+            self.mistakes[name] = "must begin with https:// or http://, without spaces"
+        return text
+
+    def day(self, name: str) -> date:
+        """A day."""
+        try:
+            return date.fromisoformat(self.value(name).strip())
+        except ValueError:
+            self.mistakes[name] = "must be a day such as 2026-11-30"
+            return date.max
+
+    def number(self, name: str, *, least: int, most: int) -> int:
+        """A whole number; the least of them where it is none."""
+        text = self.value(name).strip()
+        known = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+        if known is None or not least <= known <= most:
+            self.mistakes[name] = f"must be a whole number from {least:,} to {most:,}"
+            return least
+        return known
+
+    def refuse(self, error: InvalidDocumentError) -> None:
+        """What an operation found, at the fields that it is about."""
+        rest = []
+        for problem in error.problems:
+            name = next((str(part) for part in reversed(problem.path) if part in self.values), "")
+            if name:
+                self.mistakes[name] = problem.message
+            else:
+                rest.append(str(problem))
+        self.said = "\n".join(rest)

@@ -1,0 +1,1 @@
+"""Benchmarks: every one of a product, and how each went over time."""

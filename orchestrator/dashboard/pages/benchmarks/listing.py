@@ -1,0 +1,196 @@
+"""Every benchmark of a product, what got worse by most first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Response
+
+from orchestrator.application.list_benchmarks import (
+    Asked as Wanted,
+)
+from orchestrator.application.list_benchmarks import (
+    Going,
+    Listed,
+    Moved,
+    list_benchmarks,
+)
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.answer import Asked, AskedDep, Page, PageMissingError
+from orchestrator.dashboard.charts import Picture, sparkline
+from orchestrator.dashboard.measures import (
+    Change,
+    Measured,
+    direction_of,
+    honest,
+    params_of,
+    unit_of,
+)
+from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.table import Cell, Column, Drawn, Moment, Row, Table, Text
+from orchestrator.dashboard.words import cut, said, visible
+
+RUNS = 30
+"""Newest runs that the list looks at."""
+PAGE_SIZE = 50
+_LEAST_SPAN = 0.04
+"""A sparkline spans at least this part of its values: noise must not look like a mountain."""
+_COLUMNS = (
+    Column("benchmark", "Benchmark"),
+    Column("platform", "Platform"),
+    Column("newest", "Newest", is_number=True),
+    Column("change", "Level"),
+    Column("runs", f"Last {RUNS} runs"),
+    Column("measured_at", "Measured"),
+)
+
+router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A choice of how the benchmarks moved."""
+
+    title: str
+    many: int
+    href: str
+    is_now: bool
+    tone: str = ""
+
+
+@router.get(urls.BENCHMARKS)
+def show_benchmarks(
+    asked: AskedDep, job: str = "", q: str = "", platform: str = "", moved: str = "", skip: int = 0
+) -> Response:
+    """A page of them."""
+    if moved and moved not in list(Moved):
+        raise PageMissingError(f"benchmarks are {', '.join(Moved)}; none is {moved!r}")
+    known = products(asked)
+    product = of_products(asked, known)
+    wanted = Wanted(job=job, contains=q.strip(), platform=platform, moved=moved)
+    first = max(skip, 0)
+    listed = list_benchmarks(asked.context, product, wanted, runs=RUNS, limit=PAGE_SIZE, skip=first)
+    facts = {
+        "product": product,
+        "products": known,
+        "jobs": asked.context.stores.benchmarks.jobs(product),
+        "platforms": listed.platforms,
+        "wanted": wanted,
+        "tabs": _tabs(asked, listed, moved),
+        "runs": RUNS,
+    }
+    return asked.answer(
+        Page(
+            template="benchmarks.html.j2",
+            title="Benchmarks",
+            tables=(_table(asked, listed, product, first),),
+            facts=facts,
+            section=urls.BENCHMARKS,
+        )
+    )
+
+
+def _tabs(asked: Asked, listed: Listed, moved: str) -> Sequence[Tab]:
+    whole = Tab("All", sum(listed.counts.values()), asked.here(moved="", skip=""), not moved)
+    shown = [kind for kind in Moved if listed.counts[kind] or kind in (Moved.WORSE, moved)]
+    return [
+        whole,
+        *(
+            Tab(
+                said(kind).word.capitalize(),
+                listed.counts[kind],
+                asked.here(moved=kind, skip=""),
+                kind == moved,
+                said(kind).tone if listed.counts[kind] else "",
+            )
+            for kind in shown
+        ),
+    ]
+
+
+def _table(asked: Asked, listed: Listed, product: str, skip: int) -> Table:
+    more = skip + len(listed.items) < listed.total
+    return Table(
+        id="benchmarks",
+        caption="Benchmarks, what got worse by most first",
+        columns=_COLUMNS,
+        rows=[_row(listed, at, product) for at in range(len(listed.items))],
+        empty=_empty(asked),
+        command="" if _is_narrowed(asked) else "seatrial run matrices/local.yaml",
+        next=asked.here(skip=str(skip + PAGE_SIZE)) if more else "",
+        total=listed.total,
+        is_caption_hidden=True,
+    )
+
+
+def _is_narrowed(asked: Asked) -> bool:
+    return any(asked.query.get(name) for name in ("job", "q", "platform", "moved", "skip"))
+
+
+def _empty(asked: Asked) -> str:
+    if _is_narrowed(asked):
+        return "No benchmark is like that: take a word or a choice away."
+    return (
+        "No run on a real machine that is done has measured anything. A job states a metric"
+        " in a line of $SEATRIAL_EVENTS."
+    )
+
+
+def _row(listed: Listed, at: int, product: str) -> Row:
+    going = listed.items[at]
+    benchmark, newest = going.benchmark, listed.cells[going.cells[-1]]
+    href = urls.with_query(
+        urls.benchmark_url(benchmark.job, benchmark.name),
+        product=product,
+        platform=going.platform,
+        variant=str(benchmark.number),
+    )
+    params = params_of(benchmark.params) if benchmark.name in listed.several else ""
+    told = (benchmark.job, params, direction_of(benchmark))
+    return Row(
+        (
+            Text(benchmark.name, href, " · ".join(word for word in told if word)),
+            Text(going.platform),
+            Measured(listed.newest[at], unit_of(benchmark)),
+            _change(listed, going),
+            _line(listed, going),
+            Moment(newest.at),
+        ),
+        tone="bad" if going.moved is Moved.WORSE else "",
+    )
+
+
+def _change(listed: Listed, going: Going) -> Cell:
+    if going.change is None:
+        return Change(going.moved.value, None)
+    since = listed.cells[going.cells[going.change.index]]
+    aside = f"since {visible(cut(since.version, 40))}"
+    if going.change.environment_changed:
+        aside += ", with another environment"
+    return Change(going.moved.value, going.change.change, aside)
+
+
+def _line(listed: Listed, going: Going) -> Drawn:
+    low, high = min(going.values), max(going.values)
+    lack = max(0.0, _LEAST_SPAN * abs(going.values[-1]) - (high - low)) / 2
+    unit = unit_of(going.benchmark)
+    spread = high - low
+    return Drawn(
+        _picture(listed, going, low - lack, high + lack),
+        going.values,
+        f"{len(going.values)} runs, {honest(low, spread)} to {honest(high, spread)} {unit}",
+    )
+
+
+def _picture(listed: Listed, going: Going, low: float, high: float) -> Picture:
+    """Runs in other environments are not connected."""
+    values: list[float | None] = []
+    before = None
+    for cell, value in zip(going.cells, going.values, strict=True):
+        environment = listed.cells[cell].environment
+        if before not in (None, environment):
+            values.append(None)
+        values.append(value)
+        before = environment
+    return sparkline(values, low=low, high=high)

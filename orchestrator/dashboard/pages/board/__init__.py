@@ -1,0 +1,1 @@
+"""The release board: can it ship, what runs, and how the pass rates went."""

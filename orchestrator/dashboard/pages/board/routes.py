@@ -1,0 +1,160 @@
+"""The release board, the landing page; and badges of gates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from fastapi import APIRouter, Request, Response
+
+from orchestrator.application.gate_policies import find_policy
+from orchestrator.application.gate_standing import GateStanding, gate_standings
+from orchestrator.application.rate_trends import RateTrend, rate_trends
+from orchestrator.application.release_board import Board, Wanted, release_board
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.answer import Asked, AskedDep, Page, PageMissingError, pages_of
+from orchestrator.dashboard.pages.board.badge import badge_words
+from orchestrator.dashboard.pages.board.sentences import GateSentence, gate_sentence
+from orchestrator.dashboard.pages.board.tables import (
+    board_table,
+    live_table,
+    lowest,
+    rates_table,
+)
+from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.table import Moment, Table
+from orchestrator.domain.gate.quantities import duration
+
+PAGE_SIZE = 15
+RANGES = (14, 30, 90)
+Trends = Mapping[tuple[str, str], RateTrend]
+"""By platform and suite."""
+_AHEAD = timedelta(days=366)
+_UPCOMING = 3
+
+router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """A schedule, and when it fires next."""
+
+    name: str
+    at: Moment
+
+
+@router.get(urls.BOARD)
+def show_board(asked: AskedDep, matrix: str = "", before: str = "") -> Response:
+    """A page of versions, and how the pass rates went."""
+    known = products(asked)
+    product = of_products(asked, known)
+    standings = [one for one in gate_standings(asked.context) if one.stored.product == product]
+    wanted = Wanted(
+        product=product,
+        matrix=matrix,
+        limit=PAGE_SIZE,
+        before=before or None,
+        believed=_believed(standings),
+    )
+    board = _board(asked, wanted)
+    days = _days(asked)
+    trends = _trends(asked, product, matrix, days)
+    sentences = [gate_sentence(asked, one) for one in standings]
+    facts = {
+        "product": product,
+        "products": known,
+        "matrix": matrix,
+        "matrices": board.matrices,
+        "before": before,
+        "gates": sentences,
+        "upcoming": _upcoming(asked),
+        "days": days,
+        "ranges": RANGES,
+        "low": lowest(trends.values()),
+        "old": _old(asked, board, wanted),
+    }
+    page = Page(
+        template="board.html.j2",
+        title="Releases",
+        tables=_tables(asked, board, trends),
+        facts=facts,
+        data=_data(product, sentences),
+        section=urls.BOARD,
+    )
+    return asked.answer(page)
+
+
+def _tables(asked: Asked, board: Board, trends: Trends) -> tuple[Table, ...]:
+    return (
+        board_table(asked, board),
+        rates_table(trends, board.names),
+        live_table(asked, board.live),
+    )
+
+
+def _board(asked: Asked, wanted: Wanted) -> Board:
+    board = release_board(asked.context.stores, wanted, at=asked.now)
+    if wanted.matrix and wanted.matrix not in board.matrices:
+        there = ", ".join(board.matrices[:20]) or "none yet"
+        message = f"no run of a matrix {wanted.matrix!r} is stored; there is: {there}"
+        raise PageMissingError(message)
+    return board
+
+
+@router.get("/badges/{gate}.svg")
+def show_badge(asked: AskedDep, request: Request, gate: str) -> Response:
+    """A gate's newest decision as a picture."""
+    stored = find_policy(asked.context, gate)
+    found = asked.context.stores.gates.standings(gate=stored.gate)
+    newest = max((one.newest for one in found), key=lambda one: one.created_at, default=None)
+    drawn = pages_of(request).show("badge.svg.j2", badge_words(stored.gate, newest))
+    return Response(drawn, media_type="image/svg+xml")
+
+
+def _believed(standings: Sequence[GateStanding]) -> timedelta | None:
+    """As old as every gate of the product lets evidence be."""
+    ages = (duration(one.policy.spec.evidence.max_age) for one in standings)
+    return min(ages, default=None)
+
+
+def _days(asked: Asked) -> int:
+    named = asked.query.get("days", "")
+    return int(named) if named in map(str, RANGES) else RANGES[1]
+
+
+def _trends(asked: Asked, product: str, matrix: str, days: int) -> Trends:
+    first = (asked.now - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0)
+    since = first.replace(microsecond=0)
+    rates = asked.context.stores.releases.rates(product, matrix=matrix, since=since)
+    return rate_trends(rates)
+
+
+def _upcoming(asked: Asked) -> list[Upcoming]:
+    due = asked.context.stores.schedules.due(asked.now + _AHEAD)
+    first = sorted(due, key=lambda one: one.next_due_at)[:_UPCOMING]
+    return [Upcoming(one.schedule.name, Moment(one.next_due_at)) for one in first]
+
+
+def _old(asked: Asked, board: Board, wanted: Wanted) -> str:
+    """Said where even the newest evidence is older than the gates believe."""
+    newest: datetime | None = max((row.at for row in board.rows if row.at), default=None)
+    if newest is None or wanted.believed is None or wanted.before:
+        return ""
+    if asked.now - newest <= wanted.believed:
+        return ""
+    hours = int(wanted.believed.total_seconds() // 3600)
+    return f"The newest evidence is older than the {hours} h that the gates believe."
+
+
+def _data(product: str, sentences: Sequence[GateSentence]) -> dict[str, object]:
+    gates = [
+        {
+            "gate": one.gate,
+            "decision": one.word or None,
+            "verdict": one.verdict or None,
+            "sentence": one.text,
+        }
+        for one in sentences
+    ]
+    return {"product": product or None, "gates": gates}

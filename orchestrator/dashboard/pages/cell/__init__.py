@@ -1,0 +1,7 @@
+"""One cell of a run: its tests, and all else that came home from it."""
+
+from __future__ import annotations
+
+from orchestrator.dashboard.pages.cell.showing import router
+
+__all__ = ["router"]

@@ -1,0 +1,203 @@
+"""Two runs, or two platforms, beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Response
+
+from orchestrator.application.compare_benchmarks import deltas_of
+from orchestrator.application.compare_cells import (
+    Facing,
+    bases_of,
+    facing_cells,
+    other_stack,
+    silent_of,
+    traits_of,
+)
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.answer import Asked, AskedDep, Page, PageMissingError
+from orchestrator.dashboard.finding import cell_of, run_of
+from orchestrator.dashboard.pages.compare.contrast import Contrast
+from orchestrator.dashboard.pages.compare.places import (
+    environment_table,
+    packages_table,
+    said_of_places,
+)
+from orchestrator.dashboard.pages.compare.speeds import PERFORMANCE, speeds_of
+from orchestrator.dashboard.pages.compare.tests import cells_table, sections
+from orchestrator.dashboard.table import Table
+from orchestrator.dashboard.words import cut, in_utc, visible
+from orchestrator.domain.cell import Cell, Run
+from orchestrator.domain.difference import Difference
+
+CHOICES = 40
+"""Runs that the pickers offer."""
+TEMPLATE = "compare.html.j2"
+
+router = APIRouter()
+
+
+@router.get(urls.COMPARE)
+def show_comparison(
+    asked: AskedDep,
+    a: str = "",
+    b: str = "",
+    cell_a: str = "",
+    cell_b: str = "",
+    what: str = "",
+    skip: int = 0,
+) -> Response:
+    """What changed from one to the other; or what to choose, while one of them is not chosen."""
+    if what and what not in (*Difference, PERFORMANCE):
+        raise PageMissingError(f"{what!r} is nothing that a comparison has; take it away")
+    runs = {name: run_of(asked, name) for name in dict.fromkeys((a, b)) if name}
+    chosen = Chosen(asked, runs.get(a), runs.get(b), cell_a, cell_b)
+    if chosen.before is None or chosen.after is None:
+        return asked.answer(_choosing(chosen))
+    contrast = contrast_of(chosen, chosen.before, chosen.after)
+    return asked.answer(_comparing(chosen, contrast, what, max(skip, 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What is to be compared, as far as it is chosen."""
+
+    asked: Asked
+    before: Run | None
+    after: Run | None
+    cell_a: str
+    cell_b: str
+
+    @property
+    def swapped(self) -> str:
+        """The other way round."""
+        sides = {"a": self.after, "b": self.before}
+        named = {name: run.id if run else "" for name, run in sides.items()}
+        return self.asked.here(**named, cell_a=self.cell_b, cell_b=self.cell_a, what="", skip="")
+
+    def options(self) -> Sequence[tuple[str, str]]:
+        """Runs to choose from: the newest, with those that are chosen."""
+        newest, _ = self.asked.context.stores.runs.page(limit=CHOICES, before=None)
+        runs = {run.id: run for run in newest}
+        runs |= {run.id: run for run in (self.before, self.after) if run is not None}
+        ordered = sorted(runs.values(), key=lambda run: run.id, reverse=True)
+        return [(run.id, run_words(run)) for run in ordered]
+
+    def suggestions(self) -> Sequence[tuple[str, str, str]]:
+        """What the run may be compared with: (address, words, when)."""
+        run = self.after or self.before
+        if run is None:
+            return []
+        bases = bases_of(self.asked.context.stores, run)
+        named = (
+            ("The run before, of the same matrix", bases.previous),
+            ("The last one that passed", bases.green),
+        )
+        return [
+            (urls.compare_url(base.id, run.id), words, run_words(base))
+            for words, base in named
+            if base is not None
+        ]
+
+
+def run_words(run: Run) -> str:
+    """``aurora 2.6.0rc1 · nightly · failed · 2026-11-20 02:00 UTC``."""
+    told = (
+        f"{run.subject_name} {run.subject_version}".strip(),
+        run.matrix_name,
+        (run.outcome or run.state).replace("_", " "),
+        in_utc(run.created_at),
+    )
+    return visible(cut(" · ".join(told), 160))
+
+
+def _choosing(chosen: Chosen) -> Page:
+    facts = _facts(chosen) | {"contrast": None, "names": ((), ())}
+    return Page(template=TEMPLATE, title="Compare", facts=facts, section=urls.COMPARE)
+
+
+def _facts(chosen: Chosen) -> dict[str, object]:
+    options = chosen.options()
+    before, after = chosen.before, chosen.after
+    is_fresh = before is None and after is None and bool(options)
+    return {
+        "chosen": chosen,
+        "options": options,
+        "suggested": options[0][0] if is_fresh else "",
+        "suggestions": chosen.suggestions(),
+    }
+
+
+def _comparing(chosen: Chosen, contrast: Contrast, what: str, skip: int) -> Page:
+    places = environment_table(chosen.asked, contrast)
+    packages = packages_table(chosen.asked, contrast)
+    cells = cells_table(chosen.asked, contrast)
+    kinds = sections(chosen.asked, contrast, what=what, skip=skip)
+    speeds = speeds_of(chosen.asked, contrast, what=what, skip=skip)
+    tables: list[Table] = [
+        places,
+        packages,
+        cells,
+        *(section.table for section in kinds),
+        speeds.table,
+    ]
+    facts = _facts(chosen) | {
+        "contrast": contrast,
+        "names": contrast.names,
+        "places": places,
+        "packages": packages,
+        "said": said_of_places(contrast),
+        "cells": cells,
+        "kinds": kinds,
+        "speeds": speeds,
+        "what": what,
+        "is_all": bool(chosen.asked.query.get("all")),
+    }
+    return Page(
+        template=TEMPLATE,
+        title=contrast.title,
+        tables=tables,
+        facts=facts,
+        data={"a": contrast.before.id, "b": contrast.after.id},
+        section=urls.COMPARE,
+    )
+
+
+def contrast_of(chosen: Chosen, before: Run, after: Run) -> Contrast:
+    """Both runs with their cells, and what differs."""
+    stores = chosen.asked.context.stores
+    cells = stores.cells.of_run(before.id), stores.cells.of_run(after.id)
+    facing = _facing(chosen, before, after, *cells)
+    pairs = [pair for one in facing if (pair := one.pair) is not None]
+    product = stores.runs.spec(after.id).manifest.name
+    other = stores.runs.spec(before.id).manifest.name if before.id != after.id else product
+    told = stores.differences.surroundings([cell for pair in pairs for cell in pair])
+    traits = traits_of(facing, told)
+    counts = stores.differences.counts(pairs, product=product)
+    return Contrast(
+        before=before,
+        after=after,
+        product=product,
+        other_product=other if other != product else "",
+        facing=facing,
+        pairs=pairs,
+        counts=counts,
+        traits=traits,
+        silent=silent_of(facing, told),
+        deltas=deltas_of(stores, pairs),
+        other_stack=other_stack(traits),
+        names=(tuple(one.name for one in cells[0]), tuple(one.name for one in cells[1])),
+    )
+
+
+def _facing(
+    chosen: Chosen, before: Run, after: Run, old: Sequence[Cell], new: Sequence[Cell]
+) -> tuple[Facing, ...]:
+    """Every cell with its other one; or the two that are named."""
+    if not chosen.cell_a and not chosen.cell_b:
+        return facing_cells(chosen.asked.context.stores, old, new)
+    one, other = chosen.cell_a or chosen.cell_b, chosen.cell_b or chosen.cell_a
+    pair = cell_of(chosen.asked, before, one), cell_of(chosen.asked, after, other)
+    return (Facing(*pair, "chosen"),)

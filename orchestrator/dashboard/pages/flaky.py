@@ -1,0 +1,321 @@
+"""Tests that are unsteady, with the two results that prove it; and those in quarantine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from orchestrator.application.list_flaky import (
+    WEIGHED,
+    FlakyReview,
+    FlakyTest,
+    ShownQuarantine,
+    list_flaky,
+)
+from orchestrator.application.ports.stores import Scope
+from orchestrator.application.quarantine import NewQuarantine, add_quarantine, end_quarantine
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.answer import Asked, AskedDep, Format, Page, PageMissingError
+from orchestrator.dashboard.forms import Form
+from orchestrator.dashboard.pages.failures import Tab
+from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.session import Viewer, needs
+from orchestrator.dashboard.table import (
+    Act,
+    Badge,
+    Cell,
+    Column,
+    Moment,
+    Names,
+    Number,
+    Row,
+    Several,
+    Table,
+    Text,
+)
+from orchestrator.dashboard.words import said
+from orchestrator.domain.flaky import FlakyEvidence
+from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.domain.quarantine import LONGEST_DAYS, MOST_PASSES, QuarantineState
+from orchestrator.domain.units import plural
+from orchestrator.domain.unsteady import Pair, Unsteady, Whose
+
+WINDOWS = (20, 50, 100)
+_RUNS = 50
+QUARANTINES_SHOWN = 100
+SOON = timedelta(days=3)
+_FIELDS = ("product", "nodeid", "owner", "reason", "days", "platforms", "returns_after")
+_TESTS = (
+    Column("test", "Test"),
+    Column("likely_percent", "At least", is_number=True),
+    Column("how", "How it shows"),
+    Column("figures", "In figures"),
+    Column("platforms", "Platforms"),
+    Column("evidence", "Newest evidence"),
+    Column("last_seen", "Last seen"),
+    Column("quarantine", "Quarantine"),
+)
+_DATA = (
+    Column("whose", "Whose"),
+    Column("passed_on_retry", "Passed on retry", is_number=True),
+    Column("failures", "Failed", is_number=True),
+    Column("judged", "Of results", is_number=True),
+    Column("flips", "Flips", is_number=True),
+    Column("test_id", "Number", is_number=True),
+)
+"""What a page says in words, as columns for programs."""
+_QUARANTINES = (
+    Column("test", "Test"),
+    Column("state", "State"),
+    Column("platforms", "Platforms"),
+    Column("reason", "Why"),
+    Column("owner", "Owner"),
+    Column("excused", "Failed in it", is_number=True),
+    Column("passes", "Passes in a row"),
+    Column("expires", "Until"),
+)
+_QUARANTINE_DATA = (
+    Column("quarantine", "Quarantine"),
+    Column("passes_in_a_row", "Passes", is_number=True),
+    Column("returns_after", "Returns after", is_number=True),
+)
+_END = Column("end", "End", is_title_hidden=True)
+_WHOSE = {
+    Whose.INFRA: "the machine's",
+    Whose.TEST: "the test's or the product's",
+    Whose.BOTH: "the machine's, and the test's",
+    Whose.UNKNOWN: "not known whose",
+}
+
+router = APIRouter()
+
+
+async def _form(request: Request) -> Form:
+    """What was sent."""
+    sent = await request.form()
+    return Form({name: str(sent.get(name) or "") for name in _FIELDS})
+
+
+@router.get(urls.FLAKY)
+def show_flaky(
+    asked: AskedDep, runs: Annotated[int, Query(ge=1, le=max(WINDOWS))] = _RUNS
+) -> Response:
+    """Of a product."""
+    given = {name: asked.query.get(name, "") for name in _FIELDS}
+    given["days"] = given["days"] or "14"
+    given["returns_after"] = given["returns_after"] or "20"
+    return _page(asked, Form(given), runs)
+
+
+@router.post(urls.FLAKY)
+def quarantine(
+    asked: AskedDep,
+    viewer: Annotated[Viewer, needs(Scope.GATE)],
+    form: Annotated[Form, Depends(_form)],
+) -> Response:
+    """Put a test in quarantine; where that is refused, the page again with what was written."""
+    new = NewQuarantine(
+        product=form.filled("product"),
+        nodeid=form.filled("nodeid", longest=2_000),
+        reason=form.filled("reason"),
+        owner=form.filled("owner"),
+        days=form.number("days", least=1, most=LONGEST_DAYS),
+        platforms=form.names("platforms"),
+        returns_after=form.number("returns_after", least=1, most=MOST_PASSES),
+    )
+    if not form.is_refused:
+        try:
+            added = add_quarantine(asked.context, new)
+        except InvalidDocumentError as error:
+            form.refuse(error)
+        else:
+            return asked.go(f"{urls.with_query(urls.FLAKY, product=added.product)}#{added.id}")
+    return _page(asked, form, _RUNS)
+
+
+@router.post(urls.FLAKY + "/{quarantine}/end")
+def end_one(
+    asked: AskedDep, viewer: Annotated[Viewer, needs(Scope.GATE)], quarantine: str
+) -> Response:
+    """End one now; again changes nothing."""
+    ended = end_quarantine(asked.context, quarantine, by=viewer.name)
+    if ended is None:
+        raise PageMissingError(f"there is no quarantine {quarantine!r}; /flaky lists them")
+    return asked.go(f"{urls.with_query(urls.FLAKY, product=ended.product)}#{ended.id}")
+
+
+def _page(asked: Asked, form: Form, runs: int) -> Response:
+    known = products(asked)
+    product = _product(asked, form, known)
+    review = list_flaky(asked.context, product, runs=runs)
+    form.values = {**form.values, "product": form.value("product") or product}
+    how, whose = asked.query.get("how", ""), asked.query.get("whose", "")
+    tests = [one for one in review.tests if how in ("", one.how) and whose in ("", one.whose)]
+    tables = (_tests(asked, review, tests), _quarantines(asked, review.quarantines))
+    return asked.answer(
+        Page(
+            template="flaky.html.j2",
+            title="Flaky tests",
+            tables=tables,
+            facts={
+                "product": product,
+                "products": known,
+                "form": form,
+                "is_open": form.is_refused or bool(form.value("nodeid")),
+                "runs": runs,
+                "windows": WINDOWS,
+                "whose": whose,
+                "all_whose": [(one, _WHOSE[one]) for one in Whose],
+                "tabs": _tabs(asked, review.tests, how),
+                "looked": plural(review.runs, "run"),
+                "unweighed": max(review.suspects - WEIGHED, 0),
+                "longest": LONGEST_DAYS,
+                "most": MOST_PASSES,
+                "parts": {"tests": tables[0], "quarantines": tables[1]},
+            },
+            data={"product": product, "runs": review.runs, "suspects": review.suspects},
+            section=urls.FLAKY,
+        ),
+        status=422 if form.is_refused else 200,
+    )
+
+
+def _product(asked: Asked, form: Form, known: Sequence[str]) -> str:
+    written = form.value("product")
+    return written if form.is_refused and written in known else of_products(asked, known)
+
+
+def _tabs(asked: Asked, tests: Sequence[FlakyTest], how: str) -> list[Tab]:
+    counts = Counter(one.how for one in tests)
+    tabs = [Tab("All", len(tests), asked.here(how=""), not how)]
+    return tabs + [
+        Tab(said(one).word, counts[one], asked.here(how=one), how == one) for one in Unsteady
+    ]
+
+
+def _tests(asked: Asked, review: FlakyReview, tests: Sequence[FlakyTest]) -> Table:
+    filtered = len(tests) < len(review.tests)
+    return Table(
+        id="flaky",
+        caption="Unsteady tests, the likeliest to fail first",
+        columns=(*_TESTS, *_DATA) if _is_data(asked) else _TESTS,
+        rows=[_test(asked, one) for one in tests],
+        empty=(
+            "No unsteady test fits: take a filter away."
+            if filtered
+            else f"No test both failed and passed in the newest {plural(review.runs, 'run')}."
+        ),
+        total=len(tests),
+        is_caption_hidden=True,
+    )
+
+
+def _is_data(asked: Asked) -> bool:
+    return asked.wanted in (Format.JSON, Format.CSV)
+
+
+def _test(asked: Asked, one: FlakyTest) -> Row:
+    evidence = one.evidence
+    cells: list[Cell] = [
+        Text(one.test.nodeid, urls.test_url(one.test.id), note=one.test.job),
+        Number(round(100 * evidence.likely, 1), "%"),
+        Badge(one.how, _failure_url(one), note=_WHOSE[one.whose]),
+        _figures(evidence),
+        Names(one.platforms),
+        _pair(one.pair),
+        Moment(one.last_seen, asked.now),
+        _confined(asked, one),
+    ]
+    if _is_data(asked):
+        figures = (evidence.passed_on_retry, evidence.failures, evidence.judged, evidence.flips)
+        cells += [Text(one.whose), *map(Number, figures), Number(one.test.id)]
+    return Row(cells, id=f"test-{one.test.id}")
+
+
+def _figures(evidence: FlakyEvidence) -> Text:
+    retried = f"{evidence.passed_on_retry:,} on retry, " if evidence.passed_on_retry else ""
+    note = plural(evidence.flips, "change") + " between passing and failing"
+    return Text(f"{retried}{evidence.failures:,} failed of {evidence.judged:,}", note=note)
+
+
+def _failure_url(one: FlakyTest) -> str:
+    return urls.signature_url(one.signatures[0]) if one.signatures else ""
+
+
+def _pair(pair: Pair | None) -> Several:
+    if pair is None:
+        return Several(())
+    bad, good = pair.bad, pair.good
+    at_bad = urls.cell_url(bad.go.run, bad.go.platform)
+    if bad is good:
+        return Several((Text(f"{bad.go.platform}: failed, then passed", at_bad),))
+    at_good = urls.cell_url(good.go.run, good.go.platform)
+    cells = [
+        Text(f"failed {bad.go.version}", at_bad),
+        Text(f"passed {good.go.version}", at_good, note=good.go.platform),
+    ]
+    if bad.go.run != good.go.run:
+        cells.append(Text("compare", urls.compare_url(good.go.run, bad.go.run)))
+    return Several(cells)
+
+
+def _confined(asked: Asked, one: FlakyTest) -> Cell:
+    if one.quarantines:
+        first = one.quarantines[0]
+        return Text(first.id, f"#{first.id}", note=f"{first.owner}, until {first.expires:%Y-%m-%d}")
+    if not asked.viewer.may(Scope.GATE):
+        return Text("–")
+    given = {
+        "product": one.test.product,
+        "nodeid": one.test.nodeid,
+        "platforms": ", ".join(one.platforms),
+    }
+    return Text("quarantine", f"{urls.with_query(urls.FLAKY, **given)}#quarantine")
+
+
+def _quarantines(asked: Asked, quarantines: Sequence[ShownQuarantine]) -> Table:
+    ends = asked.wanted is Format.HTML and asked.viewer.may(Scope.GATE)
+    more = (_END,) if ends else _QUARANTINE_DATA if _is_data(asked) else ()
+    return Table(
+        id="quarantines",
+        caption="Quarantines, those that stand first",
+        columns=(*_QUARANTINES, *more),
+        rows=[_quarantine(asked, one, ends=ends) for one in quarantines[:QUARANTINES_SHOWN]],
+        empty="No test is in quarantine.",
+        total=len(quarantines),
+        is_caption_hidden=True,
+    )
+
+
+def _quarantine(asked: Asked, shown: ShownQuarantine, *, ends: bool) -> Row:
+    one = shown.quarantine
+    stands = shown.state is QuarantineState.STANDS
+    is_near = stands and one.expires - asked.now <= SOON
+    cells: list[Cell] = [
+        Text(one.nodeid, urls.test_url(shown.test_id) if shown.test_id else "", note=one.id),
+        Badge(shown.state, note=one.ended_by),
+        Names(one.platforms) if one.platforms else Text("all"),
+        Text(one.reason),
+        Text(one.owner),
+        Number(shown.excused),
+        Text(f"{shown.passes or 0:,} of {one.returns_after:,}" if stands else "–"),
+        Text(f"{one.expires:%Y-%m-%d}", note=_left(asked, shown)),
+    ]
+    if ends:
+        act = Act("End", urls.end_quarantine_url(one.id), asked.viewer.csrf(), one.id)
+        cells.append(act if stands else Text(""))
+    elif _is_data(asked):
+        cells += [Text(one.id), Number(shown.passes), Number(one.returns_after)]
+    return Row(cells, id=one.id, tone="warn" if is_near else "")
+
+
+def _left(asked: Asked, shown: ShownQuarantine) -> str:
+    if shown.state is not QuarantineState.STANDS:
+        return ""
+    days = (shown.quarantine.expires - asked.now).days
+    words = f"{plural(days, 'day')} left" if days else "less than a day left"
+    return f"only {words}" if shown.quarantine.expires - asked.now <= SOON else words

@@ -1,0 +1,171 @@
+"""A verdict: what was decided, on what it hangs, who broke it, and how anybody can check it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from orchestrator.application.ports.blobs import BlobMissingError
+from orchestrator.application.ports.gates import StoredVerdict
+from orchestrator.application.ports.notary import PublicKey
+from orchestrator.application.ports.verdict_lines import VerdictLine
+from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict, replay
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.answer import Asked, AskedDep, Page
+from orchestrator.dashboard.pages.gates.changes import changes
+from orchestrator.dashboard.pages.gates.evidence import evidence_tables
+from orchestrator.dashboard.pages.gates.exceptions import exception_table
+from orchestrator.dashboard.pages.gates.rules import SHOWN, rule_table, severity, summary_of
+from orchestrator.dashboard.table import Moment
+from orchestrator.domain.gate.document import verdict_document
+from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+
+router = APIRouter()
+ALL = "all"
+CHANGES_SHOWN = 12
+WARNINGS_SHOWN = 20
+Offset = Annotated[int, Query(ge=0, le=1_000_000)]
+
+
+@router.get("/verdicts/{verdict}")
+def show_verdict(
+    asked: AskedDep, verdict: str, start: Offset = 0, only: str = "", again: str = ""
+) -> Response:
+    """All of it; with `again`, evaluated once more from what it was made from."""
+    stored = find_verdict(asked.context, verdict)
+    rules = sorted(stored.verdict.rules, key=severity)
+    wanted = _wanted(rules, only)
+    tables = [
+        rule_table(wanted[start : start + SHOWN], caption="Rules, the worst first"),
+        *evidence_tables(rules),
+        *exception_table(asked, stored),
+    ]
+    return asked.answer(
+        Page(
+            template="verdict.html.j2",
+            title=f"{stored.id} of {stored.gate}",
+            tables=tables,
+            facts={
+                "it": stored,
+                "verdict": stored.verdict,
+                "at": Moment(stored.verdict.at),
+                "summary": summary_of(stored.verdict.decision, stored.verdict.summary),
+                "age": Moment(stored.verdict.at, asked.now),
+                "parts": {table.id: table for table in tables},
+                "warnings": stored.verdict.warnings[:WARNINGS_SHOWN],
+                "replayed": _replayed(asked, stored) if again else "",
+                **_beside(asked, stored, rules),
+                **_pages(asked, start, len(wanted)),
+                **_outcomes(rules, only),
+                **_proof(asked, stored),
+            },
+            data={"id": stored.id, "verdict": verdict_document(stored.verdict)},
+            section=urls.GATES,
+        )
+    )
+
+
+def _wanted(rules: Sequence[RuleResult], only: str) -> list[RuleResult]:
+    """Those of an outcome, or `all`; else those that are not ok, where there are any."""
+    if only and only != ALL:
+        return [rule for rule in rules if rule.outcome == only]
+    open_ = [rule for rule in rules if rule.outcome is not RuleOutcome.OK]
+    return open_ if open_ and not only else list(rules)
+
+
+def _beside(
+    asked: Asked, stored: StoredVerdict, rules: Sequence[RuleResult]
+) -> Mapping[str, object]:
+    """The verdicts before and after it in its line, and what changed since the one before."""
+    before, after = _neighbours(asked, stored)
+    changed = changes(before.rules, rules) if before else []
+    return {
+        "before": before,
+        "after": after,
+        "changed": changed[:CHANGES_SHOWN],
+        "changed_more": max(len(changed) - CHANGES_SHOWN, 0),
+        "compare": _compare(stored, before, rules),
+    }
+
+
+def _neighbours(
+    asked: Asked, stored: StoredVerdict
+) -> tuple[VerdictLine | None, VerdictLine | None]:
+    lines, line = asked.context.stores.gates, stored.lineage
+    before = lines.verdict_lines(stored.gate, lineage=line, limit=1, before=stored.id)
+    after = lines.verdict_lines(stored.gate, lineage=line, limit=1, after=stored.id)
+    return next(iter(before), None), next(iter(after), None)
+
+
+def _compare(stored: StoredVerdict, before: VerdictLine | None, rules: Sequence[RuleResult]) -> str:
+    """Its newest run beside the last green one, else beside the run of the verdict before."""
+    newest = max(stored.runs, default="")
+    green = next((str(one.inputs.get("last_green", "")) for one in rules if _is_new(one)), "")
+    old = green or (max(before.runs, default="") if before else "")
+    return urls.compare_url(old, newest) if old and newest and old != newest else ""
+
+
+def _is_new(rule: RuleResult) -> bool:
+    return rule.kind == "new_failures"
+
+
+def _pages(asked: Asked, start: int, total: int) -> Mapping[str, object]:
+    end = min(start + SHOWN, total)
+    return {
+        "rules_total": total,
+        "rules_shown": f"{start + 1:,} to {end:,} of {total:,}" if start < total else "",
+        "rules_next": asked.here(start=str(end)) if end < total else "",
+        "rules_before": asked.here(start=str(max(start - SHOWN, 0) or "")) if start else "",
+    }
+
+
+def _outcomes(rules: Sequence[RuleResult], only: str) -> Mapping[str, object]:
+    """How many rules came to what: each is a way to look at these alone."""
+    counted = Counter(rule.outcome for rule in rules)
+    worst = (*reversed(RuleOutcome),)
+    return {
+        "only": only,
+        "outcomes": [(one.value, counted[one]) for one in worst if counted[one]],
+        "rules_all": len(rules),
+        "rules_open": len(rules) - counted[RuleOutcome.OK],
+    }
+
+
+def _proof(asked: Asked, stored: StoredVerdict) -> Mapping[str, object]:
+    keys = asked.context.stores.gates.signing_keys()
+    key = next((one for one in keys if one.id == stored.key_id), None)
+    return {
+        "key": key,
+        "key_state": _key_state(key, stored),
+        "bundle": urls.verdict_file_url(stored.id, "statement"),
+        "frozen": urls.verdict_file_url(stored.id, "evidence"),
+        "command": f"seatrial gate verify {stored.id}.intoto.jsonl --key keyring.json",
+        "digests": (
+            ("Policy", stored.verdict.policy_digest),
+            ("Evidence", stored.verdict.evidence_digest),
+            ("Evidence with waivers and approvals", stored.snapshot_digest),
+            ("Verdict", stored.document_digest),
+            ("Signed bundle", stored.envelope_digest),
+        ),
+    }
+
+
+def _key_state(key: PublicKey | None, stored: StoredVerdict) -> str:
+    """What is to be said of the key, in a sentence."""
+    if key is None:
+        return "This controller does not know the key: nobody can check the signature here."
+    if key.ends_at is None or stored.created_at < key.ends_at:
+        return ""
+    return f"The key had ended on {key.ends_at:%Y-%m-%d} when this was signed: it does not verify."
+
+
+def _replayed(asked: Asked, stored: StoredVerdict) -> str:
+    """What evaluating it again came to: ``same``, ``gone``, or the decision that differs."""
+    try:
+        found = replay(asked.context, stored.id)
+    except (BlobMissingError, VerdictMissingError):
+        return "gone"
+    return "same" if found.is_identical else found.again.decision.value

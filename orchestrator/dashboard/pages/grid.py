@@ -1,0 +1,284 @@
+"""Tests by runs of one platform, or by the platforms of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Response
+
+from orchestrator.application.ports.grids import GridCell, GridMark, TestsWanted
+from orchestrator.application.show_grid import (
+    Grid,
+    GridRow,
+    Kind,
+    Standing,
+    Wanted,
+    grid_of_cells,
+    grid_of_run,
+)
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.answer import Asked, AskedDep, Page, PageMissingError
+from orchestrator.dashboard.finding import run_of
+from orchestrator.dashboard.pages.naming import name_cell
+from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.table import Column, Mark, Number, Row, Table, Text
+from orchestrator.dashboard.words import cut, said, visible
+from orchestrator.domain.cell import Run
+from orchestrator.domain.outcome import Outcome, TestOutcome
+from orchestrator.domain.signature import Signature
+
+PAGE_SIZE = 50
+WIDTHS = (30, 60)
+LINKED_MARKS = 1_000
+"""So many marks of a page are links, those of the newest columns first: the rest of a page's
+elements are its cells, and a browser can lay out only so many."""
+_QUIET = frozenset({"passed", "skipped", "xfailed", ""})
+_TITLES = {
+    None: "All tests",
+    Standing.FAILING: "Failing now",
+    Standing.MISSING: "Missing now",
+    Standing.FLAKY: "Flaky",
+    Standing.STEADY: "Steady",
+}
+_PLAIN = {outcome: Mark(outcome.word) for outcome in TestOutcome}
+_NOTHING = Mark("")
+_NOT_AVAILABLE = Mark("not_available")
+_TO_COME = Mark("running")
+_RETRIED = Mark("flaky")
+
+router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What a grid is of."""
+
+    product: str
+    cell: str
+    """Its columns are runs of this one; empty where they are the cells of `run`."""
+    run: Run | None
+    grid: Grid
+    named: Mapping[str, Signature]
+
+    @property
+    def caption(self) -> str:
+        """In words."""
+        if self.run is not None:
+            return f"Tests by the cells of run {self.run.id}"
+        return f"Tests by runs of {self.cell or 'nothing'}, the newest run first"
+
+
+@router.get(urls.GRID)
+def show_grid(asked: AskedDep, q: str = "", job: str = "", after: int | None = None) -> Response:
+    """A page of tests."""
+    known = products(asked)
+    product = of_products(asked, known)
+    names = asked.context.stores.grids.names(product)
+    wanted = Wanted(
+        tests=_tests_wanted(q, job), standing=_standing(asked), limit=PAGE_SIZE, after=after
+    )
+    shown = _shown(asked, product, names, wanted)
+    facts = {
+        "shown": shown,
+        "product": product,
+        "products": known,
+        "names": names,
+        "jobs": asked.context.stores.grids.jobs(product),
+        "standings": _tabs(asked, shown.grid),
+        "width": _width(asked),
+        "widths": WIDTHS,
+        "q": q,
+        "job": job,
+    }
+    tables = (_table(asked, shown), _legend(shown))
+    return asked.answer(
+        Page(
+            template="grid.html.j2",
+            title="Tests by runs" if shown.run is None else "Tests by cells",
+            tables=tables,
+            facts=facts,
+            section=urls.GRID,
+        )
+    )
+
+
+def _shown(asked: Asked, product: str, names: Sequence[str], wanted: Wanted) -> _Shown:
+    stores = asked.context.stores
+    run = run_of(asked, asked.query["run"]) if asked.query.get("run") else None
+    cell = asked.query.get("cell", "") or next(iter(names), "")
+    if run is not None:
+        grid, cell = grid_of_run(stores, run.id, wanted), ""
+    else:
+        grid = grid_of_cells(stores, product, cell, wanted, cells=_width(asked))
+    lettered = [kind.signature for kind in grid.kinds.values() if kind.letter]
+    return _Shown(product, cell, run, grid, stores.kinds.named(lettered) if lettered else {})
+
+
+def _tests_wanted(q: str, job: str) -> TestsWanted:
+    """Words that must be there, and with `-` before them, that must not."""
+    words = q.split()
+    return TestsWanted(
+        words=[word for word in words if not word.startswith("-")],
+        without=[word[1:] for word in words if len(word) > 1 and word.startswith("-")],
+        job=job,
+    )
+
+
+def _standing(asked: Asked) -> Standing | None:
+    named = asked.query.get("standing", "")
+    if named and named not in list(Standing):
+        raise PageMissingError(f"tests are {', '.join(Standing)}; none is {named!r}")
+    return Standing(named) if named else None
+
+
+def _width(asked: Asked) -> int:
+    named = asked.query.get("columns", "")
+    return int(named) if named in map(str, WIDTHS) else WIDTHS[0]
+
+
+def _tabs(asked: Asked, grid: Grid) -> list[dict[str, object]]:
+    """One for each standing: (title, how many, address, whether it is looked at)."""
+    now = _standing(asked)
+    return [
+        {
+            "title": title,
+            "many": grid.standings.get(standing, 0) if standing else None,
+            "tone": said(standing).tone if standing else "",
+            "href": asked.here(standing=standing or "", after=""),
+            "is_now": standing is now,
+        }
+        for standing, title in _TITLES.items()
+        if standing is not Standing.STEADY
+    ]
+
+
+def _table(asked: Asked, shown: _Shown) -> Table:
+    grid = shown.grid
+    marks = _Marks(asked, shown)
+    linked = marks.linked()
+    return Table(
+        id="grid",
+        caption=visible(cut(shown.caption, 300)),
+        columns=[Column("test", "Test"), *(_column(shown, cell) for cell in grid.cells)],
+        rows=[
+            Row((_name(row), *(marks.mark(row, cell, linked) for cell in grid.cells)))
+            for row in grid.rows
+        ],
+        empty=_empty(asked, shown),
+        command="" if shown.product else "seatrial run matrices/local.yaml",
+        next=asked.here(after=str(grid.next)) if grid.next is not None else "",
+        is_caption_hidden=True,
+        is_grid=True,
+    )
+
+
+def _empty(asked: Asked, shown: _Shown) -> str:
+    if not shown.product:
+        return "No run has been launched yet."
+    if not shown.grid.cells:
+        return f"No run of {visible(shown.cell)} has tests; another platform may."
+    if asked.query.get("after"):
+        return "There are no more tests: go back to the first page."
+    if asked.query.get("q") or asked.query.get("job") or asked.query.get("standing"):
+        return "No test is like that: take a word or a choice away."
+    return "No test has been reported yet: they come as the run goes on."
+
+
+def _column(shown: _Shown, cell: GridCell) -> Column:
+    """When and what; with the outcome's sign where it is neither passed nor failed."""
+    outcome = cell.outcome or cell.state
+    is_usual = outcome in (Outcome.PASSED, Outcome.FAILED)
+    sign = "" if is_usual else f"{said(outcome).sign} {said(outcome).word} · "
+    what = cell.name if shown.run is not None else f"{cell.at:%m-%d} · {cell.version}"
+    title = f"{sign}{visible(cut(what, 40))}"
+    id_ = cell.name if shown.run is not None else cell.run
+    return Column(id_, title, href=urls.cell_url(cell.run, cell.name))
+
+
+def _name(row: GridRow) -> Text:
+    return name_cell(row.test, "" if row.standing is Standing.STEADY else said(row.standing).word)
+
+
+class _Marks:
+    """Turns results into marks."""
+
+    def __init__(self, asked: Asked, shown: _Shown) -> None:
+        self._shown = shown
+        self._kinds: Mapping[str, Kind] = shown.grid.kinds
+        self._alive = {cell.number for cell in shown.grid.cells if not cell.is_done}
+
+    def linked(self) -> frozenset[tuple[int, int]]:
+        """Cell and test of the marks that are links: column by column, as many as there may be."""
+        return frozenset(list(self._loud())[:LINKED_MARKS])
+
+    def _loud(self) -> Iterator[tuple[int, int]]:
+        for cell in self._shown.grid.cells:
+            for row in self._shown.grid.rows:
+                mark = row.marks.get(cell.number)
+                if mark is not None and self._word(mark) not in _QUIET:
+                    yield cell.number, row.test.id
+
+    def _word(self, mark: GridMark) -> str:
+        is_good = mark.outcome in (TestOutcome.PASSED, TestOutcome.XPASSED)
+        if is_good and (mark.cell, mark.test) in self._shown.grid.retried:
+            return "flaky"
+        if mark.outcome is TestOutcome.MISSING and mark.cell in self._alive:
+            return ""
+        return mark.outcome.word
+
+    def mark(self, row: GridRow, cell: GridCell, linked: frozenset[tuple[int, int]]) -> Mark:
+        """How the test went in the cell."""
+        found = row.marks.get(cell.number)
+        if found is None:
+            return _lacking(cell)
+        if found.outcome is TestOutcome.MISSING and cell.number in self._alive:
+            return _TO_COME
+        word = self._word(found)
+        if (cell.number, row.test.id) not in linked:
+            return self._plain(word, found)
+        kind = self._kinds.get(found.signature)
+        href = f"{urls.cell_url(cell.run, cell.name)}#test-{row.test.id}"
+        return Mark(word, kind.letter if kind else "", href)
+
+    def _plain(self, word: str, mark: GridMark) -> Mark:
+        kind = self._kinds.get(mark.signature)
+        if kind is not None and kind.letter:
+            return Mark(word, kind.letter)
+        return _RETRIED if word == "flaky" else _PLAIN[mark.outcome]
+
+
+def _lacking(cell: GridCell) -> Mark:
+    """Of a test without a result: loud where the whole cell has none."""
+    if cell.outcome is Outcome.NOT_AVAILABLE:
+        return _NOT_AVAILABLE
+    has_none = cell.is_done and not cell.counts.collected
+    return _PLAIN[TestOutcome.NOT_RUN] if has_none else _NOTHING
+
+
+def _legend(shown: _Shown) -> Table:
+    here = {mark.signature for row in shown.grid.rows for mark in row.marks.values()}
+    kinds = [kind for kind in shown.grid.kinds.values() if kind.letter and kind.signature in here]
+    return Table(
+        id="kinds",
+        caption="Failures that are alike",
+        columns=(
+            Column("letter", "Letter"),
+            Column("failure", "Failure"),
+            Column("seen", "Seen here", is_number=True),
+        ),
+        rows=[
+            Row(
+                (
+                    Text(kind.letter),
+                    Text(
+                        str(shown.named.get(kind.signature, kind.signature)),
+                        urls.signature_url(kind.signature),
+                    ),
+                    Number(kind.seen),
+                )
+            )
+            for kind in kinds
+        ],
+        empty="No failure on this page was seen twice in these cells.",
+    )

@@ -1,0 +1,271 @@
+"""Known issues: whether they still explain anything, until when, and whom to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from orchestrator.application.known_issues import NewIssue, add_known_issue, end_known_issue
+from orchestrator.application.list_issues import (
+    IssueReview,
+    IssueStanding,
+    ShownIssue,
+    list_issues,
+)
+from orchestrator.application.ports.stores import Scope
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.answer import Asked, AskedDep, Format, Page, PageMissingError
+from orchestrator.dashboard.forms import Form
+from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.session import Viewer, needs
+from orchestrator.dashboard.table import (
+    Act,
+    Badge,
+    Cell,
+    Column,
+    Moment,
+    Number,
+    Row,
+    Several,
+    Table,
+    Text,
+)
+from orchestrator.domain.known_issue import IssueMatch, IssueScope
+from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.domain.units import plural
+
+RUNS = 20
+"""The newest runs that issues are held against."""
+SHOWN = 200
+LINKED = 3
+"""Signatures of an issue that are linked."""
+_FIELDS = (
+    *("product", "title", "owner", "url", "expires", "max_failures"),
+    *("signature", "exception", "frame", "contains"),
+    *("platforms", "jobs", "versions", "requires_package"),
+)
+_COLUMNS = (
+    Column("title", "Known issue"),
+    Column("standing", "State"),
+    Column("owner", "Owner"),
+    Column("about", "About"),
+    Column("scope", "Where"),
+    Column("seen", "Seen", is_number=True),
+    Column("most", "Most in a run", is_number=True),
+    Column("expected", "Expected", is_number=True),
+    Column("last_seen", "Last seen"),
+    Column("expires", "Expires"),
+    Column("signatures", "Failures"),
+)
+_END = Column("end", "End", is_title_hidden=True)
+_LOUD = {
+    IssueStanding.EXCEEDED: "bad",
+    IssueStanding.LAPSED: "warn",
+    IssueStanding.STALE: "warn",
+}
+
+router = APIRouter()
+
+
+async def _form(request: Request) -> Form:
+    """What was sent; files and what has no place here are left out."""
+    sent = await request.form()
+    return Form({name: str(sent.get(name) or "") for name in _FIELDS})
+
+
+@router.get(urls.KNOWN_ISSUES)
+def show_known_issues(asked: AskedDep) -> Response:
+    """All of a product's."""
+    return _page(asked, _empty_form(asked))
+
+
+@router.post(urls.KNOWN_ISSUES)
+def add_issue(
+    asked: AskedDep,
+    viewer: Annotated[Viewer, needs(Scope.GATE)],
+    form: Annotated[Form, Depends(_form)],
+) -> Response:
+    """Add one; where it is refused, the page again with what was written."""
+    new = _read(form)
+    if not form.is_refused:
+        try:
+            added = add_known_issue(asked.context, new)
+        except InvalidDocumentError as error:
+            form.refuse(error)
+        else:
+            there = urls.with_query(urls.KNOWN_ISSUES, product=added.product)
+            return asked.go(f"{there}#{added.id}")
+    return _page(asked, form)
+
+
+@router.post(urls.KNOWN_ISSUES + "/{issue}/end")
+def end_issue(
+    asked: AskedDep, viewer: Annotated[Viewer, needs(Scope.GATE)], issue: str
+) -> Response:
+    """End one now; again changes nothing."""
+    ended = end_known_issue(asked.context, issue, by=viewer.name)
+    if ended is None:
+        raise PageMissingError(f"there is no known issue {issue!r}; /known-issues lists them")
+    return asked.go(f"{urls.with_query(urls.KNOWN_ISSUES, product=ended.product)}#{ended.id}")
+
+
+def _empty_form(asked: Asked) -> Form:
+    """What the address fills in, as a link from a failure does."""
+    given = {name: asked.query.get(name, "") for name in _FIELDS}
+    until = (asked.now + timedelta(days=30)).date().isoformat()
+    return Form({**given, "expires": given["expires"] or until})
+
+
+def _read(form: Form) -> NewIssue:
+    most = form.number("max_failures", least=1, most=10**9) if form.value("max_failures") else None
+    return NewIssue(
+        product=form.filled("product"),
+        title=form.filled("title"),
+        owner=form.filled("owner"),
+        expires=form.day("expires"),
+        url=form.url("url"),
+        max_failures=most,
+        match=IssueMatch(
+            signature=form.word("signature"),
+            exception=form.word("exception"),
+            frame=form.word("frame"),
+            contains=form.word("contains"),
+        ),
+        scope=IssueScope(
+            platforms=form.names("platforms"),
+            jobs=form.names("jobs"),
+            versions=form.word("versions"),
+            requires_package=form.word("requires_package"),
+        ),
+    )
+
+
+def _page(asked: Asked, form: Form) -> Response:
+    known = products(asked)
+    product = _product(asked, form, known)
+    review = list_issues(asked.context, product, runs=RUNS)
+    form.values = {**form.values, "product": form.value("product") or product}
+    table = _table(asked, review)
+    return asked.answer(
+        Page(
+            template="known_issues.html.j2",
+            title="Known issues",
+            tables=(table,),
+            facts={
+                "product": product,
+                "products": known,
+                "form": form,
+                "is_open": form.is_refused or bool(form.value("signature")),
+                "loud": [one for one in review.issues if one.standing in _LOUD],
+                "near": [one for one in review.issues if one.is_near],
+                "looked": plural(review.runs, "run"),
+                "hidden": max(len(review.issues) - SHOWN, 0),
+            },
+            data={"product": product, "runs": review.runs},
+            section=urls.KNOWN_ISSUES,
+        ),
+        status=422 if form.is_refused else 200,
+    )
+
+
+def _product(asked: Asked, form: Form, known: Sequence[str]) -> str:
+    """That of a form that was refused, or of the address."""
+    written = form.value("product")
+    return written if form.is_refused and written in known else of_products(asked, known)
+
+
+def _table(asked: Asked, review: IssueReview) -> Table:
+    ends = asked.wanted is Format.HTML and asked.viewer.may(Scope.GATE)
+    shown = review.issues[:SHOWN]
+    return Table(
+        id="issues",
+        caption="Known issues, those that need a person first",
+        columns=(*_COLUMNS, _END) if ends else _COLUMNS,
+        rows=[_row(asked, one, ends=ends) for one in shown],
+        empty="No known issue yet: a failure's page makes one from what it knows.",
+        command="seatrial known-issue add --help",
+        total=len(review.issues),
+        is_caption_hidden=True,
+    )
+
+
+def _row(asked: Asked, one: ShownIssue, *, ends: bool) -> Row:
+    issue = one.issue
+    is_web = issue.url.startswith(("https://", "http://"))
+    cells: list[Cell] = [
+        Text(issue.title, issue.url if is_web else "", note=issue.id),
+        Badge(one.standing, note=_ended(one)),
+        Text(issue.owner),
+        Text(_about(issue.match)),
+        Text(_where(issue.scope)),
+        Number(one.seen),
+        Number(one.most, is_loud=one.standing is IssueStanding.EXCEEDED),
+        Number(issue.max_failures),
+        Moment(one.last_seen, asked.now),
+        Text(issue.expires.isoformat(), note=_left(one)),
+        Several(
+            [Text(name, urls.signature_url(name), is_code=True) for name in one.signatures[:3]]
+        ),
+    ]
+    if ends:
+        act = Act("End", urls.end_issue_url(issue.id), asked.viewer.csrf(), issue.id)
+        cells.append(act if issue.ended_at is None else Text(""))
+    return Row(cells, id=issue.id, tone="warn" if one.is_near else _LOUD.get(one.standing, ""))
+
+
+def _failures(one: ShownIssue) -> Several:
+    """The signatures that it explains; the one that it names, seen or not."""
+    named = [one.issue.match.signature] if one.issue.match.signature else []
+    names = list(dict.fromkeys([*named, *one.signatures]))
+    links: list[Cell] = [
+        Text(name, urls.signature_url(name), is_code=True) for name in names[:LINKED]
+    ]
+    if len(names) > LINKED:
+        links.append(Text(f"and {len(names) - LINKED} more"))
+    return Several(links)
+
+
+def _ended(one: ShownIssue) -> str:
+    if one.issue.ended_at is not None:
+        return f"by {one.issue.ended_by or 'somebody'}, {one.issue.ended_at:%Y-%m-%d}"
+    if one.standing is IssueStanding.LAPSED:
+        return f"{plural(one.seen, 'failure')} fit it still"
+    if one.standing is IssueStanding.STALE:
+        return "nothing fails so any more"
+    return ""
+
+
+def _left(one: ShownIssue) -> str:
+    if one.issue.ended_at is not None:
+        return ""
+    if one.days_left < 0:
+        return f"{plural(-one.days_left, 'day')} ago"
+    if one.days_left == 0:
+        return "today is its last day"
+    words = f"{plural(one.days_left, 'day')} left"
+    return f"only {words}" if one.is_near else words
+
+
+def _about(match: IssueMatch) -> str:
+    if match == IssueMatch(signature=match.signature):
+        return "one signature"
+    told: Mapping[str, str] = {
+        "signature": match.signature,
+        "exception": match.exception,
+        "at": match.frame,
+        "says": match.contains,
+    }
+    return ", ".join(f"{name} {value}" for name, value in told.items() if value)
+
+
+def _where(scope: IssueScope) -> str:
+    told = (
+        ", ".join(scope.platforms),
+        f"jobs {', '.join(scope.jobs)}" if scope.jobs else "",
+        f"versions {scope.versions}" if scope.versions else "",
+        f"with {scope.requires_package}" if scope.requires_package else "",
+    )
+    return "; ".join(filter(None, told)) or "everywhere"

@@ -1,0 +1,11 @@
+"""One run: where each of its cells is, how its jobs went, why, and what it costs."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from orchestrator.dashboard.pages.run import actions, showing
+
+router = APIRouter()
+router.include_router(showing.router)
+router.include_router(actions.router)

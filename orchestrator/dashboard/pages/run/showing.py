@@ -1,0 +1,21 @@
+"""The page of a run, which follows it while it goes on."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.answer import AskedDep, Format
+from orchestrator.dashboard.finding import run_of
+from orchestrator.dashboard.pages.run.building import run_page
+
+router = APIRouter()
+
+
+@router.get(urls.RUNS + "/{run}")
+def show_run(asked: AskedDep, run: str) -> Response:
+    """Everything about it but its single tests."""
+    found = run_of(asked, run)
+    if found.id != run and asked.wanted is Format.HTML:
+        return asked.go(urls.with_query(urls.run_url(found.id), **asked.query))
+    return asked.answer(run_page(asked, found))

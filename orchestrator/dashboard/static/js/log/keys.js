@@ -1,0 +1,38 @@
+// Keys of the log: n and N, f, g and G. The slash is every page's.
+import { kept } from "../kept.js";
+
+const TWICE_MS = 600;
+
+export function offerLogKeys(view, search) {
+  let goneAt = -Infinity;
+  // Before the page's own: there, g begins the way to another page. Alone it is the top of the
+  // log, and twice it is no way to anywhere.
+  document.addEventListener(
+    "keydown",
+    (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || kept("keys-off") !== null) return;
+      if (event.target.matches?.("input, select, textarea") || document.querySelector("dialog[open]")) return;
+      if (event.key === "Shift") return;
+      const isSecond = event.timeStamp - goneAt < TWICE_MS;
+      goneAt = event.key === "g" ? event.timeStamp : -Infinity;
+      if (event.key === "g") {
+        if (isSecond) event.preventDefault();
+        view.toTop();
+        return;
+      }
+      if (isSecond && event.key !== "G") return;
+      const action = {
+        j: () => view.step(1),
+        k: () => view.step(-1),
+        G: () => view.toEnd(),
+        n: () => search.go("next"),
+        N: () => search.go("previous"),
+        f: () => view.follow(!view.follows),
+      }[event.key];
+      if (!action) return;
+      event.preventDefault();
+      action();
+    },
+    { capture: true },
+  );
+}

@@ -1,0 +1,114 @@
+// Rows for the lines in sight, and for no others. Text from machines is only ever a text node.
+export class Rows {
+  constructor(container, pages) {
+    this.container = container;
+    this.pages = pages;
+    this.chosen = 0;
+    this.mark = () => [];
+    container.replaceChildren();
+  }
+
+  // Shows so many lines from one on; a row that stays is left alone, so that what is selected in
+  // it stays selected.
+  show(first, count, lineOf) {
+    const last = first + count - 1;
+    for (const row of [...this.container.children]) {
+      const number = row.number;
+      const isStale = row.line !== lineOf(number);
+      if (number < first || number > last || isStale) row.remove();
+    }
+    let next = this.container.firstElementChild;
+    for (let number = first; number <= last; number++) {
+      if (next?.number === number) {
+        next = next.nextElementSibling;
+      } else {
+        this.container.insertBefore(this.make(number, lineOf(number)), next);
+      }
+    }
+  }
+
+  // Makes all rows anew: something about all of them has changed.
+  forget() {
+    this.container.replaceChildren();
+  }
+
+  make(number, line) {
+    const row = document.createElement("div");
+    row.className = number === this.chosen ? "log-row chosen" : "log-row";
+    row.id = `L${number}`;
+    row.number = number;
+    row.line = line;
+    const link = document.createElement("a");
+    link.className = "log-number";
+    link.href = this.pages.line(number);
+    link.tabIndex = -1;
+    link.textContent = number;
+    if (number === this.chosen) link.setAttribute("aria-current", "true");
+    row.append(link, this.text(number, line));
+    return row;
+  }
+
+  text(number, line) {
+    const place = document.createElement("span");
+    place.className = "log-text";
+    if (line === undefined) {
+      place.textContent = "…";
+      return place;
+    }
+    for (const [text, style] of marked(line.parts, this.mark)) {
+      if (!style) {
+        place.append(text);
+        continue;
+      }
+      const part = document.createElement(style === MARK ? "mark" : "span");
+      if (style !== MARK) part.className = style;
+      part.textContent = text;
+      place.append(part);
+    }
+    if (line.size_bytes !== undefined) place.append(" ", this.whole(number, line));
+    return place;
+  }
+
+  whole(number, line) {
+    const link = document.createElement("a");
+    link.className = "log-whole";
+    link.href = this.pages.whole(number);
+    link.textContent = `whole line, ${sizeOf(line.size_bytes)}`;
+    return link;
+  }
+}
+
+const MARK = "mark";
+
+// The parts, cut where what is searched for begins and ends.
+function* marked(parts, mark) {
+  const found = mark(parts.map(([text]) => text).join(""));
+  if (!found.length) {
+    yield* parts;
+    return;
+  }
+  let at = 0;
+  for (const [text, style] of parts) {
+    const end = at + text.length;
+    let from = at;
+    for (const [begin, stop] of found) {
+      if (stop <= from || begin >= end) continue;
+      if (begin > from) yield [text.slice(from - at, begin - at), style];
+      yield [text.slice(Math.max(begin, from) - at, Math.min(stop, end) - at), MARK];
+      from = Math.min(stop, end);
+    }
+    if (from < end) yield [text.slice(from - at), style];
+    at = end;
+  }
+}
+
+export function sizeOf(bytes) {
+  if (bytes < 1000) return `${bytes} B`;
+  const units = ["kB", "MB", "GB"];
+  let amount = bytes / 1000;
+  while (amount >= 999.95 && units.length > 1) {
+    amount /= 1000;
+    units.shift();
+  }
+  return `${amount.toFixed(1)} ${units[0]}`;
+}

@@ -1,0 +1,196 @@
+"""The page of a gate: its rules, verdicts, waivers, approvals and policy, and what may be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.application.waive import NewWaiver, waive
+from tests.integration import gate_desk
+from tests.integration.dashboard.desk import PageDesk, page_desk
+from tests.integration.dashboard.shown import read_page
+
+FAILED = {"tests/test_a.py::one": "passed", "tests/test_a.py::two": "failed"}
+RULE = "job/unit@here"
+
+
+@pytest.fixture
+def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
+    with page_desk(tmp_path, sqlite_url) as opened:
+        gate_desk.put(opened.api)
+        yield opened
+
+
+def failing(pages: PageDesk) -> None:
+    gate_desk.ran(pages.api, tests=FAILED)
+    gate_desk.check(pages.api, "fails")
+
+
+def test_before_its_first_verdict_it_says_what_to_do(pages: PageDesk) -> None:
+    page = pages.page("/gates/release")
+    assert "seatrial gate check release" in page.one(class_="decision").text
+    assert not page.all(id="rules")
+    assert page.rows("versions")[0]["Version"].endswith("present")
+
+
+def test_a_gate_that_is_not_there_says_which_are(pages: PageDesk) -> None:
+    assert "known: release" in pages.page("/gates/other", status=404).text
+
+
+def test_the_decision_is_a_sentence_and_rules_say_what_they_saw(pages: PageDesk) -> None:
+    failing(pages)
+    page = pages.page("/gates/release")
+    said = page.one(class_="big-words").text
+    assert said == "✗ FAIL 1 blocking rule is violated: job/unit@here."
+    [row] = page.rows("rules")
+    assert (row["Rule"], row["Outcome"]) == (RULE, "✗ violated")
+    assert (row["Observed"], row["Allowed"]) == ("1 failed", "0 not tolerated")
+    facts = page.one(id="rules").one("details").one("dl").text
+    assert "outcome failed" in facts
+    assert "intolerable 1" in facts
+    assert "job/demo@here" in [one["Rule"] for one in page.rows("rules-ok")]
+
+
+def test_verdicts_say_what_changed_and_are_paged(pages: PageDesk) -> None:
+    gate_desk.ran(pages.api)
+    gate_desk.check(pages.api, "first")
+    gate_desk.ran(pages.api, "key-2", FAILED)
+    for number in range(21):
+        gate_desk.check(pages.api, f"again-{number}")
+    page = pages.page("/gates/release")
+    rows = page.rows("verdicts")
+    assert len(rows) == 20
+    assert rows[0]["Verdict"] == "V-0022"
+    assert rows[0]["Since the one before"] == "no blocking rule changed"
+    more = page.one(id="verdicts").one("a", rel="next")["href"]
+    rest = pages.page(more.partition("#")[0]).rows("verdicts")
+    assert [row["Verdict"] for row in rest] == ["V-0002", "V-0001"]
+    assert rest[0]["Since the one before"] == "1 worse: job/unit@here"
+    assert rest[1]["Since the one before"] == "the first one"
+
+
+def test_a_rule_is_waived_once_however_often_the_form_is_sent(pages: PageDesk) -> None:
+    failing(pages)
+    form: dict[str, Any] = {"rule": RULE, "reason": "known upstream", "approver": "Bo", "days": "7"}
+    sent = [pages.post("/gates/release/waivers", **form) for _ in range(2)]
+    assert {one.headers["location"] for one in sent} == {"/gates/release#W-0001"}
+    [row] = pages.page("/gates/release").rows("waivers")
+    assert row["State"] == "● active"
+    assert row["Asked for by"] == "a admin"
+    made = pages.post("/gates/release/verdicts", key="k", runs="V-0001").headers["location"]
+    again = pages.post("/gates/release/verdicts", key="k", runs="V-0001").headers["location"]
+    assert made == again == "/verdicts/V-0002"
+    shown = pages.page("/gates/release")
+    assert shown.rows("rules")[0]["Outcome"] == "✓* waived by W-0001"
+    pages.api.clock.move(days=8)
+    late = pages.as_viewer("read").page("/gates/release").rows("waivers")
+    assert late[0]["State"].endswith("expired")
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "says"),
+    [
+        ({"approver": "A ADMIN "}, "approver", "somebody else than the author"),
+        ({"days": "31"}, "days", "from 1 to 30"),
+        ({"days": "1e9"}, "days", "from 1 to 30"),
+        ({"reason": " "}, "reason", "must not be empty"),
+        ({"rule": "job/unti@here"}, "rule", "did you mean 'job/unit@here'"),
+        ({"rule": "freshness/here"}, "rule", "nothing makes old evidence new"),
+        ({"rule": "<script>alert(1)</script>"}, "rule", "there is no rule"),
+    ],
+)
+def test_a_waiver_that_cannot_be_keeps_what_was_written(
+    pages: PageDesk, changed: dict[str, str], field: str, says: str
+) -> None:
+    failing(pages)
+    form = {"rule": RULE, "reason": "because <b>", "approver": "Bo", "days": "7", **changed}
+    answer = pages.post("/gates/release/waivers", status=422, **form)
+    assert "<b>" not in answer.text
+    assert "<script>alert" not in answer.text
+    page = read_page(answer.text)
+    assert page.one("details", id="waive").has("open")
+    assert says in page.one(id=f"{field}-mistake").text
+    assert page.one(id=field).get("aria-describedby") == f"{field}-mistake"
+    for name in ("rule", "approver", "days"):
+        assert page.one("input", id=name)["value"] == form[name]
+    assert pages.stores.gates.waivers() == []
+
+
+def test_the_rule_in_the_address_stands_in_the_form(pages: PageDesk) -> None:
+    failing(pages)
+    page = pages.page(f"/gates/release?rule={RULE}")
+    assert page.one("input", id="rule")["value"] == RULE
+    assert [one["value"] for one in page.one(id="waivable").all("option")] == [RULE]
+
+
+def test_evidence_is_approved_by_name_and_once(pages: PageDesk) -> None:
+    failing(pages)
+    for _ in range(2):
+        pages.post("/gates/release/approvals", verdict="V-0001")
+    [row] = pages.page("/gates/release").rows("approvals")
+    assert row["Approved by"] == "a admin"
+    assert row["Evidence"].startswith("of V-0001")
+    text = pages.post("/gates/release/approvals", status=422, verdict="V-0009").text
+    assert "there is no verdict" in text
+
+
+def test_who_may_only_look_sees_no_forms_and_changes_nothing(pages: PageDesk) -> None:
+    failing(pages)
+    for scope in ("read", "run"):
+        reader = pages.as_viewer(scope)
+        posts = reader.page("/gates/release").all("form", method="post")
+        assert [form["action"] for form in posts] == ["/logout"]
+        for action in ("waivers", "approvals", "verdicts"):
+            reader.post(f"/gates/release/{action}", status=403)
+    assert pages.as_viewer("gate").page("/gates/release").all("form", action="*")
+
+
+def test_the_policy_is_shown_as_it_came_with_its_versions(pages: PageDesk) -> None:
+    hostile = "# </pre><script>alert(1)</script> \u202e\u200b\n" + gate_desk.POLICY
+    changed = hostile.replace("{id: here}", "{id: here, consecutive_green: 2}")
+    gate_desk.put(pages.api, changed)
+    old, new = (one.digest for one in reversed(pages.stores.gates.policy_history("release")))
+    page = pages.page("/gates/release")
+    lines = page.one("pre", class_="policy-text").all("bdi")
+    assert lines[0].text == "# </pre><script>alert(1)</script> \\u202e\\u200b"
+    assert len(lines) == len(changed.splitlines())
+    before = pages.page(f"/gates/release?version={old}")
+    assert "not the gate's policy any more" in before.one(id="policy").text
+    diff = pages.page(f"/gates/release?version={new}&against={old}").one("pre", class_="diff")
+    assert [one.text for one in diff.all("del")] == ["- - {id: here}"]
+    assert diff.all("ins")[-1].text == "+ - {id: here, consecutive_green: 2}"
+    assert pages.json("/gates/release")["policy"]["text"] == changed
+    pages.page("/gates/release?version=none", status=404)
+
+
+def test_a_policy_of_many_lines_keeps_the_page_small(pages: PageDesk) -> None:
+    text = gate_desk.POLICY + "# x\n" * 20_000
+    gate_desk.put(pages.api, text.replace("{id: here}", "{id: here, consecutive_green: 3}"))
+    page = pages.page("/gates/release")
+    assert len(list(page.walk())) < 1_500
+    assert "more lines" in page.one(id="policy").text
+    old, new = (one.digest for one in reversed(pages.stores.gates.policy_history("release")))
+    compared = pages.page(f"/gates/release?version={new}&against={old}")
+    assert "too long to be compared" in compared.one(id="policy").text
+
+
+def test_many_waivers_and_verdicts_cost_no_more_statements(pages: PageDesk) -> None:
+    failing(pages)
+    pages.page("/gates/release")
+    with pages.counted() as few:
+        pages.page("/gates/release")
+    for number in range(60):
+        new = NewWaiver(
+            gate="release", rule=RULE, reason=f"{number}", author="A", approver="B", days=1
+        )
+        waive(pages.api.context, new)
+    for number in range(12):
+        gate_desk.check(pages.api, f"more-{number}")
+    with pages.counted() as many:
+        page = pages.page("/gates/release")
+    assert len(many) <= len(few) + 4 <= 20
+    assert len(page.rows("waivers")) == 50
+    assert len(list(page.walk())) < 5_000

@@ -1,0 +1,236 @@
+"""The page of a run: what it says at every stage of a run's life, and what people do on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.cell import Cause, CellState, PlaceAnswer, PlaceChoice
+from orchestrator.domain.outcome import Outcome
+from tests.databases import lease
+from tests.integration.dashboard.desk import PageDesk, page_desk
+
+
+@pytest.fixture
+def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
+    with page_desk(tmp_path, sqlite_url) as opened:
+        yield opened
+
+
+def launch(pages: PageDesk) -> str:
+    return str(pages.api.launch()["id"])
+
+
+def finish(pages: PageDesk, run: str, how: str = "failed") -> None:
+    """Both cells end; of the second, one test went like this."""
+    for cell in ("here", "there"):
+        agent = pages.api.begin(run, cell)
+        last = how if cell == "there" else "passed"
+        agent.send(
+            agent.line("phase", "unit", name="started"),
+            agent.manifest("t/a.py::a", "t/a.py::b"),
+            agent.test("t/a.py::a"),
+            agent.test("t/a.py::b", last, longrepr="E   ValueError: boom <b>now</b>"),
+            agent.line("phase", "unit", name="finished", exit_code=0, duration_s=2.0),
+        )
+    pages.api.clock.move(seconds=90)
+    outcome = Outcome.FAILED if how == "failed" else Outcome.PASSED
+    pages.api.finish(run, "here", "there", outcome=outcome)
+
+
+def test_a_new_run_is_followed_from_where_it_was_read(pages: PageDesk) -> None:
+    run = launch(pages)
+    shown = pages.page(f"/runs/{run}")
+    assert shown.one("h1").text == "proof 1.10"
+    place = shown.one(data_events="*")
+    assert place["data-events"] == f"/api/v1/runs/{run}/events?after=0"
+    pages.api.begin(run, "here")
+    later = pages.page(f"/runs/{run}").one(data_events="*")["data-events"]
+    number = pages.stores.feed.last(run)
+    assert number > 0
+    assert later == f"/api/v1/runs/{run}/events?after={number}"
+    assert shown.one(id="run")["hx-get"] == f"/runs/{run}?part=run"
+    refresh = shown.one("noscript").one("meta", http_equiv="refresh")
+    assert refresh["content"] == "15"
+
+
+def test_a_part_is_the_part_alone(pages: PageDesk) -> None:
+    run = launch(pages)
+    part = pages.part(f"/runs/{run}", "run")
+    assert part.one(id="run").has("hx-get")
+    assert not part.all("html")
+    assert pages.get(f"/runs/{run}?part=none", status=404)
+
+
+def test_the_life_of_a_cell_is_a_picture_with_words(pages: PageDesk) -> None:
+    run = launch(pages)
+    cells, cell = pages.stores.cells, pages.api.cell_id(run, "here")
+    pages.api.clock.move(seconds=5)
+    cells.admit(cell, "a-1", max_parallel=9, at=pages.api.clock.now())
+    pages.api.clock.move(seconds=10)
+    cells.reach(cell, CellState.BOOTING, at=pages.api.clock.now())
+    pages.api.clock.move(seconds=20)
+    shown = pages.page(f"/runs/{run}")
+    pictures = shown.one(id="cells").all("svg", "timeline")
+    assert pictures[0]["aria-label"] == "queued 5.0s, placing 10s, booting 20s so far"
+    assert pictures[1]["aria-label"] == "queued 35s so far"
+    boxes = pictures[0].all("rect")
+    assert [box["class"] for box in boxes] == [
+        "phase-queued",
+        "phase-placing",
+        "phase-booting going",
+    ]
+    assert [float(box["width"]) for box in boxes[1:]] == pytest.approx(
+        [400 * 10 / 35, 400 * 20 / 35], 0.01
+    )
+    told = pages.rows(f"/runs/{run}", "phases")[0]
+    assert (told["placing_s"], told["booting_s"], told["running_s"]) == (10.0, 20.0, None)
+
+
+def test_awaited_tests_are_not_called_missing(pages: PageDesk) -> None:
+    run = launch(pages)
+    agent = pages.api.begin(run, "here")
+    agent.send(
+        agent.line("phase", "unit", name="started"), agent.manifest("a", "b", "c"), agent.test("a")
+    )
+    shown = pages.page(f"/runs/{run}")
+    job = next(row for row in shown.rows("jobs") if row["Job"] == "unit" and row["Cell"] == "here")
+    assert job["Outcome"] == "▸ running"
+    assert job["Why"] == "1 of 3 tests"
+    assert "missing" not in shown.one(id="cells").text
+
+
+def test_the_cost_grows_by_itself_and_stands_against_its_limit(pages: PageDesk) -> None:
+    run = launch(pages)
+    agent = pages.api.begin(run, "here")
+    leases = pages.stores.leases
+    leases.reserve(lease("l-1", agent.attempt_id), run_id=run, exclusive=False, max_usd=None)
+    leases.launching("l-1", at=pages.api.clock.now())
+    leases.held("l-1", "i-1", at=pages.api.clock.now())
+    choice = PlaceChoice(
+        pages.api.clock.now(), "north", PlaceAnswer.REFUSED, "capacity", "none left"
+    )
+    leases.decide(agent.attempt_id, choice)
+    pages.api.clock.move(hours=1)
+    shown = pages.page(f"/runs/{run}")
+    cost = shown.one(data_usd="*")
+    assert cost["data-usd"] == "0.7000"
+    assert float(cost["data-usd-per-s"]) == pytest.approx(0.7 / 3600, 0.001)
+    assert "of at most $9.00" in shown.text
+    assert shown.rows("decisions")[0]["Why"] == "capacity: none left"
+    assert shown.rows("machines")[0]["Machine"] == "i-1"
+
+
+def test_a_finished_run_says_what_failed_and_is_not_followed(pages: PageDesk) -> None:
+    run = launch(pages)
+    finish(pages, run)
+    shown = pages.page(f"/runs/{run}")
+    assert not shown.all(data_events="*")
+    assert not shown.all("noscript")
+    first = shown.rows("jobs")[0]
+    assert (first["Job"], first["Cell"], first["Outcome"]) == ("unit", "there", "✗ failed")
+    cluster = shown.rows("failures")[0]
+    assert cluster["Cells"] == "there"
+    link = shown.one(id="failures").one("tbody").all("a")[0]["href"]
+    assert link.startswith("/failures/s1-")
+    assert "<b>" not in pages.get(f"/runs/{run}").text.split("boom", 1)[1][:20]
+    assert pages.json(f"/runs/{run}")["outcome"] == "failed"
+    assert pages.json(f"/runs/{run}")["counts"]["passed"] == 3
+    assert f"/api/v1/runs/{run}/reports/summary.html" in [a["href"] for a in shown.all("a")]
+    assert f"/api/v1/runs/{run}/export/junit" in [a["href"] for a in shown.all("a")]
+
+
+def test_an_attempt_that_was_lost_says_why(pages: PageDesk) -> None:
+    run = launch(pages)
+    assert not pages.page(f"/runs/{run}").all(id="attempts")
+    agent = pages.api.begin(run, "here")
+    cells, cell = pages.stores.cells, pages.api.cell_id(run, "here")
+    lost = Cause(Outcome.ERRORED, "preempted", "the cloud took it back")
+    pages.api.clock.move(seconds=30)
+    for state in (CellState.COLLECTING, CellState.RELEASING):
+        cells.reach(cell, state, at=pages.api.clock.now())
+    cells.requeue(agent.attempt_id, lost, at=pages.api.clock.now())
+    row = pages.page(f"/runs/{run}").rows("attempts")[0]
+    assert (row["Outcome"], row["Why"]) == ("! errored", "preempted: the cloud took it back")
+    assert row["Took"] == "30s"
+
+
+def test_the_previous_run_is_one_click_away(pages: PageDesk) -> None:
+    old = launch(pages)
+    finish(pages, old)
+    new = str(pages.api.launch("key-2")["id"])
+    links = [a["href"] for a in pages.page(f"/runs/{new}").all("a")]
+    assert f"/compare?a={old}&b={new}" in links
+
+
+def test_cancelling_is_a_form_that_acts_once(pages: PageDesk) -> None:
+    run = launch(pages)
+    form = pages.page(f"/runs/{run}").one("form", action=f"/runs/{run}/cancel")
+    assert form["method"] == "post"
+    answer = pages.post(f"/runs/{run}/cancel")
+    assert answer.headers["location"] == f"/runs/{run}"
+    assert pages.stores.runs.get(run).cancel_requested_at == pages.api.clock.now()
+    shown = pages.page(f"/runs/{run}")
+    assert "cancelling" in shown.one("dl", "tiles").text
+    assert not shown.all("form", action=f"/runs/{run}/cancel")
+
+
+@pytest.mark.parametrize("what", ["cancel", "rerun"])
+def test_who_may_only_read_sees_no_form_and_is_refused(pages: PageDesk, what: str) -> None:
+    run = launch(pages)
+    reader = pages.as_viewer("read")
+    assert not [f for f in reader.page(f"/runs/{run}").all("form") if "/runs/" in f.get("action")]
+    reader.post(f"/runs/{run}/{what}", status=403)
+    pages.post(f"/runs/{run}/{what}", status=403, csrf="bm90IG91cnM=")
+    assert pages.stores.runs.get(run).cancel_requested_at is None
+
+
+def test_running_again_launches_once_for_a_form(pages: PageDesk) -> None:
+    run = launch(pages)
+    finish(pages, run)
+    form = pages.page(f"/runs/{run}").one("form", action=f"/runs/{run}/rerun")
+    radios = {one["value"]: one.has("disabled") for one in form.all("input", type="radio")}
+    assert radios == {
+        "": False,
+        "failed": False,
+        "errored": True,
+        "missing": True,
+        "not-run": False,
+    }
+    key = form.one("input", name="key")["value"]
+    first = pages.post(f"/runs/{run}/rerun", only="failed", key=key).headers["location"]
+    assert pages.post(f"/runs/{run}/rerun", only="failed", key=key).headers["location"] == first
+    again = pages.page(first)
+    assert [row["Cell"] for row in again.rows("jobs")] == ["there"]
+    assert f"/compare?a={run}&b={first.removeprefix('/runs/')}" in [
+        a["href"] for a in again.all("a")
+    ]
+    other = pages.post(f"/runs/{run}/rerun", key=key).headers["location"]
+    assert other != first
+
+
+def test_what_cannot_run_again_is_said_on_the_page(pages: PageDesk) -> None:
+    run = launch(pages)
+    going = pages.post(f"/runs/{run}/rerun", status=409)
+    assert "still running" in going.text
+    finish(pages, run, how="passed")
+    shown = pages.post(f"/runs/{run}/rerun", status=409, only="missing")
+    assert "no job of run" in shown.text
+    assert pages.post(f"/runs/{run}/rerun", status=422, only="odd")
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(pages: PageDesk) -> None:
+    run = launch(pages)
+    assert pages.get("/runs/latest", status=303).headers["location"] == f"/runs/{run}"
+    assert pages.json("/runs/latest")["run"] == run
+    assert "there is no run" in pages.page("/runs/nope", status=404).text
+
+
+def test_statements_do_not_grow_with_cells_or_tests(pages: PageDesk) -> None:
+    run = launch(pages)
+    finish(pages, run)
+    with pages.counted() as seen:
+        pages.page(f"/runs/{run}")
+    assert len(seen) <= 36, "\n".join(seen)

@@ -1,0 +1,219 @@
+"""Who may look and act: tokens in cookies and headers, and forms of our own."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from orchestrator.application.ports.stores import Scope
+from orchestrator.application.tokens import cookie_of, create_token
+from orchestrator.bootstrap.faces import Faces
+from orchestrator.dashboard.app import create_dashboard
+from orchestrator.dashboard.session import Viewer
+from tests.integration import gate_desk
+from tests.integration.dashboard.desk import HOST, PageDesk, page_desk
+from tests.integration.dashboard.shown import read_page
+
+OURS = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "same-origin"}
+ACTION = "/gates/release/verdicts"
+
+
+@pytest.fixture
+def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
+    with page_desk(tmp_path, sqlite_url) as opened:
+        gate_desk.put(opened.api)
+        yield opened
+
+
+def nobody(pages: PageDesk) -> TestClient:
+    faces = Faces(pages.api.guarded, create_dashboard(pages.api.context))
+    return TestClient(faces, base_url=f"http://{HOST}", follow_redirects=False)
+
+
+def send(pages: PageDesk, csrf: str, **headers: str) -> Any:
+    """The form of an action, as another page might send it."""
+    form = {"csrf": csrf, "key": "k"}
+    return pages.client.post(ACTION, data=form, headers=headers, follow_redirects=False)
+
+
+# Signing in and out
+
+
+def test_a_token_opens_the_pages_until_it_is_taken_back(pages: PageDesk) -> None:
+    client = nobody(pages)
+    token, secret = create_token(pages.api.context, "mine", Scope.READ, days=1)
+    answer = client.post("/login", data={"token": f" {secret} ", "next": "/gates?x=1#y"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/gates?x=1#y")
+    kept = answer.headers["set-cookie"]
+    assert "HttpOnly" in kept
+    assert "SameSite=lax" in kept
+    assert client.get("/gates").status_code == 200
+    assert pages.stores.tokens.revoke(token.id, at=pages.api.clock.now())
+    assert client.get("/gates").headers["location"] == "/login?next=%2Fgates"
+
+
+def test_an_expired_token_is_out(pages: PageDesk) -> None:
+    pages.get("/gates")
+    pages.api.clock.move(hours=24)
+    pages.get("/gates", status=303)
+    pages.post(ACTION, status=303)
+    assert pages.stores.gates.verdicts() == []
+
+
+def test_the_link_that_serve_prints_signs_in(pages: PageDesk) -> None:
+    client = nobody(pages)
+    answer = client.get(f"/login?token={pages.viewer.secret}")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert answer.headers["cache-control"] == "no-store"
+    assert client.get("/gates").status_code == 200
+
+
+@pytest.mark.parametrize("token", ["", "x", "seatrial_" + "A" * 43, "ü\u0000", "A" * 100_000])
+def test_a_wrong_token_is_said_and_nothing_is_kept(pages: PageDesk, token: str) -> None:
+    answer = nobody(pages).post("/login", data={"token": token})
+    assert answer.status_code == 401
+    assert "set-cookie" not in answer.headers
+    page = read_page(answer.text)
+    assert "unknown, expired or revoked" in page.one(role="alert").text
+    assert page.one(id="token").get("value") == ""
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "https://evil.example/",
+        "//evil.example",
+        "/\\evil.example",
+        "/\t/evil.example",
+        "\\\\evil.example",
+        "javascript:alert(1)",
+        "/\n/evil.example",
+        "",
+        "gates",
+    ],
+)
+def test_signing_in_leads_nowhere_else(pages: PageDesk, after: str) -> None:
+    form = {"token": pages.viewer.secret, "next": after}
+    assert nobody(pages).post("/login", data=form).headers["location"] == "/"
+    shown = nobody(pages).get("/login", params={"next": after}).text
+    assert read_page(shown).one("input", name="next")["value"] == "/"
+
+
+def test_signing_out_forgets_the_token(pages: PageDesk) -> None:
+    answer = pages.post("/logout")
+    assert answer.headers["location"] == "/login"
+    assert "Max-Age=0" in answer.headers["set-cookie"]
+    assert pages.client.get("/logout").status_code == 405
+
+
+def test_a_secure_page_keeps_a_secure_cookie(pages: PageDesk) -> None:
+    client = TestClient(nobody(pages).app, base_url=f"https://{HOST}", follow_redirects=False)
+    answer = client.post("/login", data={"token": pages.viewer.secret})
+    assert "Secure" in answer.headers["set-cookie"]
+
+
+# What is asked of whom
+
+
+def test_a_header_is_as_good_as_a_cookie_and_goes_first(pages: PageDesk) -> None:
+    client = nobody(pages)
+    good = {"Authorization": f"bearer  {pages.viewer.secret}"}
+    assert client.get("/gates.json", headers=good).status_code == 200
+    client.cookies.set(cookie_of(HOST), pages.viewer.secret)
+    assert client.get("/gates", headers={"Authorization": "Bearer wrong"}).status_code == 303
+    assert client.get("/gates", headers={"Authorization": "Basic eDp5"}).status_code == 200
+
+
+def test_who_is_signed_out_is_told_in_the_format_that_was_asked_for(pages: PageDesk) -> None:
+    client = nobody(pages)
+    assert client.get("/gates?a=b").headers["location"] == "/login?next=%2Fgates%3Fa%3Db"
+    answer = client.get("/gates.json")
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    part = client.get("/gates?a=b&part=x", headers={"HX-Request": "true"})
+    assert part.status_code == 401
+    assert part.headers["hx-redirect"] == "/login?next=%2Fgates%3Fa%3Db"
+    assert client.post(ACTION).headers["location"] == "/login?next=%2F"
+
+
+@pytest.mark.parametrize("cookie", ["x", "seatrial_;", "\xff\xfe", "A" * 4_000])
+def test_a_cookie_of_anything_is_nobody(pages: PageDesk, cookie: str) -> None:
+    header = f"{cookie_of(HOST)}={cookie}".encode("latin-1")
+    answer = nobody(pages).get("/gates", headers={b"Cookie": header})
+    assert answer.status_code == 303
+
+
+def test_a_scope_that_is_too_low_is_refused(pages: PageDesk) -> None:
+    for scope in ("read", "run"):
+        reader = pages.as_viewer(scope)
+        answer = reader.post(ACTION, status=403)
+        assert f"needs the scope gate; the token &#39;a {scope}&#39; has {scope}" in answer.text
+    assert pages.stores.gates.verdicts() == []
+
+
+# Forms
+
+
+def test_our_form_is_taken_and_each_has_another_value(pages: PageDesk) -> None:
+    page = pages.page("/gates/release")
+    values = {one["value"] for one in page.all("input", name="csrf")}
+    assert len(values) == len(page.all("input", name="csrf")) > 2
+    assert send(pages, values.pop(), **OURS).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": f"http://{HOST}.evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+    ],
+)
+def test_another_sites_form_is_refused(pages: PageDesk, headers: dict[str, str]) -> None:
+    answer = send(pages, pages.viewer.csrf(), **headers)
+    assert answer.status_code == 403
+    assert "not of this session" in answer.text
+    assert pages.stores.gates.verdicts() == []
+
+
+def test_a_form_of_another_session_or_of_nobodys_is_refused(pages: PageDesk) -> None:
+    other = Viewer("other", Scope.ADMIN, "another secret").csrf()
+    mine = pages.viewer.csrf()
+    raw = base64.urlsafe_b64decode(mine)
+    changed = base64.urlsafe_b64encode(raw[:-1] + bytes([raw[-1] ^ 1])).decode()
+    for value in ("", "ü", "x", "====", other, changed, mine[:-8], "A" * 9_999):
+        assert send(pages, value, **OURS).status_code == 403, value
+    assert pages.stores.gates.verdicts() == []
+
+
+def test_a_form_without_an_origin_is_taken_by_its_value_alone(pages: PageDesk) -> None:
+    assert send(pages, pages.viewer.csrf()).status_code == 303
+
+
+def test_a_header_needs_the_value_too(pages: PageDesk) -> None:
+    client = nobody(pages)
+    bearer = {"Authorization": f"Bearer {pages.viewer.secret}"}
+    assert client.post(ACTION, headers=bearer).status_code == 403
+    form = {"csrf": pages.viewer.csrf()}
+    assert client.post(ACTION, headers=bearer, data=form).status_code == 303
+
+
+def test_other_kinds_of_forms_are_no_way_round(pages: PageDesk) -> None:
+    value = pages.viewer.csrf()
+    files = {"csrf": ("name", value.encode())}
+    assert pages.client.post(ACTION, files=files).status_code == 403
+    assert pages.client.post(ACTION, json={"csrf": value}).status_code == 403
+    broken = {"Content-Type": "multipart/form-data; boundary=x"}
+    answer = pages.client.post(ACTION, content=b"--x\r\nbroken", headers=broken)
+    assert answer.status_code in (400, 403)
+    assert pages.client.get(f"{ACTION}?csrf={value}").status_code == 405
+    assert pages.stores.gates.verdicts() == []

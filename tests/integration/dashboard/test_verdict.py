@@ -1,0 +1,190 @@
+"""The page of a verdict: what it hangs on, who broke it, and how anybody can check it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.application.ports.gates import StoredVerdict
+from orchestrator.domain.gate.document import verdict_document
+from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
+from tests.integration import gate_desk
+from tests.integration.dashboard.desk import PageDesk, page_desk
+
+FAILED = {"tests/test_a.py::one": "passed", "tests/test_a.py::two": "failed"}
+HARM = "<img src=x onerror=alert(1)>\u202e\u200b\x1b[31m"
+
+
+@pytest.fixture
+def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
+    with page_desk(tmp_path, sqlite_url) as opened:
+        gate_desk.put(opened.api)
+        gate_desk.ran(opened.api)
+        gate_desk.check(opened.api, "good")
+        gate_desk.ran(opened.api, "key-2", FAILED)
+        gate_desk.check(opened.api, "bad")
+        yield opened
+
+
+def test_it_says_what_was_decided_and_what_changed(pages: PageDesk) -> None:
+    page = pages.page("/verdicts/V-0002")
+    assert page.one(class_="big-words").text.startswith("✗ FAIL 1 blocking rule is violated")
+    assert page.one("a", rel="prev").text == "← V-0001"
+    assert "the newest of its line" in page.text
+    changed = page.one(class_="changes").text
+    assert changed == "job/unit@here ✓ ok → ✗ violated"
+    assert not page.all("a", rel="next")
+    [row] = page.rows("failing")
+    assert row["Test"].replace(" ", "") == "tests/test_a.py::two"
+    assert row["Tolerated by"] == "nothing"
+    assert page.one(id="failing").one("tbody").one("a")["href"].startswith("/failures/")
+
+
+def test_rules_are_the_worst_first_and_can_be_narrowed(pages: PageDesk) -> None:
+    [row] = pages.page("/verdicts/V-0002").rows("rules")
+    assert row["Outcome"] == "✗ violated"
+    rows = pages.page("/verdicts/V-0002?only=all").rows("rules")
+    assert rows[0] == row
+    assert rows[-1]["Outcome"] == "✓ ok"
+    only = pages.page("/verdicts/V-0002?only=violated").rows("rules")
+    assert [row["Rule"] for row in only] == ["job/unit@here"]
+    nothing = pages.page("/verdicts/V-0002?only=nonsense&start=9")
+    assert "No rule came to anything" in nothing.one(id="rules").text
+    pages.page("/verdicts/V-0002?start=-1", status=422)
+
+
+def test_anybody_can_check_it(pages: PageDesk) -> None:
+    page = pages.page("/verdicts/V-0002")
+    bundle = page.one("a", download="V-0002.intoto.jsonl")["href"]
+    assert pages.get(bundle).text.count("\n") >= 2
+    keyring = page.one("a", download="keyring.json")["href"]
+    assert pages.get(keyring).json()["kind"] == "seatrial-keyring"
+    assert page.one(id="verify").text == (
+        "seatrial gate verify V-0002.intoto.jsonl --key keyring.json"
+    )
+    again = pages.page("/verdicts/V-0002?again=1").one(id="replayed").text
+    assert again.startswith("The same bytes.")
+
+
+def test_json_has_the_whole_verdict(pages: PageDesk) -> None:
+    stored = pages.stores.gates.verdict("V-0002")
+    assert stored is not None
+    whole = pages.json("/verdicts/V-0002")
+    assert whole["verdict"] == json.loads(json.dumps(verdict_document(stored.verdict)))
+
+
+def test_a_verdict_that_is_not_there(pages: PageDesk) -> None:
+    for name in ("V-0099", "x", "V-0", "V-99999999999"):
+        assert "There is no such verdict" in pages.page(f"/verdicts/{name}", status=404).text
+
+
+def test_what_it_was_made_from_may_be_gone(pages: PageDesk) -> None:
+    kept(pages, snapshot_digest="0" * 64)
+    page = pages.page("/verdicts/V-0003?again=1")
+    assert "cannot be evaluated again" in page.one(id="replayed").text
+
+
+def test_a_key_that_had_ended_is_said(pages: PageDesk) -> None:
+    key = pages.stores.gates.signing_keys()[0]
+    pages.stores.gates.retire_key(key.id, at=pages.api.clock.now())
+    kept(pages)
+    text = pages.page("/verdicts/V-0003").text
+    assert "had ended on 2026-03-01 when this was signed: it does not verify" in text
+    kept(pages, key_id="nobody's")
+    assert "does not know the key" in pages.page("/verdicts/V-0004").text
+
+
+def test_a_huge_and_hostile_verdict_stays_small_and_harmless(pages: PageDesk) -> None:
+    kept(pages, rules=[*map(_job, range(400)), *map(_performance, range(300)), *_others()])
+    text = pages.get("/verdicts/V-0003").text
+    assert "<img" not in text
+    assert not {"\u202e", "\u200b", "\x1b"} & set(text)
+    page = pages.page("/verdicts/V-0003")
+    assert len(list(page.walk())) < 5_000
+    assert len(text) < 900_000
+    assert len(page.rows("rules")) == 50
+    assert "1 to 50 of 700" in page.text
+    assert "the first 50 of 8,000 named by the rules; 2,000,000 failed" in page.text
+    assert len(page.rows("failing")) == len(page.rows("blame")) == 50
+    assert len(page.rows("performance")) == 50
+    last = pages.page("/verdicts/V-0003?only=all&start=700")
+    assert len(last.rows("rules")) == 3
+    assert "701 to 703 of 703" in last.text
+    with pages.counted() as statements:
+        pages.page("/verdicts/V-0003")
+    assert len(statements) <= 14
+
+
+def test_exceptions_are_told_with_their_people(pages: PageDesk) -> None:
+    form: dict[str, Any] = {
+        "rule": "job/unit@here",
+        "reason": "known",
+        "approver": "Bo",
+        "days": "7",
+    }
+    pages.post("/gates/release/waivers", **form)
+    made = pages.post("/gates/release/verdicts", key="k").headers["location"]
+    [row] = pages.page(made).rows("exceptions")
+    assert row["Exception"] == "W-0001"
+    assert row["Who"] == "a admin, approved by Bo"
+    assert row["Until"] == "2026-03-08 12:00 UTC"
+
+
+def kept(pages: PageDesk, rules: list[RuleResult] | None = None, **changed: object) -> None:
+    """A verdict like the newest one, but for this."""
+    stored = pages.stores.gates.verdicts(gate="release", limit=1)[0]
+    verdict = stored.verdict
+    if rules is not None:
+        warnings = tuple(f"{HARM} {number}" for number in range(99))
+        verdict = replace(
+            verdict,
+            rules=tuple(rules),
+            decision=Decision.FAIL,
+            summary=HARM * 50,
+            warnings=warnings,
+            subject={"name": HARM, "version": HARM},
+        )
+    made: StoredVerdict = replace(stored, verdict=verdict, **changed)  # type: ignore[arg-type]
+    pages.stores.gates.add_verdict(made)
+
+
+def _job(number: int) -> RuleResult:
+    results = [
+        {"name": f"{HARM} {one}", "count": 1, "intolerable": 1, "message": HARM, "by": [HARM]}
+        for one in range(20)
+    ]
+    blame = [{"nodeid": HARM, "answer": HARM, "evidence": HARM * 40} for _ in range(20)]
+    return RuleResult(
+        id=f"job/{HARM}{number}",
+        kind="job",
+        blocking=True,
+        outcome=RuleOutcome.VIOLATED,
+        sentence=HARM * 9,
+        inputs={"failing": 5_000, "intolerable": 5_000, "results": results, "blame": blame},
+        by=(HARM,),
+    )
+
+
+def _performance(number: int) -> RuleResult:
+    figures = {"slowdown": "0.031", "low": "-1e-3", "high": "5e3", "detectable": "1e-9"}
+    return RuleResult(
+        id=f"performance/{HARM}{number}",
+        kind="performance",
+        blocking=True,
+        outcome=RuleOutcome.UNKNOWN,
+        sentence=HARM,
+        inputs={**figures, "budget": "3%", "pairs": 30, "reason": HARM},
+    )
+
+
+def _others() -> list[RuleResult]:
+    kinds = ("freshness", "something else", "job")
+    return [
+        RuleResult(id=kind, kind=kind, blocking=False, outcome=RuleOutcome.OK, sentence="")
+        for kind in kinds
+    ]
