@@ -5,12 +5,13 @@ SHELL := /bin/bash
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 SECONDS_EACH ?= 60
+SIZE ?= large
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 help: ## Show what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/.run ## Validate the built-in payload on this computer: install, run, report
 	$(BIN)/seatrial run matrices/local.yaml
@@ -33,6 +34,10 @@ bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreig
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.failures
 	$(BIN)/python -m benchmarks.foreign
+
+bench-dashboard: $(VENV)/.test ## Every page over a million results on Postgres (SIZE=full: ten million) and half a million on SQLite
+	tests/system-packages.sh
+	$(BIN)/python -m benchmarks.dashboard --size $(SIZE)
 
 gate-power: $(VENV)/.test ## False alarms and power of the gate, computed and written into docs/statistics.md (up to 20 minutes)
 	$(BIN)/python -m benchmarks.gate_power
@@ -57,6 +62,9 @@ docs: $(VENV)/.test ## Write the generated reference pages again
 	$(BIN)/python -m docs.reference
 	$(BIN)/python -m orchestrator.cli.reference > docs/cli.md
 
+vendor: $(VENV)/.run ## Fetch again what the web faces take from npm (needs npm), at the locked versions
+	$(BIN)/python -m orchestrator.dashboard.vendoring
+
 clean: ## Remove the environment and everything that was run
 	rm -rf $(VENV) var .lab .mypy_cache .ruff_cache .pytest_cache
 
@@ -71,4 +79,4 @@ $(VENV)/.test: $(VENV)/.run
 	$(PIP) --editable '.[payload,test,check]'
 	touch $@
 
-.PHONY: help run test check bench gate-power fuzz lab cloud-smoke format docs clean
+.PHONY: help run test check bench bench-dashboard gate-power fuzz lab cloud-smoke format docs vendor clean

@@ -7,6 +7,7 @@ command -v rsync >/dev/null || missing+=(rsync)
 command -v ip >/dev/null || missing+=(iproute2)
 command -v sudo >/dev/null || missing+=(sudo)
 command -v git >/dev/null || missing+=(git)
+command -v chromium >/dev/null || missing+=(chromium)
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
 [ ${#missing[@]} -gt 0 ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

@@ -1,0 +1,91 @@
+"""Every page there is, with an example of each: who adds a page adds it here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchestrator.dashboard import urls
+from tests.browser.world import World
+
+
+@dataclass(frozen=True)
+class Address:
+    """One page, as the application knows it, and where to see it in a world."""
+
+    name: str
+    """Of its pictures."""
+    route: str
+    path: Callable[[World], str]
+    statements: int = 25
+    """It may ask the database so often, however many rows it shows."""
+    has_picture: bool = True
+    """Whether the manual shows it."""
+
+
+def _kept(path: str) -> Callable[[World], str]:
+    return lambda _world: path
+
+
+PAGES = (
+    Address("releases", urls.BOARD, _kept(urls.BOARD)),
+    Address("runs", urls.RUNS, _kept(urls.RUNS)),
+    Address("run", "/runs/{run}", lambda world: urls.run_url(world.red), statements=40),
+    Address("run-live", "/runs/{run}", lambda world: urls.run_url(world.live.run), statements=40),
+    Address(
+        "run-lacking",
+        "/runs/{run}",
+        lambda world: urls.run_url(world.lacking),
+        statements=40,
+        has_picture=False,
+    ),
+    Address(
+        "run-queued",
+        "/runs/{run}",
+        lambda world: urls.run_url(world.queued),
+        statements=40,
+        has_picture=False,
+    ),
+    Address(
+        "cell",
+        "/runs/{run}/cells/{cell}",
+        lambda world: urls.cell_url(world.red, world.live.cell),
+    ),
+    Address("log", urls.LOG, lambda world: urls.log_url(world.live.run, world.live.cell)),
+    Address("launch", urls.LAUNCH, _kept(urls.LAUNCH)),
+    Address("grid", urls.GRID, _kept(urls.GRID)),
+    Address("grid-of-a-run", urls.GRID, lambda world: urls.grid_url(run=world.red)),
+    Address("tests", urls.TESTS, _kept(urls.TESTS), has_picture=False),
+    Address("test", "/tests/{test_id}", lambda world: urls.test_url(world.tests[0][0])),
+    Address("failures", urls.FAILURES, _kept(urls.FAILURES)),
+    Address("failure", "/failures/{signature}", lambda world: urls.signature_url(world.signature)),
+    Address("flaky", urls.FLAKY, _kept(urls.FLAKY)),
+    Address("compare", urls.COMPARE, lambda world: urls.compare_url(world.green, world.red)),
+    Address("compare-nothing", urls.COMPARE, _kept(urls.COMPARE), has_picture=False),
+    Address("benchmarks", urls.BENCHMARKS, _kept(urls.BENCHMARKS)),
+    Address(
+        "benchmark",
+        "/benchmarks/{job}/{metric}",
+        lambda world: urls.benchmark_url(*world.benchmarks[0]),
+    ),
+    Address("gates", urls.GATES, _kept(urls.GATES)),
+    Address("gate", "/gates/{gate}", _kept(urls.gate_url("release"))),
+    Address("dry-run", "/gates/{gate}/dry-run", _kept(urls.dry_run_url("release"))),
+    Address(
+        "verdict", "/verdicts/{verdict}", lambda world: urls.verdict_url(world.left.verdicts[-1])
+    ),
+    Address("costs", urls.COSTS, _kept(urls.COSTS)),
+    Address("machines", urls.MACHINES, _kept(urls.MACHINES)),
+    Address("known-issues", urls.KNOWN_ISSUES, _kept(urls.KNOWN_ISSUES)),
+    Address("schedules", urls.SCHEDULES, _kept(urls.SCHEDULES)),
+    Address(
+        "schedule", "/schedules/{name}", lambda world: urls.schedule_url(world.left.schedules[0])
+    ),
+)
+# A run has thirty kinds of things to tell, and asks once for each.
+NO_PAGES = {
+    urls.SIGN_IN: "tests of its own look at it",
+    urls.LOG_RAW: "bytes to keep",
+    urls.LOG_LINE: "one line for a reader",
+    "/badges/{gate}.svg": "a picture",
+}

@@ -1,0 +1,80 @@
+"""A controller of the tests' own, as `seatrial serve` starts it, over a home that has seen much."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+ROOT = Path(__file__).resolve().parents[2]
+_START_TIMEOUT_S = 60
+_SIGN_IN = re.compile(r"sign in: (\S+)")
+
+
+@dataclass(frozen=True)
+class Served:
+    """Where it answers, and the link that it printed."""
+
+    origin: str
+    sign_in: str
+    home: Path
+
+    def url(self, path: str) -> str:
+        """The address of one of its pages."""
+        return self.origin + path
+
+
+@contextmanager
+def served(home: Path, *options: str, port: int = 0) -> Iterator[Served]:
+    """Serve a home on a port, a free one if none is named, until done with."""
+    log = home / "served.log"
+    number = str(port or free_port())
+    command = [sys.executable, "-m", "orchestrator", "serve", "--port", number, *options]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=out, stderr=out, env=_environment(home)
+        )
+    try:
+        link = _printed_link(process, log)
+        parts = urlsplit(link)
+        yield Served(f"{parts.scheme}://{parts.netloc}", link, home)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _environment(home: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SEATRIAL_")}
+    return kept | {"SEATRIAL_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+
+
+def _printed_link(process: subprocess.Popen[bytes], log: Path) -> str:
+    until = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < until:
+        said = log.read_text("utf-8", "replace")
+        if found := _SIGN_IN.search(said):
+            return found[1]
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    raise AssertionError(f"`serve` did not come up:\n{log.read_text('utf-8', 'replace')[-4000:]}")

@@ -1,0 +1,70 @@
+"""Every page in a real browser: nothing breaks, leaks, shouts or runs over, for anybody."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from fastapi.routing import APIRoute
+
+from tests.browser.addresses import NO_PAGES, PAGES, Address
+from tests.browser.conftest import Trial, Watch
+from tests.browser.pictures import keep_picture
+from tests.browser.watching import Scheme
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+EVERY = pytest.mark.parametrize("address", PAGES, ids=lambda one: one.name)
+SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
+PICTURES = Path(__file__).resolve().parents[2] / "docs" / "images" / "dashboard"
+WRITES = os.environ.get("SEATRIAL_WRITE_SCREENSHOTS") == "1"
+WIDTHS = (1600, 1000, 400, 320)
+
+
+@EVERY
+@SCHEMES
+def test_a_page_is_right(trial: Trial, watch: Watch, address: Address, scheme: Scheme) -> None:
+    """In one window that is made narrower and narrower, as people do it."""
+    with watch(scheme=scheme, width=WIDTHS[0]) as eyes:
+        eyes.open(address.path(trial.world))
+        eyes.ask_axe()
+        for width in WIDTHS[1:]:
+            eyes.narrow(width)
+        eyes.ask_axe()
+
+
+@EVERY
+def test_a_page_is_read_without_javascript(trial: Trial, watch: Watch, address: Address) -> None:
+    with watch(scripts=False, width=400) as eyes:
+        eyes.open(address.path(trial.world))
+        page = eyes.page
+        assert page.locator("h1").count() == 1
+        assert page.locator("main").inner_text().strip()
+        dead = page.locator("main button:not([type='submit']):visible").all_inner_texts()
+        assert dead == [], "buttons that do nothing"
+        page.locator("summary", has_text="Menu").click()
+        assert page.get_by_role("link", name="Gates", exact=True).is_visible()
+
+
+@pytest.mark.parametrize(
+    "address", [one for one in PAGES if one.has_picture], ids=lambda one: one.name
+)
+@pytest.mark.skipif(not WRITES, reason="SEATRIAL_WRITE_SCREENSHOTS=1 writes the manual's pictures")
+@SCHEMES
+def test_a_page_has_its_picture(
+    trial: Trial, watch: Watch, address: Address, scheme: Scheme
+) -> None:
+    with watch(scheme=scheme, width=1280) as eyes:
+        eyes.open(address.path(trial.world))
+        assert eyes.wrong == [], "no picture of what is not right"
+        keep_picture(eyes.page, PICTURES / f"{address.name}-{scheme}.png")
+
+
+def test_every_page_of_the_application_is_looked_at(application_routes: list[APIRoute]) -> None:
+    shown = {route.path for route in application_routes if "GET" in route.methods}
+    assert shown - set(NO_PAGES) - {one.route for one in PAGES} == set()
+
+
+def test_every_page_that_is_looked_at_is_one(application_routes: list[APIRoute]) -> None:
+    assert {one.route for one in PAGES} <= {route.path for route in application_routes}

@@ -1,0 +1,116 @@
+"""A run is planned and started from the page, with the keyboard, and watched until it is over."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser
+
+from orchestrator.dashboard import urls
+from tests.browser.conftest import signed_in
+from tests.browser.hands import Hands
+from tests.browser.serving import Served, served
+from tests.browser.watching import watched
+from tests.integration.api_context import archive
+
+pytestmark = pytest.mark.xdist_group("browser-launch")
+
+LINES = 12
+MANIFEST = """\
+schema = 1
+name = "talker"
+version = "1.0"
+[python]
+candidates = ["python3"]
+[[job]]
+id = "talk"
+kind = "demo"
+title = "Talks for a while"
+command = ["{python}", "talk.py"]
+"""
+TALK = f"""\
+import time
+for number in range(1, {LINES + 1}):
+    print(f"this is line {{number}}", flush=True)
+    time.sleep(0.5)
+"""
+MATRIX = """\
+apiVersion: seatrial/v1
+kind: Matrix
+metadata: {name: talking}
+subject: {name: talker, version: "1.0"}
+platforms:
+  - {id: here, provider: local}
+jobs:
+  - {id: talk}
+"""
+
+
+@pytest.fixture(scope="module")
+def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One that runs cells on this computer."""
+    home: Path = tmp_path_factory.mktemp("launching")
+    with served(home) as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def payload(controller: Served) -> str:
+    """The digest of what was uploaded."""
+    whole = archive(MANIFEST, **{"talk.py": TALK})
+    digest = hashlib.sha256(whole).hexdigest()
+    token = (controller.home / "token").read_text().strip()
+    answer = httpx.put(
+        controller.url(f"{urls.API}/payloads/{digest}"),
+        content=whole,
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    assert answer.is_success, answer.text
+    return digest
+
+
+def test_launch_and_follow_a_run(chromium: Browser, controller: Served, payload: str) -> None:
+    with watched(chromium, controller, signed_in(chromium, controller)) as eyes:
+        hands, page = Hands(eyes), eyes.page
+        eyes.open(urls.BOARD)
+        eyes.ask_axe()
+        hands.press("g", "l")
+        page.wait_for_url(controller.url(urls.LAUNCH))
+        hands.tab_to(page.locator("#text"))
+        hands.press("Control+a")
+        page.keyboard.insert_text(MATRIX)
+        hands.press("Escape")
+        more = page.locator("summary", has_text="More")
+        hands.tab_to(more)
+        hands.press("Enter")
+        hands.tab_to(page.get_by_label("Payload"))
+        hands.type(payload)
+        plan = page.get_by_role("button", name="Plan")
+        hands.tab_to(plan)
+        hands.press("Enter")
+        start = page.get_by_role("button", name="Start")
+        start.wait_for()
+        eyes.look()
+        eyes.ask_axe()
+        hands.tab_to(start)
+        hands.press("Enter")
+        page.wait_for_url(re.compile(r"/runs/[0-9a-z]{26}"))
+        eyes.look()
+        log = page.get_by_role("link", name="log", exact=True)
+        log.wait_for()
+        page.get_by_text("running").first.wait_for(timeout=60_000)
+        hands.tab_to(log)
+        hands.open(log)
+        page.get_by_text(f"this is line {LINES}", exact=True).wait_for(timeout=60_000)
+        seen = page.locator(".log-text").all_inner_texts()
+        said = [text for text in seen if text.startswith("this is line")]
+        assert said == [f"this is line {number}" for number in range(1, LINES + 1)]
+        page.go_back()
+        page.get_by_text("passed").first.wait_for(timeout=60_000)
+        eyes.look()
+        eyes.ask_axe()

@@ -1,0 +1,58 @@
+"""The way in and out, and what there is to see for who went astray."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Browser
+
+from orchestrator.dashboard import urls
+from tests.browser.conftest import Trial, Watch
+from tests.browser.watching import Scheme, watched
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
+
+
+@SCHEMES
+def test_a_stranger_signs_in_by_keyboard_and_gets_where_they_wanted(
+    chromium: Browser, trial: Trial, scheme: Scheme
+) -> None:
+    token = trial.served.sign_in.partition("token=")[2]
+    with watched(chromium, trial.served, None, scheme=scheme, width=400) as eyes:
+        eyes.open(f"{urls.RUNS}?before=zzzz")
+        eyes.ask_axe()
+        eyes.page.get_by_label("Token").fill("seatrial_wrong")
+        eyes.expected = 401
+        eyes.page.keyboard.press("Enter")
+        eyes.page.get_by_role("alert").wait_for()
+        eyes.ask_axe()
+        eyes.page.get_by_label("Token").fill(token)
+        eyes.expected = 200
+        eyes.page.keyboard.press("Enter")
+        eyes.page.wait_for_url(re.compile(re.escape(urls.RUNS) + r"\?before=zzzz$"))
+        assert eyes.page.get_by_role("heading", level=1).inner_text() == "Runs"
+
+
+def test_signing_out_forgets_the_token(watch: Watch) -> None:
+    with watch() as eyes:
+        eyes.open(urls.RUNS)
+        eyes.page.get_by_role("button", name="Sign out").press("Enter")
+        eyes.page.wait_for_url(re.compile(urls.SIGN_IN))
+        assert eyes.page.context.cookies() == []
+        eyes.open(urls.RUNS)
+        assert urls.SIGN_IN in eyes.page.url
+
+
+@SCHEMES
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+def test_what_is_not_there_says_what_to_do_next(
+    watch: Watch, scheme: Scheme, *, scripts: bool
+) -> None:
+    with watch(scheme=scheme, width=400, scripts=scripts) as eyes:
+        eyes.open("/nowhere/at/all", status=404)
+        assert eyes.page.get_by_role("heading", level=1).inner_text() == "There is no such page"
+        eyes.ask_axe()
+        eyes.page.get_by_role("link", name="Release board").press("Enter")

@@ -1,0 +1,86 @@
+"""No page asks the database once a row: each has a budget of statements, and keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from sqlalchemy import event
+from starlette.testclient import TestClient
+
+from orchestrator.application.ports.stores import Scope
+from orchestrator.application.tokens import create_token
+from orchestrator.bootstrap.controlling import build
+from orchestrator.config import Settings
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.app import create_dashboard
+from tests.browser.addresses import PAGES, Address
+from tests.browser.world import World
+
+pytestmark = pytest.mark.xdist_group("browser-hostile")
+
+EVERY = pytest.mark.parametrize("address", PAGES, ids=lambda one: one.name)
+
+
+@dataclass
+class Counted:
+    """The pages, in this process, and what they ask the database."""
+
+    client: TestClient
+    world: World
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def counted(hostile_world: World) -> Iterator[Counted]:
+    """Pages over a world, seen by somebody who may do everything."""
+    parts = build(Settings(home=hostile_world.home), runs_cells=False)
+    _, secret = create_token(parts.context, "looker", Scope.ADMIN, days=1)
+    client = TestClient(
+        create_dashboard(parts.context),
+        base_url="http://localhost",
+        headers={"Authorization": f"Bearer {secret}"},
+    )
+    it = Counted(client, hostile_world)
+
+    @event.listens_for(parts.database.sessions.engine, "before_cursor_execute")
+    def count(_connection, _cursor, statement, _parameters, _context, _many) -> None:
+        if not statement.startswith("BEGIN"):
+            it.asked.append(statement)
+
+    yield it
+    parts.database.close()
+
+
+@EVERY
+def test_a_page_keeps_to_its_statements(counted: Counted, address: Address) -> None:
+    path = address.path(counted.world)
+    counted.client.get(path)  # what is read once a process is none of the page's
+    counted.asked.clear()
+    answer = counted.client.get(path)
+    assert answer.status_code == 200
+    asked = [" ".join(it.split())[:100] for it in counted.asked]
+    assert len(asked) <= address.statements, f"{len(asked)}\n" + "\n".join(asked)
+    assert not [it for it in counted.asked if it.startswith(("INSERT", "UPDATE", "DELETE"))], (
+        "looking changes nothing"
+    )
+
+
+@EVERY
+def test_a_page_is_json_csv_and_markdown_too(counted: Counted, address: Address) -> None:
+    path, _, query = address.path(counted.world).partition("?")
+    shorter = "/index" if path == urls.BOARD else path
+    for suffix, kind in (
+        ("json", "application/json"),
+        ("csv", "text/csv"),
+        ("md", "text/markdown"),
+    ):
+        answer = counted.client.get(f"{shorter}.{suffix}?{query}")
+        if suffix == "json":
+            assert answer.status_code == 200, answer.text
+            answer.json()
+        if answer.status_code == 200:
+            assert answer.headers["content-type"].startswith(kind)
+        else:
+            assert answer.status_code == 404, "a page without a table says so"
