@@ -1,0 +1,165 @@
+"""Fill a database with the trials of a large project, and with what its people did.
+
+The same seed, size and day make the same rows. Run it as
+`python -m benchmarks.dashboard.fill --size large --url postgresql://...`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from benchmarks.dashboard.nights import Writer
+from benchmarks.dashboard.people import Left, People
+from benchmarks.dashboard.plans import MANIFEST, PAYLOAD
+from benchmarks.dashboard.series import Series
+from benchmarks.dashboard.sink import Sink
+from benchmarks.dashboard.sizes import SIZES, Size
+from benchmarks.dashboard.suite import Suite
+from orchestrator.adapters.db.database import Database
+from orchestrator.adapters.db.tables import TextRow
+from orchestrator.application.context import Context
+from orchestrator.application.ports.stores import StoredPayload
+from orchestrator.bootstrap.controlling import Parts, build
+from orchestrator.config import Settings
+from tests.integration.api_context import archive
+
+_ROLLED_UP_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What was filled in."""
+
+    runs: tuple[str, ...]
+    """Nightlies, the oldest first."""
+    flaky: Sequence[tuple[int, str]]
+    """Tests that are not sure of themselves: numbers and node ids."""
+    payload: str
+    """Digest of the product's payload."""
+    left: Left
+    results: int
+    metrics: int
+    took_s: float
+
+
+def fill(
+    parts: Parts,
+    size: Size,
+    *,
+    now: datetime,
+    seed: int = 1,
+    hostile: bool = False,
+    told: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Filled:
+    """Fill an empty database.
+
+    Args:
+        parts: Of a controller that has the database open.
+        size: How much.
+        now: The newest run is of the night before.
+        seed: Of everything that is left to chance.
+        hostile: Names and texts mean harm.
+        told: Called with the runs that are written, and all that will be.
+    """
+    begun = time.perf_counter()
+    payload = _keep_payload(parts.context)
+    writer = _writer(parts.database, size, random.Random(seed), now, payload, hostile=hostile)
+    writer.sink.begin()
+    writer.write(told)
+    while parts.database.stores.benchmarks.roll_up(limit=_ROLLED_UP_AT_ONCE):
+        pass  # what was measured, as the product does it when a cell is done
+    writer.sink.end()
+    suite = writer.suite
+    flaky = [(suite.ids[index], suite.named[index][1]) for index in sorted(suite.flaky)]
+    names = [nodeid for _, nodeid in flaky]
+    left = People(parts.context, payload, now, names, hostile=hostile).act(verdicts=size.judged)
+    return Filled(
+        runs=tuple(writer.runs),
+        flaky=flaky,
+        payload=payload,
+        left=left,
+        results=writer.sink.results,
+        metrics=writer.sink.metrics,
+        took_s=time.perf_counter() - begun,
+    )
+
+
+def _writer(
+    database: Database,
+    size: Size,
+    chance: random.Random,
+    now: datetime,
+    payload: str,
+    *,
+    hostile: bool,
+) -> Writer:
+    sink = Sink(database)
+    suite = Suite(size, chance, hostile=hostile)
+    suite.store(database)
+    for digest, body in suite.texts.items():
+        sink.add(TextRow, digest=digest, body=body)
+    series = Series(size, chance.randrange(2**31), hostile=hostile)
+    return Writer(sink, size, suite, series, chance, now, payload, hostile=hostile)
+
+
+def _keep_payload(context: Context) -> str:
+    """A real archive, so that runs can be launched again."""
+    whole = archive(PAYLOAD, **{"demos/train.py": "print('well')\n"})
+    digest, size = context.blobs.put([whole])
+    context.stores.payloads.put(StoredPayload(digest, size, MANIFEST), at=context.clock.now())
+    return digest
+
+
+def main() -> int:
+    """Fill what is named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", choices=sorted(SIZES), default="large")
+    parser.add_argument("--url", required=True, help="postgresql://... or sqlite:////file")
+    parser.add_argument("--home", type=Path, help="gets the key that verdicts are signed with")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--hostile", action="store_true", help="names and texts mean harm")
+    parser.add_argument("--now", type=datetime.fromisoformat, default=datetime.now(UTC))
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        home = args.home or Path(folder)
+        home.mkdir(parents=True, exist_ok=True)
+        settings = Settings(home=home, database_url=SecretStr(args.url))
+        parts = build(settings, runs_cells=False)
+        try:
+            return _fill_empty(parts, args)
+        finally:
+            parts.database.close()
+
+
+def _fill_empty(parts: Parts, args: argparse.Namespace) -> int:
+    if parts.database.stores.runs.find("latest"):
+        print(f"{args.url} is not empty", file=sys.stderr)
+        return 2
+    now = args.now if args.now.tzinfo else args.now.replace(tzinfo=UTC)
+    size = SIZES[args.size]
+    filled = fill(parts, size, now=now, seed=args.seed, hostile=args.hostile, told=_tell)
+    rate = (filled.results + filled.metrics) / filled.took_s
+    print(
+        f"{args.size}: {filled.results:,} results and {filled.metrics:,} metrics in"
+        f" {filled.took_s:.0f} s ({rate:,.0f} rows/s)"
+    )
+    return 0
+
+
+def _tell(done: int, whole: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{done} of {whole} runs", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
