@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -46,6 +47,7 @@ from orchestrator.dashboard.security import PageHeaders
 from orchestrator.dashboard.session import ForeignFormError, NotAllowedError, SignedOutError
 from orchestrator.domain.problems import InvalidDocumentError
 
+logger = logging.getLogger(__name__)
 STATIC = Path(__file__).resolve().parent / "static"
 _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     PageMissingError: (404, "There is no such page"),
@@ -57,6 +59,7 @@ _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     ForeignFormError: (403, "The form is too old, or not of this session"),
     StoreError: (503, "The database cannot be reached"),
 }
+_AWAY = "The controller's log says why."
 _NEXT = {
     400: "Load the page again, and send no more than a megabyte.",
     403: "Sign in with a token that may, or load the page again.",
@@ -191,7 +194,10 @@ def _refuse(request: Request, status: int, title: str, detail: str) -> Response:
 
 async def _on_known(request: Request, error: Exception) -> Response:
     status, title = next(_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS)
-    return _refuse(request, status, title, str(error))
+    if not isinstance(error, StoreError):
+        return _refuse(request, status, title, str(error))
+    logger.error("%s: %s", request.url.path, error)  # it names the database and what was asked
+    return _refuse(request, status, title, _AWAY)
 
 
 async def _on_signed_out(request: Request, _error: Exception) -> Response:

@@ -196,6 +196,7 @@ def _paid(session: Session, since: datetime, until: datetime) -> CTE:
     begin, end = _billed_from(session), _epoch(session, LeaseRow.gone_at)
     return (
         select(
+            LeaseRow.pk.label("lease"),
             AttemptRow.cell.label("cell"),
             AttemptRow.number.label("attempt"),
             begin.label("begin"),
@@ -209,38 +210,40 @@ def _paid(session: Session, since: datetime, until: datetime) -> CTE:
 
 
 def _steps(session: Session, paid: CTE) -> CTE:
-    """Each step of the attempts that the machines were for: from when until when."""
+    """Each step that a machine was there for: from when until when.
+
+    Joined by the index of a cell's transitions: as sets of their own, the database would compare
+    every machine with every step, for it cannot know how many there are.
+    """
     at = _epoch(session, TransitionRow.at)
-    of = (TransitionRow.cell, TransitionRow.attempt)
+    is_for = and_(TransitionRow.cell == paid.c.cell, TransitionRow.attempt == paid.c.attempt)
+    following = func.lead(at).over(partition_by=paid.c.lease, order_by=TransitionRow.pk)
     return (
         select(
-            *(column.label(name) for column, name in zip(of, ("cell", "attempt"), strict=True)),
+            *(paid.c.cell, paid.c.micro, paid.c.begin, paid.c.end),
             TransitionRow.target.label("target"),
-            at.label("begin"),
-            func.lead(at).over(partition_by=of, order_by=TransitionRow.pk).label("end"),
+            at.label("step_begin"),
+            following.label("step_end"),
         )
-        .where(TransitionRow.cell.in_(select(paid.c.cell)))
+        .join_from(paid, TransitionRow, is_for)
         .cte("steps")
     )
 
 
 def _phases(session: Session, since: datetime, until: datetime) -> Select[Any]:
-    paid = _paid(session, since, until)
-    steps = _steps(session, paid)
-    until_end = func.coalesce(steps.c.end, paid.c.end)
-    within = _earlier(until_end, paid.c.end) - _later(steps.c.begin, paid.c.begin)
+    steps = _steps(session, _paid(session, since, until)).c
+    until_end = func.coalesce(steps.step_end, steps.end)
+    within = _earlier(until_end, steps.end) - _later(steps.step_begin, steps.begin)
     spent = _later(within, literal(0.0))
-    phase = case((steps.c.target.in_(_AFTER), CellState.RELEASING.value), else_=steps.c.target)
+    phase = case((steps.target.in_(_AFTER), CellState.RELEASING.value), else_=steps.target)
     return (
         select(
             CellRow.name.label("platform"),
             phase.label("phase"),
             func.sum(spent),
-            func.sum(paid.c.micro * spent / (paid.c.end - paid.c.begin)),
+            func.sum(steps.micro * spent / (steps.end - steps.begin)),
         )
-        .select_from(paid)
-        .join(steps, and_(steps.c.cell == paid.c.cell, steps.c.attempt == paid.c.attempt))
-        .join(CellRow, CellRow.pk == paid.c.cell)
+        .join(CellRow, CellRow.pk == steps.cell)
         .group_by("platform", "phase")
         .order_by("platform", "phase")
     )

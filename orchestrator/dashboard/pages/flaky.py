@@ -44,7 +44,7 @@ from orchestrator.domain.quarantine import LONGEST_DAYS, MOST_PASSES, Quarantine
 from orchestrator.domain.units import plural
 from orchestrator.domain.unsteady import Pair, Unsteady, Whose
 
-WINDOWS = (20, 50, 100)
+WINDOWS = (10, 20, 50)
 _RUNS = 50
 QUARANTINES_SHOWN = 100
 SOON = timedelta(days=3)

@@ -13,6 +13,7 @@ import pytest
 from fastapi import APIRouter, Response
 from starlette.testclient import TestClient
 
+from orchestrator.application.ports.stores import StoreError
 from orchestrator.application.tokens import cookie_of
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.answer import AskedDep, Page
@@ -64,6 +65,11 @@ def _probe(asked: AskedDep, name: str) -> Response:
             data={"harm": HARM, "asked": dict(asked.query)},
         )
     )
+
+
+@probe.get("/away")
+def _away(asked: AskedDep) -> Response:
+    raise StoreError(f"the database postgresql://inside:5432 failed {asked.path}")
 
 
 @pytest.fixture
@@ -233,3 +239,10 @@ def test_an_error_tells_nothing_of_what_went_wrong(
     assert "hunter2" not in answer.text
     assert "its log has the details" in answer.text
     assert "hunter2" not in pages.get("/gates.json", status=500).text
+
+
+def test_what_the_database_said_is_for_the_log(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert "inside" not in get(client, "/away", 503).text
+    assert "postgresql://inside:5432" in caplog.text

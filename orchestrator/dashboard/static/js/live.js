@@ -40,7 +40,8 @@ class Follower {
       if (this.last) this.changed();
     });
     this.stream.addEventListener("error", () => this.lost());
-    for (const kind of (this.element.dataset.eventKinds ?? "message").split(" ")) {
+    const { eventKinds = "message", eventEnd } = this.element.dataset;
+    for (const kind of new Set([...eventKinds.split(" "), eventEnd ?? "message"])) {
       this.stream.addEventListener(kind, (event) => this.heard(event));
     }
   }
