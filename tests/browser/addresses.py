@@ -51,6 +51,12 @@ PAGES = (
         "/runs/{run}/cells/{cell}",
         lambda world: urls.cell_url(world.red, world.live.cell),
     ),
+    Address(
+        "result",
+        "/runs/{run}/cells/{cell}/tests/{test}",
+        lambda world: urls.result_url(world.red, world.live.cell, world.tests[0][0]),
+        has_picture=False,
+    ),
     Address("log", urls.LOG, lambda world: urls.log_url(world.live.run, world.live.cell)),
     Address("launch", urls.LAUNCH, _kept(urls.LAUNCH)),
     Address("grid", urls.GRID, _kept(urls.GRID)),
@@ -65,7 +71,7 @@ PAGES = (
     Address("benchmarks", urls.BENCHMARKS, _kept(urls.BENCHMARKS)),
     Address(
         "benchmark",
-        "/benchmarks/{job}/{metric}",
+        "/benchmarks/{job}/{metric:path}",
         lambda world: urls.benchmark_url(*world.benchmarks[0]),
     ),
     Address("gates", urls.GATES, _kept(urls.GATES)),
