@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.proof import Reuse
 from tests.integration.api_context import BEGIN, MATRIX, Desk, desk
 from tests.integration.test_api_history import API, get, post, ran
@@ -102,6 +104,8 @@ def test_reused_results_are_shown_and_marked(api: Desk) -> None:
     first = ran(api, "one", {TEST: "", "t.py::test_b": ""})
     second = launched(api, "two", reuse_hours=36)["id"]
     source, cell = stores.cells.of_run(first)[0], stores.cells.of_run(second)[0]
+    stores.cells.reach(source.id, CellState.RELEASING, at=BEGIN)
+    stores.cells.conclude(source.id, Cause(Outcome.PASSED, ""), at=BEGIN)
     unit = Reuse(job="unit", why="proven by run x", run=first, cell=source.id, at=BEGIN)
     stores.proofs.decide(cell.id, [unit, Reuse(job="demo", why="image changed: a → b")], at=BEGIN)
     told = get(api, f"/runs/{second}")["cells"][0]["jobs"]
