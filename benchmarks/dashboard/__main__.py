@@ -29,6 +29,7 @@ from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import create_token
 from orchestrator.bootstrap.controlling import Parts, build
 from orchestrator.bootstrap.faces import Faces
+from orchestrator.bootstrap.settling import settle
 from orchestrator.config import Settings
 from orchestrator.dashboard.app import create_dashboard
 from tests.postgres import PostgresMissingError, start_postgres
@@ -87,6 +88,7 @@ async def _measure(parts: Parts, name: str, args: argparse.Namespace) -> Measure
     transport = httpx.ASGITransport(Faces(api, dashboard), raise_app_exceptions=False)
     known = Known(parts.context.stores, random.Random(args.seed))
     routes = [route for route in routes_of(dashboard) if args.only in route]
+    settle()
     with counting(parts.database.sessions.engine) as statements:
         async with httpx.AsyncClient(
             transport=transport, base_url="http://localhost", headers=headers

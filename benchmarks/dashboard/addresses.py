@@ -124,8 +124,9 @@ MAKERS: dict[str, tuple[Maker, ...]] = {
         _log,
         lambda known: f"{_log(known)}?line={known.chance.randrange(1, 900)}",
         lambda known: f"{urls.log_url(*known.longest)}?line={known.chance.randrange(1, 900_000)}",
-        lambda known: f"{_log(known)}?find=FAILED",
-        lambda known: f"{urls.log_url(*known.longest)}?find=FAILED",
+        lambda known: f"{_log(known)}?find=FAILED&go=next",
+        lambda known: f"{urls.log_url(*known.longest)}?find=FAILED&go=previous",
+        lambda known: f"{urls.log_url(*known.longest)}?find=is+not+there&go=next",
     ),
     f"{urls.RUNS}/{{}}/cells/{{}}/log/lines/{{}}": (
         lambda known: f"{_log(known)}/lines/{known.chance.randrange(1, 40)}",
@@ -146,7 +147,7 @@ MAKERS: dict[str, tuple[Maker, ...]] = {
     ),
     urls.FAILURES: (_with(urls.FAILURES), _with(urls.FAILURES, runs="100")),
     f"{urls.FAILURES}/{{}}": (lambda known: urls.signature_url(known(known.signatures)),),
-    urls.FLAKY: (_with(urls.FLAKY), _with(urls.FLAKY, runs="100")),
+    urls.FLAKY: (_with(urls.FLAKY), _with(urls.FLAKY, runs="50")),
     urls.COMPARE: (
         _with(urls.COMPARE),
         lambda known: urls.compare_url(known.run().id, known.run().id),

@@ -59,36 +59,46 @@ class _Book:
 
     @classmethod
     def of(
-        cls, stores: Stores, run_id: str, cell_ids: Sequence[str], *, metrics: bool = True
+        cls, stores: Stores, run_id: str, cell_ids: Sequence[str], *, whole: bool = True
     ) -> _Book:
         """So many statements, however many cells there are."""
         ledger = stores.leases
-        known = Known.of(stores, cell_ids, metrics=metrics)
+        # Before the attempts that they belong to: meanwhile others may begin.
+        leases = ledger.of_run(run_id)
+        known = Known.of(stores, cell_ids, whole=whole)
         return cls(
             known,
-            ledger.of_run(run_id),
+            leases,
             ledger.decisions(run_id),
-            ledger.attestations(run_id),
+            ledger.attestations(run_id) if whole else {},
             stores.ingests.of_run(run_id),
             Lenders.of(stores, known.decided.values()),
         )
 
 
-def describe_run(stores: Stores, run_id: str, *, at: datetime, metrics: bool = True) -> RunRecord:
-    """Everything about a run but its single tests. Raises RunMissingError.
+def describe_run(stores: Stores, run_id: str, *, at: datetime) -> RunRecord:
+    """Everything about a run but its single tests. Raises RunMissingError."""
+    run = find_run(stores, run_id)
+    return told_run(stores, run, stores.runs.spec(run_id), at=at)
+
+
+def told_run(
+    stores: Stores, run: Run, spec: RunSpec, *, at: datetime, whole: bool = True
+) -> RunRecord:
+    """A run that was read already.
 
     Args:
         stores: What is stored.
-        run_id: The run.
+        run: The run.
+        spec: What it was launched with.
         at: Now.
-        metrics: Whether anybody looks at what was measured; there may be thousands of values.
+        whole: With what only reports tell: values that were measured (there may be thousands),
+            artifacts, attestations and what people stated.
     """
-    run = find_run(stores, run_id)
-    spec = stores.runs.spec(run_id)
-    cells = stores.cells.of_run(run_id)
-    book = _Book.of(stores, run_id, [cell.id for cell in cells], metrics=metrics)
+    cells = stores.cells.of_run(run.id)
+    book = _Book.of(stores, run.id, [cell.id for cell in cells], whole=whole)
     told = tuple(_cell(cell, spec, book, at) for cell in cells)
-    statements = stores.statements.of_run(run_id)
+    statements = stores.statements.of_run(run.id) if whole else ()
     explained = explain_run(stores, run, spec.manifest.name, told, on=at.date())
     return RunRecord(
         run,
@@ -99,7 +109,7 @@ def describe_run(stores: Stores, run_id: str, *, at: datetime, metrics: bool = T
         clusters=explained.clusters,
         known_issues=explained.known_issues,
         quarantined=explained.quarantined,
-        diagnosed=diagnosed_cells(stores, run_id, cells),
+        diagnosed=diagnosed_cells(stores, run.id, cells),
     )
 
 

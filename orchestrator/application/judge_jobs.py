@@ -29,13 +29,13 @@ class Known:
     results: Mapping[str, CellResults]
 
     @classmethod
-    def of(cls, stores: Stores, cell_ids: Sequence[str], *, metrics: bool = True) -> Known:
+    def of(cls, stores: Stores, cell_ids: Sequence[str], *, whole: bool = True) -> Known:
         """A dozen statements, however many cells there are."""
         decided = stores.proofs.decisions(cell_ids)
         lent = {x.cell for reuses in decided.values() for x in reuses.values() if x.is_reused}
         ids = [*cell_ids, *sorted(lent.difference(cell_ids))]
         lives = stores.cells.lives(ids)
-        return cls(decided, lives, stores.results.of_cells(ids, metrics=metrics))
+        return cls(decided, lives, stores.results.of_cells(ids, whole=whole))
 
 
 def judge_jobs(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:

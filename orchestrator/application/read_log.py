@@ -15,8 +15,8 @@ KEPT_BYTES = 8 * 1024
 """Of a longer line only so much of its beginning and of its end is read."""
 MOST_LINES = 500
 """So many lines are read at once."""
-SEARCHED_BYTES = 32 * 1024 * 1024
-"""So much is searched at once; who wants more asks again."""
+SEARCHED_BYTES = 4 * 1024 * 1024
+"""So much is searched at once, within a tenth of a second; who wants more asks again."""
 _WINDOW_BYTES = 128 * 1024
 
 

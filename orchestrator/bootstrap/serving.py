@@ -29,6 +29,7 @@ from orchestrator.application.tokens import PREFIX, keep_token
 from orchestrator.bootstrap.controlling import Parts, build, is_embedded
 from orchestrator.bootstrap.faces import Faces
 from orchestrator.bootstrap.listening import home_socket, port_sockets
+from orchestrator.bootstrap.settling import settle
 from orchestrator.bootstrap.workers import Workers
 from orchestrator.cli.wiring import RefusedError
 from orchestrator.config import Settings
@@ -69,21 +70,7 @@ class ServeOptions:
 
 def control(settings: Settings, options: ServeOptions) -> int:
     """Hold the home and serve until told to stop; the process ends here."""
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
-    for noisy in (
-        "boto3",
-        "botocore",
-        "google",
-        "grpc",
-        "urllib3",
-        "paramiko",
-        "alembic",
-        "httpx",
-        "dbos",
-    ):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    _begin_to_log()
     _hold(settings, options)
     path = settings.home / "controller.sock"
     ports = port_sockets(options.address, options.number) if options.listens else []
@@ -100,6 +87,7 @@ def control(settings: Settings, options: ServeOptions) -> int:
         listeners.append(listener)
 
     def ready() -> None:
+        settle()
         if said:
             print(said, file=sys.stderr, flush=True)  # noqa: T201
 
@@ -108,6 +96,24 @@ def control(settings: Settings, options: ServeOptions) -> int:
         left.unlink(missing_ok=True)
     end_process(0)
     return 0
+
+
+def _begin_to_log() -> None:
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+    for noisy in (
+        "boto3",
+        "botocore",
+        "google",
+        "grpc",
+        "urllib3",
+        "paramiko",
+        "alembic",
+        "httpx",
+        "dbos",
+    ):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
 def _controller(

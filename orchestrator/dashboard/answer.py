@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -15,13 +15,14 @@ from urllib.parse import quote
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from orchestrator.application.context import Context
 from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.session import Viewer, ViewerDep
-from orchestrator.dashboard.table import Row, Table
-from orchestrator.dashboard.words import breakable, cut, said, visible
+from orchestrator.dashboard.table import Mark, Row, Table
+from orchestrator.dashboard.words import cut, said, spoken, visible
 
 _UNSAFE_IN_SHEETS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -140,8 +141,9 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.filters |= {"visible": visible, "cut": cut, "said": said}
-        self._environment.filters |= {"markdown": markdown, "breakable": breakable}
-        self._environment.globals |= {"static": static, "urls": urls}
+        self._environment.filters |= {"markdown": markdown, "spoken": spoken}
+        self._environment.globals |= {"static": static, "urls": urls, "once": self._once}
+        self._marks: dict[Mark, Markup] = {}
 
     def show(self, template: str, words: Mapping[str, object], part: str = "") -> str:
         """A page, or one block of it."""
@@ -152,6 +154,13 @@ class Pages:
         if block is None:
             raise PageMissingError(f"this page has no part {part!r}")
         return "".join(block(found.new_context(dict(words))))
+
+    def _once(self, render: Callable[[Mark], Markup], mark: Mark) -> Markup:
+        """A mark without an address is one of some dozens, and looks the same on every page."""
+        known = self._marks.get(mark)
+        if known is None:
+            known = self._marks[mark] = render(mark)
+        return known
 
 
 def pages_of(request: Request) -> Pages:

@@ -13,6 +13,7 @@ LONGEST_TEXT = 2_000
 """Characters of a text from elsewhere that a page shows; the whole stands in its `.json`."""
 
 _MOST_BREAKS = 8
+_BEGIN, _END = Markup("<bdi>"), Markup("</bdi>")
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movement
     r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # OSC, DCS and other strings: titles, links, clipboard
@@ -121,6 +122,8 @@ def visible(text: str) -> str:
     Escape sequences are dropped; controls, marks that change direction and characters without
     width are written as their numbers, so that no text can pass for another.
     """
+    if text.isascii() and text.isprintable():
+        return text  # as nearly all are
     return _HIDDEN.sub(_number, _ESCAPES.sub("", text))
 
 
@@ -132,6 +135,11 @@ def _number(found: re.Match[str]) -> str:
 def breakable(text: str) -> Markup:
     """The text, with places at which the name of a test may go on in the next line."""
     return Markup("::<wbr>").join(text.split("::", _MOST_BREAKS))
+
+
+def spoken(text: str) -> Markup:
+    """Text from elsewhere, the one way in which pages write it."""
+    return _BEGIN + breakable(visible(cut(text))) + _END
 
 
 def cut(text: str, longest: int = LONGEST_TEXT) -> str:

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-_ESCAPE = re.compile(
+_SEQUENCE = (
     r"\x1b\[([0-?]*)([ -/]*)([@-~])"  # CSI: colours, erasing, moving
     r"|\x1b[\]PX^_][^\n]*?(?:\x07|\x1b\\|$)"  # OSC, DCS and other strings
     r"|\x1b[ -/]*[0-~]"
-    r"|[\r\b]"
 )
+_ESCAPE = re.compile(_SEQUENCE + r"|[\r\b]")
+_DROPPED = re.compile(_SEQUENCE)
 _PLAIN = re.compile(r"[^\x1b\r\b]*")
 _COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _MARKS = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 9: "struck"}
@@ -56,11 +57,7 @@ def stretches(line: str) -> list[Stretch]:
 
 def plain(text: str) -> str:
     """Text of one line or of several without what only terminals understand."""
-    return _ESCAPE.sub(_kept, text) if "\x1b" in text else text
-
-
-def _kept(found: re.Match[str]) -> str:
-    return found[0] if found[0] in "\r\b" else ""
+    return _DROPPED.sub("", text) if "\x1b" in text else text
 
 
 class _Screen:

@@ -303,6 +303,7 @@ class _Call:
             return self._output.completed(status)
         if self._transport.is_active():
             raise ConnectionLostError(
-                f"{self._where}: the command was ended by a signal and left no exit status"
+                f"{self._where}: the command left no exit status, so a signal ended it or its "
+                "server; attach again to see which"
             )
         raise self._broken(SSHException("the machine closed it"))

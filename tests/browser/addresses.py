@@ -30,20 +30,20 @@ def _kept(path: str) -> Callable[[World], str]:
 PAGES = (
     Address("releases", urls.BOARD, _kept(urls.BOARD)),
     Address("runs", urls.RUNS, _kept(urls.RUNS)),
-    Address("run", "/runs/{run}", lambda world: urls.run_url(world.red), statements=40),
-    Address("run-live", "/runs/{run}", lambda world: urls.run_url(world.live.run), statements=40),
+    Address("run", "/runs/{run}", lambda world: urls.run_url(world.red), statements=30),
+    Address("run-live", "/runs/{run}", lambda world: urls.run_url(world.live.run), statements=30),
     Address(
         "run-lacking",
         "/runs/{run}",
         lambda world: urls.run_url(world.lacking),
-        statements=40,
+        statements=30,
         has_picture=False,
     ),
     Address(
         "run-queued",
         "/runs/{run}",
         lambda world: urls.run_url(world.queued),
-        statements=40,
+        statements=30,
         has_picture=False,
     ),
     Address(
@@ -88,7 +88,7 @@ PAGES = (
         "schedule", "/schedules/{name}", lambda world: urls.schedule_url(world.left.schedules[0])
     ),
 )
-# A run has thirty kinds of things to tell, and asks once for each.
+# A run has some thirty kinds of things to tell, and asks once for each.
 NO_PAGES = {
     urls.SIGN_IN: "tests of its own look at it",
     urls.LOG_RAW: "bytes to keep",

@@ -88,7 +88,7 @@ def test_launch_and_follow_a_run(chromium: Browser, controller: Served, payload:
         more = page.locator("summary", has_text="More")
         hands.tab_to(more)
         hands.press("Enter")
-        hands.tab_to(page.get_by_label("Payload"))
+        hands.tab_to(page.get_by_role("textbox", name="Payload"))
         hands.type(payload)
         plan = page.get_by_role("button", name="Plan")
         hands.tab_to(plan)

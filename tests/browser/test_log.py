@@ -242,7 +242,13 @@ def test_without_javascript_the_end_is_read_and_pages_lead_on(long_log: Open) ->
         page.get_by_role("button", name="Next").click()
         assert page.locator(".log-row.chosen").get_attribute("id") == "L4242"
         page.get_by_role("button", name="Next").click()
-        assert "None after line 4,242." in page.locator(".log-said").inner_text()
+        said = page.locator(".log-said")
+        steps = 0
+        while said.inner_text().startswith("Not found as far as line "):
+            said.get_by_role("link", name="Go on").click()
+            steps += 1
+        assert 2 < steps < 12, "a few mebibytes at a time"
+        assert said.inner_text().startswith("None after line ")
 
 
 def test_new_lines_come_within_two_seconds_and_the_newest_stays_in_sight(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 
-import pytest
-
+from orchestrator.application.ports.differences import Overview
 from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.difference import Difference, difference
@@ -42,7 +41,7 @@ def went(stores, run_id: str, cell: int = 0, **tests: str | None) -> str:
 
 def told(stores, *pairs):
     found: dict[tuple[int, str], int] = {}
-    for one in stores.differences.counts(pairs, product=PRODUCT):
+    for one in stores.differences.overview(pairs, product=PRODUCT, each=1).counts:
         key = one.pair, one.difference.value
         found[key] = found.get(key, 0) + one.tests
     return found
@@ -79,20 +78,22 @@ def test_pairs_are_told_apart_and_the_worst_kind_comes_first(stores):
         (0, "gone"): 1,
         (1, "fixed"): 1,
     }
-    found = stores.differences.first([first, other], product=PRODUCT, each=5)
+    found = stores.differences.overview([first, other], product=PRODUCT, each=5).first
     kinds = [(one.pair, one.difference.value) for one in found]
     assert kinds == [(0, "new_failure"), (1, "fixed"), (0, "gone")]
     assert (found[0].job, found[0].nodeid) == ("unit", "t.py::a")
 
 
-def test_of_each_kind_so_many_come_and_pages_follow_each_other(stores):
+def test_of_each_pair_and_kind_so_many_come_and_pages_follow_each_other(stores):
     names = [f"test_{number}" for number in range(7)]
     pair = (
         went(stores, "run-1", **dict.fromkeys(names, "passed")),
         went(stores, "run-2", **dict.fromkeys(names, "failed")),
     )
-    first = stores.differences.first([pair], product=PRODUCT, each=3)
-    assert [one.nodeid[6:] for one in first] == names[:3]
+    other = went(stores, "run-3", test_0="passed"), went(stores, "run-4", test_0="failed")
+    first = stores.differences.overview([pair, other], product=PRODUCT, each=3).first
+    places = [(one.nodeid[6:], one.pair) for one in first]
+    assert places == [("test_0", 0), ("test_0", 1), ("test_1", 0), ("test_2", 0)]
     pages = [every(stores, pair, limit=3, skip=skip) for skip in (0, 3, 6)]
     assert [one.nodeid[6:] for page in pages for one in page] == names
 
@@ -102,12 +103,12 @@ def test_the_same_are_counted_by_how_they_went(stores):
         went(stores, "run-1", a="passed", b="skipped", c="passed"),
         went(stores, "run-2", a="passed", b="skipped", c="passed"),
     )
-    found = stores.differences.counts([pair], product=PRODUCT)
-    assert {(one.outcome, one.tests) for one in found} == {
+    found = stores.differences.overview([pair], product=PRODUCT, each=5)
+    assert {(one.outcome, one.tests) for one in found.counts} == {
         (TestOutcome.PASSED, 2),
         (TestOutcome.SKIPPED, 1),
     }
-    assert stores.differences.first([pair], product=PRODUCT, each=5) == []
+    assert found.first == []
 
 
 def confirm(stores, old: str, new: str) -> None:
@@ -180,10 +181,31 @@ def test_where_results_were_produced_is_told(stores):
     assert stores.differences.surroundings([]) == {}
 
 
-@pytest.mark.parametrize("method", ["counts", "first"])
-def test_nothing_is_asked_of_no_pairs(stores, method):
-    more = {"each": 1} if method == "first" else {}
-    assert getattr(stores.differences, method)([], product=PRODUCT, **more) == []
+def test_nothing_is_asked_of_no_pairs(stores):
+    assert stores.differences.overview([], product=PRODUCT, each=1) == Overview()
+    assert every(stores) == []
+
+
+def test_messages_come_with_what_differs(stores):
+    pair = went(stores, "run-1", a="passed", b="failed"), went(stores, "run-2", a="failed")
+    found = stores.differences.overview([pair], product=PRODUCT, each=5).first
+    assert found == every(stores, pair)
+    assert [one.nodeid for one in found] == ["t.py::a", "t.py::b"]
+
+
+def test_evidence_of_a_job_that_is_reused_on_one_side_only_stands_beside_the_other(stores):
+    first = went(stores, "run-1", a="passed", b="failed")
+    again = create(stores, "run-2")[0]
+    reuse = Reuse(job="unit", why="the same", run="run-1", cell=first, at=NOW)
+    stores.proofs.decide(again, [reuse], at=NOW)
+    now = went(stores, "run-3", a="failed", b="passed")
+    assert told(stores, (again, now)) == {(0, "new_failure"): 1, (0, "fixed"): 1}
+    assert told(stores, (now, again), (first, now)) == {
+        (0, "new_failure"): 1,
+        (0, "fixed"): 1,
+        (1, "new_failure"): 1,
+        (1, "fixed"): 1,
+    }
 
 
 def test_a_cell_without_results_has_lost_them_all(stores):

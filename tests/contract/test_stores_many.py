@@ -98,12 +98,12 @@ def test_results_of_many_cells_are_those_of_each(stores):
     assert stores.results.of_cells([one])[one].counts == found[one].counts
 
 
-def test_metrics_are_left_out_where_nobody_looks(stores):
+def test_metrics_and_artifacts_are_left_out_where_nobody_looks(stores):
     [cell] = create(stores, platforms=1)
     agent = Agent(stores, attempt(stores, cell))
     agent.send(agent.line("metric", "demo", name="speed", samples=[1.0], unit="s"))
     assert len(stores.results.of_cells([cell])[cell].metrics) == 1
-    assert cell not in stores.results.of_cells([cell], metrics=False)
+    assert cell not in stores.results.of_cells([cell], whole=False)
 
 
 def test_lives_of_many_cells_are_those_of_each(stores):

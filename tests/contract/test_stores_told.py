@@ -198,3 +198,19 @@ def test_attempts_leases_and_decisions_cost_no_further_statements(database, stor
         line = PlaceChoice(after(200), f"p{number}", PlaceAnswer.SKIPPED, "quota", "")
         stores.leases.decide(of, line)
     assert statements(database, tell) == before
+
+
+def test_a_run_is_told_while_a_machine_is_found_for_it(stores, monkeypatch):
+    cell_id, _ = create(stores)
+    lives = stores.cells.lives
+
+    def found_meanwhile(cell_ids):
+        known = lives(cell_ids)
+        reserve(stores, a_lease("l1", attempt(stores, cell_id)))
+        return known
+
+    monkeypatch.setattr(stores.cells, "lives", found_meanwhile)
+    assert describe_run(stores, "run-1", at=after(500)).cells[0].leases == ()
+    monkeypatch.undo()
+    [lease] = describe_run(stores, "run-1", at=after(500)).cells[0].leases
+    assert lease.attempt == 1

@@ -117,7 +117,7 @@ def test_every_number_of_the_report_is_in_the_database(home, steps, tmp_path):
 
 
 def test_watch_logs_and_show_from_a_second_terminal(home, tmp_path):
-    steps = Steps(tmp_path / "slow", tests=20, seconds=0.15)
+    steps = Steps(tmp_path / "slow", tests=20, seconds=0.4)
     run = home.launch(matrix(tmp_path / "m.yaml", steps.folder))
     eventually(lambda: home.tests_stored(run) > 2)
     shown = home.json("show", run)

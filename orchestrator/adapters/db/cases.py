@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import select
 
@@ -68,8 +69,10 @@ class TestCases:
         return found
 
     def _add(self, product: str, missing: Mapping[bytes, Key]) -> None:
-        # In the order of digests: two who add the same tests at once do not wait in a circle.
-        rows = [_row(product, digest, key) for digest, key in sorted(missing.items())]
+        # In one order: two who add the same tests at once do not wait in a circle. By name, as
+        # the first by number are what people are shown of thousands.
+        rows = [_row(product, digest, key) for digest, key in missing.items()]
+        rows.sort(key=lambda row: (row["job"], storable(row["nodeid"])))
         with self._sessions.write() as session:
             statement = insert_into(session, TestCaseRow).on_conflict_do_nothing()
             session.connection().execute(statement, rows)
@@ -81,7 +84,7 @@ def _digest(product: str, key: Key) -> bytes:
     return hashlib.sha256(whole.encode()).digest()
 
 
-def _row(product: str, digest: bytes, key: Key) -> dict[str, object]:
+def _row(product: str, digest: bytes, key: Key) -> dict[str, Any]:
     job, nodeid = key
     path, classes, function, param = split_nodeid(nodeid)
     return {

@@ -47,17 +47,15 @@ _COUNTS = tuple(f.name for f in fields(Counts))
 _NOTHING = Counts()
 
 
-def results_of(
-    session: Session, cell_ids: Sequence[str], *, metrics: bool
-) -> dict[str, CellResults]:
+def results_of(session: Session, cell_ids: Sequence[str], *, whole: bool) -> dict[str, CellResults]:
     """Everything but single tests, by cell id."""
     mine = CellRow.id.in_(cell_ids)
     jobs = jobs_of(session, mine)
     counts = _counts_of(session, mine)
     checks = checks_of(session, mine)
-    measured = metrics_of(session, mine) if metrics else {}
+    measured = metrics_of(session, mine) if whole else {}
     notices = notices_of(session, mine)
-    artifacts = artifacts_of(session, mine)
+    artifacts = artifacts_of(session, mine) if whole else {}
     environments = environments_of(session, mine)
     known = {*jobs, *counts, *checks, *measured, *notices, *artifacts, *environments}
     return {

@@ -5,13 +5,16 @@ It is one `GROUP BY` over the results of both sides: no row of theirs leaves the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import (
     CTE,
     Integer,
     Select,
+    SmallInteger,
+    Subquery,
     and_,
     case,
     exists,
@@ -37,7 +40,9 @@ from orchestrator.domain.alias import AliasState
 from orchestrator.domain.difference import BAD, GOOD, NEVER, Difference
 from orchestrator.domain.outcome import TestOutcome
 
-Part = Select[int, int, int | None, int | None, int | None, int | None]
+KINDS = tuple(Difference)
+RANKS = {kind: rank for rank, kind in enumerate(KINDS)}
+"""Kinds as the database counts them: numbers are grouped faster than words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,46 +72,61 @@ def sources_of(session: Session, cells: Sequence[str]) -> Sources:
 
 
 def beside(session: Session, pairs: Sequence[Pair], product: str) -> CTE:
-    """A row for each test of each pair: pair, test, before, after, what it was, where it is."""
+    """A row for each test of each pair: pair, test, before, after, what it was, where it is, kind.
+
+    Its rows are made once, however often a statement reads them.
+    """
     sources = sources_of(session, [cell for pair in pairs for cell in pair])
-    sides = ({sources.numbers[pair[side]]: at for at, pair in enumerate(pairs)} for side in (0, 1))
-    parts = [part for side, cells in enumerate(sides) for part in _side(side, cells, sources.lent)]
-    told = union_all(*parts).subquery("told")
-    columns = [func.max(told.c[name]).label(name) for name in _TOLD]
-    both = select(told.c.pair, told.c.test, *columns).group_by(told.c.pair, told.c.test).cte("both")
+    both = _both(pairs, sources)
     if not _has_aliases(session, product):
-        return select(both, null().cast(Integer).label("was")).cte("beside")
-    return _under_new_names(both, product)
+        rows = select(both, null().cast(Integer).label("was")).subquery("named")
+    else:
+        rows = _under_new_names(both, product).subquery("named")
+    return select(rows, _kind_of(rows).label("kind")).cte("beside")
 
 
-_TOLD = ("before", "after", "before_cell", "after_cell")
+def _both(pairs: Sequence[Pair], sources: Sources) -> CTE:
+    """The results of both sides: the cells' own, and those that they have from others."""
+    sides = [{sources.numbers[pair[side]]: at for at, pair in enumerate(pairs)} for side in (0, 1)]
+    own = union_all(*(_own(side, cells) for side, cells in enumerate(sides))).cte("own")
+    # Some dozen cells: once they are a table, Postgres starts no workers, which take longer to
+    # come than they have to do.
+    parts = [_told(own.prefix_with("MATERIALIZED", dialect="postgresql"))]
+    if sources.lent:
+        lent = union_all(*(_lent(side, cells) for side, cells in enumerate(sides))).cte("lent")
+        of_job = (TestCaseRow.id == TestResultRow.test_id) & (TestCaseRow.job == lent.c.job)
+        parts.append(_told(lent).join(TestCaseRow, of_job))
+    told = union_all(*parts).subquery("told")
+    columns = [
+        func.max(case((told.c.side == side, told.c[name]))).label(f"{when}{suffix}")
+        for name, suffix in (("counted", ""), ("cell", "_cell"))
+        for side, when in enumerate(("before", "after"))
+    ]
+    grouped = select(told.c.pair, told.c.test, *columns)
+    return grouped.group_by(told.c.pair, told.c.test).cte("both")
 
 
-def _side(
-    side: int, cells: Mapping[int, int], lent: Mapping[int, Mapping[int, Sequence[str]]]
-) -> Iterator[Part]:
-    """The results of one side: the cells' own, and those that they have from others."""
-    place = (
-        case(cells, value=TestResultRow.cell)
-        if len(cells) > 1
-        else literal(next(iter(cells.values())), Integer)
+def _own(side: int, cells: Mapping[int, int]) -> Select[int, int, int]:
+    """Cells with their pairs and their side."""
+    pair = case(cells, value=CellRow.pk).label("pair")
+    query = select(CellRow.pk.label("cell"), pair, literal(side, SmallInteger).label("side"))
+    return query.where(CellRow.pk.in_(cells))
+
+
+def _lent(side: int, cells: Mapping[int, int]) -> Select[int, int, int, str]:
+    """Other cells, with what they were asked for."""
+    row = CellReuseRow
+    pair = case(cells, value=row.cell).label("pair")
+    told = (row.source.label("cell"), pair, literal(side, SmallInteger).label("side"), row.job)
+    return select(*told).where(row.cell.in_(cells), row.source.is_not(None))
+
+
+def _told(cells: CTE) -> Select[int, int, int, int, int]:
+    """Their results."""
+    told = (cells.c.pair, cells.c.side, TestResultRow.test_id.label("test"))
+    return select(*told, COUNTED.label("counted"), TestResultRow.cell).join_from(
+        cells, TestResultRow, TestResultRow.cell == cells.c.cell
     )
-    yield _part(side, place).where(TestResultRow.cell.in_(cells))
-    for cell, at in cells.items():
-        for source, jobs in lent.get(cell, {}).items():
-            yield (
-                _part(side, literal(at, Integer))
-                .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
-                .where(TestResultRow.cell == source, TestCaseRow.job.in_(jobs))
-            )
-
-
-def _part(side: int, pair: ColumnElement[int]) -> Part:
-    nothing = null().cast(Integer)
-    mine = (COUNTED, nothing) if side == 0 else (nothing, COUNTED)
-    where = (TestResultRow.cell, nothing) if side == 0 else (nothing, TestResultRow.cell)
-    told = [column.label(name) for name, column in zip(_TOLD, (*mine, *where), strict=True)]
-    return select(pair.label("pair"), TestResultRow.test_id.label("test"), *told)
 
 
 def _has_aliases(session: Session, product: str) -> bool:
@@ -114,7 +134,7 @@ def _has_aliases(session: Session, product: str) -> bool:
     return bool(session.scalar(select(exists().where(*mine))))
 
 
-def _under_new_names(both: CTE, product: str) -> CTE:
+def _under_new_names(both: CTE, product: str) -> Select[Any]:
     """Tests that went, and came under another name that a person has confirmed."""
     moved = _moved(both, product)
     old, left = both.alias("old"), moved.alias("left")
@@ -131,7 +151,6 @@ def _under_new_names(both: CTE, product: str) -> CTE:
         .join(moved, and_(moved.c.pair == both.c.pair, moved.c.new == both.c.test), isouter=True)
         .join(old, and_(old.c.pair == moved.c.pair, old.c.test == moved.c.old), isouter=True)
         .where(~gone.exists())
-        .cte("beside")
     )
 
 
@@ -159,22 +178,24 @@ def _renamed(product: str) -> CTE:
     return chain.union(further.where(step.state == AliasState.CONFIRMED))
 
 
-def kind_of(rows: CTE) -> ColumnElement[str]:
-    """What became of a test, as `domain.difference` has it."""
+def _kind_of(rows: Subquery) -> ColumnElement[int]:
+    """What became of a test, as `domain.difference` has it; what nearly all do is asked first."""
     before, after = rows.c.before, rows.c.after
     was_bad, was_never = (before.in_(_values(some)) for some in (BAD, NEVER))
-    return case(
-        (after.is_(None), Difference.GONE.value),
-        (and_(after.in_(_values(BAD)), was_bad), Difference.STILL_FAILING.value),
-        (after.in_(_values(BAD)), Difference.NEW_FAILURE.value),
-        (and_(after.in_(_values(NEVER)), was_never), Difference.SAME.value),
-        (after.in_(_values(NEVER)), Difference.MISSING.value),
-        (before.is_(None), Difference.NEW.value),
-        (before == after, Difference.SAME.value),
-        (after == TestOutcome.SKIPPED.value, Difference.NEWLY_SKIPPED.value),
-        (and_(was_bad, after.in_(_values(GOOD))), Difference.FIXED.value),
-        else_=Difference.CHANGED.value,
+    ways = (
+        (and_(before == after, after.in_(_values(GOOD))), Difference.SAME),
+        (after.is_(None), Difference.GONE),
+        (and_(after.in_(_values(BAD)), was_bad), Difference.STILL_FAILING),
+        (after.in_(_values(BAD)), Difference.NEW_FAILURE),
+        (and_(after.in_(_values(NEVER)), was_never), Difference.SAME),
+        (after.in_(_values(NEVER)), Difference.MISSING),
+        (before.is_(None), Difference.NEW),
+        (before == after, Difference.SAME),
+        (after == TestOutcome.SKIPPED.value, Difference.NEWLY_SKIPPED),
+        (and_(was_bad, after.in_(_values(GOOD))), Difference.FIXED),
     )
+    told = ((way, literal(RANKS[kind], SmallInteger)) for way, kind in ways)
+    return case(*told, else_=literal(RANKS[Difference.CHANGED], SmallInteger))
 
 
 def _values(outcomes: frozenset[TestOutcome]) -> list[int]:

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, func, literal_column, select
+from sqlalchemy import (
+    CTE,
+    Integer,
+    Row,
+    Select,
+    Subquery,
+    Text,
+    cast,
+    func,
+    null,
+    select,
+    union_all,
+)
 from sqlalchemy.orm import Session, aliased
 
-from orchestrator.adapters.db.difference_rows import Sources, beside, kind_of, sources_of
+from orchestrator.adapters.db.difference_rows import (
+    KINDS,
+    RANKS,
+    Sources,
+    beside,
+    sources_of,
+)
 from orchestrator.adapters.db.sessions import Sessions
 from orchestrator.adapters.db.tables import (
     AttemptRow,
@@ -18,13 +36,23 @@ from orchestrator.adapters.db.tables import (
     TestCaseRow,
     TestResultRow,
 )
-from orchestrator.application.ports.differences import Changed, Counted, Pair, Surroundings
+from orchestrator.application.ports.differences import (
+    Changed,
+    Counted,
+    Overview,
+    Pair,
+    Surroundings,
+)
 from orchestrator.domain.difference import Difference
 from orchestrator.domain.outcome import TestOutcome
 
 T = TypeVar("T")
 
-_RANK = {kind: rank for rank, kind in enumerate(Difference)}
+_WORDS = (
+    *(("test", Integer), ("before", Integer)),
+    *((name, Text) for name in ("job", "nodeid", "was", "message", "reason")),
+)
+"""What is told of a single test, and not of many."""
 
 
 class DbDifferences:
@@ -33,41 +61,24 @@ class DbDifferences:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def counts(self, pairs: Sequence[Pair], *, product: str) -> Sequence[Counted]:
-        """By one statement, whatever the number of tests."""
+    def overview(self, pairs: Sequence[Pair], *, product: str, each: int) -> Overview:
+        """By one statement, whatever the number of tests: every test is set beside once."""
         if not pairs:
-            return []
+            return Overview()
         with self._sessions.read() as session:
             rows = beside(session, pairs, product)
-            kind = kind_of(rows).label("kind")
-            query = select(rows.c.pair, kind, rows.c.after, func.count()).group_by(
-                rows.c.pair, literal_column("kind"), rows.c.after
-            )
-            return [
-                Counted(pair, Difference(word), _outcome(after), many)
-                for pair, word, after, many in session.execute(query)
-            ]
-
-    def first(self, pairs: Sequence[Pair], *, product: str, each: int) -> Sequence[Changed]:
-        """Of each kind so many."""
-        if not pairs:
-            return []
-        with self._sessions.read() as session:
-            rows = beside(session, pairs, product)
-            kind = kind_of(rows).label("kind")
-            differing = (
-                select(rows, kind, TestCaseRow.job, TestCaseRow.nodeid)
-                .join(TestCaseRow, TestCaseRow.id == rows.c.test)
-                .where(kind != Difference.SAME.value)
-                .subquery()
-            )
-            place = func.row_number().over(
-                partition_by=differing.c.kind,
-                order_by=(differing.c.job, differing.c.nodeid, differing.c.pair),
-            )
-            ranked = select(differing, place.label("place")).subquery()
-            found = list(_told(session, select(ranked).where(ranked.c.place <= each)))
-        return sorted(found, key=lambda one: _RANK[one.difference])
+            counted = select(
+                *(rows.c.pair, rows.c.kind, rows.c.after, func.count().label("many")),
+                *(cast(null(), kind).label(name) for name, kind in _WORDS),
+            ).group_by(rows.c.pair, rows.c.kind, rows.c.after)
+            found = session.execute(union_all(counted, _named(_first(rows, each)))).all()
+        counts = [
+            Counted(pair, KINDS[kind], _outcome(after), many)
+            for pair, kind, after, many, *_ in found
+            if many is not None
+        ]
+        first = [_changed(row) for row in found if row.many is None]
+        return Overview(counts, sorted(first, key=_place_of))
 
     def page(
         self,
@@ -83,16 +94,18 @@ class DbDifferences:
             return []
         with self._sessions.read() as session:
             rows = beside(session, pairs, product)
-            kind = kind_of(rows).label("kind")
             chosen = (
-                select(rows, kind, TestCaseRow.job, TestCaseRow.nodeid)
+                select(rows, TestCaseRow.job, TestCaseRow.nodeid)
                 .join(TestCaseRow, TestCaseRow.id == rows.c.test)
-                .where(kind.in_(sorted(kinds)))
+                .where(rows.c.kind.in_(sorted(RANKS[kind] for kind in kinds)))
                 .order_by(TestCaseRow.job, TestCaseRow.nodeid, rows.c.pair)
                 .limit(limit)
                 .offset(skip)
             )
-            return list(_told(session, chosen))
+            asked = _named(chosen.subquery("mine"))
+            return [
+                _changed(row) for row in session.execute(asked.order_by("job", "nodeid", "pair"))
+            ]
 
     def surroundings(self, cells: Sequence[str]) -> Mapping[str, Surroundings]:
         """Three statements, whatever the number of cells."""
@@ -136,14 +149,28 @@ def _facts(session: Session, cells: Collection[int]) -> Mapping[int, Mapping[str
     return {cell: document.facts for cell, document in session.execute(query)}
 
 
-def _told(session: Session, chosen: Select[Any]) -> Iterator[Changed]:
-    """With their messages, by name."""
-    mine, was = chosen.subquery("mine"), aliased(TestCaseRow)
+def _first(rows: CTE, each: int) -> Subquery:
+    """Of each pair and kind so many, by number: names of thousands are not sorted for a few."""
+    place = func.row_number().over(partition_by=(rows.c.pair, rows.c.kind), order_by=rows.c.test)
+    differing = select(rows, place.label("place")).where(rows.c.kind != RANKS[Difference.SAME])
+    ranked = differing.subquery("ranked")
+    return (
+        select(ranked, TestCaseRow.job, TestCaseRow.nodeid)
+        .join(TestCaseRow, TestCaseRow.id == ranked.c.test)
+        .where(ranked.c.place <= each)
+        .subquery("mine")
+    )
+
+
+def _named(mine: Subquery) -> Select[Any]:
+    """Tests with their messages, by name."""
+    was = aliased(TestCaseRow)
     where = func.coalesce(mine.c.after_cell, mine.c.before_cell)
-    query = (
+    return (
         select(
-            *(mine.c.pair, mine.c.test, mine.c.before, mine.c.after, mine.c.kind),
-            *(mine.c.job, mine.c.nodeid, was.nodeid, TestResultRow.message, TestResultRow.reason),
+            *(mine.c.pair, mine.c.kind, mine.c.after, cast(null(), Integer).label("many")),
+            *(mine.c.test, mine.c.before, mine.c.job, mine.c.nodeid, was.nodeid.label("was")),
+            *(TestResultRow.message, TestResultRow.reason),
         )
         .join(was, was.id == mine.c.was, isouter=True)
         .join(
@@ -151,21 +178,25 @@ def _told(session: Session, chosen: Select[Any]) -> Iterator[Changed]:
             (TestResultRow.cell == where) & (TestResultRow.test_id == mine.c.test),
             isouter=True,
         )
-        .order_by(mine.c.job, mine.c.nodeid, mine.c.pair)
     )
-    for pair, number, before, after, kind, *words in session.execute(query):
-        job, nodeid, old, message, reason = words
-        yield Changed(
-            pair=pair,
-            test=number,
-            job=job,
-            nodeid=nodeid,
-            was=old or "",
-            before=_outcome(before),
-            after=_outcome(after),
-            message=message or reason or "",
-            difference=Difference(kind),
-        )
+
+
+def _changed(row: Row[Any]) -> Changed:
+    return Changed(
+        pair=row.pair,
+        test=row.test,
+        job=row.job,
+        nodeid=row.nodeid,
+        was=row.was or "",
+        before=_outcome(row.before),
+        after=_outcome(row.after),
+        message=row.message or row.reason or "",
+        difference=KINDS[row.kind],
+    )
+
+
+def _place_of(one: Changed) -> tuple[int, str, str, int]:
+    return RANKS[one.difference], one.job, one.nodeid, one.pair
 
 
 def _outcome(number: int | None) -> TestOutcome | None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Select, bindparam, or_, select, update
+from sqlalchemy import ScalarSelect, Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.adapters.db.aliases import confirmed_of
@@ -67,17 +67,18 @@ class DbFailures:
         """Two looks into an index for each, however often it was seen."""
         asked, cell = SignatureRow.id, TestResultRow.cell
         mine = select(cell).where(TestResultRow.signature == asked, IS_BAD, TestResultRow.final)
-        ends = [mine.order_by(one).limit(1).scalar_subquery() for one in (cell, cell.desc())]
-        query = select(asked, *ends)
+        mine = mine.correlate(SignatureRow)
+        begin, end = (
+            _launched(mine.order_by(one).limit(1).scalar_subquery()) for one in (cell, cell.desc())
+        )
+        query = select(asked, begin, end)
         with self._sessions.read() as session:
-            rows = [
-                (name, first, last)
+            return {
+                name: (first, last)
                 for some in slices(sorted(set(signatures)))
                 for name, first, last in session.execute(query.where(asked.in_(some)))
                 if first is not None
-            ]
-            times = _launched(session, {end for _, *both in rows for end in both})
-        return {name: (times[first], times[last]) for name, first, last in rows}
+            }
 
     def get(self, signature: str) -> Signature | None:
         """The signature, or None."""
@@ -173,13 +174,10 @@ def _newest_names(session: Session, names: Mapping[int, str]) -> Mapping[int, st
     return {test: known[newest[test]] if test in newest else own for test, own in names.items()}
 
 
-def _launched(session: Session, cells: Iterable[int]) -> dict[int, datetime]:
-    times: dict[int, datetime] = {}
-    query = select(CellRow.pk, RunRow.created_at).join(RunRow, RunRow.id == CellRow.run_id)
-    for some in slices(sorted(cells)):
-        rows = session.execute(query.where(CellRow.pk.in_(some)))
-        times.update((cell, at) for cell, at in rows)
-    return times
+def _launched(cell: ScalarSelect[int]) -> ScalarSelect[datetime]:
+    """When its run was launched."""
+    query = select(RunRow.created_at).join(CellRow, CellRow.run_id == RunRow.id)
+    return query.where(CellRow.pk == cell).scalar_subquery()
 
 
 def _heirs(session: Session, ask: Collection[str]) -> Mapping[str, set[str]]:

@@ -53,12 +53,10 @@ class DbResults:
         with self._sessions.read() as session:
             return tally(session, cell_row(session, cell_id).pk)
 
-    def of_cells(
-        self, cell_ids: Sequence[str], *, metrics: bool = True
-    ) -> Mapping[str, CellResults]:
+    def of_cells(self, cell_ids: Sequence[str], *, whole: bool = True) -> Mapping[str, CellResults]:
         """A statement for each kind of them, however many cells there are."""
         with self._sessions.read() as session:
-            return results_of(session, cell_ids, metrics=metrics)
+            return results_of(session, cell_ids, whole=whole)
 
     def totals(self, run_ids: Sequence[str]) -> Mapping[str, Counts]:
         """Of cells that are done from what was rolled up."""

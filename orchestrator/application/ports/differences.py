@@ -42,6 +42,16 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class Overview:
+    """What differs at all."""
+
+    counts: Sequence[Counted] = ()
+    first: Sequence[Changed] = ()
+    """Of each pair and kind so many, the worst kind first, by job, name and pair; none of those
+    that are alike."""
+
+
+@dataclass(frozen=True, slots=True)
 class Surroundings:
     """Where a cell's results were produced."""
 
@@ -58,12 +68,8 @@ class DifferenceStore(Protocol):
     now, as a person confirmed, is the same test. Cells that are not done are as they are now.
     """
 
-    def counts(self, pairs: Sequence[Pair], *, product: str) -> Sequence[Counted]:
-        """How many tests there are of each pair and kind."""
-        ...
-
-    def first(self, pairs: Sequence[Pair], *, product: str, each: int) -> Sequence[Changed]:
-        """Of each kind of difference so many, the worst kind first; those alike are left out."""
+    def overview(self, pairs: Sequence[Pair], *, product: str, each: int) -> Overview:
+        """How many tests there are of each pair and kind, and so many of those that differ."""
         ...
 
     def page(

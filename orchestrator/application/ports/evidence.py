@@ -87,10 +87,8 @@ class ResultStore(Protocol):
         """How many tests of each job have which outcome (not final ones count as MISSING)."""
         ...
 
-    def of_cells(
-        self, cell_ids: Sequence[str], *, metrics: bool = True
-    ) -> Mapping[str, CellResults]:
-        """Everything but single tests, by cell id; without metrics where nobody looks at them."""
+    def of_cells(self, cell_ids: Sequence[str], *, whole: bool = True) -> Mapping[str, CellResults]:
+        """Everything but single tests, by cell id; without metrics and artifacts unless whole."""
         ...
 
     def totals(self, run_ids: Sequence[str]) -> Mapping[str, Counts]:

@@ -191,7 +191,7 @@ def test_one_kind_comes_page_by_page(pages: PageDesk) -> None:
     new = dict.fromkeys(old, "failed")
     address = both(pages, old, new)
     first = pages.page(address)
-    assert len(first.one(id="new_failure").one("tbody").all("tr")) == 15
+    assert len(first.one(id="new_failure").one("tbody").all("tr")) == 10
     further = first.one(id="new_failure").one("a", rel="next")["href"]
     assert further.endswith("&what=new_failure")
     page = pages.page(further)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.application.compare_benchmarks import Delta
 from orchestrator.application.compare_cells import Facing, Trait
-from orchestrator.application.ports.differences import Counted, Pair
+from orchestrator.application.ports.differences import Changed, Counted, Pair
 from orchestrator.dashboard.words import cut, visible
 from orchestrator.domain.cell import Run
 from orchestrator.domain.difference import Difference
@@ -29,6 +29,8 @@ class Contrast:
     pairs: Sequence[Pair]
     """Of those that have another one."""
     counts: Sequence[Counted]
+    first: Sequence[Changed]
+    """Of each pair and kind so many tests that differ, the worst kind first."""
     traits: Sequence[Trait]
     silent: Sequence[tuple[str, str]]
     """Cells of which a side told nothing of where it ran: (name, sides)."""

@@ -26,7 +26,7 @@ from orchestrator.dashboard.pages.compare.places import (
     said_of_places,
 )
 from orchestrator.dashboard.pages.compare.speeds import PERFORMANCE, speeds_of
-from orchestrator.dashboard.pages.compare.tests import cells_table, sections
+from orchestrator.dashboard.pages.compare.tests import EACH, cells_table, sections
 from orchestrator.dashboard.table import Table
 from orchestrator.dashboard.words import cut, in_utc, visible
 from orchestrator.domain.cell import Cell, Run
@@ -175,7 +175,7 @@ def contrast_of(chosen: Chosen, before: Run, after: Run) -> Contrast:
     other = stores.runs.spec(before.id).manifest.name if before.id != after.id else product
     told = stores.differences.surroundings([cell for pair in pairs for cell in pair])
     traits = traits_of(facing, told)
-    counts = stores.differences.counts(pairs, product=product)
+    seen = stores.differences.overview(pairs, product=product, each=EACH)
     return Contrast(
         before=before,
         after=after,
@@ -183,7 +183,8 @@ def contrast_of(chosen: Chosen, before: Run, after: Run) -> Contrast:
         other_product=other if other != product else "",
         facing=facing,
         pairs=pairs,
-        counts=counts,
+        counts=seen.counts,
+        first=seen.first,
         traits=traits,
         silent=silent_of(facing, told),
         deltas=deltas_of(stores, pairs),

@@ -18,7 +18,7 @@ from orchestrator.domain.cell import Cell as RunCell
 from orchestrator.domain.difference import Difference
 from orchestrator.domain.outcome import TestOutcome
 
-EACH = 15
+EACH = 10
 """Tests of one kind that are shown at first."""
 PAGE_SIZE = 100
 _LONGEST_MESSAGE = 240
@@ -147,18 +147,16 @@ def sections(asked: Asked, contrast: Contrast, *, what: str, skip: int) -> Seque
     """The kinds of differences that there are, the worst first; or one of them, page by page."""
     if what:
         return [_one(asked, contrast, Difference(what), skip)] if what in list(Difference) else []
-    pairs = [contrast.pairs[at] for at in contrast.both_sided]
-    differing = any(contrast.total(kind) for kind in Difference if kind is not Difference.SAME)
-    stores = asked.context.stores
-    found: Sequence[Changed] = ()
-    if differing:
-        found = stores.differences.first(pairs, product=contrast.product, each=EACH)
     by_kind: dict[Difference, list[Changed]] = {}
-    for one in found:
-        by_kind.setdefault(one.difference, []).append(one)
+    sound = set(contrast.both_sided)
+    for one in contrast.first:
+        of_kind = by_kind.setdefault(one.difference, [])
+        if one.pair in sound and len(of_kind) < EACH:
+            of_kind.append(one)
     made = [
-        _section(contrast, kind, tests, _further(asked, contrast, kind))
+        _section(contrast, kind, tests, _further(asked, contrast, kind), range(len(contrast.pairs)))
         for kind, tests in by_kind.items()
+        if tests
     ]
     if asked.query.get("all") and contrast.total(Difference.SAME):
         made.append(_one(asked, contrast, Difference.SAME, 0))
@@ -176,14 +174,19 @@ def _one(asked: Asked, contrast: Contrast, kind: Difference, skip: int) -> Secti
     )
     more = skip + len(found) < contrast.total(kind)
     after = asked.here(what=kind.value, skip=str(skip + PAGE_SIZE)) if more else ""
-    return _section(contrast, kind, found, after)
+    return _section(contrast, kind, found, after, contrast.both_sided)
 
 
-def _section(contrast: Contrast, kind: Difference, found: Sequence[Changed], after: str) -> Section:
+def _section(
+    contrast: Contrast,
+    kind: Difference,
+    found: Sequence[Changed],
+    after: str,
+    places: Sequence[int],
+) -> Section:
+    """A table of tests whose pairs are counted as these places stand."""
     many, title = contrast.total(kind), TITLES[kind]
-    names: Mapping[int, str] = {
-        at: contrast.cell(place).name for at, place in enumerate(contrast.both_sided)
-    }
+    names: Mapping[int, str] = {at: contrast.cell(place).name for at, place in enumerate(places)}
     is_alone = len(contrast.facing) == 1
     rows = [_test_row(one, names, contrast.product) for one in found]
     table = Table(

@@ -79,4 +79,6 @@ def form_key(key: str, about: str, *values: str) -> IdempotencyKey:
 
 
 def _refused(asked: Asked, run: Run, why: str, chosen: str, status: int) -> Response:
-    return asked.answer(run_page(asked, run, refused=why, chosen=chosen), status=status)
+    seen = asked.context.stores.feed.last(run.id)
+    page = run_page(asked, run_of(asked, run.id), seen, refused=why, chosen=chosen)
+    return asked.answer(page, status=status)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from orchestrator.application.describe_run import describe_run
+from orchestrator.application.describe_run import told_run
 from orchestrator.application.ports.told import RunsAsked
 from orchestrator.application.rerun_run import Only, is_of_kind
 from orchestrator.dashboard import urls
@@ -78,11 +78,18 @@ class Said:
     command: str = ""
 
 
-def run_page(asked: Asked, run: Run, *, refused: str = "", chosen: str = "") -> Page:
-    """The page, with what was refused if something was."""
-    seen = asked.context.stores.feed.last(run.id)  # before all else: nothing is missed after it
-    record = describe_run(asked.context.stores, run.id, at=asked.now, metrics=False)
+def run_page(asked: Asked, run: Run, seen: int, *, refused: str = "", chosen: str = "") -> Page:
+    """The page, with what was refused if something was.
+
+    Args:
+        asked: The request.
+        run: The run.
+        seen: The number of its newest event, read before all else: nothing is missed after it.
+        refused: Why.
+        chosen: What was to run again.
+    """
     spec = asked.context.stores.runs.spec(run.id)
+    record = told_run(asked.context.stores, run, spec, at=asked.now, whole=False)
     money = Money(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))
     tables = _tables(record, asked.now, whole=asked.wanted is not Format.HTML)
     facts = {

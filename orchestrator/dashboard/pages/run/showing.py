@@ -15,7 +15,8 @@ router = APIRouter()
 @router.get(urls.RUNS + "/{run}")
 def show_run(asked: AskedDep, run: str) -> Response:
     """Everything about it but its single tests."""
+    seen = asked.context.stores.feed.last(run)
     found = run_of(asked, run)
     if found.id != run and asked.wanted is Format.HTML:
         return asked.go(urls.with_query(urls.run_url(found.id), **asked.query))
-    return asked.answer(run_page(asked, found))
+    return asked.answer(run_page(asked, found, seen))

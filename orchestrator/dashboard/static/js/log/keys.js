@@ -1,4 +1,4 @@
-// Keys of the log: n and N, f, g and G. The slash is every page's.
+// Keys of the log: n and N, f, g and G, Home and End. The slash is every page's.
 import { kept } from "../kept.js";
 
 const TWICE_MS = 600;
@@ -25,6 +25,9 @@ export function offerLogKeys(view, search) {
         j: () => view.step(1),
         k: () => view.step(-1),
         G: () => view.toEnd(),
+        // A browser glides there over a million lines, and where the bar is put right it stops.
+        Home: () => view.toTop(),
+        End: () => view.toEnd(),
         n: () => search.go("next"),
         N: () => search.go("previous"),
         f: () => view.follow(!view.follows),
