@@ -6,6 +6,7 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 SECONDS_EACH ?= 60
 SIZE ?= large
+OUT ?= var/bench-gpu
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
@@ -19,6 +20,7 @@ run: $(VENV)/.run ## Validate the built-in payload on this computer: install, ru
 test: $(VENV)/.test ## Run every test; as root on Debian, install what they need first
 	tests/system-packages.sh
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+	cd payload && ../$(BIN)/python -m pytest -n 2 --dist loadfile --no-header suites
 
 check: $(VENV)/.test ## Format, lint, types, import rules, migrations, sizes
 	$(BIN)/ruff format --check .
@@ -27,13 +29,18 @@ check: $(VENV)/.test ## Format, lint, types, import rules, migrations, sizes
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/unit/test_house.py tests/integration/test_migrations.py -k 'not postgres'
 
-bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreign (up to 40 minutes)
+bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreign; the payload against itself and its floors (up to 40 minutes)
 	tests/system-packages.sh
 	$(BIN)/python -m benchmarks.shipping
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.failures
 	$(BIN)/python -m benchmarks.foreign
+	PYTHONPATH=payload OMP_WAIT_POLICY=PASSIVE $(BIN)/python benchmarks/bench_core.py
+	cd payload && OMP_WAIT_POLICY=PASSIVE ../$(BIN)/python -m benchmarks.floors
+
+bench-gpu: $(VENV)/.run ## Every target on this machine's GPU: one JSON file and one page in OUT (up to 40 minutes)
+	cd payload && ../$(BIN)/python -m benchmarks.gpu --out $(abspath $(OUT))
 
 bench-dashboard: $(VENV)/.test ## Every page over a million results on Postgres (SIZE=full: ten million) and half a million on SQLite
 	tests/system-packages.sh
@@ -41,6 +48,9 @@ bench-dashboard: $(VENV)/.test ## Every page over a million results on Postgres 
 
 gate-power: $(VENV)/.test ## False alarms and power of the gate, computed and written into docs/statistics.md (up to 20 minutes)
 	$(BIN)/python -m benchmarks.gate_power
+
+mutants: $(VENV)/.run ## Plant every breakage into the payload: its suites must go red on each (up to 40 minutes)
+	$(BIN)/python -m tests.mutants
 
 fuzz: $(VENV)/.test ## Fuzz every dialect, guided by coverage, for SECONDS_EACH
 	$(BIN)/python -m tests.fuzz $(SECONDS_EACH) $(DIALECTS)
@@ -79,4 +89,4 @@ $(VENV)/.test: $(VENV)/.run
 	$(PIP) --editable '.[payload,test,check]'
 	touch $@
 
-.PHONY: help run test check bench bench-dashboard gate-power fuzz lab cloud-smoke format docs vendor clean
+.PHONY: help run test check bench bench-gpu bench-dashboard gate-power mutants fuzz lab cloud-smoke format docs vendor clean

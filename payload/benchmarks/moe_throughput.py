@@ -1,143 +1,103 @@
-"""MoE throughput: 8 experts, top-2, 4096 tokens, float32, against a loop over expert masks.
+"""MoE throughput: 8 experts, top-2, against what one would take instead, in the same run.
 
-Every assignment is computed in both arms, their outputs are compared before anything is timed, and
-the arms take turns in one process. Run: `python -m benchmarks.moe_throughput`.
+4096 tokens against a loop over expert masks, against all experts on all tokens and against
+transformers' Mixtral experts, 64 tokens against the latter; on accelerators in bfloat16 as well.
+Every assignment is computed in all arms, their outputs are compared before anything is timed, and
+they take turns. Run: `python -m benchmarks.moe_throughput`.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
-from torch import Tensor
 
+from benchmarks.moe_arms import (
+    TOLERANCE,
+    Shape,
+    dense_all_experts,
+    hf_arms,
+    hf_duels,
+    mask_loop,
+    own_duels,
+    why_no_hf,
+)
 from torchbridge import __version__, evidence
+from torchbridge.bench import Duel, Outcome, run_duel
 from torchbridge.device import describe, pick_device
-from torchbridge.moe import MoEConfig, MoELayer
-from torchbridge.timing import Comparison, Spread, compare, warm_up
+from torchbridge.timing import Spread
 
-TOLERANCE = 1e-5  # relative error between the arms
-FLOOR = 0.9  # of the baseline's speed; fails when the whole confidence interval is below
+__all__ = ["TOLERANCE", "dense_all_experts", "hf_arms", "mask_loop"]
 
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Sizes of one measurement; they are its metrics' params."""
-
-    hidden: int
-    expert_hidden: int
-    experts: int = 8
-    top_k: int = 2
-    batch: int = 32
-    sequence: int = 128
-    dtype: str = "float32"
-
-    @property
-    def tokens(self) -> int:
-        """Tokens in one batch."""
-        return self.batch * self.sequence
+DENSE_ON_CPU = 512  # all experts of wider layers take a CPU most of a minute
+DECODED = 64  # tokens
 
 
-def mask_loop(layer: MoELayer, x: Tensor) -> Tensor:
-    """The baseline: for each expert find its tokens, compute them, add them in. x [T, d]."""
-    bank, routing = layer.experts, layer.router(x)
-    indices, weights = routing["expert_indices"], routing["expert_weights"]
-    output = torch.zeros_like(x)
-    for expert in range(len(bank)):
-        token, choice = torch.where(indices == expert)
-        if token.numel() == 0:
+def duels(hidden: int, batch: int, device: torch.device, *, full: bool) -> Iterator[Duel]:
+    """All of one hidden size; on the CPU, unless `full`, those that a minute has room for."""
+    on_cpu = device.type == "cpu"
+    brief = on_cpu and not full
+    for dtype in ("float32",) if on_cpu else ("float32", "bfloat16"):
+        goals = {"eager": 2.0, "grouped_mm": 1.0} if dtype == "bfloat16" else {}
+        for duel in own_duels(Shape(hidden, 4 * hidden, batch=batch, dtype=dtype), device):
+            if brief and hidden > DENSE_ON_CPU and duel.baseline.name == "dense_all_experts":
+                print(f"\nhidden {hidden}: all experts computed, and transformers' with --full")
+            else:
+                yield duel
+        if brief or why_no_hf() is not None:
             continue
-        hidden = torch.relu(x[token] @ bank.up[expert].T + bank.up_bias[expert])
-        rows = hidden @ bank.down[expert].T + bank.down_bias[expert]
-        output.index_add_(0, token, rows * weights[token, choice, None])
-    return output
+        shape = Shape.gated(hidden, batch=batch, dtype=dtype)
+        yield from hf_duels(shape, device, goals=goals)
+        decode = replace(shape, batch=DECODED, sequence=1)
+        floors, goals = ({"eager": 1.05}, {}) if on_cpu else ({}, {"eager": 2.0})
+        yield from hf_duels(decode, device, floors=floors, goals=goals)
 
 
-def verify(layer: MoELayer, x: Tensor, shape: Shape) -> bool:
-    """Both arms give the same numbers, and the layer computes every assignment."""
-    actual, expected = layer(x), mask_loop(layer, x)
-    error = ((actual - expected).abs().max() / expected.abs().max()).item()
-    computed, wanted = int(layer.computed.sum()), shape.tokens * shape.top_k
-    name = f"moe/{shape.hidden}"
-    same = evidence.check(
-        f"{name}/arms_equal", error <= TOLERANCE, value=error, unit="relative", tolerance=TOLERANCE
+def report(outcome: Outcome) -> None:
+    """The throughput, which a duel's own lines do not have."""
+    duel, seconds = outcome.duel, outcome.seconds("subject")
+    tokens, hidden = int(duel.params["tokens"]), duel.params["hidden"]
+    speeds = [tokens / s for s in seconds]
+    params = {**duel.params, "baseline": duel.baseline.name, "device": str(duel.device)}
+    evidence.metric(
+        f"{duel.name}/tokens_per_s", speeds, unit="tokens/s", direction="higher", **params
     )
-    all_done = evidence.check(
-        f"{name}/all_computed", computed == wanted, value=computed, unit="assignments", tolerance=0
-    )
-    print(f"  checked first: relative error {error:.1e}, {computed} of {wanted} assignments")
-    return same and all_done
-
-
-def report(result: Comparison, shape: Shape, layer: MoELayer) -> bool:
-    """Print the figures, emit them as metrics; False if the floor is missed."""
-    params = {**asdict(shape), "tokens": shape.tokens, "baseline": "mask_loop"}
-    params |= {"device": str(layer.router.gate.weight.device), "path": layer.path_taken}
-    params["threads"] = torch.get_num_threads()
-    name = f"moe/{shape.hidden}"
-    subject_ms = [1e3 * s for s in result.subject_s]
-    baseline_ms = [1e3 * s for s in result.baseline_s]
-    speeds = [shape.tokens / s for s in result.subject_s]
-    evidence.metric(f"{name}/tokens_per_s", speeds, unit="tokens/s", direction="higher", **params)
-    evidence.metric(f"{name}/latency", subject_ms, unit="ms", direction="lower", **params)
-    evidence.metric(f"{name}/baseline_latency", baseline_ms, unit="ms", direction="lower", **params)
-    evidence.metric(f"{name}/ratio", result.ratios, unit="x", direction="higher", **params)
-    ours, theirs = Spread.of(subject_ms), Spread.of(baseline_ms)
-    ratio, (low, high) = statistics.median(result.ratios), result.interval()
-    speed = shape.tokens / ours.median  # thousand tokens per second, as the time is in ms
-    print(f"Hidden size {shape.hidden}: {ours.median:.2f} ms/batch, {speed:.1f}K tokens/sec")
-    print(f"  quartiles {ours.low:.2f} to {ours.high:.2f} ms, path {layer.path_taken}")
-    print(f"  mask loop {theirs.median:.2f} ms ({theirs.low:.2f} to {theirs.high:.2f})")
-    print(f"  ratio {ratio:.3f}x [{low:.3f}, {high:.3f}] in {len(speeds)} interleaved pairs")
-    return evidence.check(
-        f"{name}/ratio_floor", high >= FLOOR, value=ratio, unit="x", tolerance=FLOOR
-    )
+    if duel.baseline.name == "mask_loop":  # the line that earlier validations print
+        batch_ms, speed = 1e3 * Spread.of(seconds).median, Spread.of(speeds).median / 1e3
+        print(f"Hidden size {hidden}: {batch_ms:.2f} ms/batch, {speed:.1f}K tokens/sec", flush=True)
 
 
 @torch.inference_mode()
-def measure(shape: Shape, device: torch.device, *, pairs: int, budget_s: float) -> bool:
-    """One size: verify, warm up, time, report; False if a check failed."""
-    torch.manual_seed(0)
-    config = MoEConfig(num_experts=shape.experts, top_k=shape.top_k)
-    layer = MoELayer(config, shape.hidden, shape.expert_hidden).to(device).eval()
-    x = torch.randn(shape.tokens, shape.hidden, device=device)
-    print(f"\n{shape.batch} x {shape.sequence} tokens, hidden {shape.hidden}", flush=True)
-    if not verify(layer, x, shape):
-        print("  the arms differ: nothing is timed")
-        return False
-    arms = (lambda: layer(x)), (lambda: mask_loop(layer, x))
-    for arm in arms:
-        warm_up(arm, device, budget_s=budget_s / 8, at_least=1)  # it ran once to be verified
-    result = compare(*arms, device=device, pairs=pairs, at_least=3, budget_s=budget_s)
-    if layer.fallback:
-        evidence.degraded(f"moe/{shape.hidden}: {layer.fallback}")
-    return report(result, shape, layer)
-
-
 def main(arguments: list[str] | None = None) -> int:
-    """Both sizes; 0 if all checks passed."""
-    parser = argparse.ArgumentParser(description="MoE throughput against a per-expert mask loop")
+    """All sizes; 0 if all checks passed."""
+    parser = argparse.ArgumentParser(description="MoE throughput against named baselines")
     parser.add_argument("--hidden", type=int, nargs="+", default=[512, 1024])
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--pairs", type=int, default=50, help="at most; at least 3 are made")
-    parser.add_argument("--budget", type=float, default=15.0, help="seconds per size")
+    parser.add_argument("--batch", type=int, default=32, help="of 128 tokens each")
+    parser.add_argument("--pairs", type=int, default=50, help="of a duel, at most")
+    parser.add_argument("--at-least", type=int, default=12, help="pairs of a duel")
+    parser.add_argument("--budget", type=float, default=2.0, help="seconds per duel")
+    parser.add_argument("--full", action="store_true", help="on the CPU all that a GPU runs")
     options = parser.parse_args(arguments)
     device = pick_device()
     print(f"MoE throughput, torchbridge {__version__}, {describe(device)}")
-    results = [
-        measure(
-            Shape(hidden=hidden, expert_hidden=4 * hidden, batch=options.batch),
-            device,
-            pairs=options.pairs,
-            budget_s=options.budget,
-        )
-        for hidden in options.hidden
-    ]
-    print(f"\n{sum(results)}/{len(results)} sizes passed their checks")
-    return 0 if all(results) else 1
+    if reason := why_no_hf():
+        print(f"without transformers' experts: {reason}")
+        evidence.check("moe/hf_experts", "skipped", reason=reason)
+    passed = []
+    for hidden in options.hidden:
+        for duel in duels(hidden, options.batch, device, full=options.full):
+            print(f"\n{duel.params['tokens']} tokens, {duel.params['dtype']}, hidden {hidden}")
+            outcome = run_duel(
+                duel, pairs=options.pairs, at_least=options.at_least, budget_s=options.budget
+            )
+            passed.append(outcome.ok)
+            if outcome.samples:
+                report(outcome)
+    print(f"\n{sum(passed)}/{len(passed)} duels passed their checks")
+    return 0 if all(passed) else 1
 
 
 if __name__ == "__main__":

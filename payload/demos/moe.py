@@ -6,27 +6,18 @@ Every demonstration also checks what it shows.
 from __future__ import annotations
 
 import sys
-import traceback
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from demos.moe_transformer import MoETransformer
-from torchbridge import __version__, evidence, moe
-from torchbridge.device import describe, pick_device
+from demos.stage import Part, require, show_all
+from torchbridge import evidence, moe
 from torchbridge.moe import MoEConfig, MoELayer
 from torchbridge.timing import Spread, compare, warm_up
 
-RULE = "=" * 60
 HIDDEN = 256
-
-
-def require(condition: bool, expected: str) -> None:
-    """Stop this demonstration unless what it shows is right."""
-    if not condition:
-        raise AssertionError(f"expected {expected}")
 
 
 def parameters(*modules: nn.Module) -> int:
@@ -46,6 +37,7 @@ def run(layer: MoELayer, x: torch.Tensor) -> torch.Tensor:
     return output
 
 
+@torch.no_grad()
 def basic(device: torch.device) -> None:
     """A layer, and the shortcut to it."""
     layer = MoELayer(MoEConfig(num_experts=8, top_k=2), HIDDEN).to(device).eval()
@@ -61,6 +53,7 @@ def basic(device: torch.device) -> None:
     print(f"\nUsing create_moe convenience function: {len(shortcut.experts)} experts")
 
 
+@torch.no_grad()
 def layer_types(device: torch.device) -> None:
     """The five kinds of layer."""
     x = torch.randn(2, 16, HIDDEN, device=device)
@@ -72,6 +65,7 @@ def layer_types(device: torch.device) -> None:
         print(f"  Factory {name!r}: {kind.__name__}, output {shape}, {active} per token")
 
 
+@torch.no_grad()
 def routing(device: torch.device) -> None:
     """The five routers."""
     x = torch.randn(100, HIDDEN, device=device)
@@ -95,6 +89,7 @@ def routing(device: torch.device) -> None:
             require(1 <= factor <= 1.25, "a capacity factor in 1..1.25")
 
 
+@torch.no_grad()
 def experts(device: torch.device) -> None:
     """The four expert networks."""
     x = torch.randn(100, HIDDEN, device=device)
@@ -115,6 +110,7 @@ def experts(device: torch.device) -> None:
     require(sizes["Parameter-Efficient"] < sizes["FeedForward"] / 4, "an efficient expert")
 
 
+@torch.no_grad()
 def balancing(device: torch.device) -> None:
     """Capacity, drops and the balance losses."""
     config = MoEConfig(num_experts=8, top_k=2, capacity_factor=1.25, drop_tokens=True)
@@ -168,6 +164,7 @@ def training(device: torch.device) -> None:
     print(f"  Efficiency: {stats['expert_efficiency']:.3f} (computed of all assignments)")
 
 
+@torch.no_grad()
 def transformer(device: torch.device) -> None:
     """A two-layer language model with MoE feed-forward parts."""
     model = MoETransformer(vocabulary=1000, hidden=HIDDEN, heads=4, layers=2, experts=8)
@@ -188,6 +185,7 @@ def transformer(device: torch.device) -> None:
     require(past < 1e-4, "the last token not to change what comes before it")
 
 
+@torch.no_grad()
 def performance(device: torch.device) -> None:
     """A dense feed-forward layer against the MoE layer, in turns."""
     config = MoEConfig(num_experts=8, top_k=2)
@@ -211,7 +209,7 @@ def performance(device: torch.device) -> None:
     require(parameters(layer) == 16_801_792, "16,801,792 parameters")
 
 
-DEMOS: tuple[tuple[str, Callable[[torch.device], None]], ...] = (
+DEMOS: tuple[Part, ...] = (
     ("Basic MoE Layer", basic),
     ("Different MoE Layer Types", layer_types),
     ("Routing Strategies", routing),
@@ -223,32 +221,5 @@ DEMOS: tuple[tuple[str, Callable[[torch.device], None]], ...] = (
 )
 
 
-def attempt(heading: str, demo: Callable[[torch.device], None], device: torch.device) -> bool:
-    """Run one demonstration; True if it went through."""
-    print(f"\n{RULE}\n{heading}\n{RULE}", flush=True)
-    torch.manual_seed(0)
-    try:
-        with torch.set_grad_enabled(demo is training):
-            demo(device)
-    except Exception as error:  # the others still run; the exit code tells
-        traceback.print_exc(file=sys.stdout)
-        return evidence.check(heading, False, reason=f"{type(error).__name__}: {error}")
-    return evidence.check(heading, True)
-
-
-def main() -> int:
-    """All demonstrations; 0 if all of them went through."""
-    device = pick_device()
-    print(f"{RULE}\nMixture of Experts (MoE) Demonstrations\ntorchbridge v{__version__}")
-    print(f"{describe(device)}\n{RULE}")
-    headings = [f"Demo {n}: {title}" for n, (title, _) in enumerate(DEMOS, start=1)]
-    passed = [attempt(h, demo, device) for h, (_, demo) in zip(headings, DEMOS, strict=True)]
-    print(f"\n{RULE}\nResults: {sum(passed)}/{len(passed)} demos passed")
-    for heading, good in zip(headings, passed, strict=True):
-        print(f"  [{'PASS' if good else 'FAIL'}] {heading}")
-    print(f"{'All demos completed!' if all(passed) else 'Not all demos passed.'}\n{RULE}")
-    return 0 if all(passed) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(show_all("Mixture of Experts (MoE) Demonstrations", DEMOS))

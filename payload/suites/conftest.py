@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+
 import pytest
 import torch
 
 from torchbridge.device import describe, pick_device
 from torchbridge.moe import MoEConfig
+from torchbridge.validation import numbers
+
+pytest.register_assert_rewrite("suites.nvidia_parts", "suites.nvidia_error_paths")
+pytest.register_assert_rewrite("suites.tpu_error_paths", "suites.numerics")
 
 
 def pytest_report_header() -> str:
@@ -19,6 +26,13 @@ def seed() -> int:
     """The seed that was just set."""
     torch.manual_seed(1234)
     return 1234
+
+
+@pytest.fixture(autouse=True)
+def whole_float32() -> Iterator[None]:
+    """No TF32, whatever the image says: float32's tolerances are those of 24 bits."""
+    with numbers.whole_float32():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +51,10 @@ def config() -> MoEConfig:
 def x(device) -> torch.Tensor:
     """[4, 32, 256] normal numbers."""
     return torch.randn(4, 32, 256, device=device)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fresh_compiler():
+    """What other files compiled counts towards the limit after which torch stays in eager mode."""
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()

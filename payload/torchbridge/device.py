@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 
 import torch
 
@@ -21,14 +22,18 @@ def pick_device() -> torch.device:
     for kind, module in (("cuda", torch.cuda), ("xpu", torch.xpu)):
         if module.is_available():
             return _proven(torch.device(kind, module.current_device()))
+    if os.environ.get("PJRT_DEVICE") == "TPU":  # how a process is given the chip
+        return _proven(torch.device("xla"))
     return torch.device("cpu")
 
 
 def _proven(device: torch.device) -> torch.device:
     """`device`, after it has added two numbers."""
     try:
+        if device.type == "xla":
+            import_module("torch_xla")  # teaches torch the device
         works = (torch.ones(2, device=device) + 1).sum().item() == 4
-    except (RuntimeError, AssertionError) as error:
+    except (ImportError, RuntimeError, AssertionError) as error:
         raise RuntimeError(f"device {device} cannot be used: {error}") from error
     if not works:
         raise RuntimeError(f"device {device} computes 1 + 1 wrongly")
@@ -41,6 +46,8 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
     elif device.type == "xpu":
         torch.xpu.synchronize(device)
+    elif device.type == "xla":
+        import_module("torch_xla").sync(wait=True)  # runs the graph that was recorded, too
 
 
 def describe(device: torch.device) -> str:
@@ -51,6 +58,8 @@ def describe(device: torch.device) -> str:
         name = f"{properties.name} (sm_{properties.major}{properties.minor}, {gib:.1f} GiB)"
     elif device.type == "xpu":
         name = torch.xpu.get_device_name(device)
+    elif device.type == "xla":
+        name = f"TPU {os.environ.get('TPU_ACCELERATOR_TYPE', 'of unknown type')}"
     else:
         name = f"CPU, {torch.get_num_threads()} threads"
     return f"{device}: {name}, torch {torch.__version__}"

@@ -10,7 +10,7 @@ from typing import Any
 
 def check(name: str, outcome: bool | str, **details: Any) -> bool:
     """Report a check (`value`, `unit`, `tolerance`, `reason` as details); True unless it failed."""
-    if isinstance(outcome, bool):
+    if not isinstance(outcome, str):  # a bool, NumPy's and a tensor's too
         outcome = "passed" if outcome else "failed"
     _append({"check": name, "outcome": outcome, **details})
     return outcome != "failed"
@@ -19,7 +19,14 @@ def check(name: str, outcome: bool | str, **details: Any) -> bool:
 def metric(
     name: str, samples: Sequence[float], *, unit: str, direction: str, **params: Any
 ) -> None:
-    """Report a metric with all of its samples; `direction`: is "higher" or "lower" better."""
+    """Report a metric with all of its samples; `direction`: is "higher" or "lower" better.
+
+    Raises:
+        TypeError: a param is neither a number nor a text, so that nobody could compare by it.
+    """
+    for param, value in params.items():
+        if not isinstance(value, (str, int, float)):
+            raise TypeError(f"{name}: param {param} must be a number or a text, not {value!r}")
     line = {"metric": name, "samples": list(samples), "unit": unit, "direction": direction}
     _append({**line, "params": params})
 
@@ -27,6 +34,11 @@ def metric(
 def degraded(reason: str) -> None:
     """Say that the job ran, but not the way it should have."""
     _append({"degraded": reason})
+
+
+def turn(said: int | str) -> None:
+    """Report "ready" for the first turn, or the number of the turn that is over."""
+    _append({"turn": said})
 
 
 def _append(line: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Mixture of experts in which every assignment is computed, or counted as dropped."""
 
 from torchbridge.moe.balancer import CapacityInfo, LoadBalancer
-from torchbridge.moe.banks import FeedForwardBank, ModuleBank, Path, Segments
+from torchbridge.moe.banks import FeedForwardBank, ModuleBank, Segments
 from torchbridge.moe.config import MoEConfig
 from torchbridge.moe.experts import (
     AttentionExpert,
@@ -16,6 +16,7 @@ from torchbridge.moe.factories import (
     create_moe_layer,
     create_router,
 )
+from torchbridge.moe.graph import CapturedLayer, CudaGraphs, Recording
 from torchbridge.moe.layers import (
     AdaptiveMoELayer,
     GLaMStyleMoE,
@@ -31,6 +32,7 @@ from torchbridge.moe.losses import (
     switch_load_balance_loss,
 )
 from torchbridge.moe.parallel import ExpertParallelism, ExpertPlacement
+from torchbridge.moe.paths import Batch, Path
 from torchbridge.moe.routers import (
     BalancingRouter,
     DynamicCapacityRouter,
@@ -47,8 +49,11 @@ __all__ = [
     "AdaptiveMoELayer",
     "AttentionExpert",
     "BalancingRouter",
+    "Batch",
     "CapacityInfo",
+    "CapturedLayer",
     "ConvolutionalExpert",
+    "CudaGraphs",
     "DynamicCapacityRouter",
     "ExpertParallelism",
     "ExpertPlacement",
@@ -65,6 +70,7 @@ __all__ = [
     "ModuleBank",
     "ParameterEfficientExpert",
     "Path",
+    "Recording",
     "Segments",
     "SparseMoELayer",
     "SwitchRouter",

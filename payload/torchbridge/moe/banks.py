@@ -13,43 +13,52 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torchbridge.kernels import Kernel
 from torchbridge.moe.config import MoEConfig
-from torchbridge.moe.experts import FeedForwardExpert, activate
+from torchbridge.moe.experts import FeedForwardExpert, activate, activate_
 from torchbridge.moe.grouped import grouped_mm, why_not
+from torchbridge.moe.paths import (
+    Batch,
+    Path,
+    choose,
+    wants_gradient,
+    why_no_kernel,
+    why_no_slots,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Rows in order of expert: `expert` [A] int64 ascending, `ends` [E] int32 one past the last."""
+    """Rows in order of expert: `expert` [A] int64 ascending, `ends` [E] int32 one past the last.
+
+    No expert has more than `most` rows.
+    """
 
     expert: Tensor
     ends: Tensor
+    most: int
 
     @classmethod
-    def of(cls, expert: Tensor, num_experts: int) -> Segments:
-        """From sorted expert numbers [A]; stays on the device."""
+    def of(cls, expert: Tensor, num_experts: int, most: int | None = None) -> Segments:
+        """From sorted expert numbers [A]; stays on the device. Without `most` it is A."""
         numbers = torch.arange(num_experts, device=expert.device)
-        return cls(expert, torch.searchsorted(expert, numbers, right=True, out_int32=True))
+        ends = torch.searchsorted(expert, numbers, right=True, out_int32=True)
+        return cls(expert, ends, len(expert) if most is None else most)
 
     @property
     def counts(self) -> Tensor:
         """[E] int64 rows of each expert."""
         return torch.diff(self.ends.long(), prepend=self.ends.new_zeros(1))
 
+    @property
+    def ranks(self) -> Tensor:
+        """[A] int64: each row's number among those of its expert, from 0."""
+        starts = self.ends.long() - self.counts
+        return torch.arange(len(self.expert), device=self.expert.device) - starts[self.expert]
+
     def sizes(self) -> list[int]:
         """The counts on the host: one wait for the device, for all experts together."""
         return self.counts.tolist()
-
-
-@dataclass(frozen=True, slots=True)
-class Path:
-    """How the experts were computed; `fallback` says why not in the device's best way."""
-
-    name: str
-    fallback: str | None = None
-
-    def __str__(self) -> str:
-        return self.name if self.fallback is None else f"{self.name} ({self.fallback})"
 
 
 class FeedForwardBank(nn.Module):
@@ -75,28 +84,38 @@ class FeedForwardBank(nn.Module):
     def __len__(self) -> int:
         return self.up.shape[0]
 
-    def path(self, rows: Tensor, dispatch: str) -> Path:
-        """How rows like these are computed.
+    def path(self, batch: Batch, dispatch: str) -> Path:
+        """How a batch like this is computed; see `paths`."""
+        widths = (self.up.shape[2], *self.down.shape[1:])
+        traced = torch.compiler.is_compiling()
+        refusals = {
+            "grouped_mm": lambda: why_not(batch.device, batch.dtype, widths, traced=traced),
+            "triton": lambda: self._why_no_kernel(batch, dispatch),
+            "slots": lambda: why_no_slots(batch),
+        }
+        return choose(batch, dispatch, refusals)
 
-        On CUDA in 16 bit one grouped kernel is the best way; elsewhere a matrix multiply per expert
-        is as fast. Asked for by name, grouped_mm is used or refused, never replaced.
-        """
-        prefers = rows.device.type == "cuda" and rows.dtype in (torch.bfloat16, torch.float16)
-        if dispatch == "segments" or (dispatch == "auto" and not prefers):
-            return Path("segments")
-        reason = why_not(rows.device, rows.dtype, (self.up.shape[2], *self.down.shape[1:]))
-        if reason is None:
-            return Path("grouped_mm")
-        if dispatch == "grouped_mm":
-            raise RuntimeError(f"dispatch 'grouped_mm' cannot be used: {reason}; use 'auto'")
-        return Path("segments", reason)
+    def _why_no_kernel(self, batch: Batch, dispatch: str) -> str | None:
+        if self.training and self.config.expert_dropout > 0:
+            return "triton has no dropout"
+        return why_no_kernel(batch, len(self), by_name=dispatch == "triton")
 
     def forward(self, rows: Tensor, segments: Segments, path: Path) -> Tensor:
         """[A, d] sorted by expert -> [A, d]"""
         if path.name == "grouped_mm":
             return self._grouped(rows, segments)
-        parts = rows.split(segments.sizes())
-        return torch.cat([self._one(index, part) for index, part in enumerate(parts)])
+        if path.name == "slots":
+            return _in_slots(self, rows, segments)
+        sizes = segments.sizes()
+        if self._differs_from_inference(rows):
+            parts = enumerate(rows.split(sizes))
+            return torch.cat([self._one(index, part) for index, part in parts])
+        return self._without_gradient(rows, sizes)
+
+    def at_once(self, x: Tensor, indices: Tensor, weights: Tensor, kernel: Kernel) -> Tensor:
+        """x [T, d], indices and weights [T, k] -> [T, d], weighted and added up by one kernel."""
+        matrices = (self.up, self.down, self.up_bias, self.down_bias)
+        return kernel.run(x, indices, weights, *matrices, self.config.activation, self.gated)
 
     def batched(self, slots: Tensor) -> Tensor:
         """[E, C, d] -> [E, C, d]: as many rows for every expert."""
@@ -127,15 +146,28 @@ class FeedForwardBank(nn.Module):
         hidden = self._hidden(F.linear(rows, self.up[index], up_bias))
         return F.linear(hidden, self.down[index], down_bias)
 
+    def _differs_from_inference(self, rows: Tensor) -> bool:
+        """Are there gradients, dropout, or dtypes that autocast picks?"""
+        dropout = self.training and self.config.expert_dropout > 0
+        autocast = torch.is_autocast_enabled(rows.device.type)
+        return wants_gradient(self, rows) or dropout or autocast
+
+    def _without_gradient(self, rows: Tensor, sizes: list[int]) -> Tensor:
+        """As `_one`, with one hidden layer for all experts: memory that is warm, and no copies."""
+        out = torch.empty_like(rows)
+        hidden = rows.new_empty(max(sizes, default=0), self.up.shape[1])
+        parts = zip(rows.split(sizes), out.split(sizes), strict=True)
+        for index, (part, target) in enumerate(parts):
+            if len(part):
+                up = _linear_into(part, self.up, self.up_bias, index, hidden[: len(part)])
+                up = activate_(up, self.config.activation, self.gated)
+                _linear_into(up, self.down, self.down_bias, index, target)
+        return out
+
     def _grouped(self, rows: Tensor, segments: Segments) -> Tensor:
-        numbers = torch.arange(len(self), device=rows.device)
-        # a product with one-hot rows, not an index: its gradient is a sum in a fixed order
-        one_hot = (segments.expert[:, None] == numbers).to(rows.dtype)  # [A, E]
         hidden = grouped_mm(rows, self.up, segments.ends)
-        if self.up_bias is not None:
-            hidden = torch.addmm(hidden, one_hot, self.up_bias)
-        out = grouped_mm(self._hidden(hidden), self.down, segments.ends)
-        return out if self.down_bias is None else torch.addmm(out, one_hot, self.down_bias)
+        hidden = self._hidden(_shifted(hidden, self.up_bias, segments))
+        return _shifted(grouped_mm(hidden, self.down, segments.ends), self.down_bias, segments)
 
     def _hidden(self, up: Tensor) -> Tensor:
         hidden = activate(up, self.config.activation, self.gated)
@@ -152,14 +184,15 @@ class ModuleBank(nn.Module):
     def __len__(self) -> int:
         return len(self.experts)
 
-    def path(self, rows: Tensor, dispatch: str) -> Path:
-        """Segments always: only feed-forward experts have a grouped form."""
-        if dispatch == "grouped_mm":
-            raise RuntimeError("dispatch 'grouped_mm' needs feedforward experts; use 'auto'")
-        return Path("segments")
+    def path(self, batch: Batch, dispatch: str) -> Path:
+        """Slots or segments: only feed-forward experts have a grouped form."""
+        refusals = dict.fromkeys(("grouped_mm", "triton"), lambda: "needs feedforward experts")
+        return choose(batch, dispatch, {**refusals, "slots": lambda: why_no_slots(batch)})
 
     def forward(self, rows: Tensor, segments: Segments, path: Path) -> Tensor:
         """[A, d] sorted by expert -> [A, d]"""
+        if path.name == "slots":
+            return _in_slots(self, rows, segments)
         parts = rows.split(segments.sizes())
         return torch.cat([e(part) for e, part in zip(self.experts, parts, strict=True)])
 
@@ -189,6 +222,32 @@ def _bias(weights: nn.Parameter) -> nn.Parameter:
     """[E, outputs], drawn like the weights' own rows."""
     bound = 1 / math.sqrt(weights.shape[2])
     return nn.Parameter(weights.new_empty(weights.shape[:2]).uniform_(-bound, bound))
+
+
+def _in_slots(bank: Bank, rows: Tensor, segments: Segments) -> Tensor:
+    """rows [A, d] sorted by expert -> [A, d], each expert's filled up to the most one may have."""
+    sizes = (len(bank), segments.most)
+    slot = segments.expert * segments.most + segments.ranks
+    slots = rows.new_zeros(math.prod(sizes), rows.shape[1]).index_copy(0, slot, rows)
+    return bank.batched(slots.unflatten(0, sizes)).flatten(0, 1).index_select(0, slot)
+
+
+def _shifted(rows: Tensor, bias: Tensor | None, segments: Segments) -> Tensor:
+    """rows [A, N], bias [E, N] -> each row plus its expert's bias."""
+    if bias is None:
+        return rows
+    # a product with one-hot rows, not an index: its gradient is a sum in a fixed order
+    numbers = torch.arange(len(bias), device=rows.device)
+    return torch.addmm(rows, (segments.expert[:, None] == numbers).to(rows.dtype), bias)
+
+
+def _linear_into(
+    rows: Tensor, weights: Tensor, bias: Tensor | None, index: int, out: Tensor
+) -> Tensor:
+    """What F.linear makes of expert `index`, written to `out`."""
+    if bias is None:
+        return torch.mm(rows, weights[index].t(), out=out)
+    return torch.addmm(bias[index], rows, weights[index].t(), out=out)
 
 
 def _affine(slots: Tensor, weights: Tensor, bias: Tensor | None) -> Tensor:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+import torch
+
 ACTIVATIONS = ("relu", "gelu", "silu")
-DISPATCHES = ("auto", "grouped_mm", "segments")
+DISPATCHES = ("auto", "grouped_mm", "triton", "slots", "segments")
 LOSSES = ("switch", "gshard", "entropy")
 
 
@@ -67,8 +68,14 @@ class MoEConfig:
         At least `min_capacity`; at most `tokens`, since a token meets an expert once. The factor is
         taken as the decimal it was written as: 1.1 x 10 is 11, not the 12 of binary fractions.
         """
-        share = Fraction(str(self.capacity_factor)) * tokens * self.top_k / self.num_experts
-        return min(tokens, max(self.min_capacity, math.ceil(share)))
+        above, below = _ratio(self.capacity_factor)
+        share = -(-above * tokens * self.top_k // (below * self.num_experts))  # rounded up
+        return min(tokens, max(self.min_capacity, share))
+
+
+@torch.compiler.assume_constant_result
+def _ratio(decimal: float) -> tuple[int, int]:
+    return Fraction(str(decimal)).as_integer_ratio()
 
 
 def _require(condition: bool, rule: str, value: object) -> None:

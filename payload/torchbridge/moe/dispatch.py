@@ -8,11 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from torchbridge.moe.banks import Bank, Path, Segments
+from torchbridge.kernels import Kernel
+from torchbridge.moe.banks import Bank, FeedForwardBank, Segments
 from torchbridge.moe.config import MoEConfig
+from torchbridge.moe.losses import expert_counts
 from torchbridge.moe.parallel import ExpertParallelism
+from torchbridge.moe.paths import Batch, Path, triton_kernel
 from torchbridge.moe.routers import Routing
 
 
@@ -48,6 +52,46 @@ class _MoveRows(torch.autograd.Function):
         return grad, None, None, None
 
 
+class _Combine(torch.autograd.Function):
+    """out[t] = the sum over j of weights[t, j] * rows[back[t * k + j]]: one pass, nothing copied.
+
+    rows [A, d] by expert, weights [T, k]; `order` [A] is the inverse of `back` [A].
+    """
+
+    @staticmethod
+    def forward(ctx, rows, weights, back, order):
+        ctx.save_for_backward(rows, weights, back, order)
+        bags = back.reshape(weights.shape)
+        return F.embedding_bag(bags, rows, mode="sum", per_sample_weights=weights)
+
+    @staticmethod
+    def backward(ctx, grad):
+        rows, weights, back, order = ctx.saved_tensors
+        factors = weights.reshape(-1).index_select(0, order).unsqueeze(1)
+        to_rows = grad.index_select(0, order // weights.shape[1]) * factors
+        chosen = rows.index_select(0, back).unflatten(0, weights.shape)
+        return to_rows, torch.bmm(chosen, grad.unsqueeze(2)).squeeze(2), None, None
+
+
+def path_for(
+    bank: Bank,
+    x: Tensor,
+    config: MoEConfig,
+    parallel: ExpertParallelism | None = None,
+    weights: Tensor | None = None,
+) -> Path:
+    """How x [T, d] with these weights [T, k] is computed in the present mode of gradients.
+
+    Raises:
+        RuntimeError: `config.dispatch` names a way that cannot be used.
+    """
+    if config.drop_tokens:
+        return Path("capacity_slots")
+    spread = parallel is not None and parallel.placement.world_size > 1
+    path = bank.path(Batch.of(x, weights, config.top_k, bank, spread=spread), config.dispatch)
+    return parallel.told(path, x.device) if spread else path
+
+
 def dropless(
     bank: Bank,
     x: Tensor,
@@ -56,20 +100,38 @@ def dropless(
     parallel: ExpertParallelism | None = None,
 ) -> Dispatched:
     """Every assignment of x [T, d] is computed: sort by expert, compute, undo the sort, add up."""
+    path = path_for(bank, x, config, parallel, routing["expert_weights"])
+    if path.name == "triton":
+        return by_kernel(bank, x, routing, triton_kernel(), path)
+    return _by_expert(bank, x, routing, path, parallel)
+
+
+def by_kernel(
+    bank: FeedForwardBank, x: Tensor, routing: Routing, kernel: Kernel, path: Path
+) -> Dispatched:
+    """One kernel sorts, computes, undoes the sort and adds up."""
     indices = routing["expert_indices"]
+    output = bank.at_once(x, indices, routing["expert_weights"], kernel)
+    counts = expert_counts(indices, len(bank))
+    return Dispatched(output, counts, counts.new_zeros(()), path)
+
+
+def _by_expert(
+    bank: Bank, x: Tensor, routing: Routing, path: Path, parallel: ExpertParallelism | None
+) -> Dispatched:
+    indices, weights = routing["expert_indices"], routing["expert_weights"]
     top_k = indices.shape[1]
     expert, order = indices.reshape(-1).sort(stable=True)  # [A]
     back = _inverse(order)
-    segments = Segments.of(expert, config.num_experts)
+    experts = routing["probs"].shape[1]
+    segments = Segments.of(expert, experts, most=x.shape[0])  # a token meets an expert once
     rows = _MoveRows.apply(x, order // top_k, back, top_k)  # [A, d]
-    path = bank.path(rows, config.dispatch)
     if parallel is None:
         rows = bank(rows, segments, path)
     else:
         rows = parallel.apply(bank, rows, segments, path)
-    rows = _MoveRows.apply(rows, back, order, 1)
+    output = _Combine.apply(rows, weights.to(rows.dtype), back, order)
     counts = segments.counts
-    output = _combine(rows, routing["expert_weights"])
     return Dispatched(output, counts, counts.new_zeros(()), path)
 
 
@@ -85,8 +147,7 @@ def with_capacity(bank: Bank, x: Tensor, routing: Routing, config: MoEConfig) ->
     order = _by_expert_then_probability(routing)  # [A]
     expert = indices.reshape(-1)[order]
     segments = Segments.of(expert, experts)
-    starts = segments.ends.long() - segments.counts
-    rank = torch.arange(len(order), device=x.device) - starts[expert]
+    rank = segments.ranks
     limit = _limit(routing, config, x.shape[0], capacity)
     kept = rank < limit
     spare = experts * capacity  # one slot more than there are: where dropped rows go

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import torch
@@ -10,30 +12,75 @@ from torch import Tensor
 
 
 def _function():
-    """The public function (torch 2.10), else the private one (torch 2.7), else None."""
+    """The public function (torch 2.10), else the private one (torch 2.8), else None."""
     return getattr(F, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
+
+
+class _WholeGradient(torch.autograd.Function):
+    """Passes its input on; the gradient it gives is contiguous, never expanded.
+
+    The kernel's backward refuses strides of 0. A hook would do, but torch.compile broke its graph
+    at hooks up to torch 2.10.
+    """
+
+    @staticmethod
+    def forward(ctx, out):
+        return out.view_as(out)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.contiguous()
 
 
 def grouped_mm(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
     """rows[start:end] @ weights[e].T per expert: [A, K], [E, N, K], ends [E] int32 -> [A, N]."""
-    out = _function()(rows, weights.transpose(-2, -1), offs=ends)
-    if out.requires_grad:
-        out.register_hook(Tensor.contiguous)  # the backward kernel refuses expanded gradients
-    return out
+    return _WholeGradient.apply(_function()(rows, weights.transpose(-2, -1), offs=ends))
 
 
-@torch.compiler.disable  # the probe must see real tensors
-def why_not(device: torch.device, dtype: torch.dtype, widths: tuple[int, ...]) -> str | None:
-    """Why grouped_mm cannot be used for matrices of these widths; None when it can."""
+@torch.compiler.assume_constant_result  # the probe must see real tensors
+def why_not(
+    device: torch.device, dtype: torch.dtype, widths: tuple[int, ...], *, traced: bool = False
+) -> str | None:
+    """Why grouped_mm cannot be used for matrices of these widths; None when it can.
+
+    `traced`: it would be by torch.compile, which goes by what tensors without values may do.
+    """
     if _function() is None:
         return f"torch {torch.__version__} has no grouped_mm"
     itemsize = torch.empty((), dtype=dtype).element_size()
     odd = [width for width in widths if width * itemsize % 16]
     if odd:
         return f"grouped_mm needs rows of a multiple of 16 bytes; width {odd[0]} of {dtype} is not"
-    if device.type == "meta":
-        return None
-    return _probe(str(device), dtype)
+    reason = _trace(dtype) if traced or device.type == "meta" else None
+    return reason if reason or device.type == "meta" else _probe(str(device), dtype)
+
+
+@lru_cache
+def _trace(dtype: torch.dtype) -> str | None:
+    rows, weights = (torch.empty(s, dtype=dtype, device="meta") for s in ((8, 16), (3, 16, 16)))
+    try:
+        grouped_mm(rows, weights, torch.empty(3, dtype=torch.int32, device="meta"))
+    except (RuntimeError, NotImplementedError) as error:
+        return f"grouped_mm of {dtype} cannot be traced: {_first_line(error)}"
+    return None
+
+
+@contextmanager
+def forbid_waiting(device: torch.device) -> Iterator[None]:
+    """On CUDA, whatever would make the host wait for the device raises a RuntimeError.
+
+    Where torch has no kernel for a chip or dtype (bfloat16 before Hopper, float32 everywhere) its
+    grouped_mm copies the ends to the host and loops: that is what this finds out.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
 
 
 @lru_cache
@@ -48,11 +95,21 @@ def _probe(device: str, dtype: torch.dtype) -> str | None:
     expected = torch.cat([rows[:3] @ weights[0].T, rows[3:] @ weights[2].T])
     wanted = torch.autograd.grad(expected.square().sum(), (rows, weights))
     try:
-        out = grouped_mm(rows, weights, ends)
-        got = torch.autograd.grad(out.square().sum(), (rows, weights))
+        with forbid_waiting(rows.device):
+            out = grouped_mm(rows, weights, ends)
+            got = torch.autograd.grad(out.square().sum(), (rows, weights))
+    except torch.OutOfMemoryError:
+        raise  # says nothing of the kernel, and would be remembered
     except (RuntimeError, NotImplementedError) as error:
-        return f"grouped_mm does not run for {dtype} on {device}: {str(error).splitlines()[0]}"
+        first = _first_line(error)
+        if "synchronizing" in first:
+            return f"grouped_mm waits for the device for {dtype} on {device}"
+        return f"grouped_mm does not run for {dtype} on {device}: {first}"
     for is_value, should in ((out, expected), *zip(got, wanted, strict=True)):
         if (is_value - should).abs().max() > 0.05 * should.abs().max():
             return f"grouped_mm computes wrong numbers for {dtype} on {device}"
     return None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0].partition(" This could be because")[0]

@@ -74,7 +74,8 @@ class MoELayer(nn.Module):
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
         """x [..., d] -> output, or (output, aux) with `return_router_logits`.
 
-        expert_mask: [E], or [..., E] with the leading shape of x; False rules an expert out.
+        expert_mask: [E], or [..., E] with the leading shape of x; False rules an expert out. On
+        the CPU or on the device of x; see `routers.usable` for what that changes.
         aux: `load_balance_loss` and `router_z_loss`, weighted, ready to be added to a loss;
         `expert_utilization` [E], the computed assignments of each expert over all T * k;
         `tokens_dropped`, the assignments (token, expert) that were not computed; `router_logits`.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torchbridge.moe.banks import Bank, Path, Segments
+from torchbridge.moe.banks import Bank, Segments
+from torchbridge.moe.paths import Path
 
 
 class _Exchange(torch.autograd.Function):
@@ -85,9 +86,19 @@ class ExpertParallelism:
         outgoing = segments.counts.reshape(world_size, per_process)
         incoming = torch.empty_like(outgoing)  # [sender, local expert]
         dist.all_to_all_single(incoming, outgoing, group=self.group)
-        send, receive = outgoing.sum(dim=1).tolist(), incoming.sum(dim=1).tolist()
+        send, receive = torch.stack([outgoing, incoming]).sum(dim=2).tolist()  # one question
         rows = _Exchange.apply(rows, send, receive, self.group)
         local = torch.arange(per_process, device=rows.device).repeat(world_size)
-        expert, order = local.repeat_interleave(incoming.reshape(-1)).sort(stable=True)
+        sender = local.repeat_interleave(incoming.reshape(-1), output_size=len(rows))
+        expert, order = sender.sort(stable=True)
         rows = bank(rows[order], Segments.of(expert, per_process), path)
         return _Exchange.apply(rows[order.argsort()], receive, send, self.group)
+
+    @staticmethod
+    def told(path: Path, device: torch.device) -> Path:
+        """The path, and that the host waited for the messages' sizes; on the CPU that is free."""
+        if device.type == "cpu":
+            return path
+        waits = "expert parallelism waits for the sizes of its messages"
+        fallback = waits if path.fallback is None else f"{path.fallback}; {waits}"
+        return replace(path, fallback=fallback, asks_host=True)

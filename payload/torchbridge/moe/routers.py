@@ -20,22 +20,31 @@ from torchbridge.moe.hashing import hash_rows, mix
 
 Routing = dict[str, Tensor]
 
+_assert_on_device = getattr(torch, "_assert_async", None)  # no public name has it
+
 
 def wide(x: Tensor) -> Tensor:
     """x in float32, or in float64 where it is that already."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def usable(expert_mask: Tensor, top_k: int) -> Tensor:
-    """The mask as bool.
+def usable(expert_mask: Tensor, top_k: int, device: torch.device) -> Tensor:
+    """The mask as bool on `device`.
+
+    A mask of the CPU is checked at once. One of an accelerator is checked there, without a wait:
+    what it leaves too few experts to stops the device's work, as an index out of range does.
 
     Raises:
         ValueError: it leaves some token fewer than `top_k` experts.
     """
     mask = expert_mask.bool()
-    if bool((mask.sum(dim=-1) < top_k).any()):
-        raise ValueError(f"expert_mask leaves a token fewer than top_k={top_k} experts")
-    return mask
+    enough = (mask.sum(dim=-1) >= top_k).all()
+    text = f"expert_mask leaves a token fewer than top_k={top_k} experts"
+    if mask.device.type != "cpu" and _assert_on_device is not None:
+        _assert_on_device(enough, text)
+    elif not bool(enough):
+        raise ValueError(text)
+    return mask.to(device, non_blocking=True)
 
 
 class TopKRouter(nn.Module):
@@ -49,7 +58,7 @@ class TopKRouter(nn.Module):
     def forward(self, x: Tensor, expert_mask: Tensor | None = None) -> Routing:
         """x [T, d] -> routing; see the module's text."""
         logits = self.logits(F.dropout(x, self.config.router_dropout, self.training))
-        mask = None if expert_mask is None else usable(expert_mask, self.config.top_k)
+        mask = None if expert_mask is None else usable(expert_mask, self.config.top_k, x.device)
         if mask is not None:
             logits = logits.masked_fill(~mask, -math.inf)
         probs = logits.softmax(dim=-1)
@@ -167,7 +176,9 @@ class HashRouter(nn.Module):
         salts = mix(torch.arange(experts, device=x.device) + 1 + self.seed * experts)
         keys = mix(token[:, None] ^ salts)  # [T, E]: one lottery ticket per expert
         if expert_mask is not None:
-            keys = keys.masked_fill(~usable(expert_mask, top_k), torch.iinfo(torch.int64).max)
+            keys = keys.masked_fill(
+                ~usable(expert_mask, top_k, x.device), torch.iinfo(torch.int64).max
+            )
         indices = keys.sort(dim=-1, stable=True).indices[:, :top_k].contiguous()
         logits = wide(x).new_zeros(x.shape[0], experts)
         return {

@@ -43,7 +43,8 @@ def test_a_ready_made_policy_is_for_its_matrix(path: Path):
     policy = documents.read_policy(path.read_text("utf-8"), path.name)
     matrix: Matrix = documents.read_matrix((ROOT / "matrices" / path.name).read_text(), path.name)
     assert {rule.id for rule in policy.spec.platforms} == {p.id for p in matrix.platforms}
-    assert {rule.id for rule in policy.spec.jobs} == {job.id for job in matrix.jobs}
+    asked = {(job.id or job.select, job.on or "all") for job in matrix.jobs}
+    assert {(rule.id, rule.on) for rule in policy.spec.jobs} == asked
     assert policy.metadata.product == matrix.subject.name
     types = {p.id: p.instance_type for p in matrix.platforms}
     for rule in policy.spec.platforms:

@@ -1,0 +1,148 @@
+"""What the floors on the CPU compare: the arms of the benchmarks, as duels."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchbridge.bench import Arm, Duel, Equality, close_to, identical
+
+TOKENS = {512: (8, 128), 1024: (4, 128)}  # batch and sequence by hidden size
+PROMPT_TOKENS, NEW_TOKENS = 32, 50
+
+
+class NotHereError(Exception):
+    """This machine lacks what a duel needs; the message says what."""
+
+
+def moe_duel(hidden: int, baseline: str, device: torch.device) -> Duel:
+    """8 experts, top-2, float32, against all experts or the loop over their masks."""
+    from benchmarks.moe_arms import Shape, own_duels
+
+    batch, sequence = TOKENS[hidden]
+    shape = Shape(hidden, 4 * hidden, batch=batch, sequence=sequence)
+    duels = {duel.baseline.name: duel for duel in own_duels(shape, device)}
+    return replace(duels[baseline], name=f"floors/moe/{hidden}/{baseline}", floor=None)
+
+
+def gpt2_duel(device: torch.device) -> Duel:
+    """GPT-2 124M, batch 1, prompt 32, 50 tokens: static cache against transformers' own cache.
+
+    Raises:
+        NotHereError: transformers is missing.
+    """
+    if importlib.util.find_spec("transformers") is None:
+        raise NotHereError("transformers is not installed")
+    from benchmarks.gpt2 import subject
+    from benchmarks.plain_generation import PROMPT, make_baseline
+    from torchbridge.llm import GPT2Config
+
+    baseline = make_baseline(GPT2Config(), device)
+    ids = torch.tensor([(PROMPT * PROMPT_TOKENS)[:PROMPT_TOKENS]], device=device)
+    path, ours = subject(baseline.model, PROMPT_TOKENS + NEW_TOKENS, compiled=False)
+    return Duel(
+        name="floors/gpt2",
+        subject=Arm(path, lambda: ours(ids, NEW_TOKENS)),
+        baseline=Arm("hf_kv_loop", lambda: baseline.loops["hf_kv_loop"](ids, NEW_TOKENS)),
+        equal=identical,
+        device=device,
+        params={"dtype": "float32", "prompt": PROMPT_TOKENS, "new_tokens": NEW_TOKENS},
+    )
+
+
+def training_duel(device: torch.device) -> Duel:
+    """UC4's loop as it comes, against the plain one, from the same weights and seed.
+
+    Their losses must be equal within the rounding of the dtype that the loop chooses here.
+    """
+    from benchmarks import plain_training, training
+    from torchbridge.hardware import probe
+    from torchbridge.train import choose_precision
+
+    dtype = choose_precision(probe(device)).dtype or torch.float32
+    works = training.works(device)
+
+    def equal(losses: Any, expected: Any) -> Equality:
+        apart = plain_training.apart(losses, expected, training.EPOCHS)
+        limit = plain_training.TOLERANCE[dtype]
+        return Equality(apart <= limit, apart, limit, unit="loss")
+
+    return Duel(
+        name="floors/training",
+        subject=Arm(f"auto, {dtype}", torch.enable_grad()(works["auto"])),
+        baseline=Arm("plain_loop", torch.enable_grad()(works["plain_loop"])),
+        equal=equal,
+        device=device,
+        params={"epochs": training.EPOCHS, "rows": plain_training.SAMPLES},
+    )
+
+
+def window_duel(device: torch.device) -> Duel:
+    """FlexAttention with a window of 128 of 2048, against SDPA with a dense mask.
+
+    Raises:
+        NotHereError: FlexAttention cannot be compiled here.
+    """
+    from benchmarks import attention
+    from torchbridge.attention import why_not_on
+
+    if reason := why_not_on(device):
+        raise NotHereError(f"FlexAttention: {reason}")
+    torch.manual_seed(0)
+    window = attention.flexes(attention.Shape(1, 2048, 4), device)[0]
+    return Duel(
+        name="floors/attention/window_128",
+        subject=Arm("flex", window.subject, compiled=True),
+        baseline=Arm(window.baseline_name, window.baseline),
+        equal=close_to(attention.TOLERANCE[torch.float32]),
+        device=device,
+        params={"dtype": "float32", "sequence": 2048, "window": 128, "heads": 4},
+    )
+
+
+def level_duels(device: torch.device, model: str) -> Iterator[tuple[str, Duel | int]]:
+    """(level, the model at it against the model in eager mode), the lowest level first.
+
+    Where a level runs the very same operators as eager mode, their count instead of a duel.
+    """
+    from benchmarks import optimisation_levels as benchmark
+    from torchbridge.backends import create_backend
+
+    for level, ours, eager, x in benchmark.levels(model, create_backend(device=device)):
+        same = benchmark.same_operators(ours, eager, x)
+        yield (
+            level,
+            same
+            or Duel(
+                name=f"floors/levels/{model}/{level}",
+                subject=Arm(level, partial(ours, x), compiled=hasattr(ours, "_orig_mod")),
+                baseline=Arm("eager", partial(eager, x)),
+                equal=close_to(benchmark.LIMITS[level]),
+                device=device,
+                params={"batch": len(x), "level": level},
+            ),
+        )
+
+
+def models() -> list[str]:
+    """Those of the benchmark of levels."""
+    from benchmarks.optimisation_levels import MODELS
+
+    return list(MODELS)
+
+
+def fp8_storage() -> tuple[float, float]:
+    """(bytes of a float8 weight over bfloat16's, bytes of its scales over bfloat16's)."""
+    from torchbridge.fp8 import FP8InferenceLinear
+
+    linear = nn.Linear(1024, 1024, bias=False, dtype=torch.bfloat16)
+    ours = FP8InferenceLinear(linear)
+    bytes_of = [t.untyped_storage().nbytes() for t in (ours.weight, ours.weight_scale)]
+    whole = linear.weight.untyped_storage().nbytes()
+    return bytes_of[0] / whole, bytes_of[1] / whole

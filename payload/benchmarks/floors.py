@@ -1,0 +1,146 @@
+"""The floors on the CPU: each of our ways against what a user would otherwise take, in one run.
+
+Arms are equal before they are timed and take turns. A floor is kept when the median ratio is at it
+(of a level: the interval's lower end); whether the whole interval is too, the line says. Ends with
+one line of figures, and with 1 where a floor is missed. Run: `python -m benchmarks.floors`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+import torch
+
+from benchmarks import floor_duels
+from torchbridge import __version__, evidence
+from torchbridge.bench import Duel, Ratio, run_duel
+from torchbridge.device import describe
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A floor: how its duel is made, and what its ratio is held against.
+
+    `make` gives the duel, or how many operators both arms share where they run the very same.
+    `bound`: the interval's lower end must be at the floor, not only the median.
+    """
+
+    name: str
+    make: Callable[[], Duel | int]
+    floor: float
+    seconds: float
+    bound: bool = False
+    precision: float = 0.03
+
+
+def rows(device: torch.device) -> Iterator[Row]:
+    """All that are timed; what a row needs is imported when its turn comes."""
+    for hidden in (512, 1024):
+        for baseline, floor in (("dense_all_experts", 2.8), ("mask_loop", 0.9)):
+            duel = partial(floor_duels.moe_duel, hidden, baseline, device)
+            yield Row(f"moe/{hidden}/{baseline}", duel, floor, 8.0)
+    yield Row("gpt2/hf_kv_loop", partial(floor_duels.gpt2_duel, device), 1.10, 45.0)
+    yield Row("training/plain_loop", partial(floor_duels.training_duel, device), 1.3, 15.0)
+    yield Row("attention/window_128", partial(floor_duels.window_duel, device), 2.5, 15.0)
+
+
+def level_rows(device: torch.device) -> Iterator[Row]:
+    """No level of any model below eager mode."""
+    for model in floor_duels.models():
+        for level, made in floor_duels.level_duels(device, model):
+            name = f"levels/{model}/{level}"
+            yield Row(name, partial(_as_it_is, made), 0.97, 7.0, bound=True, precision=0.02)
+
+
+def _as_it_is(made: Duel | int) -> Duel | int:
+    return made
+
+
+def judge(row: Row) -> str:
+    """Run one row, print its line; "kept", "missed" or "skipped". What breaks is missed."""
+    try:
+        return _judge(row)
+    except floor_duels.NotHereError as reason:
+        evidence.check(f"floors/{row.name}/floor", "skipped", reason=str(reason))
+        return _say(row, "skipped", str(reason))
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        evidence.check(f"floors/{row.name}/floor", False, reason=reason)
+        return _say(row, "MISSED", reason)
+
+
+def _judge(row: Row) -> str:
+    duel = row.make()
+    if isinstance(duel, int):
+        evidence.check(f"floors/{row.name}/floor", True, value=1.0, unit="x", tolerance=row.floor)
+        return _say(row, "kept", f"runs the same {duel} operators: 1x, nothing to time")
+    limits = {"pairs": 400, "at_least": 12, "budget_s": row.seconds, "precision": row.precision}
+    outcome = run_duel(duel, **limits, quiet=True)
+    if not outcome.samples:
+        error = f"{outcome.equality.error:.1e} {outcome.equality.unit}"
+        return _say(row, "MISSED", f"the arms differ by {error}, nothing is timed")
+    return judge_ratio(row, outcome.ratio(), duel.baseline.name)
+
+
+def judge_ratio(row: Row, ratio: Ratio, baseline: str) -> str:
+    """By the median, or the interval's lower end, as the row has it."""
+    kept = (ratio.low if row.bound else ratio.median) >= row.floor
+    how = "by the lower end" if row.bound else "by the median"
+    if kept and not row.bound:
+        how += f", the whole interval {'too' if ratio.low >= row.floor else 'is not above'}"
+    value = ratio.low if row.bound else ratio.median
+    evidence.check(f"floors/{row.name}/floor", kept, value=value, unit="x", tolerance=row.floor)
+    words = f"{ratio} of {baseline}, {ratio.confidence:.1%} of {ratio.quads} quads; {how}"
+    return _say(row, "kept" if kept else "MISSED", words)
+
+
+def _say(row: Row, word: str, words: str) -> str:
+    print(f"{row.name:<30} floor {row.floor:>4g}x {word:<7} {words}", flush=True)
+    return word.lower()
+
+
+def judge_storage() -> str:
+    """float8's bytes are half of bfloat16's, the scales apart: counted, not timed."""
+    half, scales = floor_duels.fp8_storage()
+    kept = half == 0.5
+    evidence.check("floors/fp8/storage", kept, value=half, unit="x", tolerance=0.5)
+    row = Row("fp8/storage", int, 0.5, 0.0)
+    words = f"exactly: {half:g}x of bfloat16's bytes, and {scales:.4%} of scales"
+    return _say(row, "kept" if kept else "MISSED", words)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 if no floor is missed."""
+    parser = argparse.ArgumentParser(description="The floors on the CPU, in one interleaved run")
+    parser.add_argument("--only", default="", help="rows whose name begins so")
+    options = parser.parse_args(arguments)
+    device, start = torch.device("cpu"), time.monotonic()
+    print(f"Floors, torchbridge {__version__}, {describe(device)}")
+    verdicts: dict[str, str] = {}
+    with torch.no_grad():
+        for row in chain(
+            rows(device), level_rows(device) if _asked("levels", options.only) else ()
+        ):
+            if row.name.startswith(options.only):
+                verdicts[row.name] = judge(row)
+    if "fp8/storage".startswith(options.only):
+        verdicts["fp8/storage"] = judge_storage()
+    counted = {word: list(verdicts.values()).count(word) for word in ("kept", "missed", "skipped")}
+    figures = ", ".join(f"{count} {word}" for word, count in counted.items())
+    print(f"floors: {figures} of {len(verdicts)}; {time.monotonic() - start:.0f} s")
+    return 1 if counted["missed"] or not verdicts else 0
+
+
+def _asked(group: str, only: str) -> bool:
+    """May a row of the group be wanted?"""
+    return only.startswith(group) or group.startswith(only)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""A float8 linear layer, its quantising included, against bfloat16's and float32's F.linear.
+
+The arms' outputs are compared before anything is timed; they take turns in one process. Memory is
+read off the storages. On accelerators both arms are compiled: float8 pays only where the quantising
+is fused. Without FP8 units it is slower than what it stands for, and this says so. The table at the
+end says where float8 won, and what the dispatcher (path "predicted") picks there.
+
+Run: `python -m benchmarks.fp8`. For other programs:
+
+    fp8_arms(size, device)       a Duel of `torchbridge.bench`: size is (in, out, batch)
+    storage(layer, plain)        shares of the weight's bytes
+    pick(size, device, ratios)   what the dispatcher picks, and its share of the better arm's speed
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from torchbridge import __version__, evidence
+from torchbridge.bench import Arm, Duel, Equality, Outcome, Work, run_duel
+from torchbridge.device import describe, pick_device
+from torchbridge.fp8 import FP8InferenceLinear, Job, choose, get_fp8_info
+from torchbridge.hardware import Hardware, probe
+
+Size = tuple[int, int, int]  # in, out, batch
+SIZES: tuple[Size, ...] = ((512, 512, 32), (1024, 1024, 32), (2048, 2048, 16))
+LARGE: tuple[Size, ...] = ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096))
+LARGE += ((8192, 8192, 8192), (4096, 14336, 4096), (4096, 4096, 16))
+BASELINES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+PRODUCT_LIMIT = 0.045  # relative RMS of an e4m3 product
+GOALS = {"ada": 1.3, "hopper": 1.5}  # of sizes from 4096 on, against bfloat16
+PICK_GOAL = 0.97  # of the better arm's speed
+SCALES_LIMIT = 0.01  # of the weight's bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Both arms' layers, and how the float8 one is made."""
+
+    float8: FP8InferenceLinear
+    plain: nn.Linear
+
+    @classmethod
+    def of(cls, size: Size, dtype: torch.dtype, granularity: str, device: torch.device) -> Layers:
+        """With the same weights, float8's quantised from float32."""
+        plain = nn.Linear(size[0], size[1], device=device)
+        float8 = FP8InferenceLinear(plain, granularity=granularity)
+        return cls(float8, plain.to(dtype))
+
+
+def fp8_arms(
+    size: Size,
+    device: torch.device,
+    *,
+    baseline: str = "bf16",
+    granularity: str = "tensor",
+    compiled: bool | None = None,
+) -> Duel:
+    """FP8InferenceLinear, quantising included, against nn.Linear; to be run in inference mode.
+
+    Both compiled unless told otherwise, but on the CPU. The goal is that of the device's
+    generation; there is a floor only where there are FP8 units to reach it with.
+    """
+    layers = Layers.of(size, BASELINES[baseline], granularity, device)
+    return duel_of(layers, size, device, baseline, compiled)
+
+
+def duel_of(
+    layers: Layers, size: Size, device: torch.device, baseline: str, compiled: bool | None
+) -> Duel:
+    """The duel of two layers that are there."""
+    whole = device.type != "cpu" if compiled is None else compiled
+    inner, columns, batch = size
+    x = torch.randn(batch, inner, device=device, dtype=BASELINES[baseline])
+    make = _compiled if whole else _as_it_is
+    subject, other = make(layers.float8), make(layers.plain)
+    hardware, large = probe(device), min(size) >= 4096
+    flops = 2.0 * inner * columns * batch
+    moved = inner * columns + (batch * inner + batch * columns) * x.element_size()
+    return Duel(
+        name=f"fp8/{inner}x{columns}x{batch}/{baseline}",
+        subject=Arm(f"float8, a scale per {layers.float8.input_kind.value}", lambda: subject(x)),
+        baseline=Arm(f"F.linear in {baseline}", lambda: other(x), compiled=whole),
+        equal=nearly,
+        device=device,
+        params={
+            "in": inner,
+            "out": columns,
+            "batch": batch,
+            "threads": torch.get_num_threads(),
+            "compiled": whole,
+        },
+        floor=0.9 if large and hardware.has("fp8") else None,
+        goal=GOALS.get(hardware.architecture) if large and baseline == "bf16" else None,
+        work=Work(flops=flops, bytes=moved, number="fp8"),
+    )
+
+
+def nearly(subject: Tensor, baseline: Tensor) -> Equality:
+    """As near as e4m3 products are, in relative RMS."""
+    expected = baseline.float()
+    square = (subject.float() - expected).square().mean() / expected.square().mean()
+    error = square.sqrt().item()
+    return Equality(error <= PRODUCT_LIMIT, error, PRODUCT_LIMIT, "relative RMS")
+
+
+def _compiled(layer: nn.Module) -> nn.Module:
+    """Whole, or an error: a part that stays eager would be timed unseen."""
+    return torch.compile(layer, fullgraph=True)
+
+
+def _as_it_is(layer: nn.Module) -> nn.Module:
+    return layer
+
+
+def storage(layer: FP8InferenceLinear, plain: nn.Linear) -> tuple[float, float]:
+    """Bytes of the float8 weight over those of the plain one, and of its scales over its own."""
+    ours = layer.weight.untyped_storage().nbytes()
+    scales = layer.weight_scale.untyped_storage().nbytes()
+    return ours / plain.weight.untyped_storage().nbytes(), scales / ours
+
+
+def check_storage(name: str, baseline: str, layers: Layers) -> bool:
+    """A byte for each number of the weight: half of bfloat16, a quarter of float32; and scales."""
+    share, scales = storage(layers.float8, layers.plain)
+    wanted = 1 / BASELINES[baseline].itemsize
+    print(f"  weight {share:g} of {baseline}'s, its scales {scales:.4%} of that", end="")
+    print(f"; path {layers.float8.path_taken}")
+    return evidence.check(
+        f"{name}/weight_bytes", share == wanted, value=share, unit="x", tolerance=0
+    ) & evidence.check(
+        f"{name}/scale_bytes", scales < SCALES_LIMIT, value=scales, unit="x", tolerance=SCALES_LIMIT
+    )
+
+
+def pick(size: Size, hardware: Hardware, ratio: float) -> tuple[str, float, str]:
+    """What the dispatcher picks with a kept weight, its share of the better arm's speed, and why.
+
+    `ratio`: bfloat16's time over float8's, as measured.
+    """
+    made = choose(Job(size[2], size[0], size[1], kept=True), hardware)
+    share = min(1.0, ratio if made.float8 else 1 / ratio)
+    return ("float8" if made.float8 else made.plain.name), share, made.reason
+
+
+def measure(
+    size: Size, device: torch.device, *, granularity: str, compiled: bool, budget_s: float
+) -> tuple[bool, Outcome]:
+    """Both baselines of one size: (did all checks pass, the outcome against bfloat16)."""
+    outcomes, good = {}, True
+    for baseline, dtype in BASELINES.items():
+        torch.manual_seed(0)
+        if compiled:
+            torch.compiler.reset()  # every size is compiled for itself, none is one too many
+        layers = Layers.of(size, dtype, granularity, device)
+        duel = duel_of(layers, size, device, baseline, compiled)
+        outcomes[baseline] = run_duel(duel, budget_s=budget_s)
+        if layers.float8.fallback:
+            evidence.degraded(f"{duel.name}: {layers.float8.fallback}")
+        good &= outcomes[baseline].ok
+        good &= check_storage(duel.name, baseline, layers)
+    return good, outcomes["bf16"]
+
+
+def table(outcomes: dict[Size, Outcome], device: torch.device) -> None:
+    """Where float8 won, and what the dispatcher would have picked."""
+    hardware = probe(device)
+    print(f"\n{'in x out x batch':<22}{'float8 / bf16':>14}  picks      share of the better arm")
+    for size, outcome in outcomes.items():
+        if not outcome.samples:
+            continue
+        ratio = statistics.median(outcome.ratios)
+        name, share, reason = pick(size, hardware, ratio)
+        met = "" if share >= PICK_GOAL else f" (goal {PICK_GOAL} not met)"
+        print(
+            f"{'x'.join(map(str, size)):<22}{ratio:>13.3f}x  {name:<10} {share:.3f}{met}: {reason}"
+        )
+        shares = [pick(size, hardware, one)[1] for one in outcome.ratios]
+        params = {"device": str(device), "pick": name}
+        metric = f"fp8/{'x'.join(map(str, size))}/pick_share"
+        evidence.metric(metric, shares, unit="x", direction="higher", **params)
+
+
+@torch.inference_mode()
+def main(arguments: list[str] | None = None) -> int:
+    """All sizes; 0 if all checks passed."""
+    device = pick_device()
+    accelerator = device.type != "cpu"
+    parser = argparse.ArgumentParser(description="FP8 linear layer against bf16 and fp32")
+    parser.add_argument("--budget", type=float, default=30.0, help="seconds of timing in all")
+    parser.add_argument("--granularity", choices=("tensor", "row", "block"), default="tensor")
+    parser.add_argument(
+        "--compile", action=argparse.BooleanOptionalAction, default=accelerator, help="both arms"
+    )
+    options = parser.parse_args(arguments)
+    sizes = SIZES + LARGE if accelerator else SIZES
+    print(f"FP8 linear layer, torchbridge {__version__}, {describe(device)}")
+    told = get_fp8_info(device)
+    print(f"scaled_mm: {told['scaled_mm'] or told['why_not']}")
+    how = {"granularity": options.granularity, "compiled": options.compile}
+    budget_s, good, outcomes = options.budget / len(sizes) / len(BASELINES), [], {}
+    for size in sizes:
+        print(f"\n{size[0]} -> {size[1]}, batch {size[2]}", flush=True)
+        passed, outcomes[size] = measure(size, device, budget_s=budget_s, **how)
+        good.append(passed)
+    table(outcomes, device)
+    if not probe(device).has("fp8"):
+        print("\nNo FP8 units here: all that float8 can save is memory.")
+    print(f"\n{sum(good)}/{len(good)} sizes passed their checks")
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""The page of `benchmarks.gpu`: its JSON as Markdown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Told = dict[str, Any]
+_CELL = 160  # characters of a reason
+
+
+def page(told: Told) -> str:
+    """The machine, a row for each target, then which kernels to keep."""
+    parts = ["# Kernels and speed on this device", "", *_machine(told), ""]
+    if told["small"]:
+        parts += ["**Tiny sizes: a trial of the machinery. No figure here means anything.**", ""]
+    parts += ["## Targets", ""]
+    parts += ["A ratio is the baseline's time over ours, with its confidence interval.", ""]
+    parts += _table(
+        ("target", "ours", "baseline", "ratio", "goal", "of the roofline", "peak memory"),
+        [_target(one) for one in told["duels"]],
+    )
+    kernels = [one for one in told["duels"] if one["target"].startswith("kernels/")]
+    against = [one for one in kernels if one["target"].endswith("/compile")]
+    parts += ["", "## Kernels against torch.compile", ""]
+    parts += _table(("kernel", "ratio", "verdict"), [_kernel(one) for one in against])
+    short = [one for one in told["duels"] if one.get("profile")]
+    if short:
+        parts += ["", "## Where the time goes, of what falls short", ""]
+        parts += _table(("target", "arm", "µs a call", "calls", "kernel"), _profiles(short))
+    return "\n".join(parts) + "\n"
+
+
+def verdict(one: Told) -> str:
+    """Keep a kernel that is faster for sure, or that saves the memory it was built to save."""
+    if "refused" in one:
+        return f"not asked: {_short(one['refused'])}"
+    if "ratio" not in one:
+        return "not known: the duel failed"
+    low, high = one["ratio"]["low"], one["ratio"]["high"]
+    if low > 1:
+        return "keep: faster than torch.compile"
+    if one["memory_goal_met"]:
+        return f"keep: {one['memory_ratio']:.2f}x the memory of torch.compile"
+    return "remove: slower" if high < 1 else "remove: no faster, no slower"
+
+
+def _machine(told: Told) -> list[str]:
+    machine = told["machine"]
+    lines = [
+        f"- {name}: {machine[name] or 'none'}" for name in ("device", "torch", "cuda", "triton")
+    ]
+    lines.append(f"- driver: {machine['driver'] or 'not told'}")
+    lines.append(f"- copy bandwidth measured here: {machine['copy_bytes_per_s'] / 1e9:.0f} GB/s")
+    peaks = [f"{n} {rate / 1e12:.0f}" for n, rate in machine["peak_flops"].items() if rate]
+    lines.append(f"- peak rates by its properties, TFLOP/s: {', '.join(peaks) or 'not known'}")
+    return lines
+
+
+def _target(one: Told) -> tuple[str, ...]:
+    if "refused" in one:
+        return (one["target"], "", "", "", f"refused: {_short(one['refused'])}", "", "")
+    if "error" in one:
+        return (one["target"], "", "", "", f"**failed**: {_short(one['error'])}", "", "")
+    if "ratio" not in one:
+        error = one["equality"]["error"]
+        return (
+            one["target"],
+            one["subject"],
+            one["baseline"],
+            "",
+            f"**not equal**: {error}",
+            "",
+            "",
+        )
+    ratio = one["ratio"]
+    said = f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]"
+    return (
+        one["target"],
+        one["subject"],
+        one["baseline"],
+        said,
+        _goals(one),
+        _roofline(one["roofline"]),
+        _memory(one),
+    )
+
+
+def _goals(one: Told) -> str:
+    marks = []
+    if one["goal"] is not None:
+        word = "met" if one["goal_met"] else "**missed**"
+        if one["goal_met"] and one["ratio"]["low"] < one["goal"]:
+            word = "met by the median"
+        marks.append(f"{one['goal']:g}x {word}")
+    if one["memory_goal"] is not None:
+        word = {True: "met", False: "**missed**", None: "not known"}[one["memory_goal_met"]]
+        marks.append(f"memory {one['memory_goal']:g}x {word}")
+    return ", ".join(marks)
+
+
+def _roofline(found: Told | None) -> str:
+    words = {"compute": "peak operations", "memory": "peak bandwidth", "copy": "a copy"}
+    parts = [f"{found[n]:.0%} of {word}" for n, word in words.items() if found and found[n]]
+    return ", ".join(parts) or "not known"
+
+
+def _memory(one: Told) -> str:
+    peaks = [one["peak_memory"].get(arm, {}).get("bytes") for arm in ("subject", "baseline")]
+    return " / ".join("not known" if n is None else f"{n / 1e6:.0f} MB" for n in peaks)
+
+
+def _kernel(one: Told) -> tuple[str, ...]:
+    name = one["target"].removeprefix("kernels/").removesuffix("/compile")
+    ratio = one.get("ratio")
+    said = f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]" if ratio else ""
+    return name, said, verdict(one)
+
+
+def _profiles(short: list[Told]) -> list[tuple[str, ...]]:
+    return [
+        (one["target"], arm, f"{row['us']:.1f}", f"{row['calls']:g}", f"`{row['name']}`")
+        for one in short
+        for arm, rows in one["profile"].items()
+        for row in rows
+    ]
+
+
+def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    lines = [titles, ("---",) * len(titles), *rows]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+
+
+def _short(text: str) -> str:
+    """Its last line that says something, not too long for a cell."""
+    lines = [line for line in text.splitlines() if line.strip()] or [""]
+    return lines[-1].strip()[:_CELL]

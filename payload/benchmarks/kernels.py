@@ -1,0 +1,245 @@
+"""Our kernels as duels: against torch.compile of the same formula, and against a copy of the bytes.
+
+A kernel that torch.compile is not slower than has no reason to be: the page of `benchmarks.gpu`
+says which to keep. On the CPU, where the kernels are refused, the library's ways stand in, so that
+the duels can be tried. `DUELS` has a maker for each, called with a device and whether to be small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchbridge.bench import Arm, Duel, Equality, Work, close_to
+from torchbridge.fp8 import FP8Dtype, FP8QuantizedTensor, Granularity
+from torchbridge.kernels import functional as ours
+
+Make = Callable[[torch.device, bool], Duel]
+COPY_GOAL = 0.85  # of the time that copying as many bytes takes
+NEAR = close_to(2e-2)  # bfloat16's rounding, of the largest number
+
+
+def path_on(device: torch.device) -> str:
+    """Our kernel by name, used or refused; on the CPU the library's way."""
+    return "auto" if device.type == "cpu" else "triton"
+
+
+def dtype_on(device: torch.device) -> torch.dtype:
+    """bfloat16; on the CPU float32."""
+    return torch.float32 if device.type == "cpu" else torch.bfloat16
+
+
+def drawn(device: torch.device, *shape: int, scale: float = 1.0) -> Tensor:
+    """Normal numbers in the device's dtype, other ones at each call."""
+    return (scale * torch.randn(shape, device=device)).to(dtype_on(device))
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The whole of it as one graph of fixed shapes."""
+    return torch.compile(function, fullgraph=True, dynamic=False)
+
+
+def against_compiled(
+    name: str,
+    kernel: Callable[[], object],
+    formula: Callable[..., object],
+    inputs: tuple[Tensor, ...],
+    **told: Any,
+) -> Duel:
+    """A kernel against the compiled formula of `inputs`; cold caches."""
+    x = inputs[0]
+    params = {"dtype": str(x.dtype).removeprefix("torch."), "shape": "x".join(map(str, x.shape))}
+    fused = compiled(formula)
+    return Duel(
+        name=f"kernels/{name}/compile",
+        subject=Arm(path_on(x.device), kernel),
+        baseline=Arm("torch.compile", lambda: fused(*inputs), compiled=True),
+        device=x.device,
+        params=params,
+        goal=1.0,
+        cold=True,
+        **{"equal": NEAR, **told},
+    )
+
+
+def norm_arms(
+    name: str, device: torch.device, small: bool
+) -> tuple[Callable[[], Tensor], Callable[..., Tensor], tuple[Tensor, ...]]:
+    """(our kernel, the formula, x [rows, 4096] and its weight)."""
+    rows, width = (64, 256) if small else (16_384, 4096)
+    x, weight = drawn(device, rows, width), drawn(device, width)
+
+    def formula(x: Tensor, weight: Tensor) -> Tensor:
+        if name == "rms_norm":
+            return F.rms_norm(x, (width,), weight, 1e-5)
+        return F.layer_norm(x, (width,), weight)
+
+    kernel = partial(getattr(ours, name), x, weight, eps=1e-5, path=path_on(device))
+    return kernel, formula, (x, weight)
+
+
+def norm(name: str, device: torch.device, small: bool) -> Duel:
+    """Forward, against torch.compile."""
+    kernel, formula, inputs = norm_arms(name, device, small)
+    return against_compiled(name, kernel, formula, inputs, work=Work(bytes=2 * inputs[0].nbytes))
+
+
+def norm_copy(name: str, device: torch.device, small: bool) -> Duel:
+    """Forward, against copying x: the same bytes read and written. Equal to the formula."""
+    kernel, formula, inputs = norm_arms(name, device, small)
+    target = torch.empty_like(inputs[0])
+    expected = formula(*inputs)
+    return Duel(
+        name=f"kernels/{name}/copy",
+        subject=Arm(path_on(device), kernel),
+        baseline=Arm("copy", lambda: target.copy_(inputs[0])),
+        equal=lambda result, _copied: NEAR(result, expected),
+        device=device,
+        params={"dtype": str(inputs[0].dtype).removeprefix("torch."), "rows": len(target)},
+        goal=COPY_GOAL,
+        work=Work(bytes=2 * target.nbytes),
+        cold=True,
+    )
+
+
+def norm_backward(name: str, device: torch.device, small: bool) -> Duel:
+    """Forward and all gradients, against torch.compile of the formula."""
+    _, formula, inputs = norm_arms(name, device, small)
+    x, weight = (one.requires_grad_() for one in inputs)
+    upstream = drawn(device, *x.shape)
+    fused = compiled(formula)
+
+    def gradients(result: Tensor) -> tuple[Tensor, ...]:
+        return (result.detach(), *torch.autograd.grad(result, (x, weight), upstream))
+
+    @torch.enable_grad()
+    def kernel() -> tuple[Tensor, ...]:
+        return gradients(getattr(ours, name)(x, weight, eps=1e-5, path=path_on(device)))
+
+    @torch.enable_grad()
+    def library() -> tuple[Tensor, ...]:
+        return gradients(fused(x, weight))
+
+    duel = against_compiled(f"{name}_backward", kernel, formula, (x, weight))
+    baseline = Arm("torch.compile", library, compiled=True)
+    return replace(duel, baseline=baseline, work=Work(bytes=5 * x.nbytes))
+
+
+def softmax(device: torch.device, small: bool) -> Duel:
+    """Rows too wide for shared memory, against torch.compile."""
+    x = drawn(device, *((32, 512) if small else (2048, 65_536)))
+    kernel = partial(ours.softmax, x, path=path_on(device))
+    work = Work(bytes=2 * x.nbytes)
+    return against_compiled("softmax", kernel, partial(F.softmax, dim=-1), (x,), work=work)
+
+
+def quantise_rows(device: torch.device, small: bool) -> Duel:
+    """Rows to float8 with their scales, against torch.compile of the library's steps."""
+    x = drawn(device, *((32, 256) if small else (8192, 8192)))
+
+    def formula(x: Tensor) -> tuple[Tensor, Tensor]:
+        quantised = FP8QuantizedTensor.from_tensor(x, FP8Dtype.E4M3, granularity=Granularity.ROW)
+        return quantised.data, quantised.scale
+
+    def kernel() -> tuple[Tensor, Tensor]:
+        quantised = ours.quantise_rows(x, path=path_on(device))
+        return quantised.data, quantised.scale
+
+    def equal(mine: Any, theirs: Any) -> Equality:
+        """Every scale, and every number but for those that round to a neighbour."""
+        scales = close_to(1e-3)(mine[1], theirs[1])
+        apart = int((_steps(mine[0]) - _steps(theirs[0])).abs().max())
+        return Equality(apart <= 1, apart, 1, "steps") if scales.equal else scales
+
+    work = Work(bytes=x.nbytes + x.numel())
+    return against_compiled("quantise_rows", kernel, formula, (x,), equal=equal, work=work)
+
+
+def _steps(numbers: Tensor) -> Tensor:
+    """float8 numbers by their order: neighbours are 1 apart."""
+    code = numbers.view(torch.uint8).short()
+    return torch.where(code >= 128, 128 - code, code)
+
+
+def gated_linear(device: torch.device, small: bool) -> Duel:
+    """A gated layer of few rows, against torch.compile of two products and their gate."""
+    rows, width, hidden = (4, 64, 96) if small else (16, 4096, 14_336)
+    x = drawn(device, rows, width)
+    gate, up = (drawn(device, hidden, width, scale=width**-0.5) for _ in range(2))
+    kernel = partial(ours.gated_linear, x, gate, up, path=path_on(device))
+
+    def formula(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
+        return F.silu(F.linear(x, gate)) * F.linear(x, up)
+
+    work = Work(4 * rows * width * hidden, 2 * gate.nbytes, number="bf16")
+    return against_compiled("gated_linear", kernel, formula, (x, gate, up), work=work)
+
+
+def linear_cross_entropy(device: torch.device, small: bool) -> Duel:
+    """Loss and both gradients at a vocabulary of 128k, against torch.compile; memory counts."""
+    tokens, width, classes = (32, 64, 1000) if small else (4096, 2048, 131_072)
+    x = drawn(device, tokens, width).requires_grad_()
+    weight = drawn(device, classes, width, scale=width**-0.5).requires_grad_()
+    target = torch.randint(0, classes, (tokens,), device=device)
+
+    def formula(x: Tensor, weight: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(F.linear(x, weight).float(), target)
+
+    fused = compiled(formula)
+
+    def gradients(loss: Tensor) -> tuple[Tensor, ...]:
+        return (loss.detach(), *torch.autograd.grad(loss, (x, weight)))
+
+    @torch.enable_grad()
+    def kernel() -> tuple[Tensor, ...]:
+        return gradients(ours.linear_cross_entropy(x, weight, target, path=path_on(device)))
+
+    @torch.enable_grad()
+    def library() -> tuple[Tensor, ...]:
+        return gradients(fused(x, weight, target))
+
+    duel = against_compiled("linear_cross_entropy", kernel, formula, (x, weight, target))
+    baseline = Arm("torch.compile", library, compiled=True)
+    work = Work(flops=6 * tokens * width * classes, number="bf16")
+    return replace(duel, baseline=baseline, goal=1.5, memory_goal=0.3, work=work, cold=False)
+
+
+def moe_experts(device: torch.device, small: bool) -> Duel:
+    """64 tokens, 8 experts, top-2, against torch.compile of every expert for every token."""
+    tokens, width, experts = (8, 64, 4) if small else (64, 1024, 8)
+    x = drawn(device, tokens, width)
+    up = drawn(device, experts, 4 * width, width, scale=width**-0.5)
+    down = drawn(device, experts, width, 4 * width, scale=0.5 * width**-0.5)
+    chosen = torch.rand(tokens, experts, device=device).topk(2).indices
+    weights = drawn(device, tokens, 2).abs()
+
+    def formula(x: Tensor, chosen: Tensor, weights: Tensor, up: Tensor, down: Tensor) -> Tensor:
+        rows = torch.relu(torch.einsum("td,ehd->eth", x, up))
+        shares = x.new_zeros(tokens, experts).scatter(1, chosen, weights)
+        return torch.einsum("eth,edh,te->td", rows, down, shares)
+
+    inputs = (x, chosen, weights, up, down)
+    kernel = partial(ours.moe_experts, *inputs, path=path_on(device))
+    work = Work(8 * tokens * 2 * width * width * 2, up.nbytes + down.nbytes, number="bf16")
+    return against_compiled("moe_experts", kernel, formula, inputs, work=work)
+
+
+DUELS: dict[str, Make] = {
+    "rms_norm/copy": partial(norm_copy, "rms_norm"),
+    "layer_norm/copy": partial(norm_copy, "layer_norm"),
+    "rms_norm/compile": partial(norm, "rms_norm"),
+    "layer_norm/compile": partial(norm, "layer_norm"),
+    "rms_norm_backward/compile": partial(norm_backward, "rms_norm"),
+    "layer_norm_backward/compile": partial(norm_backward, "layer_norm"),
+    "softmax/compile": softmax,
+    "quantise_rows/compile": quantise_rows,
+    "gated_linear/compile": gated_linear,
+    "linear_cross_entropy/compile": linear_cross_entropy,
+    "moe_experts/compile": moe_experts,
+}

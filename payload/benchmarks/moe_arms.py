@@ -1,0 +1,252 @@
+"""The MoE layer's opponents, as arms of duels: every one computes what the layer computes.
+
+T tokens, k choices each, E experts, width d. Importing this module imports no transformers.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from torchbridge import evidence
+from torchbridge.bench import Arm, Duel, Equality, Work, close_to
+from torchbridge.moe import CapturedLayer, MoEConfig, MoELayer
+from torchbridge.moe.dispatch import path_for
+from torchbridge.moe.paths import FEW_ROWS
+
+TOLERANCE = 1e-5  # relative error between float32 arms
+TOLERANCES = {torch.float32: TOLERANCE, torch.bfloat16: 2e-2}
+HF_IMPLEMENTATIONS = ("eager", "grouped_mm")
+
+
+class SwiGLUMoE(MoELayer):
+    """A layer whose experts are Mixtral's: silu(a) * b of two projections."""
+
+    gated = True
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of one measurement; they are its metrics' params."""
+
+    hidden: int
+    expert_hidden: int
+    experts: int = 8
+    top_k: int = 2
+    batch: int = 32
+    sequence: int = 128
+    dtype: str = "float32"
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in one batch."""
+        return self.batch * self.sequence
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """`dtype` as torch's."""
+        return getattr(torch, self.dtype)
+
+    @classmethod
+    def gated(cls, hidden: int, **sizes) -> Shape:
+        """Three matrices with as many operations as two of 4 * hidden, rounded to whole tiles."""
+        return cls(hidden, round(8 * hidden / 3 / 64) * 64, **sizes)
+
+
+def mask_loop(layer: MoELayer, x: Tensor) -> Tensor:
+    """For each expert find its tokens, compute them, add them in: x [T, d] -> [T, d].
+
+    `layer` has feed-forward experts with relu and biases, and is in eval.
+    """
+    bank, routing = layer.experts, layer.router(x)
+    indices, weights = routing["expert_indices"], routing["expert_weights"].to(x.dtype)
+    output = torch.zeros_like(x)
+    for expert in range(len(bank)):
+        token, choice = torch.where(indices == expert)
+        if token.numel() == 0:
+            continue
+        hidden = torch.relu(x[token] @ bank.up[expert].T + bank.up_bias[expert])
+        rows = hidden @ bank.down[expert].T + bank.down_bias[expert]
+        output.index_add_(0, token, rows * weights[token, choice, None])
+    return output
+
+
+def dense_all_experts(layer: MoELayer, x: Tensor) -> Tensor:
+    """Every expert on every token, 0 for those not chosen: x [T, d] -> [T, d]; see `mask_loop`."""
+    bank, routing = layer.experts, layer.router(x)
+    shares = x.new_zeros(x.shape[0], len(bank))
+    shares.scatter_(1, routing["expert_indices"], routing["expert_weights"].to(x.dtype))
+    output = torch.zeros_like(x)
+    for expert in range(len(bank)):
+        hidden = torch.relu(x @ bank.up[expert].T + bank.up_bias[expert])
+        rows = hidden @ bank.down[expert].T + bank.down_bias[expert]
+        output += rows * shares[:, expert, None]
+    return output
+
+
+def why_no_hf() -> str | None:
+    """Why transformers' Mixtral experts cannot be an opponent here; None when they can."""
+    try:
+        mixtral = importlib.import_module("transformers.models.mixtral.modeling_mixtral")
+    except ImportError as error:
+        return f"transformers cannot be imported: {error}"
+    missing = [n for n in ("MixtralExperts", "MixtralTopKRouter") if not hasattr(mixtral, n)]
+    return f"this transformers has no {missing[0]}" if missing else None
+
+
+def hf_arms(layer: MoELayer, x: Tensor) -> dict[str, Callable[[], Tensor]]:
+    """transformers' Mixtral experts by implementation, x [T, d] -> [T, d] at each call.
+
+    `layer` is a `SwiGLUMoE` without biases, with silu; they have copies of its weights. Their
+    router, like the layer's, is given float32: in bfloat16 it would choose other experts.
+
+    Raises:
+        ImportError: see `why_no_hf`.
+    """
+    if reason := why_no_hf():
+        raise ImportError(reason)
+    return {name: partial(_hf_forward, *_hf_parts(layer, name), x) for name in HF_IMPLEMENTATIONS}
+
+
+def _hf_parts(layer: MoELayer, implementation: str) -> tuple[nn.Module, nn.Module]:
+    transformers = importlib.import_module("transformers")
+    mixtral = importlib.import_module("transformers.models.mixtral.modeling_mixtral")
+    config = transformers.MixtralConfig(
+        hidden_size=layer.hidden_size,
+        intermediate_size=layer.expert_hidden_size,
+        num_local_experts=layer.config.num_experts,
+        num_experts_per_tok=layer.config.top_k,
+        hidden_act="silu",
+    )
+    config._experts_implementation = implementation  # noqa: SLF001  no public name sets it
+    router, experts = mixtral.MixtralTopKRouter(config), mixtral.MixtralExperts(config)
+    router.weight = copy.deepcopy(layer.router.gate.weight)
+    experts.gate_up_proj = copy.deepcopy(layer.experts.up)
+    experts.down_proj = copy.deepcopy(layer.experts.down)
+    return router.float(), experts.eval()
+
+
+def _hf_forward(router: nn.Module, experts: nn.Module, x: Tensor) -> Tensor:
+    _, weights, indices = router(x.float())
+    return experts(x, indices, weights).to(x.dtype)
+
+
+def make_layer(shape: Shape, device: torch.device, kind: type[MoELayer] = MoELayer) -> MoELayer:
+    """A layer in eval: relu and biases, or as Mixtral has it; the same weights at every call."""
+    torch.manual_seed(0)
+    mixtral = {"activation": "silu", "use_bias": False} if kind is SwiGLUMoE else {}
+    config = MoEConfig(num_experts=shape.experts, top_k=shape.top_k, **mixtral)
+    layer = kind(config, shape.hidden, shape.expert_hidden)
+    return layer.to(device, shape.torch_dtype).eval()
+
+
+def make_tokens(shape: Shape, device: torch.device) -> Tensor:
+    """[T, d] normal numbers, the same at every call."""
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(shape.tokens, shape.hidden, generator=generator).to(
+        device, shape.torch_dtype
+    )
+
+
+def own_duels(shape: Shape, device: torch.device) -> list[Duel]:
+    """The layer against `mask_loop` and `dense_all_experts`."""
+    layer, x = make_layer(shape, device), make_tokens(shape, device)
+    opponents = {"mask_loop": (mask_loop, 0.9), "dense_all_experts": (dense_all_experts, 2.8)}
+    kind = "floor" if device.type == "cpu" else "goal"  # these are known of a CPU only
+    return [
+        _duel(layer, x, shape, Arm(name, partial(work, layer, x)), **{kind: bound})
+        for name, (work, bound) in opponents.items()
+    ]
+
+
+def hf_duels(
+    shape: Shape,
+    device: torch.device,
+    *,
+    floors: Mapping[str, float] | None = None,
+    goals: Mapping[str, float] | None = None,
+) -> list[Duel]:
+    """The layer against transformers' experts; floors and goals by implementation.
+
+    Up to 64 tokens the layer is captured as a graph where it can be.
+
+    Raises:
+        ImportError: see `why_no_hf`.
+    """
+    layer, x = make_layer(shape, device, SwiGLUMoE), make_tokens(shape, device)
+    graph = captured(layer, x) if shape.tokens <= FEW_ROWS else None
+    subject = Arm("layer", partial(layer, x)) if graph is None else Arm("graph", partial(graph, x))
+    floors, goals = floors or {}, goals or {}
+    return [
+        _duel(
+            layer,
+            x,
+            shape,
+            Arm(f"hf_{name}", work),
+            subject=subject,
+            floor=floors.get(name),
+            goal=goals.get(name),
+        )
+        for name, work in hf_arms(layer, x).items()
+    ]
+
+
+def captured(layer: MoELayer, x: Tensor) -> CapturedLayer | None:
+    """A CUDA graph of the layer; None, and it is said why, where it cannot be captured."""
+    try:
+        return CapturedLayer(layer, x)
+    except RuntimeError as refused:
+        if x.device.type != "cpu":
+            evidence.degraded(f"moe/{layer.hidden_size}: {refused}")
+        print(f"  no graph: {refused}", flush=True)
+        return None
+
+
+def _duel(
+    layer: MoELayer, x: Tensor, shape: Shape, baseline: Arm, *, subject: Arm | None = None, **marks
+) -> Duel:
+    """The layer, or `subject`, against `baseline`: equal is who computes all assignments, too."""
+    name = duel_name(shape, baseline.name)
+    wanted = shape.tokens * shape.top_k
+    close = close_to(TOLERANCES[shape.torch_dtype])
+
+    def equal(ours: object, theirs: object) -> Equality:
+        computed = int(layer.computed.sum())
+        done = evidence.check(
+            f"{name}/all_computed",
+            computed == wanted,
+            value=computed,
+            unit="assignments",
+            tolerance=0,
+        )
+        return close(ours, theirs) if done else Equality(False, wanted - computed, 0, "assignments")
+
+    path = path_for(layer.experts, x, layer.config)
+    products = 3 if layer.gated else 2
+    flops = 2.0 * products * wanted * shape.hidden * shape.expert_hidden
+    sizes = asdict(shape) | {"tokens": shape.tokens, "path": path.name}
+    return Duel(
+        name=name,
+        subject=subject or Arm("layer", partial(layer, x)),
+        baseline=baseline,
+        equal=equal,
+        device=x.device,
+        params=sizes | {"threads": torch.get_num_threads()},
+        work=Work(flops=flops, number={"float32": "fp32", "bfloat16": "bf16"}[shape.dtype]),
+        inputs=lambda _: layer.reset_expert_utilization(),
+        rounds=1,
+        **marks,
+    )
+
+
+def duel_name(shape: Shape, baseline: str) -> str:
+    """`moe/512` against the mask loop; further words say what else is compared."""
+    words = ["moe", str(shape.hidden)]
+    words += ["decode"] * (shape.tokens <= FEW_ROWS) + ["bf16"] * (shape.dtype == "bfloat16")
+    return "/".join([*words, *([baseline] if baseline != "mask_loop" else [])])

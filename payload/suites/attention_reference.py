@@ -1,0 +1,157 @@
+"""Attention one score at a time, in Python's float64: what every path is compared with.
+
+Each case states its pattern a second time, as a rule on four whole numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchbridge import attention as att
+from torchbridge.attention import Pattern
+
+HEADS = 4
+IDS = [[0] * 5 + [1] * 9 + [2] * 40, [3] * 1 + [7] * 20 + [3] * 33]  # two samples, 54 positions
+SLOPES = [0.25, 0.0625, 0.015625, 0.00390625]  # 2^-2, 2^-4, 2^-6, 2^-8
+
+
+def always(b: int, h: int, q: int, k: int) -> bool:
+    """Everything is seen."""
+    return True
+
+
+def unchanged(score: float, b: int, h: int, q: int, k: int) -> float:
+    """The score itself."""
+    return score
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pattern and what it should do."""
+
+    pattern: Pattern
+    seen: Callable[[int, int, int, int], bool] = always
+    change: Callable[[float, int, int, int, int], float] = unchanged
+
+
+def thirds(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """A custom mask: it depends on everything."""
+    return ((b + h + q + k) % 3 != 0) | (q == k)
+
+
+def waves(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """A custom score: it depends on everything."""
+    return score * (1 + h) / (1 + b) + (q - k) % 8 / 8  # eighths are exact
+
+
+CASES = {
+    "full": Case(att.FULL),
+    "causal": Case(att.Causal(), lambda b, h, q, k: k <= q),
+    "sliding_window": Case(att.SlidingWindow(4), lambda b, h, q, k: k in range(q - 3, q + 4)),
+    "causal_sliding_window": Case(
+        att.CausalSlidingWindow(4), lambda b, h, q, k: k in (q - 3, q - 2, q - 1, q)
+    ),
+    "alibi": Case(att.ALiBi(HEADS), change=lambda s, b, h, q, k: s - SLOPES[h] * max(q - k, k - q)),
+    "document_masking": Case(
+        att.DocumentMasking(torch.tensor(IDS)), lambda b, h, q, k: IDS[b][q] == IDS[b][k]
+    ),
+    "prefix_lm": Case(att.PrefixLM(5), lambda b, h, q, k: k in range(5) or k <= q),
+    "soft_cap": Case(att.SoftCap(0.75), change=lambda s, b, h, q, k: 0.75 * math.tanh(s / 0.75)),
+    "custom": Case(
+        att.Custom(thirds, waves),
+        lambda b, h, q, k: (b + h + q + k) % 3 > 0 or q == k,
+        lambda s, b, h, q, k: s * (1 + h) / (1 + b) + ((q - k) % 8) / 8,
+    ),
+    "alibi+causal": Case(
+        att.ALiBi(HEADS) & att.Causal(),
+        lambda b, h, q, k: k <= q,
+        lambda s, b, h, q, k: s + SLOPES[h] * (k - q),
+    ),
+    "soft_cap+document_masking": Case(
+        att.SoftCap(0.75) & att.DocumentMasking(torch.tensor(IDS)),
+        lambda b, h, q, k: IDS[b][q] == IDS[b][k],
+        lambda s, b, h, q, k: 0.75 * math.tanh(s / 0.75),
+    ),
+}
+NOT_FOR_SDPA = ("soft_cap", "custom", "soft_cap+document_masking")
+
+
+def double(x: Tensor) -> Tensor:
+    """x as float64 on the CPU."""
+    return x.detach().cpu().double()
+
+
+def scaled_scores(q: Tensor, k: Tensor, scale: float | None = None) -> Tensor:
+    """[B, H, Q, K] float64: every query times every key of its group's head."""
+    q, k = double(q), double(k)
+    group = q.shape[1] // k.shape[1]
+    factor = q.shape[-1] ** -0.5 if scale is None else scale
+    heads = [q[:, h] @ k[:, h // group].transpose(1, 2) for h in range(q.shape[1])]
+    return torch.stack(heads, dim=1) * factor
+
+
+def weigh(scores: Tensor, v: Tensor) -> Tensor:
+    """The sum of v by the softmax of `scores` (-inf: not seen); 0 where nothing is seen."""
+    top = scores.amax(dim=-1, keepdim=True)
+    shares = torch.exp(scores - torch.where(top == -math.inf, 0.0, top))
+    total = shares.sum(dim=-1, keepdim=True)
+    weights = torch.where(total > 0, shares / total, 0.0)
+    group = scores.shape[1] // v.shape[1]
+    heads = [weights[:, h] @ double(v)[:, h // group] for h in range(scores.shape[1])]
+    return torch.stack(heads, dim=1)
+
+
+def by_case(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    case: Case,
+    *,
+    offset: int = 0,
+    mask: Tensor | None = None,
+    scale: float | None = None,
+) -> Tensor:
+    """[B, H, Q, Dv] float64: one score after the other."""
+    scores = scaled_scores(q, k, scale)
+    allowed = None if mask is None else mask.cpu().expand(scores.shape)
+    for b, h, i, j in torch.cartesian_prod(*map(torch.arange, scores.shape)).tolist():
+        here = (b, h, i + offset, j)
+        sees = case.seen(*here) and (allowed is None or bool(allowed[b, h, i, j]))
+        scores[b, h, i, j] = case.change(scores[b, h, i, j].item(), *here) if sees else -math.inf
+    return weigh(scores, v)
+
+
+def by_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    """[B, H, Q, Dv] float64 for a bool mask that broadcasts to the scores; for large shapes."""
+    scores = scaled_scores(q, k)
+    if mask is not None:
+        scores = scores.masked_fill(~mask.cpu(), -math.inf)
+    return weigh(scores, v)
+
+
+def lower_triangle(queries: int, keys: int) -> Tensor:
+    """[Q, K] bool, True on and below the diagonal."""
+    return torch.ones(queries, keys, dtype=torch.bool).tril()
+
+
+def inputs(
+    device: torch.device,
+    queries: int = 23,
+    keys: int | None = None,
+    *,
+    batch: int = 2,
+    heads: int = HEADS,
+    groups: int | None = None,
+    width: int = 16,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normal q [B, H, Q, D] and k, v [B, G, K, D]."""
+    q = torch.randn(batch, heads, queries, width, device=device, dtype=dtype)
+    shape = (batch, groups or heads, keys or queries, width)
+    k, v = (torch.randn(shape, device=device, dtype=dtype) for _ in range(2))
+    return q, k, v

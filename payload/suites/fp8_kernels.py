@@ -1,0 +1,134 @@
+"""torch's scaled multiplies as fakes: they refuse what CUDA's refuse, and compute in float64.
+
+Layouts and refusals are those of aten/src/ATen/native/cuda/ScaledBlas.cpp (sm_90, cuBLAS 12.9).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import lru_cache
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchbridge.fp8 import matmul, products
+from torchbridge.fp8.matmul import _search
+from torchbridge.fp8.products import _private, _private_blocks, _public, _public_blocks
+
+BLOCK = 128
+BY_BLOCKS = ("torch._scaled_mm by blocks", "F.scaled_mm by blocks")
+E5M2 = (torch.float8_e5m2, torch.float8_e5m2fnuz)
+
+
+class ScalingType(IntEnum):
+    """torch.nn.functional's, of the kinds that are used."""
+
+    TensorWise = 0
+    RowWise = 1
+    BlockWise1x128 = 4
+    BlockWise128x128 = 5
+
+
+def strides(scale: Tensor, shape: tuple[int, int], wanted: tuple[int, int]) -> bool:
+    """Of this shape, and laid out so; the stride of a single number does not matter."""
+    pairs = zip(scale.shape, scale.stride(), wanted, strict=True)
+    return tuple(scale.shape) == shape and all(n <= 1 or have == s for n, have, s in pairs)
+
+
+class Kernels:
+    """`torch._scaled_mm` and `F.scaled_mm`; `calls` has what was multiplied.
+
+    `ignores_blocks` is a kernel that is wrong: it takes the first scale of b for all of it.
+    """
+
+    def __init__(self, *, blocks: bool = True, ignores_blocks: bool = False) -> None:
+        self.blocks, self.ignores_blocks = blocks, ignores_blocks
+        self.calls: list[dict[str, object]] = []
+
+    def private(self, a, b, scale_a, scale_b, *, out_dtype, use_fast_accum=False) -> Tensor:
+        """It finds the kind of scales by itself; those of b are transposed."""
+        kinds = self._kind(a, scale_a), self._kind(b.t(), scale_b.t())
+        return self.product(a, b, (scale_a, scale_b.t()), kinds, out_dtype, use_fast_accum)
+
+    def public(
+        self, a, b, scale_a, kind_a, scale_b, kind_b, *, output_dtype, use_fast_accum=False
+    ) -> Tensor:
+        """It is told the kinds, and checks them."""
+        if ScalingType.RowWise in (kind_a, kind_b):
+            scale_b = scale_b.t()
+        for matrix, scale, kind in ((a, scale_a, kind_a), (b.t(), scale_b, kind_b)):
+            if kind >= ScalingType.BlockWise1x128 and matrix.dtype != torch.float8_e4m3fn:
+                raise ValueError("Invalid scaling configuration")
+            self._check_told(matrix, scale, kind)
+        tiles = ScalingType.BlockWise128x128
+        scales = [s.t() if k == tiles else s for s, k in ((scale_a, kind_a), (scale_b, kind_b))]
+        return self.product(a, b, scales, (kind_a, kind_b), output_dtype, use_fast_accum)
+
+    def _check_told(self, matrix: Tensor, scale: Tensor, kind: ScalingType) -> None:
+        rows, blocks = matrix.shape[0], -(-matrix.shape[1] // BLOCK)
+        if kind == ScalingType.BlockWise1x128:
+            good = strides(scale, (rows, blocks), (1, rows))
+        elif kind == ScalingType.BlockWise128x128:
+            high = -(-blocks // 4) * 4
+            good = strides(scale, (high, -(-rows // BLOCK)), (1, high))
+        else:
+            good = scale.numel() == (rows if kind == ScalingType.RowWise else 1)
+        if not good:
+            raise ValueError(f"{kind.name} scales {tuple(scale.shape)}, {scale.stride()}")
+
+    def _kind(self, matrix: Tensor, scale: Tensor) -> ScalingType:
+        rows, blocks = matrix.shape[0], -(-matrix.shape[1] // BLOCK)
+        if scale.numel() == 1:
+            return ScalingType.TensorWise
+        if tuple(scale.shape) == (rows, 1) and scale.is_contiguous():
+            return ScalingType.RowWise
+        if self.blocks and strides(scale, (rows, blocks), (1, rows)):
+            return ScalingType.BlockWise1x128
+        if self.blocks and strides(scale, (-(-rows // BLOCK), blocks), (blocks, 1)):
+            return ScalingType.BlockWise128x128
+        raise ValueError("Invalid scaling configuration")
+
+    def product(self, a, b, scales, kinds, dtype, fast) -> Tensor:
+        (rows, inner), columns = a.shape, b.shape[1]
+        if inner % 16 or columns % 16 or not a.is_contiguous() or not b.t().is_contiguous():
+            raise RuntimeError("Expected trailing dimension to be divisible by 16")
+        if a.dtype in E5M2 and b.dtype in E5M2:
+            raise ValueError("Multiplication of two Float8_e5m2 matrices is not supported")
+        if kinds == (ScalingType.BlockWise128x128,) * 2:
+            raise ValueError("Invalid scaling configuration")
+        self.calls.append({"sizes": (rows, inner, columns), "kinds": kinds, "fast": fast})
+        left = a.double() * self._spread(scales[0], a.shape)
+        right = b.t().double() * self._spread(scales[1], b.t().shape, b=True)
+        return (left @ right.t()).to(dtype)
+
+    def _spread(self, scale: Tensor, shape: torch.Size, b: bool = False) -> Tensor:
+        """The scale of each number."""
+        if scale.ndim < 2:
+            return scale.double()
+        if b and self.ignores_blocks and scale.shape[1] > 1:
+            return scale[0, 0].double()
+        height, width = (-(-n // s) for n, s in zip(shape, scale.shape, strict=True))
+        full = scale.repeat_interleave(height, 0).repeat_interleave(width, 1)
+        return full[: shape[0], : shape[1]].double()
+
+
+def install(monkeypatch: pytest.MonkeyPatch, **options: bool) -> Kernels:
+    """Fakes in the place of torch's kernels for one test, with nothing found out about them yet."""
+    fake = Kernels(**options)
+    monkeypatch.setattr(products, "_PRIVATE", fake.private)
+    names = {"scaled_mm": fake.public, "ScalingType": ScalingType, "pad": F.pad}
+    monkeypatch.setattr(products, "F", SimpleNamespace(**names))
+    monkeypatch.setattr(matmul, "_search", lru_cache(_search.__wrapped__))
+    for kernels, ours in (
+        (products.KERNELS, {"torch._scaled_mm": _private, "F.scaled_mm": _public}),
+        (
+            products.BLOCK_KERNELS,
+            dict(zip(BY_BLOCKS, (_private_blocks, _public_blocks), strict=True)),
+        ),
+    ):
+        for name, kernel in ours.items():
+            monkeypatch.setitem(kernels, name, kernel)
+    return fake

@@ -1,0 +1,147 @@
+"""Runs Triton kernels where a test can: on the device, or in Triton's interpreter on the CPU.
+
+Triton decides when it is first imported whether its kernels are interpreted or compiled. So the
+interpreted ones run in one child process, and the suite's own process stays able to compile.
+Tensors go there and back by pickling, with their strides.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import io
+import multiprocessing
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from torchbridge.device import pick_device
+
+PACKAGE = "torchbridge.kernels.gpu"
+NARROW = {
+    "bf16": (torch.bfloat16, 16),
+    "fp8e4nv": (torch.float8_e4m3fn, 8),
+    "fp8e4b8": (torch.float8_e4m3fnuz, 8),
+}
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="triton not installed"
+)
+
+
+def run(function: str, *args: Any, **kwargs: Any) -> Any:
+    """What `function` of the kernel package, "norms.rms_norm" say, returns for these arguments."""
+    return _send(_call, function, args, kwargs)
+
+
+def differentiate(
+    function: str, upstream: Tensor | tuple[Tensor, ...], *args: Any, **kwargs: Any
+) -> tuple[Any, list[Tensor]]:
+    """Its output, and the gradients of the arguments that require one, for those of the output."""
+    return _send(_differentiate, function, upstream, args, kwargs)
+
+
+def interpreted() -> bool:
+    """Do kernels run in the interpreter here, not on a device?"""
+    return pick_device().type != "cuda"
+
+
+def _send(work: Callable[..., Any], *given: Any) -> Any:
+    if not interpreted():
+        return work(*given)
+    trouble = _trouble()
+    if trouble:
+        pytest.skip(trouble)
+    return _unpacked(_child().submit(_work, _packed((work, given))).result())
+
+
+@functools.cache
+def _child() -> ProcessPoolExecutor:
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, mp_context=spawn, initializer=_interpret)
+
+
+@functools.cache
+def _trouble() -> str | None:
+    return _child().submit(_loop).result()
+
+
+def _loop() -> str | None:
+    """Why the interpreter does not get through a plain loop: older ones do not with newer numpy."""
+    from suites.triton_kernels import product
+
+    ones = torch.ones(16, 16)
+    try:
+        product[(1,)](ones, ones, torch.empty(16, 16), 16, side=16, step=16)
+    except Exception as error:
+        return f"Triton's interpreter does not loop with numpy {np.__version__}: {error}"
+    return None
+
+
+def _interpret() -> None:
+    os.environ["TRITON_INTERPRET"] = "1"
+    torch.set_num_threads(1)
+    np.seterr(all="ignore")  # infinities are meant
+    _round_to_nearest(importlib.import_module("triton.runtime.interpreter"))
+
+
+def _round_to_nearest(interpreter: Any) -> None:
+    """Have float32 made narrower by torch's rules, those of the chips: to nearest, ties to even.
+
+    The interpreter's own conversion cuts bfloat16 off, and gets float8 wrong where rounding carries
+    into the exponent, and for NaN.
+    """
+    own = interpreter._convert_float  # noqa: SLF001  what is mended has no public name
+
+    def convert(number: Any, source: Any, target: Any, rounding: Any) -> Any:
+        if str(source) != "fp32" or str(target) not in NARROW:
+            return own(number, source, target, rounding)
+        dtype, size = NARROW[str(target)]
+        narrow = torch.from_numpy(np.array(number, np.float32)).to(dtype)
+        return narrow.view(getattr(torch, f"uint{size}")).numpy().reshape(number.shape)
+
+    interpreter._convert_float = convert  # noqa: SLF001
+
+
+def _work(task: bytes) -> bytes:
+    work, given = _unpacked(task)
+    return _packed(work(*given))
+
+
+def _packed(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def _unpacked(packed: bytes) -> Any:
+    return torch.load(io.BytesIO(packed), weights_only=False)
+
+
+def _find(function: str) -> Callable[..., Any]:
+    module, _, name = function.rpartition(".")
+    return getattr(importlib.import_module(f"{PACKAGE}.{module}"), name)
+
+
+def _call(function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with torch.no_grad():
+        return _find(function)(*args, **kwargs)
+
+
+def _differentiate(
+    function: str, upstream: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, list[Tensor]]:
+    given = [*args, *kwargs.values()]
+    leaves = [one for one in given if isinstance(one, Tensor) and one.requires_grad]
+    output = _find(function)(*args, **kwargs)
+    outputs = output if isinstance(output, tuple) else (output,)
+    upstream = upstream if isinstance(upstream, tuple) else (upstream,)
+    gradients = torch.autograd.grad(outputs, leaves, upstream)
+    detached = tuple(one.detach() for one in outputs)
+    return (detached if isinstance(output, tuple) else detached[0]), list(gradients)

@@ -1,0 +1,58 @@
+"""How close is close, and what a test needs. Errors are relative to the largest expected number."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchbridge.device import pick_device
+from torchbridge.hardware import probe
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
+
+
+def relative_error(actual: Tensor, expected: Tensor) -> float:
+    """Largest difference over the largest expected magnitude, both in float64 on the CPU."""
+    actual, expected = actual.detach().cpu().double(), expected.detach().cpu().double()
+    assert actual.shape == expected.shape, f"{tuple(actual.shape)} is not {tuple(expected.shape)}"
+    scale = expected.abs().max().clamp_min(torch.finfo(torch.float64).tiny)
+    return ((actual - expected).abs().max() / scale).item()
+
+
+def rms_error(actual: Tensor, expected: Tensor) -> float:
+    """Root of the mean squared difference over that of the expected numbers."""
+    actual, expected = actual.detach().cpu().double(), expected.detach().cpu().double()
+    assert actual.shape == expected.shape, f"{tuple(actual.shape)} is not {tuple(expected.shape)}"
+    return ((actual - expected).square().mean() / expected.square().mean()).sqrt().item()
+
+
+def assert_close(actual: Tensor, expected: Tensor, tolerance: float | None = None) -> None:
+    """Relative error within `tolerance`, by default that of the actual dtype."""
+    limit = TOLERANCE[actual.dtype] if tolerance is None else tolerance
+    error = relative_error(actual, expected)
+    assert error <= limit, f"relative error {error:.3e} is over {limit:.1e}"
+
+
+def needs_module(*names: str) -> pytest.MarkDecorator:
+    """Skip without an optional package, naming it."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)} not installed")
+
+
+def needs_cuda(capability: tuple[int, int] = (0, 0)) -> pytest.MarkDecorator:
+    """Skip without an NVIDIA device of this compute capability, naming what is missing."""
+    wanted = "a CUDA device" if capability == (0, 0) else f"sm_{capability[0]}{capability[1]}"
+    hardware = probe(pick_device())
+    if hardware.vendor != "nvidia" or hardware.capability is None:
+        return pytest.mark.skipif(True, reason=f"needs {wanted}; this is {hardware.vendor}")
+    lacking = hardware.capability < capability
+    return pytest.mark.skipif(lacking, reason=f"needs {wanted}; this is {hardware.target}")
+
+
+def needs_vendor(vendor: str, what: str) -> pytest.MarkDecorator:
+    """Skip on other hardware: `needs_vendor("amd", "a ROCm device")`."""
+    found = probe(pick_device()).vendor
+    return pytest.mark.skipif(found != vendor, reason=f"needs {what}; this is {found}")

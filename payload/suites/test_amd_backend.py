@@ -1,0 +1,381 @@
+"""AMD backend: its rules on injected chips, its passes on this machine's device."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+from suites.backend_models import in_float64, mlp, resnet
+from suites.numerics import assert_close, needs_vendor
+from torchbridge.backends.amd import (
+    AMDBackend,
+    AMDMemoryManager,
+    AMDOptimizer,
+    HIPUtilities,
+    ROCmCompiler,
+    exceptions,
+)
+from torchbridge.backends.lru import LRUCache
+from torchbridge.config import AMDArchitecture, AMDConfig, Config, PrecisionFormat
+from torchbridge.config.amd import detect_amd_architecture
+from torchbridge.hardware import Hardware, probe
+
+CDNA2, CDNA3, RDNA2, RDNA3 = (Hardware.amd(t) for t in ("gfx90a", "gfx942", "gfx1030", "gfx1100"))
+needs_rocm = needs_vendor("amd", "a ROCm device")
+
+
+def settings(**changes) -> Config:
+    """A config with these AMD settings."""
+    return Config().update(hardware={"amd": changes})
+
+
+def double_relu(x: torch.Tensor) -> torch.Tensor:
+    """What the compiler is given."""
+    return 2 * torch.relu(x)
+
+
+@pytest.fixture
+def optimizer(device):
+    """For an MI300 by its rules, on this machine's device."""
+    return AMDOptimizer(hardware=CDNA3, device=device)
+
+
+@pytest.fixture
+def compiler():
+    """torch.compile without a code generator: quick, the machinery around it is the same."""
+    return ROCmCompiler(AMDConfig(kernel_cache_size=2), CDNA3, backend="aot_eager")
+
+
+@pytest.fixture
+def utilities(device):
+    """With profiling."""
+    return HIPUtilities(device, profiling=True)
+
+
+class TestAMDConfig:
+    def test_default_config_creation(self):
+        config = AMDConfig()
+        assert config.architecture is AMDArchitecture.AUTO
+        assert (config.enabled, config.default_precision, config.matrix_cores) == (None,) * 3
+        assert (config.device_id, config.kernel_cache_size) == (0, 100)
+
+    def test_cdna2_architecture(self):
+        found = AMDConfig().on(CDNA2)
+        assert (found.architecture, found.matrix_cores) == (AMDArchitecture.CDNA2, True)
+        assert detect_amd_architecture(Hardware.amd("gfx90a:sramecc+:xnack-")) is found.architecture
+
+    def test_cdna3_architecture(self):
+        assert AMDConfig().on(CDNA3).architecture is AMDArchitecture.CDNA3
+        assert (CDNA3.has("fp8"), CDNA2.has("fp8")) == (True, False)
+        with pytest.raises(ValueError, match=r"architecture is cdna2 \(gfx90a\) here, got 'cdna3'"):
+            AMDConfig(architecture="cdna3").on(CDNA2)
+
+    def test_rdna_architectures(self):
+        for chip, name in ((RDNA2, "rdna2"), (RDNA3, "rdna3")):
+            found = AMDConfig().on(chip)
+            assert (found.architecture.value, found.matrix_cores) == (name, False)
+        assert (RDNA2.has("bf16"), RDNA3.has("bf16")) == (False, True)
+
+    def test_optimization_levels(self):
+        for level in ("conservative", "balanced", "aggressive"):
+            backend = AMDBackend(settings(optimization_level=level), hardware=CDNA3, device="cpu")
+            assert backend.prepare_model(mlp()).level == level
+        with pytest.raises(ValueError, match="optimization_level"):
+            AMDConfig(optimization_level="ludicrous")
+
+    def test_precision_settings(self):
+        assert AMDConfig(default_precision="bf16").default_precision is PrecisionFormat.BF16
+        with pytest.raises(ValueError, match="fp32 or bf16, got 'fp16'"):
+            AMDConfig(default_precision="fp16")
+
+    def test_memory_settings(self):
+        assert AMDConfig(memory_fraction=0.5).memory_fraction == 0.5
+        for wrong in (0.0, 1.01):
+            with pytest.raises(ValueError, match="memory_fraction"):
+                AMDConfig(memory_fraction=wrong)
+
+    def test_matrix_core_settings(self):
+        assert AMDConfig(matrix_cores=True).on(CDNA2).matrix_cores is True
+        assert AMDConfig(matrix_cores=False).on(CDNA3).matrix_cores is False
+        with pytest.raises(ValueError, match=r"matrix_cores need CDNA, this is rdna3 \(gfx1100\)"):
+            AMDConfig(matrix_cores=True).on(RDNA3)
+
+
+class TestAMDArchitecture:
+    def test_all_architectures_exist(self):
+        told = {detect_amd_architecture(chip) for chip in (CDNA2, CDNA3, RDNA2, RDNA3)}
+        told |= {detect_amd_architecture(Hardware.amd(t)) for t in ("gfx908", "gfx950", "gfx1201")}
+        assert told == set(AMDArchitecture) - {AMDArchitecture.AUTO}
+
+    def test_architecture_values(self):
+        values = "auto cdna cdna2 cdna3 cdna4 rdna2 rdna3 rdna4"
+        assert [one.value for one in AMDArchitecture] == values.split()
+
+
+class TestAMDExceptions:
+    def test_amd_backend_error(self):
+        kinds = [kind for _, kind in inspect.getmembers(exceptions, inspect.isclass)]
+        assert len(kinds) == 11
+        assert all(issubclass(kind, exceptions.AMDBackendError) for kind in kinds)
+        assert all(kind.__name__ in exceptions.__doc__ for kind in kinds)
+
+    def test_rocm_not_available_error(self, device):
+        if probe(device).vendor == "amd":
+            assert AMDBackend().require_rocm() == device
+            return
+        with pytest.raises(exceptions.ROCmNotAvailableError, match="not built for ROCm"):
+            AMDBackend(hardware=CDNA3, device=device).require_rocm()
+
+    def test_hip_compilation_error(self, compiler, monkeypatch):
+        monkeypatch.setenv("PATH", "")
+        with pytest.raises(
+            exceptions.HIPCompilationError, match="hipcc is not on the PATH: add is"
+        ):
+            compiler.compile_kernel("__global__ void add() {}", name="add")
+        assert compiler.stats.compiled == 0
+
+    def test_rocm_memory_error(self, device):
+        manager = AMDMemoryManager(AMDConfig(memory_fraction=0.5), device)
+        with pytest.raises(exceptions.ROCmOutOfMemoryError, match=r"takes 4,503,599,627,370,496"):
+            manager.allocate_tensor((2**50,))
+        assert manager.allocation_summary().refused == 1
+        assert issubclass(exceptions.ROCmOutOfMemoryError, exceptions.ROCmMemoryError)
+
+    def test_matrix_core_error(self, device):
+        with pytest.raises(exceptions.MatrixCoreError, match="no matrix cores"):
+            AMDBackend(settings(matrix_cores=True), hardware=RDNA3, device=device)
+        with pytest.raises(exceptions.MatrixCoreError, match="no native bf16"):
+            AMDBackend(settings(default_precision="bf16"), hardware=RDNA2, device=device)
+
+    def test_amd_optimization_error(self, device):
+        class Stuck(nn.Linear):
+            def train(self, mode=True):
+                raise RuntimeError("stuck")
+
+        backend = AMDBackend(hardware=CDNA3, device=device)
+        with pytest.raises(exceptions.AMDOptimizationError, match="Stuck: stuck") as caught:
+            backend.prepare_model(Stuck(2, 2))
+        assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+class TestAMDOptimizer:
+    def test_optimizer_creation(self, optimizer, device):
+        assert optimizer.backend.device == device
+        assert optimizer.backend.settings.architecture is AMDArchitecture.CDNA3
+
+    def test_optimization_levels(self, optimizer, device):
+        x = torch.randn(4, 128, device=device)
+        for level, limit in (("conservative", 1e-6), ("balanced", 1e-5), ("aggressive", 2e-2)):
+            model = mlp()
+            expected = in_float64(model, x)
+            assert_close(optimizer.optimize(model, level).optimized_model(x), expected, limit)
+
+    def test_optimization_result(self, optimizer):
+        result = optimizer.optimize(mlp(), "aggressive")
+        assert result.optimization_level == "aggressive"
+        assert "bfloat16" in result.optimizations_applied
+        assert "4 float32 -> 4 bfloat16" in {one.evidence for one in result.passes}
+        assert "compile: no sample inputs to compile with" in result.warnings
+        assert result.device_info["target"] == "gfx942"
+
+    def test_optimization_with_conv_model(self, optimizer, device):
+        model, x = resnet(), torch.randn(2, 3, 16, 16, device=device)
+        expected = in_float64(model, x)
+        result = optimizer.optimize(model, "balanced")
+        assert {"fold_conv_bn", "channels_last"} <= set(result.optimizations_applied)
+        assert not any(isinstance(m, nn.BatchNorm2d) for m in result.optimized_model.modules())
+        assert_close(result.optimized_model(x), expected, 1e-4)
+
+
+class TestROCmCompiler:
+    def test_compiler_creation(self, compiler):
+        assert (compiler.hardware.target, compiler.stats.compiled) == ("gfx942", 0)
+        assert compiler.stats.cache.capacity == 2
+
+    def test_compile_kernel(self, device):
+        x = torch.randn(33, device=device)
+        kernel = ROCmCompiler(AMDConfig(), CDNA3).compile_kernel(double_relu, (x,))
+        assert (kernel.name, kernel.path_taken) == ("double_relu", "inductor")
+        assert b"relu" in kernel.code
+        assert kernel.seconds > 0
+        assert_close(kernel.call(x), 2 * x.cpu().double().clamp_min(0))
+
+    def test_compilation_cache(self, compiler, device):
+        x = torch.randn(8, device=device)
+        first = compiler.compile_kernel(double_relu, (x,))
+        assert compiler.compile_kernel(double_relu, (x + 1,)) is first
+        assert compiler.compile_kernel(double_relu, (torch.cat([x, x]),)) is not first
+        compiler.compile_kernel(torch.sin, (x,), name="sin")  # a third: the oldest goes
+        assert compiler.compile_kernel(double_relu, (x,)) is not first
+
+    def test_compilation_stats(self, compiler, device):
+        x = torch.randn(8, device=device)
+        kernels = [compiler.compile_kernel(double_relu, (x,)) for _ in range(3)]
+        stats = compiler.stats
+        assert (stats.compiled, stats.cache.hits, stats.cache.misses) == (1, 2, 1)
+        assert stats.seconds == kernels[0].seconds
+
+    def test_clear_cache(self, compiler, device):
+        x = torch.randn(8, device=device)
+        compiler.compile_kernel(double_relu, (x,))
+        compiler.clear_cache()
+        assert (compiler.stats.cache.size, compiler.stats.compiled) == (0, 1)
+        compiler.compile_kernel(double_relu, (x,))
+        assert compiler.stats.compiled == 2
+
+
+class TestAMDMemoryManager:
+    def test_memory_manager_creation(self, device):
+        half, whole = (AMDMemoryManager(AMDConfig(memory_fraction=f), device) for f in (0.5, 1.0))
+        assert half.device == device
+        assert half.free_bytes() < whole.free_bytes()
+
+    @needs_rocm
+    def test_allocate_tensor(self, device):
+        manager = AMDMemoryManager(AMDConfig(), device)
+        before = manager.get_memory_stats()["allocated_bytes"]
+        tensor = manager.allocate_tensor((1024, 1024), torch.float16)
+        assert tensor.device == device
+        assert manager.get_memory_stats()["allocated_bytes"] - before == 2 * 2**20
+
+    @needs_rocm
+    def test_memory_stats(self, device):
+        stats = AMDMemoryManager(AMDConfig(), device).get_memory_stats()
+        assert stats["total_bytes"] == probe(device).memory_bytes
+        assert 0 <= stats["allocated_bytes"] <= stats["reserved_bytes"] <= stats["total_bytes"]
+
+    def test_allocation_summary(self, device):
+        manager = AMDMemoryManager(AMDConfig(), device)
+        for rows in (2, 5):
+            assert manager.allocate_tensor((rows, 8), torch.float32).shape == (rows, 8)
+        summary = manager.allocation_summary()
+        assert (summary.tensors, summary.bytes, summary.largest_bytes) == (2, 224, 160)
+
+
+class TestHIPUtilities:
+    def test_utilities_creation(self, device, utilities):
+        assert utilities.clock == ("device" if device.type == "cuda" else "cpu")
+        assert (utilities.streams, utilities.profiling_summary()) == (0, {})
+
+    def test_create_stream(self, device, utilities):
+        stream = utilities.create_stream()
+        context = torch.cuda.stream(stream) if device.type == "cuda" else stream
+        with context:
+            total = torch.ones(100, device=device).sum()
+        stream.synchronize()
+        assert total.item() == 100
+        assert utilities.streams == 1
+
+    def test_create_event(self, device, utilities):
+        events = [utilities.create_event() for _ in range(3)]
+        for event in events:
+            event.record()
+            torch.ones(1000, device=device).sum().item()
+        events[2].synchronize()
+        first, second = (a.elapsed_time(b) for a, b in itertools.pairwise(events))
+        assert min(first, second) > 0
+        assert events[0].elapsed_time(events[2]) == pytest.approx(first + second, rel=0.1)
+
+    def test_profiling_disabled(self, device):
+        utilities = HIPUtilities(device)
+        with utilities.profile_region("work"):
+            pass
+        assert utilities.profiling_summary() == {}
+
+    def test_profiling_enabled(self, utilities):
+        with pytest.raises(KeyError), utilities.profile_region("work"):
+            raise KeyError("timed all the same")
+        assert utilities.profiling_summary()["work"].count == 1
+
+    def test_profiling_summary(self, utilities):
+        for name in ("outer", "inner", "outer"):
+            with utilities.profile_region(name):
+                torch.ones(1000).sum()
+        summary = utilities.profiling_summary()
+        assert [(name, region.count) for name, region in summary.items()] == [
+            ("outer", 2),
+            ("inner", 1),
+        ]
+        outer = summary["outer"]
+        assert outer.total_ms == pytest.approx(2 * outer.median_ms)
+        assert min(outer.samples_ms) > 0
+
+    def test_clear_profiling_data(self, utilities):
+        with utilities.profile_region("work"):
+            pass
+        utilities.clear_profiling_data()
+        assert utilities.profiling_summary() == {}
+
+    def test_device_properties(self, device, utilities):
+        told, found = utilities.device_properties(), probe(device)
+        assert (told["name"], told["vendor"], told["units"]) == (
+            found.name,
+            found.vendor,
+            found.units,
+        )
+        assert told["memory_bytes"] == found.memory_bytes
+
+    def test_cleanup(self, utilities):
+        utilities.create_stream()
+        with utilities.profile_region("work"):
+            pass
+        utilities.cleanup()
+        assert (utilities.streams, utilities.profiling_summary()) == (0, {})
+
+
+class TestAMDBackendIntegration:
+    @needs_rocm
+    def test_full_pipeline(self, device):
+        backend, model = AMDBackend(), mlp()
+        x = torch.randn(16, 128, device=device)
+        expected = in_float64(model, x)
+        prepared = backend.prepare_model(model, level="aggressive", sample_inputs=(x,))
+        assert "compile" in prepared.applied
+        assert_close(prepared.model(x), expected, 2e-2)
+        backend.cleanup()
+
+    def test_config_integration(self, device):
+        config = settings(default_precision="bf16", architecture="cdna3")
+        backend = AMDBackend(config, hardware=CDNA3, device=device)
+        prepared = backend.prepare_model(mlp())
+        assert "bfloat16" in prepared.applied
+        assert {p.dtype for p in prepared.model.parameters()} == {torch.bfloat16}
+        kept = AMDBackend(settings(default_precision="fp32"), hardware=CDNA3, device=device)
+        prepared = kept.prepare_model(mlp(), level="aggressive")
+        assert {p.dtype for p in prepared.model.parameters()} == {torch.float32}
+
+
+class TestLRUCache:
+    def test_lru_cache_basic(self):
+        cache = LRUCache(3)
+        cache.put("a", 1)
+        assert (cache.get("a"), cache.get("b"), len(cache)) == (1, None, 1)
+        with pytest.raises(ValueError, match="at least 1, got 0"):
+            LRUCache(0)
+
+    def test_lru_cache_eviction(self):
+        cache = LRUCache(2)
+        for key in "ab":
+            cache.put(key, key)
+        cache.get("a")
+        cache.put("c", "c")
+        assert [key in cache for key in "abc"] == [True, False, True]
+        assert cache.stats.evictions == 1
+
+    def test_lru_cache_update(self):
+        cache = LRUCache(2)
+        for key, value in (("a", 1), ("b", 2), ("a", 3), ("c", 4)):
+            cache.put(key, value)
+        assert (cache.get("a"), cache.get("b"), cache.get("c")) == (3, None, 4)
+
+    def test_lru_cache_clear(self):
+        cache = LRUCache(2)
+        cache.put("a", 1)
+        cache.get("a")
+        cache.clear()
+        assert (len(cache), cache.get("a")) == (0, None)
+        assert (cache.stats.hits, cache.stats.misses) == (1, 1)

@@ -1,0 +1,244 @@
+"""Numbers behind the AMD backend: outputs against float64, precision by chip, kernels, clocks."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+import torch
+from torch import nn
+
+from suites.backend_models import encoder, in_float64, mlp, resnet
+from suites.numerics import assert_close, needs_module, needs_vendor, relative_error
+from torchbridge import memory
+from torchbridge.backends.amd import (
+    AMDBackend,
+    AMDMemoryManager,
+    HIPUtilities,
+    HostEvent,
+    ROCmCompiler,
+    exceptions,
+    matrix_core_fill,
+)
+from torchbridge.config import AMDConfig, Config
+from torchbridge.hardware import Hardware
+from torchbridge.kernels.gpu.targets import TARGETS, linker_missing
+
+BF16, CHIPS = torch.bfloat16, ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100")
+ELF = b"\x7fELF"
+VECTOR_ADD = """
+#include <hip/hip_runtime.h>
+extern "C" __global__ void add(const float* a, const float* b, float* c, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = a[i] + b[i];
+}
+"""
+needs_rocm = needs_vendor("amd", "a ROCm device")
+needs_hipcc = pytest.mark.skipif(shutil.which("hipcc") is None, reason="hipcc not installed")
+
+
+def backend(target: str, device: torch.device, **settings) -> AMDBackend:
+    """For a chip by its rules, on this machine's device."""
+    config = Config().update(hardware={"amd": settings})
+    return AMDBackend(config, hardware=Hardware.amd(target), device=device)
+
+
+def quick(**settings) -> ROCmCompiler:
+    """Without a code generator."""
+    return ROCmCompiler(AMDConfig(**settings), Hardware.amd("gfx942"), backend="eager")
+
+
+class TestPrecision:
+    @pytest.mark.parametrize("target", CHIPS)
+    def test_bfloat16_where_it_is_native(self, device, target):
+        model, x = mlp(), torch.randn(16, 128, device=device)
+        expected = in_float64(model, x)
+        prepared = backend(target, device).prepare_model(model, level="aggressive")
+        native = target != "gfx1030"
+        assert {p.dtype for p in model.parameters()} == {BF16 if native else torch.float32}
+        error = relative_error(prepared.model(x), expected)
+        assert (1e-4 < error < 2e-2) if native else error < 1e-5
+
+    @pytest.mark.parametrize("level", ["conservative", "balanced", "aggressive"])
+    def test_bfloat16_by_name_at_every_level(self, device, level):
+        prepared = backend("gfx90a", device, default_precision="bf16").prepare_model(
+            mlp(), level=level
+        )
+        assert prepared.applied.count("bfloat16") == 1
+        names = [one.name for one in prepared.passes]
+        assert "compile" not in names or names.index("bfloat16") < names.index("compile")
+
+    def test_training_keeps_its_precision(self, device):
+        prepared = backend("gfx942", device, default_precision="bf16").optimize_for_training(mlp())
+        assert {p.dtype for p in prepared.model.parameters()} == {torch.float32}
+        assert prepared.model.training
+
+    @pytest.mark.parametrize("make", [resnet, encoder])
+    def test_balanced_outputs(self, device, make):
+        model = make()
+        shape = (2, 3, 16, 16) if make is resnet else (2, 7, 32)
+        x = torch.randn(shape, device=device)
+        expected = in_float64(model, x)
+        assert_close(backend("gfx942", device).prepare_model(model).model(x), expected, 1e-4)
+
+    @needs_rocm
+    def test_this_chip_against_float64(self, device):
+        model, x = resnet(), torch.randn(8, 3, 32, 32, device=device)
+        expected = in_float64(model, x)
+        prepared = AMDBackend().prepare_model(model, level="aggressive", sample_inputs=(x,))
+        assert_close(prepared.model(x), expected, 5e-2)
+
+
+class TestChips:
+    def test_an_unknown_chip_is_refused(self, device):
+        with pytest.raises(exceptions.AMDArchitectureError, match="gfx803 is no CDNA or RDNA"):
+            backend("gfx803", device)
+
+    def test_settings_for_another_chip_are_refused(self, device):
+        with pytest.raises(exceptions.AMDConfigurationError, match=r"architecture is cdna3"):
+            backend("gfx942", device, architecture="cdna2")
+
+    @pytest.mark.parametrize("asked", [{"device_id": 1}, {"amd": {"device_id": 1}}])
+    def test_the_second_of_two_devices(self, asked):
+        class TwoDevices(AMDBackend):
+            @classmethod
+            def find_devices(cls):
+                return [torch.device("cuda", 0), torch.device("cuda", 1)]
+
+        made = TwoDevices(Config().update(hardware=asked), hardware=Hardware.amd("gfx942"))
+        assert made.device == torch.device("cuda", 1)
+        beyond = Config().update(hardware={"amd": {"device_id": 2}})
+        with pytest.raises(exceptions.AMDDeviceError, match="device_id is 2, there are 2 devices"):
+            TwoDevices(beyond, hardware=Hardware.amd("gfx942"))
+
+    @needs_rocm
+    def test_an_absent_device_is_refused(self):
+        config = Config().update(hardware={"amd": {"device_id": 99}})
+        with pytest.raises(exceptions.AMDDeviceError, match="device_id is 99"):
+            AMDBackend(config)
+
+    def test_tiles_that_weights_fill(self):
+        model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(33, 16), nn.Linear(1, 1))
+        fill = {"0": 1.0, "2": 33 / 48, "3": 1 / 256}
+        assert matrix_core_fill(model) == pytest.approx(fill)
+
+
+class TestKernels:
+    def test_a_kernel_for_each_shape_and_dtype(self, device):
+        compiler = quick()
+        for dtype in (torch.float64, torch.float32, BF16):
+            for size in (1, 7, 64):
+                x = torch.randn(size, device=device, dtype=dtype)
+                kernel = compiler.compile_kernel(torch.nn.functional.silu, (x,))
+                assert_close(kernel.call(x), x.double() * x.double().sigmoid())
+        assert (compiler.stats.compiled, compiler.stats.cache.size) == (9, 9)
+
+    def test_the_graph_is_kept(self, device):
+        x = torch.randn(4, 4, device=device)
+        kernel = quick().compile_kernel(lambda a, b: torch.tanh(a @ b), (x, x), name="tanh_mm")
+        assert (kernel.name, kernel.path_taken) == ("tanh_mm", "eager")
+        assert b"tanh" in kernel.code
+
+    def test_a_function_that_is_never_the_same_is_refused(self, device):
+        drawn = iter(range(10))
+
+        def changing(x):
+            return x + next(drawn)
+
+        with pytest.raises(exceptions.HIPKernelError, match="changing is off by"):
+            quick().compile_kernel(changing, (torch.ones(2, device=device),))
+
+    def test_shapes_are_needed(self):
+        with pytest.raises(exceptions.HIPCompilationError, match="give inputs"):
+            quick().compile_kernel(torch.relu)
+
+    def test_what_raises_is_refused(self, device):
+        def broken(x):
+            return x @ torch.ones(3, 3, device=x.device)
+
+        compiler = quick()
+        with pytest.raises(exceptions.HIPCompilationError, match="eager cannot"):
+            compiler.compile_kernel(broken, (torch.ones(2, 2, device=device),))
+        assert (compiler.stats.compiled, compiler.stats.cache.size) == (0, 0)
+
+    def test_what_hipcc_is_asked_for(self, tmp_path, monkeypatch):
+        script = tmp_path / "hipcc"  # a stand-in: $1 --genco, $2 the target, $5 output, $6 source
+        script.write_text('#!/bin/sh\n/bin/cat "$6" > "$5"; echo "$1 $2" >> "$5"\n')
+        script.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        made = [
+            ROCmCompiler(AMDConfig(), Hardware.amd(target)).compile_kernel("// source", name="add")
+            for target in ("gfx90a", "gfx942:sramecc+:xnack-")
+        ]
+        lines = [b"// source--genco --offload-arch=" + t + b"\n" for t in (b"gfx90a", b"gfx942")]
+        assert [kernel.code for kernel in made] == lines
+        script.write_text("#!/bin/sh\necho no such thing >&2; exit 1\n")
+        with pytest.raises(exceptions.HIPCompilationError, match="refuses bad: no such thing"):
+            quick().compile_kernel("// source", name="bad")
+
+    @needs_hipcc
+    def test_hip_source_to_a_code_object(self):
+        compiler = ROCmCompiler(AMDConfig(), Hardware.amd("gfx90a"))
+        kernel = compiler.compile_kernel(VECTOR_ADD, name="add")
+        assert (kernel.path_taken, kernel.target, kernel.code[:4]) == ("hipcc", "gfx90a", ELF)
+        assert compiler.compile_kernel(VECTOR_ADD, name="add") is kernel
+        with pytest.raises(exceptions.HIPCompilationError, match="hipcc refuses bad"):
+            compiler.compile_kernel("this is no C", name="bad")
+
+    @needs_module("triton")
+    @pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
+    def test_triton_to_a_code_object(self, target):
+        from suites.triton_kernels import scale
+
+        compiler = ROCmCompiler(AMDConfig(), Hardware.amd(target))
+        signature = {"x": "*fp32", "y": "*fp32", "n": "i32", "block": "constexpr"}
+        missing = linker_missing(TARGETS[target])
+        if missing:
+            with pytest.raises(exceptions.HIPCompilationError, match="Triton refuses scale"):
+                compiler.compile_triton(scale, signature, {"block": 128})
+            pytest.skip(missing)
+        kernel = compiler.compile_triton(scale, signature, {"block": 128})
+        assert (kernel.path_taken, kernel.target, kernel.code[:4]) == ("triton", target, ELF)
+        assert compiler.compile_triton(scale, signature, {"block": 128}) is kernel
+        assert compiler.stats.compiled == 1
+
+
+class TestMemory:
+    @pytest.mark.parametrize("dtype", [torch.float64, BF16, torch.int8])
+    def test_summed_bytes_are_the_storages(self, device, dtype):
+        manager = AMDMemoryManager(AMDConfig(), device)
+        tensors = [manager.allocate_tensor(shape, dtype) for shape in ((3,), (5, 7), (2, 3, 4))]
+        assert manager.allocation_summary().bytes == memory.storage_bytes(tensors)
+
+    def test_the_share_is_kept(self, device):
+        total = memory.stats(device).total
+        if memory.stats(device).free < total / 3:
+            pytest.skip("less than a third of the memory is free")
+        most = {f: AMDMemoryManager(AMDConfig(memory_fraction=f), device) for f in (1.0, 0.9)}
+        kept = most[1.0].free_bytes() - most[0.9].free_bytes()
+        assert kept == pytest.approx(total / 10, rel=0.2)
+
+
+class TestClocks:
+    def test_the_processors_clock(self):
+        first, second = HostEvent(), HostEvent()
+        with pytest.raises(RuntimeError, match="must be recorded"):
+            first.elapsed_time(second)
+        first.record()
+        start = time.perf_counter()
+        while time.perf_counter() - start < 0.02:
+            pass
+        second.record()
+        assert first.elapsed_time(second) >= 20
+        assert second.elapsed_time(first) == -first.elapsed_time(second)
+
+    def test_a_region_contains_its_inner_ones(self, device):
+        utilities = HIPUtilities(device, profiling=True)
+        with utilities.profile_region("outer"):
+            for _ in range(3):
+                with utilities.profile_region("inner"):
+                    torch.randn(64, 64, device=device).matmul(torch.randn(64, 64, device=device))
+        regions = utilities.profiling_summary()
+        assert (regions["inner"].count, regions["outer"].count) == (3, 1)
+        assert regions["outer"].total_ms >= regions["inner"].total_ms > 0

@@ -1,0 +1,154 @@
+"""Layers and what they keep between calls: dropout, caches of keys and of block masks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from suites import attention_reference as ref
+from suites.attention_reference import CASES, by_case, inputs
+from suites.numerics import assert_close, relative_error
+from torchbridge import attention as att
+from torchbridge.attention import attend, flex
+
+pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+
+
+class TestDropout:
+    @pytest.mark.parametrize("path", ["sdpa", "explicit"])
+    def test_statistics(self, device, path):
+        q = torch.zeros(4, 8, 64, 64, device=device)  # every weight is 1/64
+        v = torch.eye(64, device=device).expand(4, 8, 64, 64)  # so the output is the weights
+        weights = attend(q, q, v, dropout=0.25, path=path)[0]
+        kept = weights[weights != 0]
+        assert_close(kept, torch.full_like(kept, 1 / 64 / 0.75))
+        share = kept.numel() / weights.numel()
+        assert abs(share - 0.75) < 5 * (0.75 * 0.25 / weights.numel()) ** 0.5  # five sigma
+        other = attend(q, q, v, dropout=0.25, path=path)[0]
+        assert not torch.equal(other, weights)
+
+    def test_only_in_training(self, device):
+        layer = att.MultiHeadAttention(32, 4, dropout=0.5).to(device)
+        x = torch.randn(2, 9, 32, device=device)
+        assert relative_error(layer(x), layer(x)) > 0.01
+        layer.eval()
+        assert torch.equal(layer(x), layer(x))
+
+
+class TestLayersAndTheirCache:
+    def test_layer_against_double(self, device):
+        layer = att.MultiHeadAttention(32, 4, num_kv_heads=2, pattern=att.Causal()).to(device)
+        x = torch.randn(2, 11, 32, device=device)
+        q, k, v = (ref.double(x) @ ref.double(w).T + ref.double(b) for w, b in _thirds(layer))
+        heads = (t.unflatten(-1, (-1, 8)).transpose(1, 2) for t in (q, k, v))
+        mixed = by_case(*heads, CASES["causal"]).transpose(1, 2).flatten(2)
+        expected = mixed @ ref.double(layer.out.weight).T + ref.double(layer.out.bias)
+        assert_close(layer(x), expected)
+
+    @pytest.mark.parametrize("chunks", [(1,) * 12, (5, 1, 6), (11, 1)])
+    @pytest.mark.parametrize("name", ["causal", "causal_sliding_window", "alibi+causal"])
+    def test_cached_steps_equal_one_pass(self, device, name, chunks):
+        layer = att.MultiHeadAttention(32, 4, pattern=CASES[name].pattern).to(device).eval()
+        x = torch.randn(2, 12, 32, device=device)
+        past, outputs = None, []
+        for part in x.split(chunks, dim=1):
+            output, past = layer(part, past=past, use_cache=True)
+            outputs.append(output)
+            plain = name == "causal" and part.shape[1] == 1
+            assert not plain or layer.path_taken.startswith("sdpa[no mask")
+        assert past[0].shape == past[1].shape == (2, 4, 12, 8)
+        assert_close(torch.cat(outputs, dim=1), layer(x))
+
+    def test_weights_or_cache(self):
+        layer = att.MultiHeadAttention(32, 4)
+        with pytest.raises(ValueError, match="not for both"):
+            layer(torch.randn(2, 9, 32), return_weights=True, use_cache=True)
+        for wrong in ((33, 4, None), (32, 4, 3)):
+            with pytest.raises(ValueError, match="is not divisible by"):
+                att.MultiHeadAttention(*wrong[:2], num_kv_heads=wrong[2])
+
+    def test_weights_are_those_of_the_output(self, device):
+        layer = att.FlashAttention3(32, 4, causal=True).to(device).eval()
+        x = torch.randn(2, 9, 32, device=device)
+        output, weights = layer(x, return_weights=True)
+        assert layer.path_taken == "explicit[scores]"
+        assert weights.shape == (2, 4, 9, 9)
+        assert weights.triu(1).abs().max() == 0
+        assert_close(weights.sum(dim=-1), torch.ones(2, 4, 9))
+        assert_close(output, layer(x))
+        named = att.FlashAttention3(32, 4, path="sdpa")
+        with pytest.raises(att.PathRefused, match="no weights to return"):
+            named(x.cpu(), return_weights=True)
+
+    def test_changing_the_last_token_changes_only_it(self, device):
+        layer = att.FlashAttention3(64, 4, causal=True).to(device).eval()
+        x = torch.randn(2, 10, 64, device=device)
+        changed = x.clone()
+        changed[:, -1] += 1
+        for mask in (None, torch.ones(10, 10, dtype=torch.bool, device=device)):
+            moved = (layer(x, mask) - layer(changed, mask)).abs().amax(dim=(0, 2))
+            assert moved[:-1].max() < 1e-6
+            assert moved[-1] > 0.01
+
+
+def _thirds(layer: att.MultiHeadAttention) -> list:
+    """Weight and bias of the projections to q, k and v."""
+    sizes = [n * layer.head_dim for n in (layer.num_heads, *[layer.num_kv_heads] * 2)]
+    weights, biases = layer.qkv.weight.split(sizes), layer.qkv.bias.split(sizes)
+    return list(zip(weights, biases, strict=True))
+
+
+class TestBlockMasks:
+    def test_keyed_by_all_that_matters(self, device):
+        masks = flex.BlockMasks()
+        ids = torch.zeros(2, 300, dtype=torch.int64, device=device)
+        calls = [
+            (att.SlidingWindow(4), (2, 4, 300, 300)),
+            (att.SlidingWindow(5), (2, 4, 300, 300)),
+            (att.CausalSlidingWindow(4), (2, 4, 300, 300)),
+            (att.SlidingWindow(4), (2, 4, 299, 300)),
+            (att.SlidingWindow(4), (2, 4, 300, 299)),
+            (att.patterns.Shifted(att.SlidingWindow(4), 7), (2, 4, 300, 300)),
+            (att.DocumentMasking(ids), (2, 4, 300, 300)),
+            (att.DocumentMasking(ids), (2, 4, 300, 300)),  # it may have been changed in between
+            (att.Custom(mask=ref.thirds), (2, 4, 300, 300)),
+            (att.Custom(mask=ref.thirds), (2, 3, 300, 300)),
+            (att.Custom(mask=ref.thirds), (1, 3, 300, 300)),
+        ]
+        made = [masks.get(pattern, shape, device) for pattern, shape in calls]
+        assert (masks.hits, masks.misses, len(masks)) == (0, len(calls), len(calls))
+        again = [masks.get(pattern, shape, device) for pattern, shape in calls]
+        assert all(one is two for one, two in zip(made, again, strict=True))
+        assert (masks.hits, masks.misses) == (len(calls), len(calls))
+        equal = masks.get(att.SlidingWindow(4), (9, 8, 300, 300), device)
+        assert equal is made[0]  # it depends on neither sample nor head
+
+    def test_a_changed_document_is_seen(self, device):
+        q, k, v = inputs(device, 54)
+        ids = torch.tensor(ref.IDS)
+        for _ in range(2):
+            pattern = att.DocumentMasking(ids)
+            expected = ref.by_mask(q, k, v, (ids[:, :, None] == ids[:, None])[:, None])
+            assert_close(attend(q, k, v, pattern=pattern, path="flex_eager")[0], expected)
+            ids[:, 10:30] = 9
+
+    @torch.inference_mode()
+    def test_made_for_inference_but_fit_to_train(self, device):
+        pattern = att.DocumentMasking(torch.zeros(2, 300, dtype=torch.int64, device=device))
+        assert not pattern.ids.is_inference()
+        for one in (pattern, att.SlidingWindow(4)):
+            mask = flex.BlockMasks().get(one, (2, 4, 300, 300), device)
+            assert not mask.kv_indices.is_inference()
+
+    def test_the_oldest_goes_first(self, device):
+        masks = flex.BlockMasks(size=2)
+        for window in (1, 2, 1, 3, 1):
+            masks.get(att.SlidingWindow(window), (1, 1, 8, 8), device)
+        assert (masks.hits, masks.misses, len(masks)) == (2, 3, 2)
+        masks.clear()
+        assert (masks.hits, masks.misses, len(masks)) == (0, 0, 0)
+
+    @pytest.mark.parametrize(("window", "share"), [(128, 87.89), (2048, 46.88)])
+    def test_sparsity(self, device, window, share):
+        mask = flex.block_masks.get(att.CausalSlidingWindow(window), (1, 1, 2048, 2048), device)
+        assert abs(mask.sparsity() - share) < 0.01  # 31 and 136 of 256 blocks are computed

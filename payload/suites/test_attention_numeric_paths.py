@@ -1,0 +1,268 @@
+"""Which way is taken or refused: back-ends, compiled kernels, packages; and its gradients."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from suites import attention_reference as ref
+from suites.attention_reference import CASES, NOT_FOR_SDPA, by_case, inputs
+from suites.numerics import assert_close, needs_cuda
+from torchbridge import attention as att
+from torchbridge.attention import attend, flash, flex
+from torchbridge.attention.attend import LONG
+from torchbridge.attention.sdpa import Call
+from torchbridge.hardware import Hardware
+
+pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+
+HOPPER, ADA, AMPERE = (Hardware.nvidia(c) for c in ((9, 0), (8, 9), (8, 0)))
+
+
+class TestGradients:
+    @pytest.mark.parametrize("name", list(CASES))
+    def test_gradcheck(self, device, name):
+        q, k, v = (x.requires_grad_() for x in inputs(device, 5, width=3, dtype=torch.float64))
+        for path in ["explicit"] if name in NOT_FOR_SDPA else ["explicit", "sdpa"]:
+            assert torch.autograd.gradcheck(
+                lambda *x, path=path: attend(*x, pattern=CASES[name].pattern, path=path)[0],
+                (q, k, v),
+                fast_mode=True,
+            )
+
+    @pytest.mark.parametrize("name", [n for n in CASES if n not in NOT_FOR_SDPA])
+    def test_paths_have_one_gradient(self, device, name):
+        gradients = []
+        q, k, v = inputs(device, groups=2)
+        weights = torch.randn_like(q)
+        for path in ("auto", "explicit"):
+            leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+            output, _ = attend(*leaves, pattern=CASES[name].pattern, path=path)
+            gradients.append(torch.autograd.grad((output * weights).sum(), leaves))
+        for one, two in zip(*gradients, strict=True):
+            assert_close(one, two)
+
+    def test_flex_gradients(self, device):
+        if device.type == "cpu":
+            pytest.skip("FlexAttention has no CPU backward")
+        if flex.why_not_on(device):
+            pytest.skip(flex.why_not_on(device))
+        gradients = []
+        q, k, v = inputs(device, 64)
+        for path in ("flex", "explicit"):
+            leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+            output, _ = attend(*leaves, pattern=CASES["alibi+causal"].pattern, path=path)
+            gradients.append(torch.autograd.grad(output.square().sum(), leaves))
+        for one, two in zip(*gradients, strict=True):
+            assert_close(one, two, 5e-3)  # its matrix products may be tf32
+
+    def test_training_on_the_cpu_is_not_flex(self):
+        q, k, v = (x.requires_grad_() for x in inputs(torch.device("cpu")))
+        for path in ("flex", "flex_eager"):
+            with pytest.raises(att.PathRefused, match="no CPU backward"):
+                attend(q, k, v, pattern=att.SlidingWindow(4), path=path)
+        with torch.no_grad():
+            output, taken = attend(q, k, v, pattern=att.SlidingWindow(4), path="flex_eager")
+        assert (taken.name, taken.form) == ("flex_eager", "block mask")
+        assert_close(output, by_case(q, k, v, CASES["sliding_window"]))
+
+
+class TestChoice:
+    def test_forms(self, device):
+        q, k, v = inputs(device)
+        forms = {
+            "full": ("sdpa", "no mask"),
+            "causal": ("sdpa", "is_causal"),
+            "sliding_window": ("sdpa", "mask"),
+            "alibi": ("sdpa", "bias"),
+            "soft_cap": ("explicit", "scores"),
+            "custom": ("explicit", "scores"),
+        }
+        for name, expected in forms.items():
+            _, taken = attend(q, k, v, pattern=CASES[name].pattern)
+            assert (taken.name, taken.form, taken.fallback) == (*expected, None)
+        output, taken = attend(q, k, v, pattern=att.Custom(mask=ref.thirds))
+        assert (taken.name, taken.form) == ("sdpa", "mask")
+        assert_close(output, by_case(q, k, v, ref.Case(att.FULL, CASES["custom"].seen)))
+
+    def test_long_patterns_are_worth_a_kernel(self):
+        q = torch.zeros(1, 1, 1024, 8, requires_grad=True)
+        assert q.shape[2] ** 2 == LONG
+        _, taken = attend(q, q, q, pattern=att.SlidingWindow(8))
+        assert (taken.name, taken.form) == ("sdpa", "mask")
+        assert taken.fallback == "FlexAttention has no CPU backward"
+        assert str(taken).endswith("(FlexAttention has no CPU backward)")
+        shorter = q[:, :, :1023]
+        assert attend(shorter, shorter, shorter, pattern=att.SlidingWindow(8))[1].fallback is None
+
+    @pytest.mark.parametrize(
+        ("options", "reason"),
+        [
+            ({"mask": torch.ones(23, 23, dtype=torch.bool)}, "takes patterns, not dense masks"),
+            ({"dropout": 0.5}, "has no dropout"),
+        ],
+    )
+    def test_flex_is_refused(self, options, reason):
+        q, k, v = inputs(torch.device("cpu"))
+        with pytest.raises(att.PathRefused, match=reason):
+            attend(q, k, v, path="flex", **options)
+        with pytest.raises(ValueError, match=r"path must be one of auto, sdpa.*'fast'"):
+            attend(q, k, v, path="fast")
+
+    def test_flex_on_devices(self):
+        assert flex.why_not_on(torch.device("meta")) == "FlexAttention has no kernel for meta"
+        assert flex.why_not_on(torch.device("cpu"), compiled=False) is None
+
+    @pytest.mark.parametrize(
+        ("shapes", "message"),
+        [
+            (((2, 3, 4),) * 3, "must be .batch, heads, positions, width"),
+            (((2, 4, 5, 8), (2, 4, 6, 8), (2, 4, 7, 8)), "do not fit each other"),
+            (((2, 4, 5, 8), (1, 4, 5, 8), (1, 4, 5, 8)), "do not fit each other"),
+            (((2, 4, 5, 8), (2, 4, 5, 9), (2, 4, 5, 8)), "do not fit each other"),
+            (((2, 4, 5, 8), (2, 3, 5, 8), (2, 3, 5, 8)), "multiple of key heads"),
+        ],
+    )
+    def test_shapes_that_do_not_fit(self, shapes, message):
+        with pytest.raises(ValueError, match=message):
+            attend(*(torch.zeros(shape) for shape in shapes))
+
+    def test_arguments_that_do_not_fit(self):
+        q = torch.zeros(2, 4, 6, 8)
+        with pytest.raises(ValueError, match="of one dtype"):
+            attend(q, q.double(), q)
+        with pytest.raises(ValueError, match=r"padding is \[batch, 1, 1, keys\]"):
+            attend(q, q, q, mask=torch.ones(2, 6, dtype=torch.bool))
+        with pytest.raises(ValueError, match=r"bool \(True: seen\) or a float"):
+            attend(q, q, q, mask=torch.ones(6, 6, dtype=torch.int64))
+        with pytest.raises(ValueError, match="slopes for 8 heads, not for 4"):
+            attend(q, q, q, pattern=att.ALiBi(8))
+        with pytest.raises(ValueError, match="do not fit a batch of 2 with 6"):
+            attend(q, q, q, pattern=att.DocumentMasking(torch.zeros(2, 5, dtype=torch.int64)))
+        for wrong in (lambda: att.SlidingWindow(0), lambda: att.SoftCap(0.0), att.Custom):
+            with pytest.raises(ValueError, match=r"at least 1|above 0|needs a mask"):
+                wrong()
+
+
+class TestBackends:
+    @pytest.mark.parametrize("backend", ["flash", "efficient", "cudnn", "math"])
+    def test_by_name_it_is_that_one_or_refused(self, device, backend):
+        dtype = torch.float16 if device.type == "cuda" else torch.float32
+        q, k, v = inputs(device, 64, width=64, dtype=dtype)
+        try:
+            output, taken = attend(q, k, v, pattern=att.Causal(), path=f"sdpa_{backend}")
+        except att.PathRefused as refusal:
+            pytest.skip(str(refusal))
+        assert (taken.name, taken.backend) == (f"sdpa_{backend}", backend)
+        expected = ref.by_mask(q, k, v, ref.lower_triangle(64, 64))
+        assert_close(output, expected)
+
+    def test_the_cpu_has_two(self):
+        q, k, v = inputs(torch.device("cpu"))
+        for backend in ("efficient", "cudnn"):
+            with pytest.raises(att.PathRefused, match="no such kernel for these inputs on cpu"):
+                attend(q, k, v, path=f"sdpa_{backend}")
+        for backend in ("flash", "math"):
+            output, taken = attend(q, k, v, path=f"sdpa_{backend}")
+            assert taken.backend == backend
+            assert_close(output, ref.by_mask(q, k, v))
+
+    def test_the_choice_is_reported(self):
+        q, k, v = inputs(torch.device("cpu"))
+        assert attend(q, k, v)[1].backend == "flash"
+        assert attend(q, k, v, dropout=0.5)[1].backend == "math"
+        assert str(attend(q, k, v)[1]) == "sdpa[no mask, flash]"
+
+
+class TestCompiled:
+    @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # by inductor
+    def test_flex_kernel(self, device):
+        if flex.why_not_on(device):
+            pytest.skip(flex.why_not_on(device))
+        q, k, v = inputs(device, 1024, batch=1, heads=2, groups=1)
+        output, taken = attend(q, k, v, pattern=att.CausalSlidingWindow(40))
+        assert str(taken) == "flex[block mask]"
+        mask = ref.lower_triangle(1024, 1024) & ~ref.lower_triangle(1024, 1024).tril(-40)
+        assert_close(output, ref.by_mask(q, k, v, mask), 2e-3 if device.type == "cuda" else None)
+
+    @pytest.mark.parametrize("pattern", [att.Causal(), att.ALiBi(4), att.SoftCap(2.0)])
+    def test_layers_are_traced_whole(self, device, pattern):
+        layer = att.MultiHeadAttention(32, 4, pattern=pattern).to(device).eval()
+        traced = torch.compile(layer, backend="aot_eager", fullgraph=True)
+        x = torch.randn(2, 9, 32, device=device)
+        with torch.no_grad():
+            assert_close(traced(x), layer(x))
+
+
+class TestFlashPackages:
+    def fake(self, name="flash_attn_interface"):
+        """A package that computes by SDPA, with positions first, and counts its calls."""
+        package = types.ModuleType(name)
+        package.calls = []
+
+        def flash_attn_func(q, k, v, softmax_scale, causal):
+            package.calls.append(causal)
+            heads = (x.transpose(1, 2).float() for x in (q, k, v))
+            out = F.scaled_dot_product_attention(*heads, is_causal=causal, scale=softmax_scale)
+            return out.transpose(1, 2).to(q.dtype), None
+
+        package.flash_attn_func = flash_attn_func
+        return package
+
+    def load_only(self, *names):
+        """An importer that knows these."""
+
+        def load(name):
+            if name not in names:
+                raise ImportError(name)
+            return self.fake(name)
+
+        return load
+
+    def test_found_by_capability(self):
+        both = self.load_only("flash_attn", "flash_attn_interface")
+        assert flash.find_package(HOPPER, both).__name__ == "flash_attn_interface"
+        assert flash.find_package(ADA, both).__name__ == "flash_attn"
+        assert flash.find_package(HOPPER, self.load_only("flash_attn")).__name__ == "flash_attn"
+        assert flash.find_package(AMPERE, self.load_only("flash_attn_interface")) is None
+        assert flash.find_package(Hardware.amd("gfx942"), both) is None
+
+    @pytest.mark.parametrize("pattern", [att.FULL, att.Causal()], ids=["full", "causal"])
+    def test_its_layout(self, pattern):
+        q, k, v = inputs(torch.device("cpu"), dtype=torch.bfloat16)
+        package = self.fake()
+        output, taken = flash.by_package(Call(q, k, v, pattern, None, 0.25), package)
+        assert str(taken) == "flash_attn[flash_attn_interface]"
+        assert package.calls == [pattern == att.Causal()]
+        assert_close(output, by_case(q, k, v, CASES[pattern.name]))
+
+    def test_what_it_cannot(self):
+        q, k, v = inputs(torch.device("cpu"), dtype=torch.float16)
+        longer = torch.cat([k, k], dim=2)
+        calls = {
+            "16 bit": Call(q.float(), k.float(), v.float(), att.FULL, None, 1.0),
+            "no masks but": Call(q, k, v, att.SlidingWindow(3), None, 1.0),
+            "last key": Call(q, longer, longer, att.Causal(), None, 1.0),
+            "dropout": Call(q, k, v, att.FULL, None, 1.0, dropout=0.1),
+            "up to 256": Call(*inputs(q.device, 3, width=257, dtype=q.dtype), att.FULL, None, 1.0),
+        }
+        for reason, call in calls.items():
+            with pytest.raises(att.PathRefused, match=reason):
+                flash.by_package(call, self.fake())
+
+    def test_absent(self):
+        q, k, v = inputs(torch.device("cpu"))
+        with pytest.raises(att.PathRefused, match="neither flash_attn_interface"):
+            attend(q, k, v, path="flash_attn")
+
+    @needs_cuda((8, 0))
+    def test_real_package(self, device):
+        call = Call(*inputs(device, 64, dtype=torch.bfloat16), att.Causal(), None, 0.25)
+        reason = flash.why_not(call, flash.find_package(flash.probe(device)))
+        if reason:
+            pytest.skip(reason)
+        expected = ref.by_mask(call.q, call.k, call.v, ref.lower_triangle(64, 64))
+        assert_close(flash.by_package(call)[0], expected)

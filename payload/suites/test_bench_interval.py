@@ -1,0 +1,219 @@
+"""The interval of the ratio covers what it says: on noise whose truth is known, and where it fails.
+
+Each machine below makes samples in the order of time, in the core's own order of arms; the true
+ratio is 1.1. Coverage is counted over many experiments.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import statistics
+
+import numpy as np
+import pytest
+
+from torchbridge.bench.interval import QUAD, SWAPPED, Ratio, order, quad_ratios
+from torchbridge.bench.outcome import Sample
+from torchbridge.bench.run import Limits
+from torchbridge.timing import attained, median_interval
+
+TRUTH = 1.1
+EXPERIMENTS = 1500
+
+
+def arms_in_order(quads: int) -> list[str]:
+    """Whose each sample is."""
+    return [arm for quad in range(quads) for arm in order(quad)]
+
+
+def iid(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Independent, 5 %."""
+    return rng.normal(0.0, 0.05, count)
+
+
+def heavy(rng: np.random.Generator, count: int) -> np.ndarray:
+    """No variance at all: Cauchy."""
+    return 0.01 * rng.standard_cauchy(count)
+
+
+def hiccups(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Now and then a sample is interrupted, for up to ten times as long."""
+    late = rng.random(count) < 0.15
+    return rng.normal(0.0, 0.01, count) + late * rng.uniform(0.0, math.log(10), count)
+
+
+def drift(rng: np.random.Generator, count: int) -> np.ndarray:
+    """A machine that gets hotter: half as slow again at the end, in steps and slopes."""
+    return iid(rng, count) + np.linspace(0.0, 0.4, count) + 0.1 * (np.arange(count) > count / 3)
+
+
+def autocorrelated(rng: np.random.Generator, count: int) -> np.ndarray:
+    """What was slow stays slow for some 50 samples: far more than the noise of a sample."""
+    noise, level = rng.normal(0.0, 0.02, count), np.empty(count)
+    level[0] = rng.normal(0.0, 0.2)
+    for n in range(1, count):
+        level[n] = 0.98 * level[n - 1] + rng.normal(0.0, 0.2 * math.sqrt(1 - 0.98**2))
+    return noise + level
+
+
+def neighbour(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Somebody else takes half of the machine for stretches of some 20 samples."""
+    switches = rng.random(count) < 1 / 20
+    busy = (np.cumsum(switches) + rng.integers(2)) % 2
+    return rng.normal(0.0, 0.03, count) + math.log(2) * busy
+
+
+HONEST = (iid, heavy, hiccups, drift, autocorrelated, neighbour)
+
+
+def ratios_of(noise: np.ndarray, favour: float = 0.0) -> tuple[float, ...]:
+    """The core's ratios of a machine's samples; the baseline takes 1.1 times as long."""
+    arms = arms_in_order(len(noise) // 4)
+    truth = np.array([math.log(TRUTH) + favour if arm == "baseline" else 0.0 for arm in arms])
+    return quad_ratios(arms, np.exp(noise + truth).tolist())
+
+
+def coverage(machine, quads: int, confidence: float, seed: int = 1) -> float:
+    """Share of experiments whose interval holds the truth."""
+    rng, covered = np.random.default_rng(seed), 0
+    for _ in range(EXPERIMENTS):
+        ratio = Ratio.of(ratios_of(machine(rng, 4 * quads)), confidence)
+        covered += ratio.low <= TRUTH <= ratio.high
+    return covered / EXPERIMENTS
+
+
+class TestQuads:
+    def test_order(self):
+        assert [order(n) for n in range(4)] == [QUAD, SWAPPED, QUAD, SWAPPED]
+        first = [arm for n in range(8) for arm in order(n)]
+        assert first.count("subject") == first.count("baseline") == 16
+        followed = list(itertools.pairwise(first))  # an arm runs after itself as often as the other
+        assert followed.count(("subject",) * 2) == followed.count(("baseline",) * 2) == 4
+
+    def test_ratio_is_baseline_over_subject(self):
+        assert quad_ratios(QUAD, [1.0, 2.0, 2.0, 1.0]) == pytest.approx((2.0,))
+        assert quad_ratios(SWAPPED, [2.0, 1.0, 1.0, 2.0]) == pytest.approx((2.0,))
+
+    def test_a_slope_cancels(self):
+        seconds = [1.02**n for n in range(8)]
+        assert quad_ratios(QUAD + SWAPPED, seconds) == pytest.approx((1.0, 1.0))
+
+    def test_half_a_quad_is_left_out(self):
+        assert quad_ratios(QUAD + QUAD[:2], [1.0] * 6) == (1.0,)
+        assert quad_ratios((), ()) == ()
+
+    def test_three_of_one_arm_are_no_quad(self):
+        with pytest.raises(ValueError, match="samples 4 to 7 are no quad"):
+            quad_ratios(QUAD + ("subject",) * 3 + ("baseline",), [1.0] * 8)
+
+    def test_swapped_arms_give_the_inverse(self):
+        rng = random.Random(3)
+        seconds = [rng.uniform(1, 2) for _ in range(40)]
+        arms = arms_in_order(10)
+        other = ["subject" if arm == "baseline" else "baseline" for arm in arms]
+        one, two = Ratio.of(quad_ratios(arms, seconds)), Ratio.of(quad_ratios(other, seconds))
+        assert (1 / two.high, 1 / two.low) == pytest.approx((one.low, one.high))
+
+
+class TestCoverage:
+    @pytest.mark.parametrize("machine", HONEST, ids=lambda one: one.__name__)
+    @pytest.mark.parametrize(("quads", "confidence"), [(8, 0.95), (30, 0.95), (30, 0.99)])
+    def test_as_often_as_it_says(self, machine, quads, confidence):
+        stray = 4 * math.sqrt(confidence * (1 - confidence) / EXPERIMENTS)
+        sure = attained(quads, confidence)
+        assert sure >= confidence
+        assert confidence - stray <= coverage(machine, quads, confidence) <= min(1.0, sure + 0.02)
+
+    @pytest.mark.parametrize("quads", [2, 4])
+    def test_too_few_quads_say_how_sure_they_are(self, quads):
+        said = attained(quads, 0.95)
+        assert said == 1 - 2 ** (1 - quads) < 0.95
+        stray = 4 * math.sqrt(said * (1 - said) / EXPERIMENTS)
+        assert abs(coverage(iid, quads, 0.95) - said) <= stray
+
+    def test_one_arm_after_the_other_would_not_do(self):
+        """Why quads: what lasts for many samples weighs on one arm only."""
+        rng, quads, covered = np.random.default_rng(2), 30, 0
+        for _ in range(300):
+            seconds = np.exp(autocorrelated(rng, 4 * quads))
+            means = seconds.reshape(2, -1).mean(axis=1)
+            spread = seconds[: 2 * quads].std() / math.sqrt(2 * quads) / means[0]
+            covered += abs(math.log(means[1] / means[0])) <= 2.8 * spread
+        assert covered / 300 < 0.7
+
+    @pytest.mark.parametrize("confidence", [0.95, 0.99])
+    def test_stopping_when_it_is_narrow_costs_little(self, confidence):
+        """Looked at after every growth by a quarter; the interval's place is never looked at."""
+        rng, covered, experiments = np.random.default_rng(4), 0, 400
+        for _ in range(experiments):
+            ratios = ratios_of(hiccups(rng, 4 * 200))
+            limits = Limits(400, 16, 1e9, 0.02, confidence)
+            seconds = iter([1.0] * 800)
+            samples: list[Sample] = []
+            while not limits.enough(samples, 0.0):
+                quad = len(samples) // 4
+                samples += [
+                    Sample(arm, ratios[quad] if arm == "baseline" else next(seconds), 0.0)
+                    for arm in order(quad)
+                ]
+            ratio = Ratio.of(ratios[: len(samples) // 4], confidence)
+            covered += ratio.low <= TRUTH <= ratio.high
+        stray = 4 * math.sqrt(confidence * (1 - confidence) / experiments)
+        assert covered / experiments >= confidence - 0.02 - stray
+
+
+class TestWhereItFails:
+    """What no interval of one process's samples can know; the core's text says so."""
+
+    def test_what_favours_one_arm_throughout(self):
+        rng, covered = np.random.default_rng(5), 0
+        for _ in range(300):
+            placed = rng.normal(0.0, 0.02)  # where one arm's data happen to lie in memory
+            ratio = Ratio.of(ratios_of(rng.normal(0.0, 0.01, 120), favour=placed))
+            covered += ratio.low <= TRUTH <= ratio.high
+        assert covered / 300 < 0.6
+
+    def test_a_neighbour_that_slows_one_arm_only(self):
+        """The ratio itself changes for stretches: the interval is about this run's stretches."""
+        rng, covered, quads = np.random.default_rng(6), 0, 30
+        for _ in range(300):
+            busy = (np.cumsum(rng.random(quads) < 1 / 15) + rng.integers(2)) % 2
+            ratios = TRUTH * np.exp(rng.normal(0.0, 0.01, quads) + 0.2 * (busy - 0.5))
+            ratio = Ratio.of(ratios.tolist())
+            covered += ratio.low <= TRUTH <= ratio.high
+        assert covered / 300 < 0.9
+
+
+class TestMedianInterval:
+    @pytest.mark.parametrize(
+        ("count", "confidence", "ends"),
+        [(6, 0.95, (1, 6)), (8, 0.99, (1, 8)), (9, 0.95, (2, 8)), (20, 0.95, (6, 15))],
+    )
+    def test_known_ranks(self, count, confidence, ends):
+        values = random.Random(count).sample(range(1, count + 1), count)
+        assert median_interval(values, confidence) == ends
+
+    @pytest.mark.parametrize("count", [1, 2, 5, 7, 30, 301, 2000])
+    def test_sure_enough_and_no_wider_than_needed(self, count):
+        for confidence in (0.8, 0.95, 0.99):
+            low, high = median_interval(range(count), confidence)
+            assert low == count - 1 - high
+            inside = [math.comb(count, k) for k in range(low + 1, count - low)]
+            assert sum(inside) / 2**count == pytest.approx(attained(count, confidence))
+            narrower = sum(inside[1:-1]) / 2**count
+            assert low == 0 or attained(count, confidence) >= confidence - 1e-9
+            assert narrower < confidence or len(inside) <= 2
+
+    def test_holds_the_median(self):
+        rng = random.Random(9)
+        for count in range(1, 40):
+            values = [rng.lognormvariate(0, 1) for _ in range(count)]
+            low, high = median_interval(values)
+            assert low <= statistics.median(values) <= high
+
+    @pytest.mark.parametrize(("values", "confidence"), [([], 0.95), ([1.0], 0.0), ([1.0], 1.0)])
+    def test_what_makes_no_sense(self, values, confidence):
+        with pytest.raises(ValueError, match="no interval"):
+            median_interval(values, confidence)

@@ -1,0 +1,109 @@
+"""A benchmark as a resident arm: it measures when it is told, and only then."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchbridge.bench import Arm, take_turns, turns
+
+CPU = torch.device("cpu")
+PAYLOAD = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def events(tmp_path, monkeypatch):
+    """Where evidence goes."""
+    monkeypatch.setenv("SEATRIAL_EVENTS", str(tmp_path / "events"))
+    return tmp_path / "events"
+
+
+@pytest.fixture
+def told(tmp_path, monkeypatch):
+    """A pipe that turns are read from, and how to write into it."""
+    pipe = tmp_path / "turns"
+    os.mkfifo(pipe)
+    monkeypatch.setenv("SEATRIAL_TURNS", str(pipe))
+    speakers = []
+
+    def tell(text: str) -> None:
+        speakers.append(threading.Thread(target=pipe.write_text, args=(text,)))
+        speakers[-1].start()
+
+    yield tell
+    for speaker in speakers:
+        speaker.join(10)
+        assert not speaker.is_alive()
+
+
+def said(events: Path) -> list[dict]:
+    return [json.loads(line) for line in events.read_text().splitlines()]
+
+
+def test_alone_there_is_one_turn(events, monkeypatch):
+    monkeypatch.delenv("SEATRIAL_TURNS", raising=False)
+    assert list(turns()) == [0]
+    assert not events.exists()
+
+
+@pytest.mark.parametrize("last", ["end\n9\n", ""])
+def test_turns_are_taken_until_the_end(events, told, last):
+    told(f"0\n3\n4\n{last}")
+    assert list(turns()) == [0, 1, 2]
+    assert said(events) == [{"turn": "ready"}, {"turn": 0}, {"turn": 3}, {"turn": 4}]
+
+
+def test_each_turn_has_its_samples_before_it_is_over(events, told):
+    calls = []
+    told("0\n1\nend\n")
+    arm = Arm("work", lambda: calls.append(1), setup=dict)  # one call a sample
+    taken = take_turns("loop", arm, CPU, samples=4, budget_s=0.01, dtype="float32")
+    lines = said(events)
+    assert [next(iter(line)) for line in lines] == ["turn", "metric", "turn", "metric", "turn"]
+    metrics = [line for line in lines if "metric" in line]
+    assert [one["samples"] for one in metrics] == [taken[:4], taken[4:]]
+    assert metrics[0]["metric"] == "loop/latency"
+    clock = {"clock": "synchronised clock", "device": "cpu", "dtype": "float32"}
+    assert metrics[0]["params"] == metrics[1]["params"] == clock
+    assert len(calls) >= 8 + 3  # warm before the first
+
+
+def test_it_is_warm_before_it_is_ready(events, told):
+    """What a turn measures is no first call."""
+    order = []
+    told("0\nend\n")
+    arm = Arm("work", lambda: order.append(events.exists()))
+    take_turns("loop", arm, CPU, samples=1, budget_s=0.01)
+    assert order[:3] == [False] * 3
+    assert order[-1] is True
+
+
+def test_the_resident_benchmark_takes_turns(tmp_path):
+    """As whoever pairs it starts it: a process of its own."""
+    pipe, events = tmp_path / "turns", tmp_path / "events"
+    os.mkfifo(pipe)
+    variables = {"SEATRIAL_TURNS": str(pipe), "SEATRIAL_EVENTS": str(events)}
+    child = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.resident", "--samples", "3"],
+        cwd=PAYLOAD,
+        env=os.environ | variables,
+        stdout=subprocess.DEVNULL,
+    )
+    told = threading.Thread(target=pipe.write_text, args=("0\n5\nend\n",), daemon=True)
+    told.start()  # it waits for somebody who reads
+    try:
+        assert child.wait(timeout=120) == 0
+    finally:
+        child.kill()
+    lines = said(events)
+    assert [one["turn"] for one in lines if "turn" in one] == ["ready", 0, 5]
+    metrics = {one["metric"] for one in lines if "metric" in one}
+    assert metrics == {"resident/product/latency", "resident/perceptron/latency"}
+    assert all(len(one["samples"]) == 3 for one in lines if "metric" in one)

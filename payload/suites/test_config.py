@@ -1,0 +1,276 @@
+"""Settings: their types and ranges, changing and writing them, and the presets."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from torchbridge import config as package
+from torchbridge.config import (
+    AMDConfig,
+    AttentionConfig,
+    Config,
+    DistributedConfig,
+    HardwareBackend,
+    HardwareConfig,
+    IntelConfig,
+    KernelConfig,
+    MemoryConfig,
+    NVIDIAConfig,
+    OptimizationLevel,
+    PrecisionConfig,
+    PrecisionFormat,
+    TPUConfig,
+    ValidationConfig,
+    ValidationLevel,
+)
+from torchbridge.hardware import Hardware
+
+GROUPS = [
+    AMDConfig,
+    AttentionConfig,
+    Config,
+    DistributedConfig,
+    HardwareConfig,
+    IntelConfig,
+    KernelConfig,
+    MemoryConfig,
+    NVIDIAConfig,
+    PrecisionConfig,
+    TPUConfig,
+    ValidationConfig,
+]
+PRESETS = [Config.for_inference, Config.for_training, Config.for_development]
+REFUSED = [  # group, setting, values that are out of range or of the wrong type
+    (AttentionConfig, "dropout", [-0.1, 1.0, "none"]),
+    (AttentionConfig, "pattern", ["diagonal", 3]),
+    (DistributedConfig, "world_size", [0, 1.5, True]),
+    (DistributedConfig, "rank", [-1, 1]),
+    (DistributedConfig, "backend", ["mpi", 0]),
+    (HardwareConfig, "backend", ["gpu"]),
+    (HardwareConfig, "device_id", [-1, "0"]),
+    (HardwareConfig, "nvidia", [None, 3]),
+    (KernelConfig, "compile_mode", ["fastest"]),
+    (KernelConfig, "fusion", [1, None]),
+    (MemoryConfig, "safety_margin", [0.99, -1]),
+    (MemoryConfig, "gradient_checkpointing", ["yes"]),
+    (NVIDIAConfig, "memory_fraction", [0, 1.1]),
+    (PrecisionConfig, "default_format", ["fp64", torch.float32]),
+    (ValidationConfig, "level", ["paranoid"]),
+    (Config, "optimization_level", ["fast", None]),
+    (Config, "debug", ["false"]),
+]
+REFUSED = [(group, name, value) for group, name, values in REFUSED for value in values]
+ENUMS = {
+    "OptimizationLevel": "conservative balanced aggressive",
+    "PrecisionFormat": "fp32 fp16 bf16 fp8_e4m3 fp8_e5m2 fp4",
+    "HardwareBackend": "cuda cpu tpu amd intel custom",
+    "NVIDIAArchitecture": "auto pascal volta turing ampere ada hopper blackwell",
+    "TPUVersion": "auto v4 v5e v5p v6e v7",
+    "TPUTopology": "auto single pod superpod",
+    "TPUCompilationMode": "xla pjit torch_xla",
+    "AMDArchitecture": "auto cdna cdna2 cdna3 cdna4 rdna2 rdna3 rdna4",
+    "IntelArchitecture": "auto pvc ats dg2 flex integrated",
+    "AttentionPatterns": "full causal sliding_window sparse ring local global differential "
+    "dynamic_sparse",
+    "ValidationLevel": "minimal standard strict comprehensive",
+}
+
+
+class TestEnums:
+    @pytest.mark.parametrize("name", ENUMS)
+    def test_members(self, name):
+        kind = getattr(package, name)
+        assert [member.value for member in kind] == ENUMS[name].split()
+        assert all(member == member.value for member in kind)  # they are strings
+
+    @pytest.mark.parametrize("number", PrecisionFormat)
+    def test_bits_are_those_of_the_dtype(self, number):
+        if number is PrecisionFormat.FP4:
+            assert number.bits == 4  # two of them in a byte
+        else:
+            assert number.dtype.itemsize * 8 == number.bits
+
+    def test_dtypes(self):
+        names = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+        names |= {"fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
+        for number, name in names.items():
+            assert PrecisionFormat(number).dtype is getattr(torch, name)
+        limits = {n: torch.finfo(PrecisionFormat(n).dtype).max for n in ("fp8_e4m3", "fp8_e5m2")}
+        assert limits == {"fp8_e4m3": 448.0, "fp8_e5m2": 57344.0}
+
+    def test_features(self):
+        wanted = {"fp32": None, "bf16": "bf16", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp4": "fp4"}
+        assert {n: PrecisionFormat(n).feature for n in wanted} == wanted
+        ada = Hardware.nvidia((8, 9))
+        native = [n.value for n in PrecisionFormat if n.feature is None or ada.has(n.feature)]
+        assert native == ["fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"]
+
+
+class TestGroups:
+    @pytest.mark.parametrize("group", GROUPS, ids=lambda g: g.__name__)
+    def test_written_and_read(self, group):
+        settings = group()
+        written = json.loads(json.dumps(settings.to_dict()))
+        assert list(written) == [field.name for field in dataclasses.fields(group)]
+        assert group.from_dict(written) == settings
+        assert hash(settings) == hash(group())
+
+    @pytest.mark.parametrize("group", GROUPS, ids=lambda g: g.__name__)
+    def test_frozen(self, group):
+        name = dataclasses.fields(group)[0].name
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(group(), name, None)
+
+    @pytest.mark.parametrize("group", GROUPS, ids=lambda g: g.__name__)
+    def test_unknown_setting_names_the_nearest(self, group):
+        name = dataclasses.fields(group)[-1].name
+        with pytest.raises(ValueError, match=rf"no setting '{name}_'; nearest: '{name}'"):
+            group().update(**{f"{name}_": None})
+
+    @pytest.mark.parametrize(
+        ("group", "name", "value"), REFUSED, ids=lambda v: getattr(v, "__name__", repr(v))
+    )
+    def test_refused(self, group, name, value):
+        with pytest.raises(ValueError, match=rf"^{group.__name__}.*{name}.*got"):
+            group(**{name: value})
+        with pytest.raises(ValueError, match=name):
+            group().update(**{name: value})
+
+    def test_strings_and_integers_are_converted(self):
+        config = Config(optimization_level="aggressive")
+        assert config.optimization_level is OptimizationLevel.AGGRESSIVE
+        margin = MemoryConfig(safety_margin=2).safety_margin
+        assert (margin, type(margin)) == (2.0, float)
+
+    def test_refusals_list_the_choices(self):
+        with pytest.raises(ValueError, match="conservative, balanced, aggressive, got 'fast'"):
+            Config(optimization_level="fast")
+
+
+class TestRules:
+    @pytest.mark.parametrize("pattern", ["sliding_window", "local"])
+    def test_windows(self, pattern):
+        assert AttentionConfig(pattern=pattern, window_size=8).window_size == 8
+        with pytest.raises(ValueError, match=f"{pattern} needs a window_size"):
+            AttentionConfig(pattern=pattern)
+        with pytest.raises(ValueError, match="window_size must be at least 1"):
+            AttentionConfig(pattern=pattern, window_size=0)
+
+    def test_no_window_without_a_use(self):
+        with pytest.raises(ValueError, match="causal has no window_size, got 8"):
+            AttentionConfig(pattern="causal", window_size=8)
+
+    def test_mixed_precision_is_about_fp32_weights(self):
+        assert PrecisionConfig(mixed_precision=True).default_format is PrecisionFormat.FP32
+        with pytest.raises(ValueError, match="default_format must be fp32 with mixed_precision"):
+            PrecisionConfig(mixed_precision=True, default_format="bf16")
+
+    def test_ranks(self):
+        assert DistributedConfig(world_size=4, rank=3).rank == 3
+        with pytest.raises(ValueError, match=r"rank must be in 0\.\.3, got 4"):
+            DistributedConfig(world_size=4, rank=4)
+
+    def test_rules_hold_for_updates(self):
+        windowed = AttentionConfig(pattern="local", window_size=8)
+        with pytest.raises(ValueError, match="full has no window_size"):
+            windowed.update(pattern="full")
+        assert windowed.update(pattern="full", window_size=None) == AttentionConfig()
+
+
+class TestConfig:
+    def test_updates_reach_inner_groups_only(self):
+        before = Config()
+        after = before.update(memory={"safety_margin": 1.5}, hardware={"tpu": {"cache_size": 7}})
+        expected = before.to_dict()
+        expected["memory"]["safety_margin"] = 1.5
+        expected["hardware"]["tpu"]["cache_size"] = 7
+        assert after.to_dict() == expected
+        assert before == Config()
+
+    def test_a_group_may_be_given_whole(self):
+        memory = MemoryConfig(safety_margin=3.0)
+        assert Config().update(memory=memory).memory is memory
+
+    def test_inner_mistakes_are_named(self):
+        with pytest.raises(ValueError, match="MemoryConfig has no setting 'safety'; nearest: 'saf"):
+            Config().update(memory={"safety": 2.0})
+        with pytest.raises(ValueError, match=r"Config.memory must be MemoryConfig, got 3"):
+            Config().update(memory=3)
+
+    def test_partial_dictionaries_take_defaults(self):
+        assert Config.from_dict({}) == Config()
+        config = Config.from_dict({"debug": True, "attention": {"pattern": "causal"}})
+        assert config == Config(debug=True, attention=AttentionConfig(pattern="causal"))
+
+    def test_dictionaries_are_copies(self):
+        config = Config()
+        config.to_dict()["memory"]["safety_margin"] = 9.0
+        assert config.memory.safety_margin == 1.2
+
+    @pytest.mark.parametrize(
+        ("backend", "kind"),
+        [("cuda", "cuda"), ("amd", "cuda"), ("intel", "xpu"), ("tpu", "xla"), ("cpu", "cpu")],
+    )
+    def test_device_of_a_backend(self, backend, kind):
+        assert Config().update(hardware={"backend": backend}).device == torch.device(kind)
+        second = Config().update(hardware={"backend": backend, "device_id": 1}).device
+        assert (second.type, second.index) == (kind, 1)
+
+    def test_device_is_this_machines(self, device):
+        assert Config().device.type == device.type
+
+    def test_custom_device_is_refused(self):
+        with pytest.raises(ValueError, match="backend must be a known one, got 'custom'"):
+            _ = Config().update(hardware={"backend": "custom"}).device
+
+    @pytest.mark.parametrize(
+        ("hardware", "backend"),
+        [
+            (Hardware.nvidia((8, 6)), HardwareBackend.CUDA),
+            (Hardware.amd("gfx90a"), HardwareBackend.AMD),
+            (Hardware.tpu("v4-8"), HardwareBackend.TPU),
+            (Hardware("intel", "Max 1550", "xe"), HardwareBackend.INTEL),
+            (Hardware.cpu(), HardwareBackend.CPU),
+        ],
+        ids=lambda v: getattr(v, "vendor", ""),
+    )
+    def test_backend_of_a_vendor(self, hardware, backend):
+        assert HardwareConfig().chosen(hardware) is backend
+
+
+class TestPresets:
+    def test_inference(self):
+        config = Config.for_inference()
+        assert config.optimization_level is OptimizationLevel.AGGRESSIVE
+        assert (config.memory.gradient_checkpointing, config.validation.enabled) == (False, False)
+        assert (config.debug, config.profile, config.kernels.compile) == (False, False, True)
+
+    def test_training(self):
+        config = Config.for_training()
+        assert config.optimization_level is OptimizationLevel.BALANCED
+        assert (config.memory.gradient_checkpointing, config.validation.enabled) == (True, True)
+        assert config.memory.deep_optimizer_states
+
+    def test_development(self):
+        config = Config.for_development()
+        assert config.optimization_level is OptimizationLevel.CONSERVATIVE
+        assert config.validation == ValidationConfig(level=ValidationLevel.STRICT)
+        assert (config.debug, config.profile, config.kernels.compile) == (True, True, False)
+
+    @pytest.mark.parametrize("preset", PRESETS, ids=lambda p: p.__name__)
+    def test_changes_win(self, preset):
+        config = preset(optimization_level="balanced", debug=True, validation={"level": "minimal"})
+        assert (config.optimization_level, config.debug) == (OptimizationLevel.BALANCED, True)
+        assert config.validation.level is ValidationLevel.MINIMAL
+        assert config.validation.enabled == preset().validation.enabled
+
+    @pytest.mark.parametrize("preset", PRESETS, ids=lambda p: p.__name__)
+    def test_written_and_read(self, preset):
+        assert Config.from_dict(json.loads(json.dumps(preset().to_dict()))) == preset()
+
+    def test_they_differ(self):
+        assert len({Config(), *(preset() for preset in PRESETS)}) == 4

@@ -1,0 +1,370 @@
+"""Float8 or not: bytes by hand, choices for hardware that is made up, reasons."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from suites import fp8_reference as ref
+from suites.numerics import assert_close, rms_error
+from torchbridge import fp8
+from torchbridge.fp8 import (
+    FP8Dtype,
+    FP8InferenceLinear,
+    Job,
+    NativeFP8Linear,
+    choose,
+    dispatch,
+    linear,
+    predict,
+)
+from torchbridge.fp8 import crossover as found
+from torchbridge.fp8.crossover import Crossover, Measured
+from torchbridge.fp8.formats import native_dtype
+from torchbridge.hardware import Hardware, probe
+
+SXM = {"units": 132, "clock_hz": 1.83e9, "memory_bytes_per_s": 3.35e12}
+H100 = Hardware.nvidia((9, 0), **SXM)
+L4 = Hardware.nvidia((8, 9), units=58, clock_hz=2.04e9, memory_bytes_per_s=300e9)
+A10G = Hardware.nvidia((8, 6), units=80, clock_hz=1.71e9, memory_bytes_per_s=600e9)
+MI300X = Hardware.amd("gfx942", units=304, clock_hz=2.1e9, memory_bytes_per_s=5.3e12)
+ROCM_TELLS = Hardware.amd("gfx942", units=304, clock_hz=2.1e9)  # no bandwidth
+CPU = Hardware.cpu(("avx2",))
+LARGE, SMALL = (4096, 4096, 4096), (512, 512, 512)
+BF16, FP32 = torch.bfloat16, torch.float32
+
+
+@pytest.fixture(autouse=True)
+def nothing_measured():
+    """No measurement of another test."""
+    fp8.forget_crossovers()
+    yield
+    fp8.forget_crossovers()
+
+
+@pytest.fixture
+def on_h100(monkeypatch):
+    """The layers predict for one."""
+    monkeypatch.setattr(dispatch, "_hardware", lambda device: H100)
+    dispatch._choose_for.cache_clear()  # noqa: SLF001
+    yield
+    dispatch._choose_for.cache_clear()  # noqa: SLF001
+
+
+class TestBytes:
+    """Rows 100, inner 300, columns 200: x 30,000 numbers, weight 60,000, output 20,000."""
+
+    SIZES = (100, 300, 200)
+
+    def test_plain(self):
+        assert Job(*self.SIZES).plain_products() == [2 * 110_000]
+        assert Job(*self.SIZES, FP32, FP32, training=True).plain_products() == [4 * 110_000] * 3
+        assert Job(*self.SIZES).casting() == []
+        assert Job(*self.SIZES, BF16, FP32).casting() == [6 * 60_000]
+        assert Job(*self.SIZES, stored=True).casting() == [3 * 60_000]
+
+    def test_products(self):
+        assert Job(*self.SIZES).float8_products() == [90_000 + 40_000]
+        assert Job(*self.SIZES, BF16, FP32, training=True).float8_products() == [
+            90_000 + 2 * 20_000,
+            80_000 + 2 * 30_000,
+            50_000 + 4 * 60_000,
+        ]
+
+    def test_split_products(self):
+        """Three calls over 300 columns, two over 200, one over 100; sums in float32."""
+        job = Job(*self.SIZES, granularity="block", training=True, split=True)
+        calls = [30_000 + 80_000] * 3 + [40_000 + 120_000] * 2 + [50_000 + 240_000]
+        assert job.float8_products() == calls
+        assert job.adding() == [240_000] * 3 + [360_000] * 2 + [720_000]
+        assert Job(*self.SIZES).adding() == []
+
+    def test_quantising(self):
+        assert Job(*self.SIZES, kept=True).quantising() == [60_000, 90_000]
+        assert Job(*self.SIZES, stored=True).quantising() == [60_000, 90_000]
+        assert Job(*self.SIZES, granularity="row").quantising() == [90_000, 180_000]
+        assert Job(*self.SIZES, BF16, FP32).quantising() == [60_000, 90_000, 240_000, 300_000]
+        single = Job(*self.SIZES, training=True).quantising()
+        assert single[-5:] == [40_000, 60_000, 60_000, 120_000, 40_000]  # copies, transposed
+        rows = Job(*self.SIZES, granularity="row", training=True).quantising()
+        assert rows == [90_000, 180_000, 60_000, 90_000, 180_000, 60_000]  # quantised twice
+
+
+class TestPrediction:
+    def test_by_hand(self):
+        """4096 cubed: 137.4 GFLOP at 989 and 1979 TFLOP/s; x is read twice and written once."""
+        told = predict(Job(*LARGE, kept=True), H100)
+        flops, numbers = 2 * 4096**3, 4096**2
+        assert told.plain_s == pytest.approx(flops / (4096 * 132 * 1.83e9))
+        quantising = 5 * numbers / 3.35e12
+        assert told.float8_s == pytest.approx(flops / (8192 * 132 * 1.83e9) + quantising)
+        assert told.ratio == pytest.approx(1.47, abs=0.01)
+
+    def test_what_limits(self):
+        launch = dispatch.LAUNCH_S["nvidia"]
+        assert predict(Job(8, 8, 8), H100).plain_s == launch
+        assert predict(Job(8, 8, 8, kept=True), H100).float8_s == 3 * launch
+        decode = predict(Job(16, 4096, 4096, kept=True), L4)
+        moved = 2 * (4096**2 + 2 * 16 * 4096) / 300e9
+        assert decode.plain_s == pytest.approx(moved)
+        assert predict(Job(16, 4096, 4096, FP32, FP32), L4).plain_s == pytest.approx(2 * moved)
+
+    def test_numbers_of_the_plain_arm(self):
+        exact = predict(Job(*LARGE, FP32, FP32), H100).plain_s
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        try:
+            assert exact == pytest.approx(8 * predict(Job(*LARGE, FP32, FP32), H100).plain_s)
+        finally:
+            torch.set_float32_matmul_precision(before)
+        assert predict(Job(*LARGE, torch.float64), H100) is None
+
+    def test_splitting_costs(self):
+        whole = predict(Job(*LARGE, granularity="block", kept=True), H100)
+        split = predict(Job(*LARGE, granularity="block", kept=True, split=True), H100)
+        assert whole.ratio > 1.5
+        assert split.ratio < 0.5
+        assert split.plain_s == whole.plain_s
+
+
+class TestChoice:
+    @pytest.mark.parametrize(
+        ("hardware", "sizes", "options", "float8"),
+        [
+            (H100, LARGE, {"kept": True}, True),
+            (H100, LARGE, {"training": True}, True),
+            (H100, (2048, 2048, 2048), {"training": True}, False),
+            (H100, SMALL, {"kept": True}, False),
+            (H100, SMALL, {"training": True}, False),
+            (H100, (16, 4096, 4096), {}, False),  # the weight is quantised for 16 rows
+            (H100, LARGE, {"granularity": "block", "split": True}, False),
+            (L4, LARGE, {"kept": True}, True),
+            (L4, (16, 4096, 4096), {"kept": True}, True),  # half of the bytes
+            (L4, (16, 4096, 4096), {"training": True}, False),
+            (L4, SMALL, {"kept": True}, False),
+            (A10G, LARGE, {"kept": True}, False),
+            (A10G, LARGE, {"stored": True}, False),
+            (MI300X, LARGE, {"kept": True}, True),
+            (MI300X, SMALL, {"kept": True}, False),
+            (ROCM_TELLS, LARGE, {"kept": True}, False),
+            (ROCM_TELLS, LARGE, {"stored": True}, True),
+            (CPU, LARGE, {"kept": True}, False),
+            (CPU, LARGE, {"stored": True}, False),
+        ],
+    )
+    def test_on(self, hardware, sizes, options, float8):
+        made = choose(Job(*sizes, **options), hardware)
+        assert made.float8 is float8
+        assert made.plain.name == ("weight_only" if options.get("stored") else "bf16")
+        assert made.plain.fallback == made.reason
+        assert made.ratio is None or (made.ratio > 1) is float8
+
+    def test_larger_is_never_worse(self):
+        for hardware, granularity in itertools.product((H100, L4, MI300X), ("tensor", "row")):
+            sizes = [2**n for n in range(8, 15)]
+            jobs = [Job(n, n, n, granularity=granularity, training=True) for n in sizes]
+            ratios = [predict(job, hardware).ratio for job in jobs]
+            assert ratios == sorted(ratios)
+            assert ratios[0] < 1 < ratios[-1] < 2
+
+    @pytest.mark.parametrize(
+        ("job", "hardware", "reason"),
+        [
+            (Job(*LARGE), A10G, "no FP8 units on sm_86"),
+            (
+                Job(*LARGE, kept=True),
+                H100,
+                "predicted 1.47x faster than bf16, 4096 x 4096 x 4096 on sm_90",
+            ),
+            (
+                Job(*SMALL, kept=True),
+                H100,
+                "predicted 3.00x slower in float8, 512 x 512 x 512 on sm_90",
+            ),
+            (
+                Job(*LARGE, FP32, FP32, kept=True),
+                H100,
+                "predicted 19.41x faster than fp32, 4096 x 4096 x 4096 on sm_90",
+            ),
+            (
+                Job(*LARGE),
+                ROCM_TELLS,
+                "not predicted: the peaks of gfx942 are not told; calibrate() measures",
+            ),
+        ],
+        ids=["no units", "faster", "slower", "float32", "not told"],
+    )
+    def test_reasons(self, job, hardware, reason):
+        assert choose(job, hardware).reason == reason
+
+    @pytest.mark.parametrize(
+        ("options", "name"),
+        [({}, "bf16"), ({"dtype": torch.float16}, "fp16"), ({"dtype": FP32}, "fp32")],
+    )
+    def test_names_of_the_plain_arm(self, options, name):
+        assert choose(Job(*SMALL, **options), CPU).plain.name == name
+
+
+class TestMeasured:
+    def table(self, *rows):
+        return Crossover("made up", tuple(Measured(Job(*sizes, kept=True), r) for sizes, r in rows))
+
+    def test_a_measurement_corrects_the_prediction(self):
+        """Float8 is half as fast as predicted at one size: it is elsewhere, too."""
+        job = Job(*LARGE, kept=True)
+        predicted = predict(job, H100).ratio
+        table = self.table((LARGE, predicted / 2))
+        made = choose(job, H100, table)
+        assert (made.float8, made.ratio) == (False, pytest.approx(predicted / 2))
+        assert "slower in float8" in made.reason
+        assert "predicted by a measurement at 4096 x 4096 x 4096:" in made.reason
+        larger = Job(8192, 8192, 8192, kept=True)
+        assert choose(larger, H100, table).ratio == pytest.approx(predict(larger, H100).ratio / 2)
+
+    def test_the_nearest_counts(self):
+        table = self.table((SMALL, 0.1), ((16, 4096, 4096), 3.0), (LARGE, 1.2))
+        assert table.nearest(Job(700, 700, 700)).ratio == 0.1
+        assert table.nearest(Job(8, 8192, 4096)).ratio == 3.0
+        assert table.nearest(Job(4096, 4096, 11008)).ratio == 1.2
+        assert Crossover("made up", ()).nearest(Job(*SMALL)) is None
+
+    def test_where_nothing_is_predicted(self):
+        made = choose(Job(*LARGE), ROCM_TELLS, self.table((LARGE, 1.4)))
+        assert (made.float8, made.ratio) == (True, 1.4)
+        sizes = "4096 x 4096 x 4096"
+        assert made.reason == f"measured at {sizes}: 1.40x faster than bf16, {sizes} on gfx942"
+        assert choose(Job(*LARGE), A10G, self.table((LARGE, 1.4))).float8 is False
+
+    def test_calibrate(self, device):
+        asked = []
+
+        def measure(job, where):
+            asked.append((job, where))
+            return 1.25 * len(asked)
+
+        table = fp8.calibrate(device, (SMALL, LARGE), granularity="row", measure=measure)
+        jobs = [Job(*size, granularity="row", kept=True) for size in (SMALL, LARGE)]
+        assert asked == [(job, device) for job in jobs]
+        assert [one.ratio for one in table.measured] == [1.25, 2.5]
+        assert found.crossover_of(device) is table
+        fp8.forget_crossovers()
+        assert found.crossover_of(device) is None
+
+    def test_layers_heed_it(self, on_h100):
+        layer = FP8InferenceLinear(nn.Linear(64, 32), path="predicted")
+        x = torch.randn(64, 64)
+        layer(x)
+        assert layer.path_taken.startswith("weight_only (predicted 1.50x slower in float8")
+        fp8.calibrate(torch.device("cpu"), ((64, 64, 32),), measure=lambda job, where: 10.0)
+        layer(x)
+        assert layer.choice.float8
+        assert "by a measurement at 64 x 64 x 32" in layer.path_taken
+
+    def test_times_are_real(self, device):
+        """Both arms' times of one small job, float8 and plain, as `calibrate` takes them."""
+        from torchbridge.fp8.layer_timing import measured_ratio
+
+        if device.type != "cpu":
+            pytest.skip("compiles on an accelerator: benchmarks/fp8.py")
+        ratio = measured_ratio(Job(8, 64, 64, FP32, FP32, kept=True), device)
+        assert 1e-4 < ratio < 1e4
+
+
+class TestLayers:
+    @pytest.mark.parametrize("granularity", ["tensor", "row", "block"])
+    def test_without_units_it_is_the_plain_layer(self, device, granularity):
+        if probe(device).has("fp8"):
+            pytest.skip(f"{device} has FP8 units")
+        layer = NativeFP8Linear(64, 32, granularity=granularity, path="predicted", device=device)
+        x = torch.randn(2, 8, 64, device=device, requires_grad=True)
+        out = layer(x)
+        assert torch.equal(out, F.linear(x, layer.weight, layer.bias))
+        why = f"no FP8 units on {probe(device).target}"
+        assert layer.path_taken == f"fp32 ({why})"
+        assert (layer.fallback, {one.name for one in layer.paths.values()}) == (why, {"fp32"})
+        out.square().sum().backward()
+        by_weight = (2 * out).reshape(16, 32).t() @ x.reshape(16, 64)
+        assert_close(layer.weight.grad, by_weight.detach(), 1e-5)
+        with torch.autocast(device.type, BF16):
+            assert layer(x).dtype == BF16
+        assert layer.path_taken == f"bf16 ({why})"
+
+    @pytest.mark.parametrize("fmt", list(FP8Dtype))
+    @pytest.mark.parametrize("granularity", ["tensor", "row", "block"])
+    def test_stored_weights_without_units(self, device, granularity, fmt):
+        if probe(device).has("fp8"):
+            pytest.skip(f"{device} has FP8 units")
+        plain = nn.Linear(150, 70, device=device)
+        layer = FP8InferenceLinear(plain, fmt=fmt, granularity=granularity, path="predicted")
+        x = torch.randn(3, 11, 150, device=device)
+        tiles = {"tensor": (None, None), "row": (1, None), "block": (128, 128)}[granularity]
+        weight = ref.snapped(plain.weight, native_dtype(fmt, device), tiles)
+        wanted = F.linear(x.cpu().double(), weight, plain.bias.detach().cpu().double())
+        assert_close(layer(x), wanted, 1e-5)  # x is not quantised
+        assert rms_error(layer(x), ref.exact(x, plain)) <= ref.ROUND_TRIP[fmt]
+        assert layer.path_taken == f"weight_only (no FP8 units on {probe(device).target})"
+        assert layer.fallback == f"no FP8 units on {probe(device).target}"
+
+    def test_where_float8_wins(self, on_h100, monkeypatch):
+        """The numbers are float8's, and the reason is told; 512 rows or a hundred count alike."""
+        plain = nn.Linear(4096, 4096, bias=False)
+        monkeypatch.setattr(linear, "scaled_matmul", self.record)
+        layer = NativeFP8Linear(4096, 4096, bias=False, path="predicted")
+        layer.weight = plain.weight
+        self.asked = []
+        layer.eval()(torch.zeros(4000, 4096))
+        assert self.asked == [{"path": "auto", "fast_accum": True}]
+        assert layer.path_taken.endswith("4096 x 4096 x 4096 on sm_90)")
+        assert "faster than fp32" in layer.path_taken
+        layer(torch.zeros(2049, 4096))
+        assert "4096 x 4096 x 4096" in layer.path_taken
+
+    def record(self, a, b, *, out_dtype, **how):
+        """A product that is not computed."""
+        self.asked.append(how)
+        return torch.zeros(a.shape[0], b.shape[0], dtype=out_dtype), None
+
+    def test_what_is_asked(self, monkeypatch):
+        """The job that a layer describes: modes, gradients, the kept weight."""
+        jobs = []
+
+        def choose_for(device, *of):
+            jobs.append(Job(*of))
+            return dispatch.choose(jobs[-1], CPU)
+
+        monkeypatch.setattr(linear, "choose_for", choose_for)
+        layer = NativeFP8Linear(64, 32, granularity="row", path="predicted")
+        x = torch.randn(8, 64, dtype=torch.float64)
+        layer(x)
+        assert jobs[-1] == Job(8, 64, 32, torch.float64, FP32, "row", training=True)
+        with torch.no_grad():
+            layer(x)
+        assert jobs[-1] == Job(8, 64, 32, torch.float64, FP32, "row")
+        layer.eval().requires_grad_(False)(x)
+        assert jobs[-1] == Job(8, 64, 32, torch.float64, FP32, "row", kept=True)
+        layer(x.requires_grad_())
+        assert jobs[-1].training
+
+    def test_training_by_config(self, device):
+        model = ref.mlp(device)
+        engine = fp8.create_fp8_trainer(model, path="predicted", use_te_linear=False)
+        x = torch.randn(64, 64, device=device)
+        loss = engine.training_step(x, torch.randn(64, 10, device=device))
+        assert loss > 0
+        paths = engine.statistics()["layer_paths"]["0"]
+        if not probe(device).has("fp8"):
+            assert {one.name for one in paths.values()} == {"fp32"}
+        assert model[0].weight.grad.abs().max() > 0
+        with pytest.raises(ValueError, match="path='fast'"):
+            fp8.FP8Config(path="fast")
+        with pytest.raises(ValueError, match="none of auto, scaled_mm, dequantised"):
+            fp8.scaled_matmul(*[layer_operand(x)] * 2, path="predicted")  # of the layers alone
+
+
+def layer_operand(x):
+    """x in float8."""
+    return fp8.FP8QuantizedTensor.from_tensor(x)

@@ -1,0 +1,179 @@
+"""The static cache: the same tokens as without one, whatever the prompt, the split, the reuse."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+import shutil
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+from suites import gpt2_reference as ref
+from suites.gpt2_reference import SMALL, lively, prompts
+from suites.numerics import assert_close
+from torchbridge.llm import GPT2, CompiledDecode, KVCache, generate
+
+
+def no_inductor(device: torch.device) -> str | None:
+    """What torch.compile lacks here; None when it lacks nothing."""
+    if device.type == "cpu":
+        compilers = [os.environ.get("CXX"), "g++", "clang++"]
+        found = any(name and shutil.which(name) for name in compilers)
+        return None if found else "no C++ compiler (CXX, g++, clang++)"
+    return None if importlib.util.find_spec("triton") else "triton not installed"
+
+
+class TestCache:
+    def reference(self, model: GPT2, ids: torch.Tensor, new_tokens: int) -> torch.Tensor:
+        """Greedy tokens in the model's own numbers without a cache."""
+        for _ in range(new_tokens):
+            ids = torch.cat([ids, model(ids)[:, -1:].argmax(dim=-1)], dim=1)
+        return ids
+
+    @torch.no_grad()
+    @pytest.mark.parametrize("batch", [1, 3])
+    @pytest.mark.parametrize("prompt", [1, 2, 3, 7, 16, 31, 44])
+    def test_tokens_are_those_without_a_cache(self, device, batch, prompt):
+        model = lively().to(device)
+        ids = prompts(batch, prompt, device)
+        tokens = generate(model, ids, 20)
+        assert torch.equal(tokens, self.reference(model, ids, 20))
+        assert torch.equal(tokens.cpu(), ref.greedy(model, ids, 20))  # and those in float64
+        assert len(tokens[0, prompt:].unique()) > 5  # it is not one token over and over
+
+    @torch.no_grad()
+    @pytest.mark.parametrize(
+        "split", [(1, 11), (11, 1), (4, 4, 4), (1, 1, 10), (5, 6, 1), (1,) * 12]
+    )
+    def test_any_split_gives_the_same_logits(self, device, split):
+        model = lively().to(device)
+        ids = prompts(2, 12, device)
+        cache = KVCache.of(model, 2, 12)
+        parts = [model(part, cache) for part in ids.split(list(split), dim=1)]
+        assert cache.length == 12
+        assert_close(torch.cat(parts, dim=1), ref.logits(model, ids))
+
+    def test_holds_the_keys_of_all_layers(self, device):
+        model = lively().to(device)
+        ids = prompts(2, 9, device)
+        whole, parts = KVCache.of(model, 2, 20), KVCache.of(model, 2, 20)
+        with torch.no_grad():
+            model(ids, whole)
+            for part in ids.split([3, 1, 5], dim=1):
+                model(part, parts)
+        assert_close(parts.keys, whole.keys)
+        assert_close(parts.values, whole.values)
+        assert whole.keys[:, :, :, :9].abs().amin(dim=(1, 2, 3, 4)).min().item() > 0
+        assert whole.keys[:, :, :, 9:].abs().max().item() == 0
+
+    @torch.no_grad()
+    def test_reuse_after_reset(self, device):
+        model = lively().to(device)
+        cache = KVCache.of(model, 2, 50)
+        generate(model, prompts(2, 30, device), 20, cache=cache)
+        assert cache.length == 49  # the last token is not fed back
+        for prompt in (3, 40, 1):
+            ids = prompts(2, prompt, device)
+            assert torch.equal(generate(model, ids, 10, cache=cache), generate(model, ids, 10))
+        keys = cache.keys.data_ptr()
+        cache.reset()
+        assert (cache.length, cache.keys.data_ptr()) == (0, keys)
+
+    @torch.no_grad()
+    def test_nothing_stale_is_seen(self, device):
+        model = lively().to(device)
+        cache = KVCache.of(model, 1, 30)
+        cache.keys.fill_(1e4)  # what an earlier text may have left
+        cache.values.fill_(1e4)
+        ids = prompts(1, 10, device)
+        parts = [model(part, cache) for part in ids.split([4, 1, 5], dim=1)]
+        assert_close(torch.cat(parts, dim=1), ref.logits(model, ids))
+        place = torch.tensor([10], device=device)
+        one = prompts(1, 1, device)
+        expected = ref.logits(model, torch.cat([ids, one], dim=1))[:, -1:]
+        assert_close(model.step(one, place, cache), expected)
+
+    @torch.no_grad()
+    def test_overflow_is_refused(self, device):
+        model = lively().to(device)
+        cache = KVCache.of(model, 1, 8)
+        model(prompts(1, 6, device), cache)
+        before = cache.keys.clone()
+        with pytest.raises(ValueError, match="room for 8 tokens and holds 6: 3 more do not fit"):
+            model(prompts(1, 3, device), cache)
+        assert cache.length == 6
+        assert torch.equal(cache.keys, before)  # nothing was written
+        model(prompts(1, 2, device), cache)  # exactly full is allowed
+        with pytest.raises(ValueError, match="1 more do not fit"):
+            model(prompts(1, 1, device), cache)
+
+    def test_wrong_sizes_are_refused(self, device):
+        model = lively().to(device)
+        with pytest.raises(ValueError, match="for 2 sequences, got 3"):
+            model(prompts(3, 4, device), KVCache.of(model, 2, 8))
+        with pytest.raises(ValueError, match=r"capacity must be in 1\.\.64"):
+            KVCache.of(model, 1, 65)
+        with pytest.raises(ValueError, match=r"65 tokens are more than the model's 64 positions"):
+            model(prompts(1, 65, device))
+
+    def test_bytes_are_those_of_its_storage(self, device):
+        cache = KVCache.of(lively().to(device), 2, 50)
+        assert cache.nbytes == 2 * 3 * 2 * 4 * 50 * 8 * 4  # two, L, B, H, S, D, float32
+        assert KVCache.of(lively().to(device, torch.bfloat16), 2, 50).nbytes == cache.nbytes // 2
+
+
+class TestCompiledDecode:
+    ONE_LAYER = dataclasses.replace(SMALL, layers=1)
+
+    @pytest.fixture(autouse=True)
+    def forget_what_was_compiled(self):
+        torch.compiler.reset()
+
+    @pytest.mark.parametrize("batch", [1, 2])
+    def test_tokens_are_those_of_eager(self, device, batch):
+        model = lively(self.ONE_LAYER).to(device)
+        decode = CompiledDecode(model, backend="aot_eager")
+        cache = KVCache.of(model, batch, 40)
+        assert decode.compile(cache) > 0
+        assert (cache.length, decode.path_taken) == (0, "compiled (aot_eager)")
+        for prompt in (5, 20):
+            ids = prompts(batch, prompt, device)
+            tokens = generate(model, ids, 20, cache=cache, decode=decode)
+            assert torch.equal(tokens.cpu(), ref.greedy(model, ids, 20))
+
+    def test_compiles_once(self, device):
+        model, graphs = lively(self.ONE_LAYER).to(device), []
+
+        def count(graph, inputs):
+            graphs.append(graph)
+            return graph.forward
+
+        decode = CompiledDecode(model, backend=count)
+        cache = KVCache.of(model, 1, 40)
+        decode.compile(cache)
+        generate(model, prompts(1, 10, device), 30, cache=cache, decode=decode)
+        assert len(graphs) == 1
+
+    def test_inductor(self, device):
+        if reason := no_inductor(device):
+            pytest.skip(reason)
+        model = lively(self.ONE_LAYER).to(device)
+        skipped = counters["inductor"]["cudagraph_skips"]
+        decode, cache = CompiledDecode(model), KVCache.of(model, 1, 16)
+        decode.compile(cache)
+        if "CUDA graphs" in decode.path_taken:  # torch would go without them, and only warn
+            assert counters["inductor"]["cudagraph_skips"] == skipped
+        ids = prompts(1, 6, device)
+        tokens = generate(model, ids, 10, cache=cache, decode=decode)
+        assert torch.equal(tokens.cpu(), ref.greedy(model, ids, 10))
+
+    @torch.no_grad()
+    def test_full_cache_is_refused(self, device):
+        model = lively(self.ONE_LAYER).to(device)
+        decode, cache = CompiledDecode(model, backend="eager"), KVCache.of(model, 1, 4)
+        model(prompts(1, 4, device), cache)
+        with pytest.raises(ValueError, match="1 more do not fit"):
+            decode(prompts(1, 1, device), cache)

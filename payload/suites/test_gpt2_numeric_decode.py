@@ -1,0 +1,343 @@
+"""Decode steps of a fixed shape: buckets, graphs that choose the token, stops, rows in parts."""
+
+from __future__ import annotations
+
+import dataclasses
+from importlib import import_module
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from suites import gpt2_reference as ref
+from suites.gpt2_graphs import RecordedGraphs, RepeatedGraphs
+from suites.gpt2_reference import SMALL, lively, prompts
+from suites.numerics import assert_close, needs_cuda, relative_error
+from torchbridge.hardware import probe
+from torchbridge.llm import (
+    GPT2,
+    CompiledDecode,
+    GraphedDecode,
+    KVCache,
+    LLMConfig,
+    LLMOptimizer,
+    Sampling,
+    generate,
+    quantise_int8,
+)
+from torchbridge.llm.layout import SplitLinear, lay_out, row_product, split, split_rows
+from torchbridge.passes import Setting
+
+LOOK_AFTER = vars(import_module("torchbridge.llm.generate"))["_LOOK_AFTER"]
+LONG = dataclasses.replace(SMALL, layers=2, positions=300)
+
+
+def graphed(model: GPT2, batch: int, capacity: int) -> tuple[GraphedDecode, RecordedGraphs]:
+    """With graphs that are recorded rather than CUDA's."""
+    graphs = RecordedGraphs()
+    return GraphedDecode(model, KVCache.of(model, batch, capacity), graphs=graphs), graphs
+
+
+class TestBuckets:
+    @pytest.mark.parametrize(
+        ("capacity", "buckets"),
+        [
+            (1, (1,)),
+            (127, (127,)),
+            (128, (128,)),
+            (129, (128, 129)),
+            (300, (128, 256, 300)),
+            (1024, (128, 256, 512, 1024)),
+        ],
+    )
+    def test_double_up_to_the_capacity(self, capacity, buckets):
+        cache = KVCache((1, 1, 1, capacity, 2))
+        assert cache.buckets == buckets
+        for tokens in range(1, capacity + 1):
+            least = next(size for size in buckets if size >= tokens)
+            assert cache.bucket(tokens) == least
+
+    @torch.no_grad()
+    @pytest.mark.parametrize("length", [1, 60, 126, 127, 128, 255, 256, 299])
+    def test_a_step_is_exact_at_every_fill(self, device, length):
+        model = lively(LONG).to(device)
+        cache = KVCache.of(model, 2, 300)
+        cache.keys.fill_(1e4)  # what an earlier text may have left
+        cache.values.fill_(1e4)
+        ids = prompts(2, length + 1, device, LONG)
+        model(ids[:, :-1], cache)
+        place = torch.tensor([length], device=device)
+        logits = model.step(ids[:, -1:], place, cache, cache.bucket(length + 1))
+        assert_close(logits, ref.logits(model, ids)[:, -1:])
+        assert cache.length == length  # the caller counts
+
+    @torch.no_grad()
+    def test_attends_to_the_bucket_alone(self, device):
+        model = lively(LONG).to(device)
+        cache = KVCache.of(model, 1, 300)
+        ids = prompts(1, 100, device, LONG)
+        model(ids[:, :-1], cache)
+        cache.keys[:, :, :, 128:] = torch.nan  # a masked NaN would still be felt
+        cache.values[:, :, :, 128:] = torch.nan
+        logits = model.step(ids[:, -1:], torch.tensor([99], device=device), cache, 128)
+        assert_close(logits, ref.logits(model, ids)[:, -1:])
+
+    def test_compiles_once_per_bucket(self, device):
+        torch.compiler.reset()
+        model, graphs = lively(LONG).to(device), []
+
+        def count(graph, inputs):
+            graphs.append(graph)
+            return graph.forward
+
+        decode, cache = CompiledDecode(model, backend=count), KVCache.of(model, 1, 300)
+        decode.compile(cache)
+        assert len(graphs) == 3
+        ids = prompts(1, 100, device, LONG)
+        tokens = generate(model, ids, 190, cache=cache, decode=decode)
+        assert torch.equal(tokens, generate(model, ids, 190))
+        assert len(graphs) == 3
+
+
+class TestGraphs:
+    @pytest.mark.parametrize("batch", [1, 3])
+    @pytest.mark.parametrize("prompt", [1, 7, 30])
+    def test_tokens_are_those_of_eager(self, device, batch, prompt):
+        model = lively().to(device)
+        decode, graphs = graphed(model, batch, 50)
+        for _ in range(2):  # the second text finds what the first one left
+            ids = prompts(batch, prompt, device)
+            tokens = generate(model, ids, 20, cache=decode.cache, decode=decode)
+            assert torch.equal(tokens.cpu(), ref.greedy(model, ids, 20))
+        assert graphs.replayed == [0] * 2 * 19  # the first token is the prefill's
+
+    def test_takes_the_bucket_of_the_text_so_far(self, device):
+        model = lively(LONG).to(device)
+        decode, graphs = graphed(model, 2, 300)
+        ids = prompts(2, 120, device, LONG)
+        tokens = generate(model, ids, 150, cache=decode.cache, decode=decode)
+        assert torch.equal(tokens, generate(model, ids, 150))
+        # 120 are fed by the prefill; 8 more fill the first bucket, 128 the second
+        assert graphs.replayed == [0] * 8 + [1] * 128 + [2] * 13
+        assert decode.path_taken == "CUDA graphs (eager, 3 of them)"
+
+    def test_int8_weights(self, device):
+        int8 = quantise_int8(lively()).to(device)
+        decode, _ = graphed(int8, 2, 40)
+        ids = prompts(2, 9, device)
+        assert torch.equal(
+            generate(int8, ids, 20, cache=decode.cache, decode=decode), generate(int8, ids, 20)
+        )
+
+    @torch.no_grad()
+    def test_a_call_gives_the_logits(self, device):
+        model = lively().to(device)
+        decode, _ = graphed(model, 2, 30)
+        ids = prompts(2, 12, device)
+        model(ids[:, :10], decode.cache)
+        for end in (11, 12):
+            logits = decode(ids[:, end - 1 : end], decode.cache)
+            assert_close(logits, ref.logits(model, ids[:, :end])[:, -1:])
+            assert decode.cache.length == end
+
+    def test_drawn_tokens_are_those_of_eager(self, device):
+        model = lively().to(device)
+        decode, graphs = graphed(model, 2, 40)
+        ids, hot = prompts(2, 5, device), Sampling(temperature=1.5, top_k=30)
+        texts = [
+            generate(
+                model,
+                ids,
+                20,
+                sampling=hot,
+                generator=torch.Generator(device).manual_seed(5),
+                cache=decode.cache if one else None,
+                decode=one,
+            )
+            for one in (None, decode)
+        ]
+        assert torch.equal(*texts)
+        assert len(graphs.replayed) == 19
+
+    def test_compiled_before_it_is_captured(self, device):
+        torch.compiler.reset()
+        model = lively(dataclasses.replace(SMALL, layers=1)).to(device)
+        cache = KVCache.of(model, 1, 30)
+        decode = GraphedDecode(model, cache, backend="aot_eager", graphs=RepeatedGraphs())
+        assert decode.path_taken == "CUDA graphs (aot_eager, 1 of them)"
+        assert (decode.seconds > 0, cache.length) == (True, 0)
+        ids = prompts(1, 8, device)
+        tokens = generate(model, ids, 15, cache=cache, decode=decode)
+        assert torch.equal(tokens.cpu(), ref.greedy(model, ids, 15))
+
+    @torch.no_grad()
+    def test_what_is_refused(self, device):
+        model = lively().to(device)
+        decode, graphs = graphed(model, 1, 8)
+        model(prompts(1, 6, device), decode.cache)
+        with pytest.raises(ValueError, match="3 more do not fit"):
+            decode.greedy(prompts(1, 1, device)[0], decode.cache, 3)
+        with pytest.raises(ValueError, match="write another cache"):
+            decode(prompts(1, 1, device), KVCache.of(model, 1, 8))
+        assert (graphs.replayed, decode.cache.length) == ([], 6)
+        assert GraphedDecode.refusal(torch.device("cuda")) is None
+        with pytest.raises(RuntimeError, match="needs a CUDA device; this is meta"):
+            GraphedDecode(model, KVCache((1, 1, 1, 4, 2), device="meta"))
+
+    def test_the_recording_is_no_run(self):
+        """The stand-in repeats work on memory, not on Python's numbers, and asks nothing."""
+        number, memory, result = 1.0, torch.ones(2), torch.zeros(2)
+
+        def work() -> None:
+            result.copy_(memory * 2 + number)
+
+        replay = RecordedGraphs().capture(work)
+        number = 100.0
+        memory.fill_(5.0)
+        replay()
+        assert result.tolist() == [11.0, 11.0]
+        with pytest.raises(RuntimeError, match="asks the host"):
+            RecordedGraphs().capture(lambda: memory.sum().item())
+
+    @needs_cuda()
+    @pytest.mark.parametrize("backend", [None, "inductor"])
+    def test_on_cuda(self, device, backend):
+        model = lively(LONG).to(device)
+        cache = KVCache.of(model, 2, 300)
+        decode = GraphedDecode(model, cache, backend=backend)
+        for prompt in (5, 120):
+            ids = prompts(2, prompt, device, LONG)
+            tokens = generate(model, ids, 150, cache=cache, decode=decode)
+            assert torch.equal(tokens.cpu(), ref.greedy(model, ids, 150))
+
+
+class TestStop:
+    def expected(self, tokens: torch.Tensor, prompt: int, stop: int) -> torch.Tensor:
+        """What a text with an end is: row by row, by hand."""
+        rows = []
+        for row in tokens.tolist():
+            new = row[prompt:]
+            if stop in new:
+                said = new[: new.index(stop) + 1]
+                new = said + [stop] * (len(new) - len(said))
+            rows.append(row[:prompt] + new)
+        return torch.tensor(rows)
+
+    @pytest.mark.parametrize("look_after", [1, 3, 16, 100])
+    def test_nothing_but_stops_after_the_first(self, device, monkeypatch, look_after):
+        monkeypatch.setitem(LOOK_AFTER, device.type, look_after)
+        model = lively().to(device)
+        ids = prompts(3, 6, device)
+        tokens = generate(model, ids, 30)
+        for stop in {*tokens[0, 6:].tolist(), 96}:
+            text = generate(model, ids, 30, stop_token=stop)
+            assert torch.equal(text.cpu(), self.expected(tokens, 6, stop))
+
+    def test_ends_when_all_have_ended(self, device, monkeypatch):
+        monkeypatch.setitem(LOOK_AFTER, device.type, 4)
+        model = lively().to(device)
+        ids = prompts(1, 6, device)
+        tokens = generate(model, ids, 40)[0, 6:].tolist()
+        stop = tokens[10]
+        first = tokens.index(stop)
+        calls = []
+
+        def decode(one: torch.Tensor, cache: KVCache) -> torch.Tensor:
+            calls.append(1)
+            return model(one, cache)
+
+        text = generate(model, ids, 40, decode=decode, stop_token=stop)
+        assert text.shape == (1, 46)
+        assert len(calls) == -(-first // 4) * 4  # whole looks, no more
+
+    def test_a_prompt_may_hold_it(self, device):
+        model = lively().to(device)
+        ids = prompts(2, 6, device)
+        unused = next(t for t in range(97) if t not in generate(model, ids, 12)[:, 6:])
+        ids = ids.clone()
+        stop = int(ids[0, 2])
+        tokens = generate(model, ids, 12)
+        text = generate(model, ids, 12, stop_token=stop)
+        assert torch.equal(text.cpu(), self.expected(tokens, 6, stop))
+        assert torch.equal(generate(model, ids, 12, stop_token=unused), tokens)
+        assert torch.equal(generate(model, ids, 0, stop_token=stop), ids)
+
+    def test_by_graphs(self, device, monkeypatch):
+        monkeypatch.setitem(LOOK_AFTER, device.type, 5)
+        model = lively().to(device)
+        decode, _ = graphed(model, 2, 60)
+        ids = prompts(2, 6, device)
+        stop = int(generate(model, ids, 40)[0, 18])
+        expected = generate(model, ids, 40, stop_token=stop)
+        text = generate(model, ids, 40, cache=decode.cache, decode=decode, stop_token=stop)
+        assert torch.equal(text, expected)
+
+
+class TestRowsInParts:
+    def setting(self, device: torch.device) -> Setting:
+        """Of this device."""
+        return Setting(device, probe(device))
+
+    @pytest.mark.parametrize("parts", [2, 3, 6])
+    @pytest.mark.parametrize("bias", [True, False])
+    @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (3,), (2, 3)])
+    def test_against_double(self, device, shape, bias, parts):
+        weight = torch.randn(36, 17, device=device).T  # stored along its 17 outputs
+        offset = torch.randn(17, device=device) if bias else None
+        x = torch.randn(*shape, 36, device=device)
+        expected = F.linear(x.double(), weight.double(), offset.double() if bias else None)
+        assert_close(row_product(x, weight, offset, parts), expected)
+
+    def test_reads_all_of_the_sum(self, device):
+        """Each part counts, once."""
+        weight = torch.ones(12, 5, device=device).T
+        x = (2.0 ** torch.arange(12, device=device))[None]
+        assert row_product(x, weight, None, 4).tolist() == [[4095.0] * 5]
+
+    @torch.no_grad()
+    def test_a_model_says_the_same(self):
+        cpu = torch.device("cpu")
+        model = lively()
+        ids = prompts(1, 9, cpu)
+        expected, state = ref.greedy(model, ids, 20), list(model.state_dict())
+        model, _ = lay_out(model, self.setting(cpu))
+        assert split(model, 2) == 13  # 3 blocks of 4, and the head
+        assert isinstance(model.blocks[2].down, SplitLinear)
+        assert list(model.state_dict()) == state
+        assert torch.equal(generate(model, ids, 20), expected)
+        step = model(ids[:, :1])
+        assert_close(step, ref.logits(model, ids[:, :1]))
+        assert split(model, 2) == 0  # once is enough
+
+    def test_only_what_can_be_cut(self):
+        model = lively()
+        assert split(model, 2) == 0  # nothing is stored along its outputs
+        lay_out(model, self.setting(torch.device("cpu")))
+        assert split(model, 5) == 0  # 5 does not divide 32
+        assert split(lively().to(torch.bfloat16), 2) == 0
+
+    def test_pass_says_what_it_measured_or_why_not(self, monkeypatch):
+        cpu = torch.device("cpu")
+        model, _ = lay_out(lively(), self.setting(cpu))
+        for threads, reason in ((1, "there is one thread"), (5, "no float32 weight whose sums 5")):
+            monkeypatch.setattr(torch, "get_num_threads", lambda n=threads: n)
+            _, result = split_rows(model, self.setting(cpu))
+            assert result.reason.startswith(reason)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+        _, result = split_rows(model, self.setting(cpu))
+        cut = sum(isinstance(one, nn.Linear) and hasattr(one, "parts") for one in model.modules())
+        assert cut == (12 if result.applied else 0)
+        assert "in 2 parts a row is" in (result.evidence or result.reason)
+        other = Setting(torch.device("meta"), probe(cpu))
+        assert split_rows(model, other)[1].reason == "only a CPU gains by it"
+
+    @torch.no_grad()
+    def test_optimizer_keeps_the_tokens(self, device):
+        model = lively()
+        ids = prompts(2, 9, device)
+        expected = ref.greedy(model, ids, 20)
+        ready = LLMOptimizer(LLMConfig(), device=device).optimize(model)
+        assert torch.equal(ready.generate(ids, 20).cpu(), expected)
+        assert ready.prepared.result("split_rows").name == "split_rows"
+        assert relative_error(ready.model(ids), ref.logits(model, ids)) <= 1e-5

@@ -1,0 +1,236 @@
+"""int8 weights: rounding, error, memory from storage, agreement; and what LLMOptimizer does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from suites import gpt2_reference as ref
+from suites.gpt2_reference import lively, prompts
+from suites.numerics import assert_close, relative_error, rms_error
+from torchbridge.llm import (
+    GPT2,
+    GPT2Config,
+    Int8Linear,
+    KVCache,
+    LLMConfig,
+    LLMOptimizer,
+    QuantizationMode,
+    generate,
+    quantise_int8,
+    quantise_rows,
+    weight_bytes,
+)
+
+WIDER = GPT2Config(vocabulary=512, positions=128, layers=4, heads=4, width=128, dropout=0.0)
+
+
+def dequantised(model: GPT2) -> GPT2:
+    """A float model with the weights that the int8 one stands for."""
+    twin = GPT2(model.config).to(model.positions.weight)
+    state = model.state_dict()
+    for name in [name for name in state if name.endswith(".step")]:
+        weight = name.replace(".step", ".weight")
+        state[weight] = state[weight].double() * state.pop(name).double()[:, None]
+    twin.load_state_dict(state)
+    return twin.eval()
+
+
+class TestRows:
+    @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (64, 128), (200, 33)])
+    def test_within_half_a_step(self, device, shape):
+        weight = torch.randn(shape, device=device) * torch.rand(shape[0], 1, device=device) * 10
+        q, step = quantise_rows(weight)
+        assert (q.dtype, step.dtype, step.shape) == (torch.int8, torch.float32, shape[:1])
+        error = (q.double() * step.double()[:, None] - weight.double()).abs()
+        assert (error <= 0.5001 * step.double()[:, None]).all()
+        assert torch.equal(step, weight.abs().amax(dim=1) / 127)
+        assert (q.abs().amax(dim=1) == 127).all()  # the largest of each row uses the last step
+
+    def test_each_row_has_its_own_step(self, device):
+        sizes = torch.tensor([[1e-3], [1], [1e3], [0]], device=device)
+        weight = torch.randn(4, 50, device=device) * sizes
+        q, step = quantise_rows(weight)
+        back = q.float() * step[:, None]
+        for row in range(3):
+            assert rms_error(back[row], weight[row]) < 0.01
+        assert (q[3] == 0).all()
+        assert back[3].abs().max().item() == 0
+
+    def test_whole_steps_are_exact(self, device):
+        whole = torch.randint(-127, 128, (8, 40), device=device)
+        whole[:, 0] = 127
+        q, step = quantise_rows(whole * 0.25)
+        assert torch.equal(q.long(), whole)
+        assert (step == 0.25).all()
+
+
+class TestLinear:
+    @pytest.mark.parametrize("bias", [True, False])
+    @pytest.mark.parametrize("shape", [(5,), (2, 3), (2, 3, 4), ()])
+    def test_against_double(self, device, shape, bias):
+        linear = nn.Linear(48, 20, bias=bias).to(device)
+        int8 = Int8Linear(linear)
+        x = torch.randn(*shape, 48, device=device)
+        weight = int8.weight.double() * int8.step.double()[:, None]
+        expected = F.linear(x.double(), weight, linear.bias.double() if bias else None)
+        assert_close(int8(x), expected)
+        assert rms_error(int8(x), linear(x)) < 0.02  # of what it was made from
+
+    def test_bfloat16_features(self, device):
+        linear = nn.Linear(64, 32).to(device, torch.bfloat16)
+        x = torch.randn(9, 64, device=device, dtype=torch.bfloat16)
+        output = Int8Linear(linear)(x)
+        assert output.dtype == torch.bfloat16
+        assert rms_error(output, linear(x)) < 0.02
+
+
+class TestModel:
+    @torch.no_grad()
+    def test_computes_what_its_weights_say(self, device):
+        int8 = quantise_int8(lively()).to(device)
+        ids = prompts(2, 20, device)
+        assert_close(int8(ids), ref.logits(dequantised(int8), ids))
+
+    @torch.no_grad()
+    def test_original_is_left_alone(self, device):
+        model = lively().to(device)
+        ids = prompts(2, 20, device)
+        before, keys = model(ids), list(model.state_dict())
+        int8 = quantise_int8(model)
+        assert torch.equal(model(ids), before)
+        assert list(model.state_dict()) == keys
+        assert int8.norm.weight is model.norm.weight  # what is not quantised is shared
+        assert relative_error(int8(ids), before) > 1e-4  # and what is, is another model
+
+    def test_memory_is_that_of_storage(self):
+        model = GPT2(WIDER)
+        matrices = WIDER.vocabulary * 128 + WIDER.layers * 12 * 128 * 128
+        rows = WIDER.vocabulary + WIDER.layers * (3 + 1 + 4 + 1) * 128
+        rest = WIDER.parameters - matrices
+        assert weight_bytes(model) == 4 * WIDER.parameters
+        assert weight_bytes(quantise_int8(model)) == matrices + 4 * rows + 4 * rest
+
+    def test_memory_at_full_size(self):
+        with torch.device("meta"):
+            sizes = [p.shape for p in GPT2().parameters()]
+        matrices = sum(s.numel() for s in sizes if len(s) == 2) - 1024 * 768
+        rows = 50257 + 12 * 9 * 768
+        size = matrices + 4 * (rows + 124_439_808 - matrices)
+        assert size == 127_695_940
+        assert size / (4 * 124_439_808) == pytest.approx(0.2565, abs=1e-4)
+
+    @torch.no_grad()
+    def test_teacher_forced_agreement(self, device):
+        model = lively(WIDER).to(device)
+        int8 = quantise_int8(model)
+        ids = prompts(8, 128, device, WIDER)
+        ours, theirs = int8(ids).double(), model(ids).double()
+        agreement = (ours.argmax(dim=-1) == theirs.argmax(dim=-1)).double().mean().item()
+        logs = theirs.log_softmax(dim=-1)
+        divergence = (logs.exp() * (logs - ours.log_softmax(dim=-1))).sum(dim=-1).mean().item()
+        assert agreement >= 0.9  # random weights: the best two are often within 5 %
+        assert divergence <= 1e-2
+
+    @torch.no_grad()
+    def test_cache_gives_the_same_tokens(self, device):
+        int8 = quantise_int8(lively()).to(device)
+        ids = prompts(2, 9, device)
+        tokens = generate(int8, ids, 20)
+        for _ in range(20):
+            ids = torch.cat([ids, int8(ids)[:, -1:].argmax(dim=-1)], dim=1)
+        assert torch.equal(tokens, ids)
+
+    def test_state_round_trip(self, device, tmp_path):
+        int8, other = (quantise_int8(lively(seed=seed)).to(device) for seed in (1, 2))
+        torch.save(int8.state_dict(), tmp_path / "int8.pt")
+        other.load_state_dict(torch.load(tmp_path / "int8.pt", weights_only=True))
+        ids = prompts(2, 9, device)
+        assert torch.equal(other(ids), int8(ids))
+
+
+class TestLLMOptimizer:
+    def test_config_defaults(self):
+        config = LLMConfig()
+        assert config.quantization is QuantizationMode.NONE
+        assert (config.dtype, config.compile_backend) == (torch.float32, None)
+        assert LLMConfig(quantization="int8").quantization is QuantizationMode.INT8
+        assert {m.value for m in QuantizationMode} == {"none", "int8", "fp8", "int4", "bnb_4bit"}
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"quantization": "int4"}, r"'int4' is refused: no 4-bit.*use int8"),
+            ({"quantization": "bnb_4bit"}, r"'bnb_4bit' is refused: bitsandbytes.*use int8"),
+            ({"quantization": "int3"}, "int3"),
+            ({"dtype": torch.int8}, "floating-point"),
+        ],
+    )
+    def test_what_is_refused_by_name(self, settings, message):
+        with pytest.raises(ValueError, match=message):
+            LLMConfig(**settings)
+
+    def test_nothing_asked_nothing_done(self, device):
+        model = lively()
+        ids = prompts(2, 9, device)
+        expected = ref.greedy(model, ids, 15)
+        ready = LLMOptimizer(device=device).optimize(model.train())
+        assert torch.equal(ready.generate(ids, 15).cpu(), expected)
+        assert "quantise" not in ready.prepared.applied
+        assert ready.prepared.result("quantise").reason == "quantization is 'none'"
+
+    def test_int8(self, device):
+        model = lively()
+        ids = prompts(2, 9, device)
+        ready = LLMOptimizer(LLMConfig(quantization="int8"), device=device).optimize(model)
+        sizes = f"{weight_bytes(model):,} bytes of weights are {weight_bytes(ready.model):,}"
+        evidence = ready.prepared.result("quantise").evidence
+        assert evidence == f"13 layers in int8, {sizes}"  # 3 blocks of 4, and the table
+        assert torch.equal(ready.generate(ids, 9), generate(quantise_int8(model), ids, 9))
+
+    @torch.no_grad()
+    def test_layout_changes_no_number(self, device):
+        model = lively().to(device)
+        ids = prompts(2, 20, device)
+        expected, state = model(ids), {n: p.clone() for n, p in model.state_dict().items()}
+        ready = LLMOptimizer(device=device).optimize(model)
+        assert_close(ready.model(ids), expected)
+        assert all(torch.equal(ready.model.state_dict()[name], p) for name, p in state.items())
+        result = ready.prepared.result("lay_out")
+        if device.type == "cpu":
+            assert result.evidence == "13 weights stored along their outputs"
+            assert ready.model.blocks[0].up.weight.stride() == (1, 128)
+        else:
+            assert result.reason == "only a CPU gains by it"
+
+    def test_bfloat16(self, device):
+        ready = LLMOptimizer(LLMConfig(dtype=torch.bfloat16), device=device).optimize(lively())
+        assert {p.dtype for p in ready.model.parameters()} == {torch.bfloat16}
+        assert ready.prepared.result("place").evidence == f"torch.bfloat16 on {ready.model.device}"
+        ids = prompts(2, 20, device)
+        cache = KVCache.of(ready.model, 2, 20)
+        with torch.no_grad():
+            assert rms_error(ready.model(ids, cache), ref.logits(lively(), ids)) < 0.03
+        assert cache.keys.dtype == torch.bfloat16
+
+    def test_fp8(self, device):
+        model = lively()
+        ids = prompts(2, 20, device)
+        expected = ref.logits(model, ids)
+        ready = LLMOptimizer(LLMConfig(quantization="fp8"), device=device).optimize(model)
+        assert ready.prepared.result("quantise").evidence.startswith("12 layers in fp8")
+        assert weight_bytes(ready.model) < 0.6 * weight_bytes(model)  # the tables stay as they are
+        with torch.no_grad():
+            whole = ready.model(ids)
+            assert_close(ready.model(ids[:, :9]), whole[:, :9], 1e-4)  # each token by itself
+        assert 1e-4 < rms_error(whole, expected) < 0.15  # e4m3 keeps four bits, no more, no less
+
+    def test_compiled_decode(self, device):
+        config = LLMConfig(quantization="int8", compile_backend="aot_eager")
+        ready = LLMOptimizer(config, device=device).optimize(lively())
+        assert ready.decode.path_taken == "compiled (aot_eager)"
+        ids = prompts(1, 9, device)
+        assert torch.equal(ready.generate(ids, 20), generate(ready.model, ids, 20))
+        assert LLMOptimizer(device=device).optimize(lively()).decode is None

@@ -1,0 +1,227 @@
+"""Numbers behind the Intel backend: levels against float64, tiles and blocks by exhaustion."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from suites.backend_models import encoder, in_float64, mlp, resnet
+from suites.numerics import assert_close, needs_vendor, relative_error
+from torchbridge.backends.intel import (
+    AttentionBlocks,
+    IntelBackend,
+    IntelKernelOptimizer,
+    IntelMemoryManager,
+    IntelOptimizer,
+    XPUDeviceManager,
+    exceptions,
+    intel_hardware,
+)
+from torchbridge.config import Config, IntelArchitecture, IntelConfig
+
+BF16 = torch.bfloat16
+CHIPS = {one.value: one for one in IntelArchitecture if one is not IntelArchitecture.AUTO}
+SIZES = [(1, 1, 1), (8, 16, 16), (100, 100, 100), (129, 1000, 33), (4096, 4096, 512)]
+TILES = [8, 16, 32, 64, 128, 256]
+needs_xpu = needs_vendor("intel", "an Intel XPU")
+
+
+def kernels(architecture: str, units: int) -> IntelKernelOptimizer:
+    """For a chip with so many units."""
+    return IntelKernelOptimizer(intel_hardware(CHIPS[architecture], units=units))
+
+
+def in_blocks(q: Tensor, k: Tensor, v: Tensor, blocks: AttentionBlocks) -> Tensor:
+    """Attention by blocks with a running maximum and sum; scores are never stored whole."""
+    output = torch.empty_like(q)
+    for rows in torch.arange(len(q)).split(blocks.q_block):
+        most = torch.full((len(rows), 1), -math.inf)
+        total, summed = torch.zeros(len(rows), 1), torch.zeros(len(rows), v.shape[1])
+        for columns in torch.arange(len(k)).split(blocks.k_block):
+            scores = q[rows] @ k[columns].T / math.sqrt(q.shape[1])
+            now = torch.maximum(most, scores.amax(dim=1, keepdim=True))
+            weights, shrink = (scores - now).exp(), (most - now).exp()
+            total = total * shrink + weights.sum(dim=1, keepdim=True)
+            summed = summed * shrink + weights @ v[columns]
+            most = now
+        output[rows] = summed / total
+    return output
+
+
+class TestLevels:
+    @pytest.mark.parametrize("architecture", CHIPS)
+    def test_bfloat16_where_it_is_native(self, device, architecture):
+        model, x = mlp(), torch.randn(16, 128, device=device)
+        expected = in_float64(model, x)
+        chip = intel_hardware(CHIPS[architecture])
+        output = (
+            IntelOptimizer(hardware=chip, device=device).optimize(model, "O2").optimized_model(x)
+        )
+        error, native = relative_error(output, expected), architecture != "integrated"
+        assert (1e-4 < error < 2e-2) if native else error < 1e-5
+
+    @pytest.mark.parametrize("make", [resnet, encoder])
+    @pytest.mark.parametrize(("level", "limit"), [("O0", 1e-5), ("O1", 1e-4)])
+    def test_narrower_levels(self, device, make, level, limit):
+        model = make()
+        x = torch.randn((2, 3, 16, 16) if make is resnet else (2, 7, 32), device=device)
+        expected = in_float64(model, x)
+        chip = intel_hardware(IntelArchitecture.PVC)
+        prepared = IntelBackend(hardware=chip, device=device).prepare_model(model, level=level)
+        assert_close(prepared.model(x), expected, limit)
+
+    def test_both_names_of_a_level_are_the_same(self, device):
+        backend = IntelBackend(hardware=intel_hardware(IntelArchitecture.PVC), device=device)
+        for ours, theirs in (("O0", "conservative"), ("O1", "balanced"), ("O2", "aggressive")):
+            first = [one.name for one in backend.prepare_model(resnet(), level=ours).passes]
+            assert first == [
+                one.name for one in backend.prepare_model(resnet(), level=theirs).passes
+            ]
+
+    def test_float32_is_kept(self, device):
+        config = Config().update(hardware={"intel": {"default_precision": "fp32"}})
+        model, x = mlp(), torch.randn(16, 128, device=device)
+        expected = in_float64(model, x)
+        chip = intel_hardware(IntelArchitecture.PVC)
+        prepared = IntelBackend(config, hardware=chip, device=device).prepare_model(
+            model, level="O2"
+        )
+        assert_close(prepared.model(x), expected)
+
+    @needs_xpu
+    def test_this_chip_against_float64(self):
+        model, x = resnet(), torch.randn(8, 3, 32, 32, device="xpu")
+        expected = in_float64(model, x)
+        prepared = IntelBackend().prepare_model(model, level="O2", sample_inputs=(x,))
+        assert_close(prepared.model(x), expected, 5e-2)
+
+    def test_settings_for_another_chip_are_refused(self, device):
+        config = Config().update(hardware={"intel": {"architecture": "pvc"}})
+        chip = intel_hardware(IntelArchitecture.DG2)
+        with pytest.raises(
+            exceptions.XPUDeviceError, match="architecture is pvc, the device is dg2"
+        ):
+            IntelBackend(config, hardware=chip, device=device)
+
+    @pytest.mark.parametrize("asked", [{"device_id": 1}, {"intel": {"device_id": 1}}])
+    def test_the_second_of_two_devices(self, asked):
+        class TwoDevices(IntelBackend):
+            @classmethod
+            def find_devices(cls):
+                return [torch.device("xpu", 0), torch.device("xpu", 1)]
+
+        chip = intel_hardware(IntelArchitecture.PVC)
+        made = TwoDevices(Config().update(hardware=asked), hardware=chip)
+        assert (made.device, made.memory.device) == (torch.device("xpu", 1),) * 2
+        beyond = Config().update(hardware={"intel": {"device_id": 2}})
+        with pytest.raises(exceptions.XPUDeviceError, match="device_id is 2, there are 2 devices"):
+            TwoDevices(beyond, hardware=chip)
+
+    @needs_xpu
+    def test_an_absent_device_is_refused(self):
+        with pytest.raises(exceptions.XPUDeviceError, match="no XPU 99"):
+            XPUDeviceManager().get_device(99)
+
+
+class TestTiles:
+    @pytest.mark.parametrize("units", [1, 32, 128])
+    @pytest.mark.parametrize("sizes", SIZES, ids=str)
+    def test_no_tiles_are_better(self, sizes, units):
+        found = kernels("pvc", units).gemm_config(*sizes, BF16)
+        m, n, _ = sizes
+
+        def share(tile_m: int, tile_n: int) -> float:
+            groups = math.ceil(m / tile_m) * math.ceil(n / tile_n)
+            return m * n / (math.ceil(groups / units) * units * tile_m * tile_n)
+
+        best = max(share(*t) for t in itertools.product(TILES, TILES) if t[1] % 16 == 0)
+        assert share(found.tile_m, found.tile_n) == pytest.approx(best)
+
+    @pytest.mark.parametrize("sizes", SIZES, ids=str)
+    def test_padding_is_what_the_tiles_hold_too_much(self, sizes):
+        found = kernels("dg2", 32).gemm_config(*sizes, BF16)
+        rows, columns = (
+            len(range(0, size, tile)) * tile
+            for size, tile in zip(sizes, (found.tile_m, found.tile_n), strict=False)
+        )
+        depth = len(range(0, sizes[2], 16)) * 16  # a product of bfloat16 is 16 deep
+        assert found.padding == pytest.approx(1 - math.prod(sizes) / (rows * columns * depth))
+
+    def test_tiles_of_a_product_are_the_product(self):
+        a, b = torch.randn(70, 50), torch.randn(50, 90)
+        found = kernels("pvc", 8).gemm_config(70, 90, 50)
+        output = torch.zeros(70, 90)
+        for i in range(0, 70, found.tile_m):
+            for j in range(0, 90, found.tile_n):
+                rows, columns = slice(i, i + found.tile_m), slice(j, j + found.tile_n)
+                output[rows, columns] += a[rows] @ b[:, columns]
+        assert_close(output, a.double() @ b.double())
+
+    def test_width_and_depth_of_the_matrix_units(self):
+        wide, narrow = (kernels(a, 1).gemm_config(8, 8, 64, BF16) for a in ("pvc", "dg2"))
+        assert (wide.tile_n, narrow.tile_n) == (16, 8)
+        assert "16 deep" in wide.reason
+        assert "32 deep" in kernels("pvc", 1).gemm_config(8, 8, 64, torch.int8).reason
+        with pytest.raises(ValueError, match="at least 1"):
+            kernels("pvc", 1).gemm_config(0, 1, 1)
+
+
+class TestBlocks:
+    @pytest.mark.parametrize("lengths", [(70, 70), (33, 300), (512, 17)])
+    def test_attention_in_these_blocks(self, lengths):
+        q, k, v = (torch.randn(n, 256) for n in (lengths[0], lengths[1], lengths[1]))
+        blocks = kernels("dg2", 1).attention_config(1, 1, *lengths, 256)
+        assert blocks.q_block < 512  # small enough for several blocks to be met
+        weights = (q.double() @ k.double().T / 16).softmax(dim=1)
+        assert_close(in_blocks(q, k, v, blocks), weights @ v.double())
+
+    @pytest.mark.parametrize("head_dim", [32, 64, 128, 256])
+    @pytest.mark.parametrize("architecture", ["pvc", "dg2"])
+    def test_no_blocks_are_larger(self, architecture, head_dim):
+        chip = kernels(architecture, 1)
+        found = chip.attention_config(1, 1, 4096, 4096, head_dim, BF16)
+        sizes = itertools.product((16, 32, 64, 128, 256), repeat=2)
+        fitting = [q * k for q, k in sizes if (q + 2 * k) * head_dim * 2 <= chip.local_bytes]
+        assert found.q_block * found.k_block == max(fitting)
+
+    def test_fused_from_where_scores_do_not_fit(self):
+        chip = kernels("pvc", 128)  # 16 MiB of local memory
+        lengths = [2**n for n in range(8, 16)]
+        fused = [chip.attention_config(1, 1, n, n, 64, BF16).fused for n in lengths]
+        assert fused == [2 * n * n > 16 * 2**20 for n in lengths]
+
+
+class TestConvolutions:
+    def test_the_product_is_the_convolution(self):
+        x, weight = torch.randn(2, 5, 9, 9), torch.randn(7, 5, 3, 3)
+        found = kernels("pvc", 1).conv_config((2, 5, 9, 9), 7, (3, 3))
+        columns = torch.nn.functional.unfold(x, 3, padding=1)
+        rows = columns.transpose(1, 2).reshape(found.m, found.k)
+        assert (found.m, found.n, found.k) == (2 * 81, 7, 45)
+        product = rows.double() @ weight.reshape(7, 45).double().T
+        expected = torch.nn.functional.conv2d(x.double(), weight.double(), padding=1)
+        assert_close(product, expected.permute(0, 2, 3, 1).reshape(found.m, 7))
+
+    @pytest.mark.parametrize(
+        ("channels", "dtype"), [(16, torch.float32), (32, BF16), (64, torch.int8)]
+    )
+    def test_layout_by_the_bytes_of_a_pixel(self, channels, dtype):
+        formats = [
+            kernels("pvc", 1).conv_config((1, c, 8, 8), 8, (1, 1), dtype).memory_format
+            for c in (channels - 1, channels)
+        ]
+        assert formats == [torch.contiguous_format, torch.channels_last]
+
+
+class TestRows:
+    @pytest.mark.parametrize("dtype", [torch.float32, BF16])
+    @pytest.mark.parametrize("columns", [1, 16, 33, 100])
+    def test_every_row_begins_at_a_line(self, device, columns, dtype):
+        tensor = IntelMemoryManager(IntelConfig(), device).aligned_empty(6, columns, dtype)
+        assert tensor.shape == (6, columns)
+        starts = {tensor[row].data_ptr() % 64 for row in range(6)}
+        assert starts == {tensor.data_ptr() % 64}

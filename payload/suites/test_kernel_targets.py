@@ -1,0 +1,75 @@
+"""Every variant of every Triton kernel, compiled for seven chips of which none is here.
+
+A pair that our dispatcher refuses is compiled as well: to see that Triton refuses it too, or that
+the chip has no instruction for it and it would be emulated.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from suites.interpreter import needs_triton
+from suites.kernel_pairs import NATIVE_FLOAT8, PAIRS, Pair, assert_fits, cache_folder, link
+from torchbridge.kernels.gpu.targets import TARGETS, TargetRefused, linker_missing
+
+SUPPORTED = [pair for pair in PAIRS if not pair.lacks]
+REFUSED = [pair for pair in PAIRS if pair.lacks]
+pytestmark = needs_triton
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Where Triton keeps what it compiled."""
+    yield from cache_folder(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def compiled(request, cache):
+    """pair -> Compiled; all pairs of this run are begun at once, by a process for each core."""
+    from suites.triton_kernels import Compilers
+
+    chosen = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    pairs = [params["pair"] for params in chosen if isinstance(params.get("pair"), Pair)]
+    compilers = Compilers(str(cache))
+    begun = {
+        str(pair): compilers.submit(pair.module, pair.specimen.name, pair.target.name)
+        for pair in pairs
+        if linker_missing(pair.target) is None
+    }
+    yield lambda pair: begun[str(pair)].result()
+    compilers.close()
+
+
+class TestSupportedPairs:
+    @pytest.mark.parametrize("pair", SUPPORTED, ids=str)
+    def test_compiles_within_the_limits(self, pair, compiled):
+        link(pair.target)
+        assert pair.reason is None
+        made = compiled(pair)
+        assert_fits(made, pair.target)
+        assert bool(made.instructions) == pair.specimen.multiplies
+        assert made.asm["ptx" if pair.target.hardware.vendor == "nvidia" else "amdgcn"]
+
+
+class TestRefusedPairs:
+    @pytest.mark.parametrize("pair", REFUSED, ids=str)
+    def test_refused_with_a_reason_and_rightly(self, pair, compiled):
+        link(pair.target)
+        name = pair.target.name
+        assert pair.reason.startswith(f"{pair.specimen.operation}/triton: ")
+        assert name in pair.reason or "needs fp8 in hardware" in pair.reason
+        if pair.target.hardware.vendor == "nvidia":  # Triton does not compile it
+            with pytest.raises(TargetRefused, match="not supported in this architecture"):
+                compiled(pair)
+        else:  # Triton does: it puts the bits together one operation at a time
+            text = compiled(pair).asm["amdgcn"]
+            assert "cvt_pk_fp8" not in text
+
+    @pytest.mark.parametrize("name", NATIVE_FLOAT8)
+    def test_float8_by_one_instruction_where_it_is_not_refused(self, name, cache):
+        from suites.triton_kernels import compile_of
+
+        link(TARGETS[name])
+        encoding, instruction = NATIVE_FLOAT8[name]
+        made = compile_of("torchbridge.kernels.gpu.quantise", f"{encoding}-1x4096-bf16", name)
+        assert instruction in "".join(made.asm.values())

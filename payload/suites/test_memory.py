@@ -1,0 +1,240 @@
+"""Device memory: figures against what was allocated, the guard, the pool, staging."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from suites.numerics import needs_cuda
+from torchbridge import memory
+from torchbridge.memory import Staging, TensorPool
+
+MIB = 2**20
+CPU = torch.device("cpu")
+
+
+def of_bytes(size: int) -> torch.Tensor:
+    """A tensor that nothing else knows of."""
+    return torch.empty(size, dtype=torch.uint8)
+
+
+class TestStats:
+    def test_what_is_allocated_is_counted(self, device):
+        before = memory.stats(device)
+        kept = torch.ones(96 * MIB // 4, device=device)
+        grown = memory.stats(device).allocated - before.allocated
+        assert kept.nbytes == 96 * MIB
+        assert 0.95 * kept.nbytes <= grown <= 1.3 * kept.nbytes
+
+    def test_figures_agree_with_each_other(self, device):
+        kept = torch.ones(MIB, device=device)
+        now = memory.stats(device)
+        assert kept.nbytes <= now.allocated <= now.reserved <= now.total
+        assert now.allocated <= now.peak
+        assert 0 < now.free < now.total
+
+    def test_to_dict(self, device):
+        told = memory.stats(device).to_dict()
+        names = ["total", "free", "allocated", "reserved", "peak"]
+        assert list(told) == [f"{name}_bytes" for name in names]
+
+    def test_peak_outlives_the_tensor(self, device):
+        memory.reset_peak(device)
+        before = memory.stats(device)
+        gone = torch.ones(64 * MIB // 4, device=device)
+        held = memory.stats(device).allocated
+        del gone
+        after = memory.stats(device)
+        assert after.peak >= held >= before.allocated + 60 * MIB
+        assert after.allocated < held
+
+    @needs_cuda()
+    def test_reset_peak(self, device):
+        torch.ones(64 * MIB, device=device)
+        memory.reset_peak(device)
+        now = memory.stats(device)
+        assert now.peak == now.allocated
+
+    @needs_cuda()
+    def test_empty_cache(self, device):
+        gone = torch.ones(64 * MIB, device=device)
+        del gone
+        before = memory.stats(device).reserved
+        memory.empty_cache(device)
+        assert memory.stats(device).reserved <= before - 256 * MIB
+
+
+class TestSizes:
+    @pytest.mark.parametrize(
+        ("dtype", "size"),
+        [(torch.float64, 8), (torch.float32, 4), (torch.bfloat16, 2), (torch.float8_e5m2, 1)],
+    )
+    def test_bytes_of(self, dtype, size):
+        assert memory.bytes_of((3, 5, 7), dtype) == 105 * size
+        assert memory.bytes_of((3, 5, 7), dtype) == torch.empty(3, 5, 7, dtype=dtype).nbytes
+
+    def test_bytes_of_little(self):
+        assert memory.bytes_of((), torch.float32) == 4
+        assert memory.bytes_of((0, 1000), torch.float32) == 0
+
+    def test_negative_sizes(self):
+        with pytest.raises(ValueError, match=r"got \(2, -1\)"):
+            memory.bytes_of((2, -1), torch.float32)
+
+    def test_shared_storages_count_once(self):
+        whole = torch.ones(1000)
+        assert memory.storage_bytes([whole, whole[10:20], whole.view(10, 100)]) == 4000
+        assert memory.storage_bytes([whole, torch.ones(10)]) == 4040
+
+    def test_headroom(self, device):
+        now = memory.stats(device)
+        assert memory.has_headroom(now.free // 2, device)
+        assert not memory.has_headroom(2 * now.total, device)
+        most = (now.allocated + now.free // 4) / now.total
+        assert memory.has_headroom(now.free // 8, device, fraction=most)
+        assert not memory.has_headroom(now.free // 2, device, fraction=most)
+
+
+class TestGuard:
+    def test_success_needs_no_clean_up(self):
+        cleaned = []
+        assert memory.guard(lambda: 7, clean_up=lambda: cleaned.append(1)) == 7
+        assert cleaned == []
+
+    def test_one_retry(self):
+        calls = []
+
+        def work() -> str:
+            calls.append("work")
+            if "clean" not in calls:
+                raise torch.OutOfMemoryError("first")
+            return "done"
+
+        assert memory.guard(work, clean_up=lambda: calls.append("clean")) == "done"
+        assert calls == ["work", "clean", "work"]
+
+    def test_no_second_retry(self):
+        calls = []
+
+        def work() -> None:
+            calls.append("work")
+            raise torch.OutOfMemoryError(f"number {len(calls)}")
+
+        with pytest.raises(torch.OutOfMemoryError, match="number 2"):
+            memory.guard(work, clean_up=lambda: None)
+        assert calls == ["work", "work"]
+
+    def test_other_errors_pass_at_once(self):
+        def work() -> None:
+            raise RuntimeError("shapes do not fit")
+
+        cleaned = []
+        with pytest.raises(RuntimeError, match="shapes do not fit"):
+            memory.guard(work, clean_up=lambda: cleaned.append(1))
+        assert cleaned == []
+
+    @needs_cuda()
+    def test_a_full_device(self, device):
+        now = memory.stats(device)
+        hoard = [torch.empty(now.free * 6 // 10, dtype=torch.uint8, device=device)]
+
+        def work() -> torch.Tensor:
+            return torch.empty(now.free * 6 // 10, dtype=torch.uint8, device=device)
+
+        def clean_up() -> None:
+            hoard.clear()
+            memory.empty_cache(device)
+
+        assert memory.guard(work, clean_up=clean_up).nbytes == now.free * 6 // 10
+
+
+class TestTensorPool:
+    def test_the_very_tensor_comes_back(self, device):
+        pool = TensorPool(MIB)
+        tensor = torch.full((4, 5), 3.0, device=device)
+        pool.give(tensor)
+        again = pool.take((4, 5), torch.float32, device)
+        assert again.data_ptr() == tensor.data_ptr()
+        assert (again == 3).all()  # not zeroed
+        assert (pool.hits, pool.misses, pool.bytes, len(pool)) == (1, 0, 0, 0)
+
+    def test_never_to_two_takers(self, device):
+        pool = TensorPool(MIB)
+        pool.give(torch.ones(8, device=device))
+        taken = [pool.take((8,), torch.float32, device) for _ in range(3)]
+        assert len({tensor.data_ptr() for tensor in taken}) == 3
+        assert (pool.hits, pool.misses) == (1, 2)
+
+    def test_given_twice_is_kept_once(self):
+        pool, tensor = TensorPool(MIB), torch.ones(8)
+        pool.give(tensor)
+        pool.give(tensor)
+        assert (len(pool), pool.bytes) == (1, 32)
+
+    @pytest.mark.parametrize(
+        ("shape", "dtype"), [((5, 4), torch.float32), ((20,), torch.float32), ((4, 5), torch.int32)]
+    )
+    def test_only_exactly_alike(self, shape, dtype):
+        pool = TensorPool(MIB)
+        pool.give(torch.ones(4, 5))
+        taken = pool.take(shape, dtype, CPU)
+        assert (taken.shape, taken.dtype, pool.hits, len(pool)) == (shape, dtype, 0, 1)
+
+    def test_bounded_by_bytes(self):
+        pool = TensorPool(1000)
+        for _ in range(50):
+            pool.give(of_bytes(300))
+            assert pool.bytes <= 1000
+        assert (len(pool), pool.bytes, pool.evictions) == (3, 900, 47)
+
+    def test_the_least_recently_used_goes(self):
+        pool = TensorPool(1000)
+        first, second, third = of_bytes(300), of_bytes(301), of_bytes(302)
+        for tensor in (first, second, third):
+            pool.give(tensor)
+        pool.give(pool.take((300,), torch.uint8, CPU))  # the first is the youngest now
+        pool.give(of_bytes(303))
+        assert pool.take((300,), torch.uint8, CPU).data_ptr() == first.data_ptr()
+        assert pool.take((302,), torch.uint8, CPU).data_ptr() == third.data_ptr()
+        hits = pool.hits
+        pool.take((301,), torch.uint8, CPU)
+        assert pool.hits == hits  # the second was given up
+
+    def test_too_large_for_the_pool(self):
+        pool = TensorPool(100)
+        pool.give(of_bytes(101))
+        assert (len(pool), pool.bytes, pool.evictions) == (0, 0, 1)
+
+    def test_views_are_not_kept(self):
+        pool, whole = TensorPool(MIB), torch.ones(100)
+        pool.give(whole[:10])
+        pool.give(torch.ones(4, 6).t())
+        assert len(pool) == 0
+
+    def test_clear(self):
+        pool = TensorPool(MIB)
+        for size in (10, 20):
+            pool.give(of_bytes(size))
+        assert (pool.clear(), pool.bytes, len(pool)) == (30, 0, 0)
+
+    def test_negative_limit(self):
+        with pytest.raises(ValueError, match="limit_bytes must not be negative, got -1"):
+            TensorPool(-1)
+
+
+class TestStaging:
+    def test_a_copy_on_the_device(self, device):
+        staging, batch = Staging(device), torch.randn(4, 5)
+        sent = staging.send(batch)
+        expected = batch.clone()
+        batch.zero_()  # what was sent stays
+        assert sent.device == device
+        assert torch.equal(sent.cpu(), expected)
+        assert staging.path_taken == ("pinned" if device.type == "cuda" else "direct")
+
+    def test_many_batches(self, device):
+        staging = Staging(device)
+        batches = [torch.full((3, 4), float(n)) for n in range(10)]
+        sent = [staging.send(batch) for batch in batches]
+        for n, tensor in enumerate(sent):
+            assert (tensor == n).all()

@@ -1,0 +1,101 @@
+"""The opponents of the MoE benchmark compute what the layer computes, or nothing is timed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from benchmarks import moe_arms, moe_throughput
+from suites import moe_reference as ref
+from torchbridge.bench import run_duel
+from torchbridge.moe import MoELayer
+
+SHAPE = moe_arms.Shape(32, 64, experts=4, batch=5, sequence=13)
+CPU = torch.device("cpu")
+needs_hf = pytest.mark.skipif(moe_arms.why_no_hf() is not None, reason=str(moe_arms.why_no_hf()))
+KINDS = [MoELayer, moe_arms.SwiGLUMoE]
+
+
+def duels(shape=SHAPE):
+    hf = moe_arms.why_no_hf() is None
+    return moe_arms.own_duels(shape, CPU) + (moe_arms.hf_duels(shape, CPU) if hf else [])
+
+
+@pytest.mark.parametrize("arm", [moe_arms.mask_loop, moe_arms.dense_all_experts])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_own_opponents(arm, dtype):
+    shape = replace(SHAPE, dtype=dtype)
+    layer, x = moe_arms.make_layer(shape, CPU), moe_arms.make_tokens(shape, CPU)
+    output = arm(layer, x)
+    tolerance = ref.TOLERANCE[shape.torch_dtype]
+    assert output.dtype == x.dtype
+    assert ref.relative_error(output, ref.dense_moe(layer, x)) <= tolerance
+    assert ref.relative_error(layer(x), output) <= 2 * tolerance
+
+
+@needs_hf
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_hf_opponents(dtype):
+    shape = replace(SHAPE, dtype=dtype)
+    layer, x = moe_arms.make_layer(shape, CPU, moe_arms.SwiGLUMoE), moe_arms.make_tokens(shape, CPU)
+    arms = moe_arms.hf_arms(layer, x)
+    assert list(arms) == ["eager", "grouped_mm"]
+    expected, tolerance = ref.dense_moe(layer, x), ref.TOLERANCE[shape.torch_dtype]
+    for work in arms.values():
+        assert ref.relative_error(work(), expected) <= tolerance
+    with torch.no_grad():
+        layer.experts.up.zero_()  # theirs are copies
+    for work in arms.values():
+        assert ref.relative_error(work(), expected) <= tolerance
+
+
+def test_gated_shapes_have_as_many_operations():
+    for hidden in (512, 1024, 4096):
+        shape = moe_arms.Shape.gated(hidden)
+        assert shape.expert_hidden % 64 == 0
+        assert abs(3 * shape.expert_hidden / (2 * 4 * hidden) - 1) <= 0.02
+
+
+@torch.no_grad()
+def test_duels_name_and_measure_what_they_compare():
+    for duel in duels():
+        outcome = run_duel(duel, pairs=2, at_least=2, budget_s=0.0, quiet=True)
+        assert outcome.equality.equal
+        assert len(outcome.seconds("subject")) == len(outcome.seconds("baseline")) == 2
+        assert duel.params["tokens"] == 65
+        products = 3 if "hf" in duel.baseline.name else 2
+        assert duel.work.flops == 65 * 2 * products * 2 * 32 * 64  # tokens, k, products, 2 d h
+    names = ["moe/32", "moe/32/dense_all_experts", "moe/32/hf_eager", "moe/32/hf_grouped_mm"]
+    assert [duel.name for duel in duels()] == names[: len(duels())]
+    assert moe_arms.duel_name(
+        replace(SHAPE, batch=64, sequence=1, dtype="bfloat16"), "hf_eager"
+    ) == ("moe/32/decode/bf16/hf_eager")
+
+
+@torch.no_grad()
+def test_a_layer_that_leaves_work_out_is_not_timed():
+    shape = replace(SHAPE, top_k=1)
+    duel = moe_arms.own_duels(shape, CPU)[0]
+    layer = duel.subject.work.func
+    outcome = run_duel(duel, pairs=2, at_least=2, budget_s=0.0, quiet=True)
+    assert outcome.equality.equal
+    layer.config = replace(layer.config, drop_tokens=True, capacity_factor=0.5, min_capacity=0)
+    outcome = run_duel(duel, pairs=2, at_least=2, budget_s=0.0, quiet=True)
+    assert not outcome.equality.equal
+    assert outcome.samples == ()
+    duel.subject.work()
+    assert int(layer.dropped) > 0
+    assert (outcome.equality.unit, outcome.equality.error) == ("assignments", int(layer.dropped))
+
+
+def test_the_benchmark_offers_its_arms():
+    assert moe_throughput.mask_loop is moe_arms.mask_loop
+    assert moe_throughput.dense_all_experts is moe_arms.dense_all_experts
+    assert moe_throughput.hf_arms is moe_arms.hf_arms
+    brief = [duel.name for duel in moe_throughput.duels(32, 1, CPU, full=False)]
+    assert brief == ["moe/32", "moe/32/dense_all_experts"]
+    whole = [duel.name for duel in moe_throughput.duels(32, 1, CPU, full=True)]
+    assert whole[:2] == brief
+    assert ("moe/32/decode/hf_eager" in whole) == (moe_arms.why_no_hf() is None)

@@ -1,0 +1,280 @@
+"""Numbers of the NVIDIA backend: levels, FP8, fused layers and the roofline, against float64."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+from suites import backend_models
+from suites.backend_models import (
+    A10G,
+    AMPERE,
+    BLACKWELL,
+    HOPPER,
+    L4,
+    TURING,
+    VOLTA,
+    in_float64,
+    mlp,
+)
+from suites.numerics import assert_close, rms_error
+from suites.nvidia_fakes import TwoDevices, backend
+from torchbridge.attention import attend
+from torchbridge.backends import nvidia
+from torchbridge.backends.nvidia import FP8Compiler, Peaks
+from torchbridge.backends.nvidia.fusion import fuse_linear_activation, prove
+from torchbridge.config import Config
+from torchbridge.hardware import Hardware
+from torchbridge.kernels import FusedLinearGELU, FusedLinearSiLU
+from torchbridge.passes import Setting
+
+SHAPES = {"mlp": (8, 128), "resnet": (2, 3, 12, 12), "encoder": (2, 6, 32)}
+FP8_ASKED = Config().update(hardware={"nvidia": {"fp8_enabled": True}})
+
+
+class TestLevels:
+    @pytest.mark.parametrize("name", SHAPES)
+    @pytest.mark.parametrize(
+        ("level", "hardware", "limit"),
+        [
+            ("conservative", HOPPER, 1e-5),
+            ("balanced", HOPPER, 1e-5),
+            ("aggressive", HOPPER, 3e-2),
+            ("aggressive", AMPERE, 3e-2),
+            ("aggressive", TURING, 1e-2),
+        ],
+        ids=lambda value: getattr(value, "target", str(value)),
+    )
+    def test_outputs(self, name, level, hardware, limit, device):
+        model = getattr(backend_models, name)().to(device)
+        x = torch.randn(SHAPES[name], device=device)
+        expected = in_float64(model, x)
+        made = backend(device, hardware, Config().update(kernels={"compile": False}))
+        prepared = made.prepare_model(model, level=level, sample_inputs=(x,))
+        assert_close(prepared.model(x), expected, limit)
+        narrow = {"aggressive": {"bfloat16", "float16"}}.get(level, set())
+        assert bool(narrow & set(prepared.applied)) == (level == "aggressive")
+
+    def test_fp8_only_where_asked(self, device):
+        model, x = mlp().to(device), torch.randn(64, 128, device=device)
+        expected = in_float64(model, x)
+        plain = backend(device, L4).prepare_model(copy.deepcopy(model), level="aggressive")
+        assert "fp8" not in [result.name for result in plain.passes]
+        asked = backend(device, L4, FP8_ASKED).prepare_model(model, level="aggressive")
+        evidence = "0 of 2 linear layer(s) in FP8 -> 2 of 2 linear layer(s) in FP8"
+        assert asked.result("fp8").evidence == evidence
+        assert 0.01 < rms_error(asked.model(x), expected) < 0.08
+
+    def test_cuda_graphs_of_the_config(self):
+        config = Config().update(hardware={"nvidia": {"cuda_graphs": True}})
+        assert TwoDevices(config, hardware=L4).setting().compile_mode == "reduce-overhead"
+        assert TwoDevices(hardware=L4).setting().compile_mode == "default"
+
+    def test_failing_passes(self, device):
+        class Breaking(nn.Linear):
+            """Cannot be moved."""
+
+            error: RuntimeError
+
+            def _apply(self, function, recurse=True):
+                raise self.error
+
+        model = Breaking(2, 2)
+        for error, wanted in (
+            (RuntimeError("device-side assert"), nvidia.ModelOptimizationError),
+            (torch.OutOfMemoryError("20 GiB"), nvidia.OutOfMemoryError),
+        ):
+            model.error = error
+            with pytest.raises(wanted, match=str(error)):
+                backend(device).prepare_model(model)
+
+    def test_exceptions_form_one_tree(self):
+        parents = {
+            "CUDANotAvailableError": "NVIDIABackendError",
+            "CUDADeviceError": "NVIDIABackendError",
+            "InvalidComputeCapabilityError": "CUDADeviceError",
+            "KernelLaunchError": "CUDADeviceError",
+            "MemoryAllocationError": "NVIDIABackendError",
+            "OutOfMemoryError": "MemoryAllocationError",
+            "ModelOptimizationError": "NVIDIABackendError",
+            "FP8CompilationError": "ModelOptimizationError",
+            "FlashAttentionError": "ModelOptimizationError",
+            "ConfigurationError": "NVIDIABackendError",
+            "InvalidArchitectureError": "ConfigurationError",
+        }
+        for child, parent in parents.items():
+            assert getattr(nvidia, child).__bases__[0] is getattr(nvidia, parent)
+        assert issubclass(nvidia.ConfigurationError, ValueError)
+
+
+class TestAttentionKernel:
+    @pytest.mark.parametrize(
+        ("hardware", "dtype", "head_dim", "path"),
+        [
+            (AMPERE, torch.bfloat16, 64, "sdpa_flash"),
+            (A10G, torch.float16, 256, "sdpa_flash"),
+            (A10G, torch.float16, 512, "sdpa_efficient"),
+            (L4, torch.float32, 64, "sdpa_efficient"),
+            (TURING, torch.float16, 64, "sdpa_efficient"),
+            (TURING, torch.bfloat16, 64, "sdpa_math"),
+            (VOLTA, torch.float16, 64, "sdpa_efficient"),
+        ],
+        ids=lambda value: getattr(value, "target", str(value)),
+    )
+    def test_by_hardware_and_use(self, hardware, dtype, head_dim, path, device):
+        made = backend(device, hardware)
+        assert made.get_optimal_attention_kernel(dtype=dtype, head_dim=head_dim) == path
+
+    @pytest.mark.parametrize(
+        ("hardware", "name", "reason"),
+        [
+            (TURING, "sdpa_flash", "needs sm_80; this is sm_75"),
+            (AMPERE, "flash_attn", "needs Hopper and the package"),
+            (AMPERE, "fastest", "known are flash_attn, sdpa_flash"),
+        ],
+        ids=["turing", "ampere", "unknown"],
+    )
+    def test_by_name_or_not_at_all(self, hardware, name, reason, device):
+        with pytest.raises(nvidia.FlashAttentionError, match=reason):
+            backend(device, hardware).get_optimal_attention_kernel(name=name)
+
+    def test_what_it_names_computes(self, device):
+        q = torch.randn(1, 2, 8, 16, device=device)
+        made = backend(device, AMPERE)
+        name = made.get_optimal_attention_kernel(name="sdpa_math")
+        output, taken = attend(q, q, q, path=name)
+        wide = q.cpu().double()
+        expected = (wide @ wide.transpose(-2, -1) / 4).softmax(dim=-1) @ wide
+        assert_close(output, expected)
+        assert taken.name == "sdpa_math"
+
+
+class TestFusedLayers:
+    @pytest.mark.parametrize("bias", [True, False])
+    @pytest.mark.parametrize(
+        ("activation", "kind"),
+        [
+            (nn.GELU(), FusedLinearGELU),
+            (nn.GELU("tanh"), FusedLinearGELU),
+            (nn.SiLU(), FusedLinearSiLU),
+        ],
+        ids=["gelu", "gelu-tanh", "silu"],
+    )
+    def test_numbers(self, activation, kind, bias, device):
+        inner = nn.Sequential(nn.Linear(24, 40, bias=bias), activation)
+        model = nn.ModuleDict({"inner": inner, "other": nn.Linear(24, 40)}).to(device)
+        x = torch.randn(3, 5, 24, device=device)
+        expected = in_float64(model["inner"], x)
+        fused, result = fuse_linear_activation(model, Setting(device, AMPERE))
+        assert (type(fused["inner"][0]), type(fused["other"])) == (kind, nn.Linear)
+        assert result.evidence == "0 fused layer(s) -> 1 fused layer(s)"
+        assert_close(fused["inner"](x), expected)
+
+    def test_others_are_left(self, device):
+        model, result = fuse_linear_activation(mlp(), Setting(device, AMPERE))
+        assert [type(module) for module in model] == [nn.Linear, nn.ReLU, nn.Linear]
+        assert result.reason.startswith("no nn.Linear with a GELU or SiLU behind it")
+
+    def test_a_wrong_kernel_is_found(self, device):
+        linear = nn.Linear(24, 40).to(device)
+        fused = FusedLinearGELU(24, 40, approximate="tanh")
+        fused.weight, fused.bias = linear.weight, linear.bias
+        prove(fused, linear, nn.GELU("tanh"))
+        with pytest.raises(nvidia.KernelLaunchError, match="is wrong by"):
+            prove(fused, linear, nn.GELU())
+
+
+class TestFP8:
+    def test_unaligned_layers_keep_their_numbers(self, device):
+        model = nn.Sequential(nn.Linear(48, 30), nn.Linear(30, 64)).to(device).eval()
+        mixed = nn.Sequential(nn.Linear(48, 48), model[0]).to(device).eval()
+        prepared = FP8Compiler(hardware=L4, device=device).prepare_for_fp8(mixed)
+        x = torch.randn(4, 48, device=device)
+        assert torch.equal(prepared[1](x), model[0](x))
+        assert not torch.equal(prepared[0](x), mixed[0](x))
+
+    def test_cancelling_sums_are_refused(self, device):
+        linear = nn.Linear(32, 16, bias=False).to(device)
+        with torch.no_grad():  # x0 - x1 of large neighbours: FP8 cannot tell them apart
+            linear.weight.zero_()
+            linear.weight[:, 0], linear.weight[:, 1] = 1.0, -1.0
+        x = torch.full((8, 32), 100.0, device=device)
+        x[:, 0] += torch.rand(8, device=device)
+        with pytest.raises(nvidia.FP8CompilationError, match=r"over 15%"):
+            FP8Compiler(hardware=L4, device=device).compile_with_fp8(nn.Sequential(linear), (x,))
+
+    def test_training_follows_float32(self, device):
+        torch.manual_seed(3)
+        model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 16)).to(device)
+        plain = copy.deepcopy(model)
+        compiler = FP8Compiler(hardware=HOPPER, device=device)
+        fp8 = compiler.prepare_for_fp8(model, for_inference=False)
+        x, y = torch.randn(64, 32, device=device), torch.randn(64, 16, device=device)
+        losses = {}
+        for name, one in (("plain", plain), ("fp8", fp8)):
+            optimizer = torch.optim.SGD(one.parameters(), lr=0.1)
+            for _ in range(40):
+                loss = (one(x) - y).square().mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            losses[name] = loss.item()
+        assert losses["plain"] < 0.95
+        assert losses["fp8"] == pytest.approx(losses["plain"], rel=0.02)
+
+
+class TestRoofline:
+    PEAKS = Peaks("for this test", 100e12, 200e12, 1e12)
+
+    def estimate(self, *widths: int, tokens: int):
+        layers = [nn.Linear(i, o) for i, o in itertools.pairwise(widths)]
+        compiler = FP8Compiler(hardware=HOPPER)
+        return compiler.estimate_speedup(nn.Sequential(*layers), tokens=tokens, peaks=self.PEAKS)
+
+    def test_by_hand(self):
+        told = self.estimate(64, 128, tokens=1000)
+        moved = 2 * (1000 * 64 + 64 * 128 + 1000 * 128) / 1e12
+        fp8 = (1000 * 64 + 64 * 128 + 2 * 1000 * 128) / 1e12 + 3 * 1000 * 64 / 1e12
+        assert told.bf16_s == pytest.approx(moved)
+        assert told.fp8_s == pytest.approx(fp8)
+        assert told.speedup == pytest.approx(moved / fp8)
+        assert told.speedup < 1  # quantising costs more than it saves
+
+    def test_bound_by_computing_it_nears_two(self):
+        told = [self.estimate(n, n, tokens=n).speedup for n in (512, 2048, 8192, 32768)]
+        assert told == sorted(told)
+        assert 1.9 < told[-1] < 2
+
+    def test_bound_by_weights_it_nears_two(self):
+        assert 1.9 < self.estimate(8192, 8192, tokens=1).speedup < 2
+
+    def test_unaligned_layers_gain_nothing(self):
+        told = self.estimate(1000, 1001, tokens=4096)
+        assert (told.speedup, told.layers) == (1.0, {"0": 1.0})
+
+    @pytest.mark.parametrize(
+        ("hardware", "units", "clock", "bf16"),
+        [
+            (L4, 58, 2.04e9, 121e12),
+            (HOPPER, 132, 1.83e9, 989e12),
+            (BLACKWELL, 148, 1.85e9, 2.25e15),
+        ],
+        ids=["L4", "H100", "B200"],
+    )
+    def test_clocks_agree_with_data_sheets(self, hardware, units, clock, bf16):
+        facts = {"units": units, "clock_hz": clock, "memory_bytes_per_s": 1e12}
+        told, sheet = Peaks.of(dataclasses.replace(hardware, **facts)), Peaks.of(hardware)
+        assert told.bf16 == pytest.approx(bf16, rel=0.01)
+        assert told.fp8 == pytest.approx(sheet.fp8, rel=0.01)
+        assert (told.bandwidth, str(units) in told.source) == (1e12, True)
+
+    def test_unknown_peaks_are_not_made_up(self):
+        with pytest.raises(ValueError, match="peaks of sm_120 are not known"):
+            Peaks.of(Hardware.nvidia((12, 0)))
+        with pytest.raises(ValueError, match=r"no nn\.Linear"):
+            FP8Compiler(hardware=HOPPER).estimate_speedup(nn.ReLU())

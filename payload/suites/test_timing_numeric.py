@@ -1,0 +1,242 @@
+"""The bench core on clocks and samples whose truth is known."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+import numpy as np
+import pytest
+import torch
+
+from torchbridge.timing import Comparison, Spread, attained, compare, timed, warm_up
+
+CPU = torch.device("cpu")
+
+
+class FakeClock:
+    """Seconds that pass only when somebody works."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def work(self, *seconds: float):
+        """Work that takes these seconds, one after the other, the last one for ever."""
+        left = list(seconds)
+
+        def spend() -> None:
+            self.now += left.pop(0) if len(left) > 1 else left[0]
+
+        return spend
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """It starts at an odd hour."""
+    return FakeClock()
+
+
+class TestTimed:
+    @pytest.mark.parametrize("seconds", [0.0, 1e-6, 0.25, 3600.0])
+    def test_exactly_what_the_work_takes(self, clock, seconds):
+        assert timed(clock.work(seconds), CPU, clock=clock) == pytest.approx(seconds, abs=1e-12)
+
+    def test_time_between_calls_does_not_count(self, clock):
+        work = clock.work(1.0, 2.0)
+        first = timed(work, CPU, clock=clock)
+        clock.now += 50
+        assert (first, timed(work, CPU, clock=clock)) == (1.0, 2.0)
+
+    def test_failing_work_fails(self, clock):
+        with pytest.raises(ZeroDivisionError):
+            timed(lambda: 1 / 0, CPU, clock=clock)
+
+
+class TestWarmUp:
+    @pytest.mark.parametrize(
+        ("seconds", "calls"),
+        [
+            ((1.0,), 3),
+            ((9.0, 1.0), 4),
+            ((9.0, 5.0, 2.0, 1.0), 6),
+            ((1.0, 1.1, 1.05), 3),  # within a tenth of the least
+            ((1.0, 1.11, 1.0, 1.0, 1.0), 5),
+            ((1.0, 0.5, 1.0, 0.5, 0.5), 6),
+            ((0.0,), 3),
+        ],
+    )
+    def test_until_steady(self, clock, seconds, calls):
+        assert warm_up(clock.work(*seconds), CPU, budget_s=100.0, clock=clock) == calls
+
+    @pytest.mark.parametrize(("budget_s", "calls"), [(0.5, 2), (6.0, 3), (14.9, 4), (15.1, 5)])
+    def test_budget_ends_what_never_settles(self, clock, budget_s, calls):
+        doubling = clock.work(1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+        assert warm_up(doubling, CPU, budget_s=budget_s, clock=clock) == calls
+        assert clock.now == 100.0 + 2.0**calls - 1
+
+    @pytest.mark.parametrize("at_least", [1, 2, 5, 7])
+    def test_at_least_so_often(self, clock, at_least):
+        assert (
+            warm_up(clock.work(1.0), CPU, budget_s=0.0, at_least=at_least, clock=clock) == at_least
+        )
+
+    @pytest.mark.parametrize("at_least", [4, 6])
+    def test_steady_but_not_often_enough(self, clock, at_least):
+        calls = warm_up(clock.work(1.0), CPU, budget_s=99.0, at_least=at_least, clock=clock)
+        assert calls == at_least
+
+
+class TestCompare:
+    def run(self, clock, subject, baseline, **settings) -> Comparison:
+        settings = {"device": CPU, "clock": clock, "budget_s": 1e9} | settings
+        return compare(subject, baseline, **settings)
+
+    @pytest.mark.parametrize(("pairs", "order"), [(1, "AB"), (3, "ABBAAB"), (5, "ABBAABBAAB")])
+    def test_order(self, clock, pairs, order):
+        seen = []
+        self.run(clock, lambda: seen.append("A"), lambda: seen.append("B"), pairs=pairs)
+        assert "".join(seen) == order
+
+    def test_samples_belong_to_their_arms(self, clock):
+        result = self.run(clock, clock.work(1, 2, 3, 4), clock.work(10, 20, 30, 40), pairs=4)
+        assert (result.subject_s, result.baseline_s) == ((1, 2, 3, 4), (10, 20, 30, 40))
+
+    @pytest.mark.parametrize(("budget_s", "pairs"), [(0, 3), (10, 4), (12, 5), (30, 11), (99, 20)])
+    def test_budget(self, clock, budget_s, pairs):
+        arms = clock.work(1.0), clock.work(2.0)  # three seconds a pair
+        result = self.run(clock, *arms, pairs=20, at_least=3, budget_s=budget_s)
+        assert len(result.ratios) == pairs
+
+    @pytest.mark.parametrize("at_least", [1, 6])
+    def test_enough_pairs_come_before_the_budget(self, clock, at_least):
+        arms = clock.work(5.0), clock.work(5.0)
+        result = self.run(clock, *arms, pairs=9, at_least=at_least, budget_s=0.0)
+        assert len(result.ratios) == at_least
+
+    def test_drift_favours_neither(self, clock):
+        """A machine that slows by a hundredth per call: equal arms stay equal."""
+
+        def work():
+            clock.now += 1.01 ** calls.__next__()
+
+        calls = iter(range(1000))
+        result = self.run(clock, work, work, pairs=20)
+        assert statistics.median(result.ratios) == pytest.approx(1.0, abs=1e-4)
+        low, high = result.interval()
+        assert low <= 1.0 <= high
+        assert min(result.ratios) == pytest.approx(1 / 1.01)  # B A: the baseline went first
+
+
+class TestRatios:
+    def test_each_pair_for_itself(self):
+        result = Comparison((1.0, 2.0, 4.0), (3.0, 2.0, 2.0))
+        assert result.ratios == (3.0, 1.0, 0.5)
+
+    def test_pairs_must_be_whole(self):
+        with pytest.raises(ValueError, match="zip"):
+            assert Comparison((1.0, 2.0), (1.0,)).ratios
+
+    def test_noise_that_both_arms_share_cancels(self):
+        rng = random.Random(1)
+        load = [rng.uniform(1, 50) for _ in range(15)]
+        result = Comparison(tuple(load), tuple(2 * x for x in load))
+        assert result.interval() == (2.0, 2.0)
+
+
+def drawn(rng: random.Random, kind: str) -> float:
+    """One ratio; the median of each kind is 1."""
+    if kind == "normal":
+        return rng.gauss(1.0, 0.05)
+    if kind == "skewed":
+        return math.exp(rng.gauss(0.0, 0.5))
+    return rng.gauss(1.0, 0.02) * rng.choice([1] * 8 + [0.2, 5.0])  # now and then a hiccup
+
+
+class TestInterval:
+    @pytest.mark.parametrize("kind", ["normal", "skewed", "hiccups"])
+    @pytest.mark.parametrize(("pairs", "confidence"), [(9, 0.9), (20, 0.95), (21, 0.8)])
+    def test_covers_the_truth_as_often_as_it_says(self, kind, pairs, confidence):
+        rng, experiments, covered = random.Random(pairs), 300, 0
+        for _ in range(experiments):
+            ratios = tuple(drawn(rng, kind) for _ in range(pairs))
+            low, high = Comparison((1.0,) * pairs, ratios).interval(confidence=confidence)
+            covered += low <= 1.0 <= high
+        # 300 coin tosses stray by 4 standard deviations at most; ranks are whole, so it is surer
+        stray = 4 * math.sqrt(confidence * (1 - confidence) / experiments)
+        sure = attained(pairs, confidence)
+        assert confidence - stray <= covered / experiments <= sure + stray
+
+    def test_narrower_with_more_pairs(self):
+        rng = random.Random(5)
+        widths = []
+        for pairs in (10, 40, 160):
+            ratios = tuple(rng.gauss(1.0, 0.1) for _ in range(pairs))
+            low, high = Comparison((1.0,) * pairs, ratios).interval()
+            widths.append(high - low)
+        assert widths[0] > 1.3 * widths[1] > 1.3**2 * widths[2]
+
+    def test_wider_with_more_confidence(self):
+        rng = random.Random(6)
+        result = Comparison((1.0,) * 25, tuple(rng.gauss(1.0, 0.1) for _ in range(25)))
+        outer = result.interval(confidence=0.99)
+        for confidence in (0.95, 0.8, 0.5):
+            inner = result.interval(confidence=confidence)
+            assert outer[0] < inner[0] <= statistics.median(result.ratios) <= inner[1] < outer[1]
+            outer = inner
+
+    def test_of_three_pairs_it_is_their_range(self):
+        assert Comparison((1.0,) * 3, (2.0, 1.0, 1.5)).interval() == (1.0, 2.0)
+
+    def test_of_one_pair_it_is_the_ratio(self):
+        assert Comparison((2.0,), (3.0,)).interval() == (1.5, 1.5)
+
+    def test_of_the_median_not_of_the_mean(self):
+        ratios = (1.0,) * 18 + (100.0, 200.0, 300.0)
+        assert Comparison((1.0,) * 21, ratios).interval() == (1.0, 1.0)
+
+    def test_scales_with_the_ratio(self):
+        rng = random.Random(7)
+        ratios = tuple(rng.uniform(1, 2) for _ in range(13))
+        low, high = Comparison((1.0,) * 13, ratios).interval()
+        halves = Comparison((2.0,) * 13, ratios).interval()
+        assert halves == pytest.approx((low / 2, high / 2))
+
+    def test_swapped_arms_give_the_inverse(self):
+        rng = random.Random(8)
+        arms = [tuple(rng.uniform(1, 2) for _ in range(15)) for _ in range(2)]
+        low, high = Comparison(arms[0], arms[1]).interval()
+        assert Comparison(arms[1], arms[0]).interval() == pytest.approx((1 / high, 1 / low))
+
+
+class TestSpread:
+    @pytest.mark.parametrize(
+        ("samples", "expected"),
+        [
+            ([1, 2, 3, 4, 5, 6, 7, 8, 9], (5, 3, 7)),
+            ([1, 2, 3, 4], (2.5, 1.75, 3.25)),
+            ([1.0, 1.0, 1.0, 1.0, 1000.0], (1, 1, 1)),  # a mean would be 200.8
+            ([2.0, 1.0], (1.5, 1.25, 1.75)),
+            ([-3.0], (-3, -3, -3)),
+        ],
+    )
+    def test_known(self, samples, expected):
+        spread = Spread.of(samples)
+        assert (spread.median, spread.low, spread.high) == expected
+
+    @pytest.mark.parametrize("size", [2, 3, 10, 31, 100])
+    def test_as_numpy_says(self, size):
+        samples = np.random.default_rng(size).lognormal(size=size)
+        spread = Spread.of(list(samples))
+        expected = np.percentile(samples, [50, 25, 75])
+        assert [spread.median, spread.low, spread.high] == pytest.approx(list(expected))
+
+    def test_order_does_not_matter(self):
+        assert Spread.of([3.0, 1.0, 2.0, 9.0]) == Spread.of([9.0, 2.0, 1.0, 3.0])
+
+    def test_nothing_has_no_spread(self):
+        with pytest.raises(statistics.StatisticsError):
+            Spread.of([])

@@ -1,0 +1,281 @@
+"""Numbers behind the TPU backend: graphs counted, outputs against float64, tiles, refusals."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from suites.backend_models import in_float64, mlp, resnet
+from suites.fake_xla import LIMIT, USED, FakeXLA, modern, older
+from suites.numerics import assert_close, needs_module, relative_error
+from suites.tpu_error_paths import F32, Clock, settings
+from torchbridge.backends.tpu import (
+    TPUBackend,
+    XLACompiler,
+    XLADistributedTraining,
+    exceptions,
+    tiled,
+)
+from torchbridge.backends.tpu.xla import XLA, load
+from torchbridge.config import TPUConfig
+
+FLAVOURS = {"modern": modern, "older": older}
+needs_xla = needs_module("torch_xla")
+
+
+@pytest.fixture(params=FLAVOURS)
+def flavour(request):
+    """An adapter in front of either API."""
+    return FLAVOURS[request.param]
+
+
+class Growing(nn.Module):
+    """Its graph is longer every time: what strict models must not be."""
+
+    calls = 0
+
+    def forward(self, x):
+        """x, `calls` times plus 0"""
+        self.calls += 1
+        for _ in range(self.calls):
+            x = x + 0
+        return x
+
+
+class Wrong(nn.Module):
+    """Off by a number that its copies, and so the reference, are not off by."""
+
+    def __init__(self, by):
+        super().__init__()
+        self.by = by
+
+    def forward(self, x):
+        """x + by"""
+        return x + self.by
+
+    def __deepcopy__(self, memo):
+        return Wrong(0)
+
+
+class TestAdapter:
+    def test_both_apis_tell_the_same(self, flavour):
+        xla = flavour(FakeXLA(world=4))
+        assert (xla.device(), xla.devices()) == (torch.device("cpu"), [torch.device("cpu")])
+        assert (xla.world_size, xla.ordinal, xla.device_type, xla.is_tpu) == (4, 0, "TPU", True)
+        told = xla.memory(xla.device())
+        assert (told.used, told.limit, told.free) == (USED, LIMIT, LIMIT - USED)
+
+    def test_compile_time_is_in_seconds(self, flavour):
+        fake = FakeXLA()
+        xla = flavour(fake)
+        assert xla.compilations().seconds == 0
+        for rows in (1, 2, 3):
+            with fake.lazily():
+                torch.ones(rows).add(1)
+                xla.sync()
+        assert (xla.compilations().count, xla.compilations().seconds) == (3, 0.75)
+
+    def test_a_missing_name_is_told(self):
+        class Empty:
+            class core:
+                xla_model = None
+
+            class debug:
+                metrics = None
+
+        with pytest.raises(exceptions.XLANotAvailable, match="neither device or xla_device"):
+            XLA(Empty()).device()
+
+    @pytest.mark.parametrize(
+        ("kind", "version", "gib"),
+        [
+            ("TPU v4", "v4", 32),
+            ("TPU v5 lite", "v5e", 16),
+            ("TPU v5", "v5p", 95),
+            ("X", "unknown", 0),
+        ],
+    )
+    def test_the_chip_by_its_kind(self, kind, version, gib, monkeypatch):
+        monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
+        hardware = TPUBackend(xla=modern(FakeXLA(kind=kind))).hardware
+        assert (hardware.architecture, hardware.memory_bytes) == (version, gib * 2**30)
+
+    def test_xla_on_a_processor_is_no_tpu(self):
+        with pytest.warns(UserWarning, match="works on the CPU"):
+            backend = TPUBackend(xla=modern(FakeXLA(hardware="CPU")))
+        assert backend.degraded == "torch_xla computes on CPU, not on a TPU"
+        assert (backend.is_available, backend.xla, backend.compiler) == (False, None, None)
+
+    @needs_xla
+    def test_the_installed_torch_xla(self):
+        xla = load()
+        x = torch.randn(16, 8)
+        moved = x.to(xla.device())
+        xla.sync(wait=True)
+        before = xla.compilations().count
+        product = moved @ moved.T
+        xla.sync(wait=True)
+        assert xla.compilations().count == before + 1
+        assert_close(product.cpu(), x.double() @ x.double().T, 2e-2)
+
+    @needs_xla
+    def test_a_model_compiled_by_the_installed_torch_xla(self):
+        model, x, xla = mlp(), torch.randn(8, 128), load()
+        expected = in_float64(model, x)
+        compiled = XLACompiler(TPUConfig(strict_validation=True), xla).compile_model(model, (x,))
+        given = x.to(xla.device())
+        xla.sync()
+        before = xla.compilations().count
+        for _ in range(3):
+            assert_close(compiled(given).cpu(), expected, 2e-2)
+        assert xla.compilations().count == before
+
+
+class TestGraphs:
+    def test_a_shape_is_compiled_once(self, flavour):
+        fake = FakeXLA()
+        inputs = {rows: torch.randn(rows, 128) for rows in (2, 3)}
+        compiler, model = XLACompiler(TPUConfig(), flavour(fake)), mlp()
+        with fake.lazily():
+            compiled = compiler.compile_model(model, (inputs[2],))
+        assert compiled.compilation.graphs == 1
+        counts = []
+        for rows in (2, 2, 3, 2, 3):
+            before = fake.compilations
+            with fake.lazily():
+                compiled(inputs[rows])
+            counts.append(fake.compilations - before)
+        assert counts == [0, 0, 1, 0, 0]
+
+    def test_growing_graphs_are_refused(self):
+        fake, x = FakeXLA(), torch.ones(3)
+        compiler = XLACompiler(TPUConfig(strict_validation=True), modern(fake))
+        with fake.lazily():
+            compiled = compiler.compile_model(Growing(), (x,))
+        with fake.lazily(), pytest.raises(exceptions.XLARecompilation, match="Growing"):
+            compiled(x)
+
+    def test_training_sends_nothing_by_itself(self):
+        fake = FakeXLA()
+        compiled = XLACompiler(TPUConfig(), modern(fake)).compile_model(
+            mlp(), (torch.ones(1, 128),)
+        )
+        steps = fake.steps
+        output = compiled.train()(torch.ones(1, 128))
+        assert (fake.steps, output.requires_grad) == (steps, True)
+        assert compiled.eval()(torch.ones(1, 128)).requires_grad is False
+        assert fake.steps == steps + 1
+
+    def test_a_slow_compilation_is_refused(self):
+        clock = Clock()
+
+        class Slow(nn.Identity):
+            def forward(self, x):
+                clock.now += 200
+                return x
+
+        compiler = XLACompiler(TPUConfig(compile_timeout_s=150), modern(), clock=clock)
+        with pytest.raises(exceptions.XLACompilationTimeout, match=r"in 200\.0 s, over 150 s"):
+            compiler.compile_model(Slow(), (torch.ones(1),))
+        assert (compiler.stats.compilations, compiler.stats.cache.size) == (0, 0)
+
+    def test_history_is_forgotten(self):
+        clock = Clock()
+        config = TPUConfig(history_retention_s=100)
+        compiler, model = XLACompiler(config, modern(), clock=clock), mlp()
+        for rows, clock.now in ((1, 0.0), (2, 90.0), (3, 150.0)):
+            compiler.compile_model(model, (torch.ones(rows, 128),))
+        assert [one.shapes[0][0][0] for one in compiler.stats.history] == [2, 3]
+        assert compiler.stats.compilations == 3
+
+    @pytest.mark.parametrize("by", [0.5, math.nan])
+    def test_a_wrong_output_is_refused(self, by):
+        compiler = XLACompiler(TPUConfig(), modern())
+        with pytest.raises(exceptions.XLACompilationError, match="off by"):
+            compiler.compile_model(Wrong(by), (torch.ones(4),))
+        assert compiler.stats.cache.size == 0
+
+
+class TestOutputs:
+    def test_bfloat16_is_what_was_asked_for(self):
+        model, x = mlp(), torch.randn(64, 128)
+        expected = in_float64(model, x)
+        output = TPUBackend(xla=modern()).prepare_model(model, level="aggressive").model(x)
+        assert 1e-4 < relative_error(output, expected) < 2e-2
+        assert output.dtype == torch.float32
+
+    def test_float32_is_kept(self):
+        model, x = mlp(), torch.randn(64, 128)
+        expected = in_float64(model, x)
+        backend = TPUBackend(settings(**F32), xla=modern())
+        prepared = backend.prepare_model(model, level="aggressive", sample_inputs=(x,))
+        assert_close(prepared.model(x), expected, 1e-5)
+        assert prepared.result("matmul_precision").evidence == "default -> highest"
+
+    def test_folded_norms(self):
+        model, x = resnet(), torch.randn(4, 3, 16, 16)
+        expected = in_float64(model, x)
+        prepared = TPUBackend(settings(**F32), xla=modern()).prepare_model(model, level="balanced")
+        assert prepared.result("fold_conv_bn").evidence == "5 batch norm(s) -> 0 batch norm(s)"
+        assert_close(prepared.model(x), expected, 1e-4)
+
+    def test_three_training_steps(self):
+        model = mlp()
+        twin = copy.deepcopy(model).double()
+        x, y = torch.randn(3, 16, 128), torch.randn(3, 16, 128)
+        step = XLACompiler(TPUConfig(), modern()).optimize_for_training(
+            model, torch.optim.SGD(model.parameters(), lr=0.1), nn.functional.mse_loss
+        )
+        for inputs, target in zip(x, y, strict=True):
+            loss = step(inputs, target)
+            expected = nn.functional.mse_loss(twin(inputs.double()), target.double())
+            gradients = torch.autograd.grad(expected, list(twin.parameters()))
+            with torch.no_grad():
+                for parameter, gradient in zip(twin.parameters(), gradients, strict=True):
+                    parameter -= 0.1 * gradient
+            assert_close(loss, expected.detach(), 1e-5)
+        for parameter, reference in zip(model.parameters(), twin.parameters(), strict=True):
+            assert_close(parameter, reference, 1e-5)
+
+    @pytest.mark.parametrize("world", [1, 2, 8])
+    def test_means_over_processes(self, world):
+        x = torch.randn(5)
+        mean = XLADistributedTraining(modern(FakeXLA(world=world))).mean(x)
+        assert_close(mean, x.double() * (world + 1) / 2)  # of 1, 2, ..., world times ours
+
+    def test_complex_weights_are_refused(self):
+        model = nn.Linear(4, 4, dtype=torch.complex128)
+        with pytest.raises(exceptions.TPUModelError, match=r"weight is torch\.complex128"):
+            TPUBackend(xla=modern()).prepare_model(model)
+
+
+class TestTiles:
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
+    @pytest.mark.parametrize("shape", [(1,), (7, 100), (8, 128), (3, 33, 129), (2, 5, 64, 256)])
+    def test_tiles_cover_the_tensor(self, shape, dtype):
+        rows, columns = [1, *shape][-2:]
+        tile_rows = 32 // dtype.itemsize  # 4 KiB of 128 columns
+        tiles = len(range(0, rows, tile_rows)) * len(range(0, columns, 128))
+        assert tiled(shape, dtype).tiled_bytes == math.prod(shape[:-2]) * tiles * 4096
+        assert tiled(shape, dtype).bytes == torch.empty(shape, dtype=dtype).nbytes
+
+
+class TestCheckpoints:
+    def test_round_trip(self, tmp_path, flavour):
+        backend, first, second = TPUBackend(xla=flavour()), mlp(), mlp()
+        backend.save(first, tmp_path / "model.pt")
+        backend.load(second, tmp_path / "model.pt")
+        for ours, theirs in zip(first.parameters(), second.parameters(), strict=True):
+            assert torch.equal(ours, theirs)
+
+    def test_what_cannot_be_read_is_refused(self, tmp_path):
+        backend = TPUBackend(xla=modern())
+        with pytest.raises(exceptions.TPUCheckpointError, match="absent"):
+            backend.load(mlp(), tmp_path / "absent.pt")
+        backend.save(nn.Linear(2, 2), tmp_path / "other.pt")
+        with pytest.raises(exceptions.TPUCheckpointError, match="Missing key"):
+            backend.load(mlp(), tmp_path / "other.pt")

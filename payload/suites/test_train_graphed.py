@@ -1,0 +1,305 @@
+"""Recorded steps: what is recorded, what is refused, and that the losses are those of the loop.
+
+On the CPU a stand-in records (`train_recorder`); CUDA's own graphs are used where there are any.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from suites.numerics import assert_close, needs_cuda
+from suites.train_recorder import TapeRecorder
+from suites.train_reference import BF16, FP16, NO_AMP, batches, network, problem, weights
+from torchbridge.hardware import Hardware
+from torchbridge.train import TensorBatches, TrainConfig, Trainer, checkpoint, fit
+from torchbridge.train.graphed import (
+    WARM_UP,
+    why_not_graphed,
+    why_not_worth_it,
+)
+from torchbridge.train.watch import Watch
+
+CPU = torch.device("cpu")
+RATE = 2**-7  # a float32, so that the rate on the device is the same number
+CONFIG = TrainConfig(epochs=3, learning_rate=RATE, graphed=True, clip_norm=1.0, seed=3)
+ALL = pytest.mark.parametrize("hardware", [NO_AMP, BF16, FP16], ids=["float32", "bf16", "fp16"])
+
+
+def uneven(size: int = 32) -> TensorBatches:
+    """240 samples: an epoch's last batch of 32 has 16."""
+    return TensorBatches(*problem(CPU, 240), size, seed=7)
+
+
+def plain(config: TrainConfig = CONFIG) -> TrainConfig:
+    """The same without graphs."""
+    return dataclasses.replace(config, graphed=False)
+
+
+class TestSameNumbers:
+    @ALL
+    @pytest.mark.parametrize("accumulate", [1, 2])
+    def test_losses_and_weights_bit_for_bit(self, hardware, accumulate):
+        """With dropout, clipping, shuffling and a smaller last batch in every epoch."""
+        config = dataclasses.replace(CONFIG, accumulate=accumulate)
+        loop, graphed, recorder = network(0.3), network(0.3), TapeRecorder()
+        options = {"hardware": hardware, "device": CPU}
+        expected = fit(loop, uneven(), plain(config), **options)
+        got = fit(graphed, uneven(), config, recorder=recorder, **options)
+        assert got.losses == expected.losses
+        assert got.gradient_norms == expected.gradient_norms
+        for a, b in zip(graphed.parameters(), loop.parameters(), strict=True):
+            assert torch.equal(a, b)
+        whole = 3 * (7 if accumulate == 1 else 3)  # groups of whole batches
+        assert (recorder.recordings, recorder.asides) == (1, WARM_UP + accumulate - 1)
+        assert (got.replays, got.ungraphed) == (whole - WARM_UP, None)
+
+    def test_rate_is_read_at_every_step(self):
+        settings = {"schedule": "cosine", "warmup_steps": 6}
+        config = dataclasses.replace(CONFIG, **settings)
+        loop, graphed = network(), network()
+        options = {"hardware": NO_AMP, "device": CPU}
+        expected = fit(loop, uneven(), plain(config), **options)
+        got = fit(graphed, uneven(), config, recorder=TapeRecorder(), **options)
+        assert got.replays > 15
+        assert got.losses == pytest.approx(expected.losses, rel=1e-6)
+        for a, b in zip(graphed.parameters(), loop.parameters(), strict=True):
+            assert_close(a, b, 1e-5)
+
+    def test_overflow_skips_a_replayed_step(self):
+        x, y = problem(CPU, 32)
+        trainer = Trainer(
+            network(), CONFIG, hardware=FP16, device=CPU, recorder=TapeRecorder(), steps=8
+        )
+        for _ in range(WARM_UP + 2):
+            trainer.step([(x, y)])
+        before, scale = weights(trainer.model), trainer.scaler.get_scale()
+        trainer.step([(x * 1e6, y)])  # beyond float16
+        assert trainer.result().replays == 3
+        pairs = zip(before, trainer.model.parameters(), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
+        assert trainer.scaler.get_scale() == scale / 2
+        trainer.step([(x, y)])
+        assert not torch.equal(before[0], next(trainer.model.parameters()))
+
+    def test_gradients_are_those_of_the_last_step(self):
+        data = list(uneven())
+        made = [Trainer(network(), plain(), steps=12, hardware=NO_AMP, device=CPU)]
+        made.append(
+            Trainer(
+                network(), CONFIG, steps=12, hardware=NO_AMP, device=CPU, recorder=TapeRecorder()
+            )
+        )
+        for batch in [*data, data[0]]:  # replays, the smaller one, a replay again
+            for trainer in made:
+                trainer.step([batch])
+            loop, graphed = (trainer.model.parameters() for trainer in made)
+            assert all(torch.equal(a.grad, b.grad) for a, b in zip(graphed, loop, strict=True))
+
+    def test_resumes_to_the_bit(self, tmp_path):
+        options = {"hardware": NO_AMP, "device": CPU}
+        whole = network(0.3)
+        expected = fit(whole, uneven(), CONFIG, recorder=TapeRecorder(), **options)
+        options["checkpoint_path"] = tmp_path / "run.pt"
+        fit(network(0.3), uneven(), CONFIG, recorder=TapeRecorder(), stop_at=10, **options)
+        second = network(0.3, seed=99)
+        result = fit(second, uneven(), CONFIG, recorder=TapeRecorder(), **options)
+        assert result.losses == expected.losses
+        assert result.replays == 3 * 7 - 9 - WARM_UP  # nine whole batches among the first ten
+        for a, b in zip(second.parameters(), whole.parameters(), strict=True):
+            assert torch.equal(a, b)
+
+    def test_loading_gives_a_recording_up(self, tmp_path):
+        """It would go on with the optimiser's state from before."""
+        data = list(uneven())[:6]
+        trainer = Trainer(
+            network(), CONFIG, steps=12, hardware=NO_AMP, device=CPU, recorder=TapeRecorder()
+        )
+        for batch in data[:5]:
+            trainer.step([batch])
+        checkpoint.save(trainer, tmp_path / "run.pt")
+        trainer.step([data[5]])
+        expected = weights(trainer.model)
+        checkpoint.load(trainer, tmp_path / "run.pt")
+        assert trainer.ungraphed == f"no shape of batches came {WARM_UP + 1} times"
+        trainer.step([data[5]])
+        for a, b in zip(expected, trainer.model.parameters(), strict=True):
+            assert torch.equal(a, b)
+
+
+class TestWhatIsRecorded:
+    def test_a_recording_computes_nothing(self):
+        """Each batch counts once: the step that is recorded is the first that is replayed."""
+        recorder = TapeRecorder()
+        trainer = Trainer(
+            network(), CONFIG, steps=5, hardware=NO_AMP, device=CPU, recorder=recorder
+        )
+        for batch in list(uneven())[:5]:
+            trainer.step([batch])
+        taken = {int(state["step"]) for state in trainer.optimizer.state.values()}
+        assert (taken, recorder.recordings, trainer.result().replays) == ({5}, 1, 2)
+
+    def test_losses_are_kept_apart(self):
+        """The graph has one place for the loss; every step's is copied from there."""
+        trainer = Trainer(
+            network(), CONFIG, steps=7, hardware=NO_AMP, device=CPU, recorder=TapeRecorder()
+        )
+        for batch in list(uneven())[:7]:
+            trainer.step([batch])
+        assert len({loss.data_ptr() for loss in trainer.losses}) == 7
+        assert len(set(trainer.result().losses)) == 7
+
+    def test_batches_are_not_kept(self):
+        """Its memory is its own: the caller may overwrite a batch after the step."""
+        x, y = problem(CPU, 32)
+        options = {"steps": 8, "hardware": NO_AMP, "device": CPU}
+        trainer = Trainer(network(), CONFIG, recorder=TapeRecorder(), **options)
+        loop = Trainer(network(), plain(), **options)
+        for step in range(8):
+            batch = (x + step).clone(), y.clone()
+            trainer.step([batch])
+            loop.step([((x + step).clone(), y)])
+            batch[0].zero_(), batch[1].zero_()
+        assert trainer.result().losses == loop.result().losses
+
+    def test_too_few_steps(self):
+        result = fit(
+            network(), batches(CPU), CONFIG, stop_at=WARM_UP, device=CPU, recorder=TapeRecorder()
+        )
+        assert (result.replays, result.ungraphed) == (0, "no shape of batches came 4 times")
+
+
+class TestRefusals:
+    def reason(self, recorder=None, *, scaled=False, **settings):
+        """Of a config on the CPU."""
+        return why_not_graphed(TrainConfig(**settings), recorder, CPU, scaled=scaled)
+
+    def test_reasons(self):
+        recorder = TapeRecorder()
+        assert self.reason(recorder) is None
+        assert self.reason(recorder, scaled=True) is None
+        assert self.reason(recorder, graphed=False) == "not asked for"
+        assert self.reason() == "CUDA graphs need a CUDA device, this is cpu"
+        assert self.reason(recorder, compile_backend="eager").startswith("torch.compile is asked")
+        waits = "scaled losses make the host wait for the device unless AdamW is fused"
+        assert self.reason(recorder, scaled=True, fused=False) == waits
+
+    @pytest.mark.parametrize(
+        ("settings", "hardware", "recorder", "message"),
+        [
+            ({}, NO_AMP, None, "CUDA graphs need a CUDA device, this is cpu; use graphed=None"),
+            ({"compile_backend": "eager"}, NO_AMP, TapeRecorder(), "torch.compile is asked for"),
+            ({"fused": False}, FP16, TapeRecorder(), "scaled losses make the host wait"),
+        ],
+        ids=["cpu", "compile", "scaling"],
+    )
+    def test_asked_for_and_refused(self, settings, hardware, recorder, message):
+        config = TrainConfig(graphed=True, **settings)
+        with pytest.raises(ValueError, match=f"graphed was asked for: {message}"):
+            Trainer(network(), config, hardware=hardware, device=CPU, recorder=recorder)
+
+    def test_left_open_it_says_why(self):
+        result = fit(network(), batches(CPU), TrainConfig(), hardware=NO_AMP, device=CPU)
+        reason = "CUDA graphs need a CUDA device, this is cpu"
+        assert (result.ungraphed, result.replays) == (reason, 0)
+
+    @pytest.mark.parametrize("graphed", [None, True])
+    def test_changing_shapes(self, graphed):
+        x, y = problem(CPU, 64)
+        data = [(x[:n], y[:n]) for n in (8, 16, 24, 8, 16, 24)]
+        config = TrainConfig(epochs=3, graphed=graphed, learning_rate=RATE)
+        options = {"hardware": NO_AMP, "device": CPU}
+        if graphed:
+            with pytest.raises(ValueError, match="batches come in more than 2 shapes; use"):
+                fit(network(), data, config, recorder=TapeRecorder(), **options)
+            return
+        result = fit(network(), data, config, recorder=TapeRecorder(), **options)
+        assert (result.ungraphed, result.replays) == ("batches come in more than 2 shapes", 0)
+        assert result.losses == fit(network(), data, plain(config), **options).losses
+
+    @pytest.mark.parametrize("graphed", [None, True])
+    def test_a_step_that_reads_a_number(self, graphed):
+        """It is seen before it is recorded, where CUDA could not go on after it."""
+
+        def reading(outputs, targets):
+            return F.cross_entropy(outputs, targets) * float(outputs.detach().mean() < 1e9)
+
+        config = TrainConfig(graphed=graphed, learning_rate=RATE)
+        options = {"hardware": NO_AMP, "device": CPU, "loss": reading}
+        if graphed:
+            with pytest.raises(ValueError, match="host wait: aten::_local_scalar_dense; use"):
+                fit(network(), batches(CPU), config, recorder=TapeRecorder(), **options)
+            return
+        recorder = TapeRecorder()
+        result = fit(network(), batches(CPU), config, recorder=recorder, **options)
+        assert result.ungraphed == "the step makes the host wait: aten::_local_scalar_dense"
+        assert (result.replays, recorder.recordings) == (0, 0)
+        assert result.losses == fit(network(), batches(CPU), plain(config), **options).losses
+
+
+class TestTheRule:
+    L4 = Hardware.nvidia((8, 9), units=58, clock_hz=2.04e9, memory_bytes_per_s=300e9)
+
+    def watched(self, width: int) -> Watch:
+        """One step of a network of that width, 256 samples."""
+        model = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 4))
+        trainer = Trainer(model, plain(), hardware=NO_AMP, device=CPU)
+        x, y = torch.randn(256, width), torch.arange(256) % 4
+        with Watch() as watch:
+            trainer.step([(x, y)])
+        return watch
+
+    def test_counts_are_those_of_the_formulas(self):
+        watch = self.watched(64)
+        # forward and the weights' gradients of both layers, the inputs' of the second
+        assert watch.flops == 2 * 256 * (2 * 64 * 64 + 3 * 64 * 4)
+        assert 30 < watch.operators < 150
+        assert watch.waits == set()
+
+    def test_little_work_is_graphed_and_much_is_not(self):
+        small, large = self.watched(64), self.watched(2048)
+        assert why_not_worth_it(nn.Identity(), small, self.L4, "fp32") is None
+        reason = why_not_worth_it(nn.Identity(), large, self.L4, "fp32")
+        assert reason.startswith("a step computes for ")
+        products = large.flops / (58 * 2.04e9 * 256)
+        said = float(reason.split()[4]) * 1e-3
+        assert said == pytest.approx((products + large.bytes / 300e9) / 0.4, abs=1e-4)
+
+    def test_unknown_peaks_and_hooks_are_left_alone(self):
+        watch = self.watched(64)
+        unknown = Hardware.nvidia((8, 9))
+        reason = why_not_worth_it(nn.Identity(), watch, unknown, "fp32")
+        assert reason == "how fast sm_89 multiplies fp32 is not known"
+        model = network()
+        model[0].register_forward_hook(lambda *_: None)
+        assert why_not_worth_it(model, watch, self.L4, "fp32").startswith("the model has hooks")
+
+    def test_the_rule_is_asked_when_left_open(self):
+        for graphed, replays in ((None, 0), (True, 5)):
+            config = TrainConfig(graphed=graphed, learning_rate=RATE)
+            options = {"hardware": NO_AMP, "device": CPU, "recorder": TapeRecorder()}
+            result = fit(network(), batches(CPU), config, **options)
+            assert result.replays == replays
+        slow = Hardware.nvidia((8, 9), units=58, clock_hz=2.04e9)
+        config = TrainConfig(precision="float32", learning_rate=RATE)
+        options = {"hardware": slow, "device": CPU, "recorder": TapeRecorder()}
+        assert fit(network(), batches(CPU), config, **options).replays == 5
+
+
+@needs_cuda()
+class TestOnCuda:
+    @ALL
+    def test_losses_are_those_of_the_loop(self, device, hardware):
+        loop, graphed = network(0.3), network(0.3)
+        expected = fit(loop, uneven(), plain(), hardware=hardware, device=device)
+        got = fit(graphed, uneven(), CONFIG, hardware=hardware, device=device)
+        assert (got.replays, got.ungraphed) == (3 * 7 - WARM_UP, None)
+        assert got.losses == pytest.approx(expected.losses, rel=1e-4)
+        assert all(math.isfinite(norm) for norm in got.gradient_norms)
+        for a, b in zip(graphed.parameters(), loop.parameters(), strict=True):
+            assert_close(a, b, 1e-3)

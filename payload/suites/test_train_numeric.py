@@ -1,0 +1,304 @@
+"""Training against AdamW in float64: accumulation, clipping, scaling, resumption, host waits."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from suites.numerics import assert_close
+from suites.train_reference import (
+    BF16,
+    FP16,
+    NO_AMP,
+    NoHostWaits,
+    batches,
+    network,
+    problem,
+    train_by_hand,
+    weights,
+)
+from torchbridge.train import TensorBatches, TrainConfig, Trainer, fit, learning_rate, why_not_fused
+
+PLAIN = {"hardware": NO_AMP}
+
+
+class TestAgainstFormulas:
+    @pytest.mark.parametrize("fused", [None, False], ids=["fused", "unfused"])
+    @pytest.mark.parametrize("decay", [0.0, 0.1])
+    def test_losses_and_weights(self, device, fused, decay):
+        config = TrainConfig(epochs=3, learning_rate=1e-2, weight_decay=decay, fused=fused)
+        model = network()
+        result = fit(model, batches(device), config, device=device, **PLAIN)
+        losses, expected = train_by_hand(network(), batches(device), [1e-2] * 24, decay=decay)
+        assert result.losses == pytest.approx(losses, rel=1e-4)
+        for parameter, value in zip(model.parameters(), expected, strict=True):
+            assert_close(parameter, value, 1e-3)
+
+    @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
+    def test_schedules(self, device, schedule):
+        config = TrainConfig(epochs=2, learning_rate=2e-2, schedule=schedule, warmup_steps=5)
+        model = network()
+        result = fit(model, batches(device), config, device=device, **PLAIN)
+        rates = [learning_rate(config, step, 16) for step in range(16)]
+        losses, expected = train_by_hand(network(), batches(device), rates)
+        assert result.losses == pytest.approx(losses, rel=1e-4)
+        for parameter, value in zip(model.parameters(), expected, strict=True):
+            assert_close(parameter, value, 1e-3)
+
+    @pytest.mark.parametrize("clip", [0.05, 0.3, 1e3])
+    def test_clipping(self, device, clip):
+        config = TrainConfig(epochs=2, learning_rate=1e-2, clip_norm=clip)
+        model = network()
+        result = fit(model, batches(device), config, device=device, **PLAIN)
+        losses, expected = train_by_hand(network(), batches(device), [1e-2] * 16, clip=clip)
+        assert result.losses == pytest.approx(losses, rel=1e-4)
+        for parameter, value in zip(model.parameters(), expected, strict=True):
+            assert_close(parameter, value, 1e-3)
+
+    def test_fused_is_unfused(self, device):
+        if reason := why_not_fused(device):
+            pytest.skip(reason)
+        runs = []
+        for fused in (True, False):
+            model = network()
+            config = TrainConfig(epochs=4, learning_rate=1e-2, fused=fused)
+            runs.append((fit(model, batches(device), config, device=device, **PLAIN), model))
+        (first, ours), (second, theirs) = runs
+        assert (first.unfused, second.unfused) == (None, "not asked for")
+        assert first.losses == pytest.approx(second.losses, rel=1e-5)
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            assert_close(a, b, 1e-4)
+
+
+class TestAccumulation:
+    @pytest.mark.parametrize(("size", "accumulate"), [(32, 2), (16, 4), (8, 8), (64, 1)])
+    def test_equals_the_large_batch(self, device, size, accumulate):
+        config = TrainConfig(epochs=4, learning_rate=1e-2, clip_norm=0.5)
+        large, small = network(), network()
+        wanted = fit(large, batches(device, 64), config, device=device, **PLAIN)
+        config = dataclasses.replace(config, accumulate=accumulate)
+        got = fit(small, batches(device, size), config, device=device, **PLAIN)
+        assert got.losses == pytest.approx(wanted.losses, rel=1e-4)
+        assert got.gradient_norms == pytest.approx(wanted.gradient_norms, rel=1e-4)
+        for a, b in zip(small.parameters(), large.parameters(), strict=True):
+            assert_close(a, b, 1e-4)
+
+    def test_unequal_batches_count_by_their_samples(self, device):
+        x, y = problem(device, 50)
+        config = TrainConfig(learning_rate=1e-2, accumulate=3)
+        large, small = network(), network()
+        fit(large, TensorBatches(x, y, 50), TrainConfig(learning_rate=1e-2), device=device, **PLAIN)
+        fit(small, TensorBatches(x, y, 20), config, device=device, **PLAIN)  # 20, 20 and 10
+        for a, b in zip(small.parameters(), large.parameters(), strict=True):
+            assert_close(a, b, 1e-4)
+
+    def test_last_group_may_be_smaller(self, device):
+        x, y = problem(device, 96)
+        large = network()
+        trainer = Trainer(large, TrainConfig(learning_rate=1e-2), device=device, **PLAIN)
+        trainer.step([(x[:64], y[:64])])
+        trainer.step([(x[64:], y[64:])])
+        small = network()
+        config = TrainConfig(learning_rate=1e-2, accumulate=2)
+        assert fit(small, TensorBatches(x, y, 32), config, device=device, **PLAIN).steps == 2
+        for a, b in zip(small.parameters(), large.parameters(), strict=True):
+            assert_close(a, b, 1e-4)
+
+
+class TestClipping:
+    @pytest.mark.parametrize("hardware", [NO_AMP, FP16], ids=["float32", "float16"])
+    def test_norms(self, device, hardware):
+        """What is reported is the norm before, unscaled; what is used is within the limit."""
+        x, y = problem(device, 64)
+        reference = network().to(device)
+        F.cross_entropy(reference(x), y).backward()
+        squares = sum(p.grad.double().square().sum().item() for p in reference.parameters())
+        model = network()
+        config = TrainConfig(clip_norm=0.01)
+        trainer = Trainer(model, config, device=device, hardware=hardware)
+        trainer.step([(x, y)])
+        norm = trainer.result().gradient_norms[0]
+        assert norm == pytest.approx(math.sqrt(squares), rel=1e-4 if hardware is NO_AMP else 2e-2)
+        used = math.sqrt(sum(p.grad.double().square().sum().item() for p in model.parameters()))
+        assert used == pytest.approx(0.01, rel=1e-3)
+
+    def test_none_reports_none(self, device):
+        assert fit(network(), batches(device), device=device).gradient_norms == ()
+
+
+class TestScaling:
+    def trainer(self, device, clip: float | None = None) -> Trainer:
+        """In scaled float16."""
+        config = TrainConfig(learning_rate=1e-2, clip_norm=clip)
+        return Trainer(network(), config, device=device, hardware=FP16)
+
+    def test_losses_are_not_scaled(self, device):
+        trainer = self.trainer(device)
+        x, y = problem(device, 64)
+        expected = F.cross_entropy(network().to(device)(x), y).item()
+        trainer.step([(x, y)])
+        assert trainer.scaler.get_scale() == 65536.0
+        assert trainer.result().losses[0] == pytest.approx(expected, rel=2e-3)
+
+    def test_small_gradients_survive(self, device):
+        x, y = problem(device, 64)
+        trainer = self.trainer(device)
+        tiny = lambda logits, targets: 1e-6 * F.cross_entropy(logits, targets)  # noqa: E731
+        trainer.loss = tiny
+        before = weights(trainer.model)
+        trainer.step([(x, y)])
+        for old, new in zip(before, trainer.model.parameters(), strict=True):
+            assert ((new - old).abs() > 1e-4).double().mean().item() > 0.5  # Adam's steps: the rate
+
+    @pytest.mark.parametrize("clip", [None, 1.0])
+    def test_overflow_skips_the_step(self, device, clip):
+        trainer = self.trainer(device, clip)
+        x, y = problem(device, 64)
+        trainer.step([(x, y)])
+        before, scale = weights(trainer.model), trainer.scaler.get_scale()
+        trainer.step([(x * 1e6, y)])  # beyond float16
+        assert all(
+            torch.equal(a, b) for a, b in zip(before, trainer.model.parameters(), strict=True)
+        )
+        assert trainer.scaler.get_scale() == scale / 2
+        trainer.step([(x, y)])
+        assert all(torch.isfinite(p).all() for p in trainer.model.parameters())
+        assert not torch.equal(before[0], next(trainer.model.parameters()))
+
+    def test_only_float16_is_scaled(self, device):
+        for hardware in (NO_AMP, BF16):
+            trainer = Trainer(network(), TrainConfig(), device=device, hardware=hardware)
+            assert trainer.scaler.is_enabled() is False
+        assert self.trainer(device).scaler.is_enabled() is True
+
+
+class TestResumption:
+    CONFIG = TrainConfig(
+        epochs=4, learning_rate=1e-2, clip_norm=1.0, schedule="cosine", warmup_steps=3, seed=5
+    )
+
+    @pytest.mark.parametrize("hardware", [NO_AMP, BF16, FP16], ids=["float32", "bf16", "fp16"])
+    @pytest.mark.parametrize("stop_at", [1, 8, 13, 31])
+    def test_equals_uninterrupted(self, device, tmp_path, hardware, stop_at):
+        """Bit for bit, with dropout and in shuffled order."""
+        options = {"config": self.CONFIG, "hardware": hardware, "device": device}
+        whole = network(0.3)
+        expected = fit(whole, batches(device, shuffled=True), **options)
+        options["checkpoint_path"] = tmp_path / "run.pt"
+        first = network(0.3)
+        part = fit(first, batches(device, shuffled=True), **options, stop_at=stop_at)
+        assert (part.steps, part.losses) == (stop_at, expected.losses[:stop_at])
+        torch.manual_seed(31337)
+        second = network(0.3, seed=99)  # all that counts is in the file
+        result = fit(second, batches(device, shuffled=True), **options)
+        assert result.losses == expected.losses
+        assert result.gradient_norms == expected.gradient_norms
+        assert result.learning_rates == expected.learning_rates
+        for a, b in zip(second.parameters(), whole.parameters(), strict=True):
+            assert torch.equal(a, b)
+
+    def test_more_than_once(self, device, tmp_path):
+        options = {"config": self.CONFIG, "device": device, **PLAIN}
+        expected = fit(network(0.3), batches(device), **options)
+        for stop_at in (5, 9, 20, None):
+            options |= {"checkpoint_path": tmp_path / "run.pt", "stop_at": stop_at}
+            result = fit(network(0.3), batches(device), **options)
+        assert result.losses == expected.losses
+
+    def test_finished_stays_finished(self, device, tmp_path):
+        options = {"config": self.CONFIG, "device": device, "checkpoint_path": tmp_path / "run.pt"}
+        model, again = network(), network(seed=3)
+        first = fit(model, batches(device), **options)
+        second = fit(again, batches(device), **options)
+        assert (second.losses, second.steps) == (first.losses, 32)
+        assert all(
+            torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
+        )
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [({"learning_rate": 0.5}, "learning_rate=0.01, not 0.5"), ({"epochs": 5}, "epochs=4")],
+        ids=["learning_rate", "epochs"],
+    )
+    def test_another_config_is_refused(self, device, tmp_path, change, message):
+        path = tmp_path / "run.pt"
+        options = {"device": device, "checkpoint_path": path}
+        fit(network(), batches(device), self.CONFIG, stop_at=3, **options)
+        model = network(seed=1)
+        before = weights(model.to(device))
+        with pytest.raises(ValueError, match=message):
+            fit(model, batches(device), dataclasses.replace(self.CONFIG, **change), **options)
+        assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+    def test_another_precision_is_refused(self, device, tmp_path):
+        options = {"device": device, "checkpoint_path": tmp_path / "run.pt"}
+        fit(network(), batches(device), self.CONFIG, hardware=BF16, stop_at=3, **options)
+        with pytest.raises(ValueError, match=r"precision=torch\.bfloat16, not None"):
+            fit(network(), batches(device), self.CONFIG, hardware=NO_AMP, **options)
+
+    def test_file_is_whole(self, device, tmp_path):
+        path = tmp_path / "run.pt"
+        fit(network(), batches(device), device=device, checkpoint_path=path)
+        assert [file.name for file in tmp_path.iterdir()] == ["run.pt"]
+
+
+class TestHostWaits:
+    def watched(self, device, hardware, **settings) -> Trainer:
+        """Three steps that may not read a number."""
+        if reason := why_not_fused(device):
+            pytest.skip(reason)
+        config = TrainConfig(learning_rate=1e-2, **settings)
+        trainer = Trainer(network(0.2), config, steps=3, hardware=hardware, device=device)
+        data = list(batches(device))
+        trainer.step(data[:1])  # what is set up once may wait
+        with NoHostWaits():
+            trainer.step(data[1:2])
+            trainer.step(data[2:4])
+        return trainer
+
+    @pytest.mark.parametrize("hardware", [NO_AMP, BF16, FP16], ids=["float32", "bf16", "fp16"])
+    def test_step_has_none(self, device, hardware):
+        trainer = self.watched(device, hardware, schedule="cosine")
+        assert all(math.isfinite(loss) for loss in trainer.result().losses)
+        assert trainer.steps == 3
+
+    @pytest.mark.parametrize("hardware", [NO_AMP, BF16, FP16], ids=["float32", "bf16", "fp16"])
+    def test_clipping_has_none(self, device, hardware):
+        trainer = self.watched(device, hardware, clip_norm=0.1)
+        assert len(trainer.result().gradient_norms) == 3
+
+    def test_the_watch_sees_them(self, device):
+        x = torch.ones(3, device=device)
+        with NoHostWaits():
+            for wait in (x.sum().item, lambda: bool(x.sum() > 0), lambda: float(x[0]), x.nonzero):
+                with pytest.raises(AssertionError, match="makes the host wait"):
+                    wait()
+
+
+class TestCompile:
+    @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+    def test_gives_the_same_losses(self, device, backend):
+        torch.compiler.reset()
+        config = TrainConfig(epochs=2, learning_rate=1e-2)
+        expected = fit(network(), batches(device), config, device=device, **PLAIN)
+        model = network()
+        config = dataclasses.replace(config, compile_backend=backend)
+        got = fit(model, batches(device), config, device=device, **PLAIN)
+        assert got.losses == pytest.approx(expected.losses, rel=1e-5)
+
+    def test_the_backend_is_called(self, device):
+        torch.compiler.reset()
+        graphs = []
+
+        def backend(graph: nn.Module, inputs: list[torch.Tensor]):
+            graphs.append(graph)
+            return graph.forward
+
+        config = TrainConfig(compile_backend=backend)
+        fit(network(), batches(device), config, device=device, **PLAIN)
+        assert len(graphs) == 1  # all batches are of one shape

@@ -1,0 +1,202 @@
+"""The validator on machines and configurations: what passes is right, and every check can fail."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from suites.numerics import needs_cuda
+from torchbridge.attention import attend
+from torchbridge.config import Config
+from torchbridge.hardware import Hardware, probe
+from torchbridge.validation import UnifiedValidator, configuration, machine
+
+GIB = 2**30
+
+
+class TestMachine:
+    def test_three_here_or_five_on_cuda(self, device):
+        report = UnifiedValidator(device=device).validate_hardware()
+        count = 5 if probe(device).vendor == "nvidia" else 3
+        assert (report.ok, len(report.findings)) == (True, count)
+
+    @pytest.fixture
+    def here(self, device) -> machine.Machine:
+        """This machine."""
+        return machine.Machine(device, probe(device))
+
+    def test_another_makers_device(self, here):
+        other = "intel" if here.hardware.vendor != "intel" else "cpu"
+        told = dataclasses.replace(here, hardware=Hardware(other, "x", "x"))
+        assert machine.device_available(told).status == "fail"
+        assert machine.device_available(here).status == "pass"
+
+    def test_too_little_memory(self, here):
+        small = dataclasses.replace(here.hardware, memory_bytes=GIB - 1)
+        assert machine.memory(dataclasses.replace(here, hardware=small)).status == "fail"
+        assert machine.memory(here).details["checked_bytes"] == 16 * 2**20
+
+    def test_memory_of_unknown_size(self, here, device):
+        chip = dataclasses.replace(here.hardware, memory_bytes=0)  # as XLA's devices are
+        finding = machine.memory(dataclasses.replace(here, hardware=chip))
+        assert (finding.status, "not told" in finding.message) == ("pass", True)
+        validator = UnifiedValidator("strict", device=device, hardware=chip)
+        assert validator.validate_model(torch.nn.Linear(4, 4), [torch.ones(2, 4)]).score == "7/7"
+        assert validator.validate_config(Config())["memory"].status == "pass"
+
+    @pytest.mark.parametrize(("factor", "status"), [(1.0, "pass"), (1.001, "fail")])
+    def test_product(self, here, factor, status):
+        told = dataclasses.replace(here, multiply=lambda a, b: (a @ b) * factor)
+        finding = machine.compute(told)
+        assert (finding.status, finding.details["tolerance"]) == (status, 1e-5)
+        if factor != 1.0:
+            assert finding.details["error"] == pytest.approx(1e-3, rel=0.01)
+
+    def test_wrong_16_bit_products(self, here):
+        chip = Hardware.amd("gfx942")
+
+        def multiply(a, b):
+            return (a @ b) * (1.2 if a.dtype == torch.bfloat16 else 1.0)
+
+        finding = machine.capabilities(machine.Machine(here.device, chip, multiply))
+        assert (finding.status, "bf16" in finding.message) == ("fail", True)
+        assert "fp16" not in finding.message
+        assert machine.capabilities(machine.Machine(here.device, chip)).status == "pass"
+
+    def test_no_tensor_cores(self, here):
+        told = dataclasses.replace(here, hardware=Hardware.nvidia((6, 1)))
+        assert machine.tensor_cores(told).status == "warning"
+
+    @needs_cuda((8, 0))
+    def test_tensor_cores_are_faster(self, here):
+        finding = machine.tensor_cores(here)
+        assert (finding.status, finding.details["gain"] >= 1.5) == ("pass", True)
+
+
+class TestConfiguration:
+    @pytest.fixture
+    def look(self, device):
+        """The findings about changes of the default configuration, on this or other hardware."""
+
+        def report(chip=None, **changes):
+            validator = UnifiedValidator(device=device, hardware=chip)
+            return validator.validate_config(Config().update(**changes))
+
+        return report
+
+    def test_default(self, look):
+        report = look()
+        names = ("precision", "memory", "attention", "hardware", "distributed")
+        assert (report.names("pass"), report.score) == (names, "5/5")
+
+    def test_presets(self, device):
+        report = UnifiedValidator(device=device).validate_presets()
+        assert (report.names("pass"), report.ok) == (("inference", "training", "development"), True)
+        levels = [finding.message.split(",")[0] for finding in report]
+        assert levels == ["aggressive", "balanced", "conservative"]
+        assert all(len(finding.details) == 5 for finding in report)
+
+    def test_presets_on_a_machine_that_cannot(self, device):
+        hardware = dataclasses.replace(probe(device), memory_bytes=2**20)
+        report = UnifiedValidator(device=device, hardware=hardware).validate_presets()
+        assert len(report.names("fail")) == 3
+        assert report["training"].message == "this machine cannot do its memory"
+
+    @pytest.mark.parametrize(
+        ("number", "capability", "status"),
+        [
+            ("fp32", (7, 0), "pass"),
+            ("fp16", (7, 0), "pass"),
+            ("bf16", (7, 5), "warning"),
+            ("bf16", (8, 0), "pass"),
+            ("fp8_e4m3", (8, 0), "warning"),
+            ("fp8_e4m3", (8, 9), "pass"),
+            ("fp8_e5m2", (9, 0), "pass"),
+            ("fp4", (10, 0), "fail"),
+        ],
+    )
+    def test_precision(self, look, number, capability, status):
+        hardware = Hardware.nvidia(capability, memory_bytes=GIB)
+        report = look(hardware, precision={"default_format": number})
+        assert report["precision"].status == status
+
+    def test_precision_is_measured(self, look):
+        ada = Hardware.nvidia((8, 9), memory_bytes=GIB)
+        bits = {"fp32": 24, "fp16": 11, "bf16": 8, "fp8_e4m3": 4, "fp8_e5m2": 3}  # of significand
+        for number, significant in bits.items():
+            report = look(ada, precision={"default_format": number})
+            error = report["precision"].details["error"]
+            assert 2.0**-significant / 4 < error <= 2.0**-significant, number
+
+    @pytest.mark.parametrize("setting", ["allow_tf32", "mixed_precision"])
+    def test_precision_that_is_not_there(self, look, setting):
+        bare = dataclasses.replace(Hardware.cpu(), memory_bytes=GIB)
+        assert look(bare, precision={setting: True})["precision"].status == "warning"
+        ampere = Hardware.nvidia((8, 0), memory_bytes=GIB)
+        assert look(ampere, precision={setting: True})["precision"].status == "pass"
+
+    def test_memory_of_fraction_and_margin(self, look):
+        chip = Hardware.nvidia((8, 0), memory_bytes=10 * GIB)
+        changes = {"hardware": {"nvidia": {"memory_fraction": 0.5}}, "memory": {"safety_margin": 2}}
+        assert look(chip, **changes)["memory"].details["room_bytes"] == 2.5 * GIB
+        changes["hardware"]["nvidia"]["memory_fraction"] = 0.01
+        assert look(chip, **changes)["memory"].status == "fail"
+
+    @pytest.mark.parametrize(
+        ("pattern", "window"), [("full", None), ("causal", None), ("sliding_window", 5)]
+    )
+    def test_attention(self, look, pattern, window):
+        finding = look(attention={"pattern": pattern, "window_size": window})["attention"]
+        assert finding.status == "pass", finding.message
+        assert finding.details["error"] <= 1e-5
+
+    @pytest.mark.parametrize("pattern", ["ring", "differential", "dynamic_sparse"])
+    def test_attention_that_nobody_wrote(self, look, pattern):
+        finding = look(attention={"pattern": pattern})["attention"]
+        assert (finding.status, pattern in finding.message) == ("fail", True)
+
+    def test_attention_that_sees_the_future(self, device):
+        def leaking(q, k, v, pattern):
+            return attend(q, k, v)
+
+        config = Config().update(attention={"pattern": "causal"})
+        wish = configuration.Wish(config, device, probe(device))
+        assert configuration.attention(wish).status == "pass"
+        finding = configuration.attention(dataclasses.replace(wish, attend=leaking))
+        assert (finding.status, finding.details["error"] > 0.1) == ("fail", True)
+
+    def test_backend_of_another_machine(self, look):
+        ampere = Hardware.nvidia((8, 0), memory_bytes=GIB)
+        assert look(ampere, hardware={"backend": "amd"})["hardware"].status == "fail"
+        assert look(ampere, hardware={"backend": "cuda"})["hardware"].status == "pass"
+        assert look(ampere, hardware={"backend": "cpu"})["hardware"].status == "pass"
+
+    def test_settings_that_the_chip_refuses(self, look):
+        ampere = Hardware.nvidia((8, 0), memory_bytes=GIB)
+        finding = look(ampere, hardware={"nvidia": {"fp8_enabled": True}})["hardware"]
+        assert (finding.status, "this is sm_80" in finding.message) == ("fail", True)
+
+    @pytest.mark.parametrize("vendor", ["nvidia", "amd"])
+    def test_a_vendor_that_is_not_here(self, look, vendor):
+        other = Hardware.cpu(memory_bytes=GIB)
+        finding = look(other, hardware={vendor: {"enabled": True}})["hardware"]
+        assert (finding.status, "enabled on cpu" in finding.message) == ("fail", True)
+
+    def test_device_that_is_not_there(self, look):
+        assert look(hardware={"device_id": 99})["hardware"].status == "fail"
+
+    def test_collectives(self, look, device):
+        assert look(distributed={"backend": "gloo"})["distributed"].status == "pass"
+        wanted = "pass" if device.type == "cuda" else "fail"
+        assert look(distributed={"backend": "nccl"})["distributed"].status == wanted
+
+    def test_the_reference_masks_what_it_should(self):
+        q, k, v = torch.randn(3, 1, 1, 6, 4, dtype=torch.float64)
+        asked = Config().update(attention={"pattern": "sliding_window", "window_size": 2})
+        spoilt = v.clone()
+        spoilt[..., 4, :] = 1e3
+        before, after = (configuration.dense(q, k, x, asked.attention) for x in (v, spoilt))
+        changed = (before != after).any(dim=-1).flatten().tolist()
+        assert changed == [False, False, False, True, True, True]

@@ -1,0 +1,162 @@
+"""Attention by the fastest exact way, or by the way that was asked for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from torchbridge.attention import flash, flex
+from torchbridge.attention.call import Call
+from torchbridge.attention.choice import CHOOSE
+from torchbridge.attention.paths import PATHS, Path, PathRefused
+from torchbridge.attention.patterns import FULL, Causal, Pattern, Shifted
+from torchbridge.attention.sdpa import by_matrices, by_sdpa, why_not_sdpa
+
+LONG = 1024 * 1024  # scores of a head from which on skipping blocks is worth compiling a kernel
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    pattern: Pattern = FULL,
+    mask: Tensor | None = None,
+    q_offset: int = 0,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    path: str = "auto",
+    choose: str = "rule",
+) -> tuple[Tensor, Path]:
+    """softmax(q k^T scale, as pattern and mask have it) v: the output and how it was computed.
+
+    q [B, H, Q, D], k [B, G, K, D], v [B, G, K, Dv], H a multiple of G -> [B, H, Q, Dv]. A row that
+    sees no key is 0.
+
+    Args:
+        pattern: which keys are seen, and what is done to scores.
+        mask: besides: bool (True: seen) or a float bias, broadcastable to [B, H, Q, K].
+        q_offset: the position of the first query among the keys: K - Q behind a KV cache.
+        scale: of the scores, 1 / sqrt(D) unless given.
+        dropout: share of the weights to drop, the others growing to make up for it.
+        path: one of `PATHS`; any but `auto` is used or refused.
+        choose: between SDPA's back-ends on path auto or sdpa: by a `rule` on the hardware, or as
+            `torch` does; `measure` times each that can compute it, backward included where there
+            will be one, once for each class of shapes. Under torch.compile it is torch's choice.
+
+    Raises:
+        ValueError: the shapes do not fit each other or the pattern, or there is no such path
+            or such a way to choose.
+        PathRefused: the path cannot compute this.
+    """
+    if path not in PATHS:
+        raise ValueError(f"path must be one of {', '.join(PATHS)}, got {path!r}")
+    if choose not in CHOOSE:
+        raise ValueError(f"choose must be one of {', '.join(CHOOSE)}, got {choose!r}")
+    call = _call(q, k, v, pattern, mask, q_offset, scale, dropout)
+    return _by_name(call, path, choose) if path != "auto" else _fastest(call, choose)
+
+
+def attend_weighed(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    pattern: Pattern = FULL,
+    mask: Tensor | None = None,
+    q_offset: int = 0,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor, Path]:
+    """As `attend` on path `explicit`, with the weights [B, H, Q, K] (before dropout) second."""
+    return by_matrices(_call(q, k, v, pattern, mask, q_offset, scale, dropout))
+
+
+def _call(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pattern: Pattern,
+    mask: Tensor | None,
+    q_offset: int,
+    scale: float | None,
+    dropout: float,
+) -> Call:
+    check_shapes(q, k, v, mask)
+    if type(pattern) is Causal and q_offset >= k.shape[2] - 1:
+        pattern = FULL  # a step behind a cache: nothing is to come yet
+    elif q_offset:
+        pattern = Shifted(pattern, q_offset)
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    call = Call(q, k, v, pattern, mask, scale, dropout)
+    if type(pattern) not in (Pattern, Causal):  # these two fit everything
+        pattern.check(*call.scores)
+    return call
+
+
+def check_shapes(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+    """Raise ValueError unless these can be attended."""
+    if not q.dim() == k.dim() == v.dim() == 4:
+        raise ValueError(
+            f"q, k and v must be [batch, heads, positions, width], got {_shapes(q, k, v)}"
+        )
+    of_q, of_k, of_v = q.shape, k.shape, v.shape
+    if of_k[:3] != of_v[:3] or of_q[0] != of_k[0] or of_q[3] != of_k[3]:
+        raise ValueError(f"q, k and v do not fit each other: {_shapes(q, k, v)}")
+    if of_q[1] % of_k[1]:
+        raise ValueError(f"query heads must be a multiple of key heads: {_shapes(q, k, v)}")
+    if not (q.dtype == k.dtype == v.dtype and q.device == k.device == v.device):
+        kinds = [f"{x.dtype} on {x.device}" for x in (q, k, v)]
+        raise ValueError(f"q, k and v must be of one dtype on one device, got {', '.join(kinds)}")
+    if mask is not None:
+        _check_mask(mask, (*of_q[:3], of_k[2]))
+
+
+def _shapes(q: Tensor, k: Tensor, v: Tensor) -> str:
+    return ", ".join(f"{n} {tuple(x.shape)}" for n, x in (("q", q), ("k", k), ("v", v)))
+
+
+def _check_mask(mask: Tensor, scores: tuple[int, ...]) -> None:
+    fits = mask.dim() <= 4 and all(
+        size in (1, wanted)
+        for size, wanted in zip(reversed(mask.shape), reversed(scores), strict=False)
+    )
+    if not fits:
+        raise ValueError(
+            f"mask {tuple(mask.shape)} does not broadcast to the scores {scores}; a mask of "
+            f"padding is [batch, 1, 1, keys]"
+        )
+    if mask.dtype != torch.bool and not mask.is_floating_point():
+        raise ValueError(f"mask must be bool (True: seen) or a float bias, got {mask.dtype}")
+
+
+def _fastest(call: Call, choose: str) -> tuple[Tensor, Path]:
+    """Kernels without a mask where there are, FlexAttention where blocks can be skipped."""
+    simple = call.mask is None and type(call.pattern) in (Pattern, Causal)
+    if simple and flash.preferred(call):
+        return flash.by_package(call)
+    reason = None
+    if not simple and call.mask is None and call.scores[2] * call.scores[3] >= LONG:
+        try:
+            return flex.by_flex(call)
+        except PathRefused as refusal:
+            reason = refusal.reason
+    if why_not_sdpa(call) is None:
+        output, path = by_sdpa(call, choose=choose)
+    else:
+        output, _, path = by_matrices(call)
+    return output, path if reason is None else replace(path, fallback=reason)
+
+
+def _by_name(call: Call, path: str, choose: str) -> tuple[Tensor, Path]:
+    if path in ("flex", "flex_eager"):
+        return flex.by_flex(call, compiled=path == "flex")
+    if path == "flash_attn":
+        return flash.by_package(call)
+    if path == "explicit":
+        output, _, taken = by_matrices(call)
+        return output, taken
+    return by_sdpa(call, path.partition("_")[2] or None, choose)

@@ -1,0 +1,249 @@
+"""Self-attention layers: x [B, S, d] -> [B, S, d]."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from torchbridge.attention.attend import attend, attend_weighed
+from torchbridge.attention.flex import block_masks
+from torchbridge.attention.paths import PathRefused
+from torchbridge.attention.patterns import (
+    FULL,
+    ALiBi,
+    Causal,
+    CausalSlidingWindow,
+    Pattern,
+    SlidingWindow,
+)
+
+KeysAndValues = tuple[Tensor, Tensor]
+
+
+class MultiHeadAttention(nn.Module):
+    """Attention of `num_heads` heads over one sequence, as a pattern has it.
+
+    `path_taken` says how the last call was computed, `fallback` why that was not the way that it
+    should have been, None where it was.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        pattern: Pattern = FULL,
+        num_kv_heads: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+        path: str = "auto",
+        choose: str = "rule",
+    ) -> None:
+        """`num_kv_heads` heads of keys are shared by the query heads; as many unless given.
+
+        `path` and `choose` are those of `attend`.
+        """
+        super().__init__()
+        shared = num_heads if num_kv_heads is None else num_kv_heads
+        if embed_dim % num_heads:
+            raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
+        if num_heads % shared:
+            raise ValueError(f"num_heads {num_heads} is not divisible by num_kv_heads {shared}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1), got {dropout}")
+        self.embed_dim = embed_dim
+        self.num_heads = num_heads
+        self.num_kv_heads = shared
+        self.head_dim = embed_dim // num_heads
+        self.pattern = pattern
+        self.dropout = dropout
+        self.path, self.choose = path, choose
+        self.qkv = nn.Linear(embed_dim, (num_heads + 2 * shared) * self.head_dim, bias=bias)
+        self.out = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.path_taken: str | None = None
+        self.fallback: str | None = None
+
+    def forward(
+        self,
+        x: Tensor,
+        attention_mask: Tensor | None = None,
+        return_weights: bool = False,
+        *,
+        past: KeysAndValues | None = None,
+        use_cache: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, KeysAndValues]:
+        """x [B, S, d] -> output, (output, weights [B, H, S, K]) or (output, (keys, values)).
+
+        attention_mask: bool (True: seen) or a float bias, broadcastable to [B, H, S, K] ([B, S, K]
+        too); padding is [B, 1, 1, K]. The weights are those before dropout. past: the keys and
+        values [B, G, P, D] that an earlier call returned with `use_cache`; x stands behind them.
+        """
+        if return_weights and use_cache:
+            raise ValueError("ask for the weights or for the cache, not for both")
+        q, k, v = self._heads(x)
+        offset = 0
+        if past is not None:
+            offset = past[0].shape[2]
+            k, v = (torch.cat(pair, dim=2) for pair in zip(past, (k, v), strict=True))
+        if attention_mask is not None and attention_mask.dim() == 3:
+            attention_mask = attention_mask.unsqueeze(1)
+        heads, weights = self._attend(q, k, v, attention_mask, offset, return_weights)
+        output = self.out(heads.transpose(1, 2).flatten(2))
+        if return_weights:
+            return output, weights
+        return (output, (k, v)) if use_cache else output
+
+    def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """q [B, H, S, D], k and v [B, G, S, D]"""
+        if x.dim() != 3 or x.shape[-1] != self.embed_dim:
+            raise ValueError(
+                f"x must be [batch, positions, {self.embed_dim}], got {tuple(x.shape)}"
+            )
+        heads = self.qkv(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        return heads.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), dim=1)
+
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, offset: int, weighed: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        dropout = self.dropout if self.training else 0.0
+        options = {"pattern": self.pattern, "mask": mask, "q_offset": offset, "dropout": dropout}
+        weights = None
+        if not weighed:
+            output, taken = attend(q, k, v, path=self.path, choose=self.choose, **options)
+        elif self.path in ("auto", "explicit"):
+            output, weights, taken = attend_weighed(q, k, v, **options)
+        else:
+            raise PathRefused(self.path, "it has no weights to return")
+        self.path_taken, self.fallback = str(taken), taken.fallback
+        return output, weights
+
+    def extra_repr(self) -> str:
+        """What it was made with."""
+        return (
+            f"{self.embed_dim}, num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, "
+            f"pattern={self.pattern.name}, dropout={self.dropout}, path={self.path}"
+        )
+
+
+class FlashAttention3(MultiHeadAttention):
+    """Attention by the best kernel there is: FlashAttention-3 on Hopper with its package, else
+    SDPA's. Causal is causal on every path.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        causal: bool = False,
+        bias: bool = True,
+        *,
+        path: str = "auto",
+        choose: str = "rule",
+    ) -> None:
+        pattern = Causal() if causal else FULL
+        options = {"dropout": dropout, "bias": bias, "path": path, "choose": choose}
+        super().__init__(embed_dim, num_heads, pattern=pattern, **options)
+        self.causal = causal
+
+
+class FlexAttentionLayer(MultiHeadAttention):
+    """Attention by a pattern; block masks and kernels are kept between calls and layers."""
+
+    def __init__(self, embed_dim: int, num_heads: int, **options) -> None:
+        super().__init__(embed_dim, num_heads, **options)
+        self.calls = 0
+
+    def forward(self, *arguments, **options):
+        """As `MultiHeadAttention`'s."""
+        if not torch.compiler.is_compiling():  # a number that changes would be compiled anew
+            self.calls += 1
+        return super().forward(*arguments, **options)
+
+    def get_stats(self) -> dict[str, object]:
+        """What it is, and what its calls (but for compiled ones) did.
+
+        `block_masks` are kept for all layers together.
+        """
+        return {
+            "pattern": self.pattern.name,
+            "embed_dim": self.embed_dim,
+            "num_heads": self.num_heads,
+            "head_dim": self.head_dim,
+            "calls": self.calls,
+            "path_taken": self.path_taken,
+            "fallback": self.fallback,
+            "block_masks": len(block_masks),
+        }
+
+    def clear_cache(self) -> None:
+        """Forget the block masks of all layers."""
+        block_masks.clear()
+
+
+class FlexAttentionCausal(FlexAttentionLayer):
+    """A position sees itself and what is before it."""
+
+    def __init__(self, embed_dim: int, num_heads: int, **options) -> None:
+        super().__init__(embed_dim, num_heads, pattern=Causal(), **options)
+
+
+class FlexAttentionSlidingWindow(FlexAttentionLayer):
+    """A position sees those less than `window` away, or with `causal` those before it only."""
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, *, window: int, causal: bool = False, **options
+    ) -> None:
+        pattern = CausalSlidingWindow(window) if causal else SlidingWindow(window)
+        super().__init__(embed_dim, num_heads, pattern=pattern, **options)
+
+
+class FlexAttentionALiBi(FlexAttentionLayer):
+    """Scores fall with distance; `causal` unless told otherwise."""
+
+    def __init__(self, embed_dim: int, num_heads: int, *, causal: bool = True, **options) -> None:
+        slopes = ALiBi(num_heads)
+        super().__init__(
+            embed_dim, num_heads, pattern=slopes & Causal() if causal else slopes, **options
+        )
+
+
+class FlashAttentionV3(nn.Module):
+    """Attention without projections: q, k, v [B, H, S, D] -> [B, H, S, D]."""
+
+    def __init__(
+        self,
+        causal: bool = False,
+        dropout: float = 0.0,
+        scale: float | None = None,
+        *,
+        path: str = "auto",
+        choose: str = "rule",
+    ) -> None:
+        super().__init__()
+        self.causal = causal
+        self.dropout = dropout
+        self.scale = scale
+        self.path, self.choose = path, choose
+        self.path_taken: str | None = None
+        self.fallback: str | None = None
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """`attend` with what the module was made with; ValueError for shapes that do not fit."""
+        output, taken = attend(
+            q,
+            k,
+            v,
+            pattern=Causal() if self.causal else FULL,
+            scale=self.scale,
+            dropout=self.dropout if self.training else 0.0,
+            path=self.path,
+            choose=self.choose,
+        )
+        self.path_taken, self.fallback = str(taken), taken.fallback
+        return output
+
+    def extra_repr(self) -> str:
+        """What it was made with."""
+        scale = "1/sqrt(head_dim)" if self.scale is None else self.scale
+        return f"causal={self.causal}, dropout={self.dropout}, scale={scale}, path={self.path}"

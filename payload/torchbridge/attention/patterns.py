@@ -1,0 +1,354 @@
+"""Which keys a query sees, and what is done to its scores: one definition, read by every path.
+
+A pattern is a small value. FlexAttention reads its `mask_mod(b, h, q, k)` and `score_mod(score, b,
+h, q, k)` as they are; the other paths call the same functions on whole index tensors. b, h, q and k
+are the numbers of sample, query head, query and key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Every query sees every key. Patterns are joined by `&`: `ALiBi(8) & Causal()`.
+
+    `per_batch` and `per_head`: does the mask depend on the sample, on the head? `additive`: does
+    the score modification, if any, add something that does not depend on the score?
+    """
+
+    name: ClassVar[str] = "full"
+    per_batch: ClassVar[bool] = False
+    per_head: ClassVar[bool] = False
+    additive: ClassVar[bool] = True
+
+    @property
+    def kind(self) -> Hashable:
+        """What a compiled kernel is made for: all patterns of one kind can share it."""
+        return self.name
+
+    def mask_mod(self, device: torch.device) -> MaskMod | None:
+        """The function that says which keys are seen; None if all are."""
+        return None
+
+    def score_mod(self, device: torch.device) -> ScoreMod | None:
+        """The function that changes scores (already scaled, not yet masked); None if none does."""
+        return None
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """Raise ValueError unless the pattern fits such scores [batch, heads, queries, keys]."""
+
+    def __and__(self, other: Pattern) -> Pattern:
+        return Both(self, other)
+
+
+FULL = Pattern()
+
+
+@dataclass(frozen=True)
+class Causal(Pattern):
+    """A query sees no key that comes after it."""
+
+    name: ClassVar[str] = "causal"
+
+    def mask_mod(self, device: torch.device) -> MaskMod:
+        """k <= q"""
+        return _causal
+
+
+def _causal(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return q >= k
+
+
+@dataclass(frozen=True)
+class SlidingWindow(Pattern):
+    """A query sees the keys less than `window` away, on both sides; 1 is the query itself."""
+
+    window: int
+    name: ClassVar[str] = "sliding_window"
+
+    def __post_init__(self) -> None:
+        if self.window < 1:
+            raise ValueError(f"window must be at least 1, got {self.window}")
+
+    def mask_mod(self, device: torch.device) -> MaskMod:
+        """|q - k| < window"""
+        window = self.window
+
+        def sliding_window(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            return (q - k < window) & (k - q < window)
+
+        return sliding_window
+
+
+@dataclass(frozen=True)
+class CausalSlidingWindow(SlidingWindow):
+    """A query sees itself and the `window` - 1 keys before it."""
+
+    name: ClassVar[str] = "causal_sliding_window"
+
+    def mask_mod(self, device: torch.device) -> MaskMod:
+        """0 <= q - k < window"""
+        window = self.window
+
+        def causal_sliding_window(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            return (q >= k) & (q - k < window)
+
+        return causal_sliding_window
+
+
+def alibi_slopes(num_heads: int) -> list[float]:
+    """2^(-8i/n) for head i = 1..n; what is beyond a power of two takes every other one of 2n.
+
+    https://arxiv.org/abs/2108.12409
+    """
+    power = 2 ** int(math.log2(num_heads))
+    slopes = [2 ** (-8 * head / power) for head in range(1, power + 1)]
+    between = [2 ** (-4 * head / power) for head in range(1, 2 * (num_heads - power), 2)]
+    return slopes + between
+
+
+@dataclass(frozen=True)
+class ALiBi(Pattern):
+    """Scores fall with the distance of query and key, for every head at a rate of its own."""
+
+    num_heads: int
+    name: ClassVar[str] = "alibi"
+
+    def __post_init__(self) -> None:
+        if self.num_heads < 1:
+            raise ValueError(f"num_heads must be at least 1, got {self.num_heads}")
+
+    def score_mod(self, device: torch.device) -> ScoreMod:
+        """score - slope[h] * |q - k|; the slopes are on `device`."""
+        slopes = torch.tensor(alibi_slopes(self.num_heads), device=device)
+
+        def alibi(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            return score - slopes[h] * (q - k).abs()
+
+        return alibi
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """As many heads as slopes."""
+        if heads != self.num_heads:
+            raise ValueError(f"alibi has slopes for {self.num_heads} heads, not for {heads}")
+
+
+@dataclass(frozen=True, eq=False)
+class DocumentMasking(Pattern):
+    """Packed documents do not see each other: `ids` [B, S] or [S] integers, one per position.
+
+    The ids are copied; two patterns are the same only if they are one object.
+    """
+
+    ids: Tensor
+    name: ClassVar[str] = "document_masking"
+    per_batch: ClassVar[bool] = True
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __post_init__(self) -> None:
+        if self.ids.dim() not in (1, 2) or self.ids.is_floating_point():
+            raise ValueError(f"ids must be integers [B, S] or [S], got {tuple(self.ids.shape)}")
+        with torch.inference_mode(False):  # it may be wanted for training
+            object.__setattr__(self, "ids", self.ids.detach().clone())
+
+    def mask_mod(self, device: torch.device) -> MaskMod:
+        """ids[b, q] == ids[b, k]"""
+        ids = self.ids.to(device)
+        if ids.dim() == 1:
+            return lambda b, h, q, k: ids[q] == ids[k]
+
+        def document_masking(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            return ids[b, q] == ids[b, k]
+
+        return document_masking
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """An id for every sample and position."""
+        enough = self.ids.shape[-1] >= max(queries, keys)
+        if not enough or (self.ids.dim() == 2 and self.ids.shape[0] != batch):
+            raise ValueError(
+                f"document ids {tuple(self.ids.shape)} do not fit a batch of {batch} with "
+                f"{max(queries, keys)} positions"
+            )
+
+
+@dataclass(frozen=True)
+class PrefixLM(Pattern):
+    """All see the first `prefix` keys; behind them it is causal."""
+
+    prefix: int
+    name: ClassVar[str] = "prefix_lm"
+
+    def __post_init__(self) -> None:
+        if self.prefix < 0:
+            raise ValueError(f"prefix must not be negative, got {self.prefix}")
+
+    def mask_mod(self, device: torch.device) -> MaskMod:
+        """k < prefix or k <= q"""
+        prefix = self.prefix
+
+        def prefix_lm(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            return (k < prefix) | (q >= k)
+
+        return prefix_lm
+
+
+@dataclass(frozen=True)
+class SoftCap(Pattern):
+    """Scores stay within +-`cap`, smoothly."""
+
+    cap: float
+    name: ClassVar[str] = "soft_cap"
+    additive: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.cap <= 0:
+            raise ValueError(f"cap must be above 0, got {self.cap}")
+
+    def score_mod(self, device: torch.device) -> ScoreMod:
+        """cap * tanh(score / cap)"""
+        cap = self.cap
+
+        def soft_cap(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            return cap * torch.tanh(score / cap)
+
+        return soft_cap
+
+
+@dataclass(frozen=True)
+class Custom(Pattern):
+    """Functions of one's own, elementwise on tensors. What they close over must not change.
+
+    The score modification is taken to depend on the score, and both on sample and head.
+    """
+
+    mask: MaskMod | None = None
+    score: ScoreMod | None = None
+    name: ClassVar[str] = "custom"
+    per_batch: ClassVar[bool] = True
+    per_head: ClassVar[bool] = True
+    additive = property(lambda self: self.score is None)
+
+    def __post_init__(self) -> None:
+        if self.mask is None and self.score is None:
+            raise ValueError("a custom pattern needs a mask or a score function")
+
+    @property
+    def kind(self) -> Hashable:
+        """The code of the functions."""
+        return (self.name, *(getattr(f, "__code__", f) for f in (self.mask, self.score)))
+
+    def mask_mod(self, device: torch.device) -> MaskMod | None:
+        """The function that was given."""
+        return self.mask
+
+    def score_mod(self, device: torch.device) -> ScoreMod | None:
+        """The function that was given."""
+        return self.score
+
+
+@dataclass(frozen=True)
+class Both(Pattern):
+    """What both patterns let a query see; the second modifies what the first made of a score."""
+
+    first: Pattern
+    second: Pattern
+
+    name = property(lambda self: f"{self.first.name}+{self.second.name}")
+    per_batch = property(lambda self: self.first.per_batch or self.second.per_batch)
+    per_head = property(lambda self: self.first.per_head or self.second.per_head)
+    additive = property(lambda self: self.first.additive and self.second.additive)
+    kind = property(lambda self: (self.first.kind, self.second.kind))
+
+    def mask_mod(self, device: torch.device) -> MaskMod | None:
+        """Seen by both."""
+        one, two = self.first.mask_mod(device), self.second.mask_mod(device)
+        if one is None or two is None:
+            return two if one is None else one
+        return lambda b, h, q, k: one(b, h, q, k) & two(b, h, q, k)
+
+    def score_mod(self, device: torch.device) -> ScoreMod | None:
+        """One after the other."""
+        one, two = self.first.score_mod(device), self.second.score_mod(device)
+        if one is None or two is None:
+            return two if one is None else one
+        return lambda score, b, h, q, k: two(one(score, b, h, q, k), b, h, q, k)
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """Both fit."""
+        self.first.check(batch, heads, queries, keys)
+        self.second.check(batch, heads, queries, keys)
+
+
+@dataclass(frozen=True)
+class Shifted(Pattern):
+    """`inner` for queries that start at position `offset` of the keys, as behind a KV cache."""
+
+    inner: Pattern
+    offset: int
+
+    name = property(lambda self: self.inner.name)
+    per_batch = property(lambda self: self.inner.per_batch)
+    per_head = property(lambda self: self.inner.per_head)
+    additive = property(lambda self: self.inner.additive)
+    kind = property(lambda self: ("shifted", self.inner.kind))
+
+    def mask_mod(self, device: torch.device) -> MaskMod | None:
+        """The inner one, for q + offset."""
+        inner, offset = self.inner.mask_mod(device), self.offset
+        return None if inner is None else lambda b, h, q, k: inner(b, h, q + offset, k)
+
+    def score_mod(self, device: torch.device) -> ScoreMod | None:
+        """The inner one, for q + offset."""
+        inner, offset = self.inner.score_mod(device), self.offset
+        if inner is None:
+            return None
+        return lambda score, b, h, q, k: inner(score, b, h, q + offset, k)
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """The inner one fits queries up to their last position."""
+        self.inner.check(batch, heads, self.offset + queries, keys)
+
+
+PATTERNS: dict[str, type[Pattern]] = {
+    kind.name: kind
+    for kind in (
+        Pattern,
+        Causal,
+        SlidingWindow,
+        CausalSlidingWindow,
+        ALiBi,
+        DocumentMasking,
+        PrefixLM,
+        SoftCap,
+        Custom,
+    )
+}
+
+
+def create_pattern(name: str, **options: object) -> Pattern:
+    """A pattern of a name in `PATTERNS` (a `config.AttentionPatterns` is such a name, or not).
+
+    Raises:
+        ValueError: nothing of that name is implemented.
+    """
+    wanted = getattr(name, "value", name)
+    if wanted not in PATTERNS:
+        raise ValueError(
+            f"attention pattern {wanted!r} has no implementation here; there are: "
+            f"{', '.join(PATTERNS)}"
+        )
+    return PATTERNS[wanted](**options)

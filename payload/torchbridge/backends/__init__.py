@@ -1,0 +1,73 @@
+"""The machine's accelerators, one backend per vendor: `create_backend()` takes the best of them."""
+
+from __future__ import annotations
+
+import importlib
+
+import torch
+
+from torchbridge.backends.backend import Backend, OptimizationResult, Optimizer
+from torchbridge.backends.cpu import CPUBackend
+from torchbridge.config import Config
+from torchbridge.hardware import Hardware, probe
+
+__all__ = [
+    "BACKENDS",
+    "Backend",
+    "CPUBackend",
+    "OptimizationResult",
+    "Optimizer",
+    "backend_class",
+    "create_backend",
+    "detect_best_backend",
+    "list_available_backends",
+]
+
+# name: (module, class), imported when asked for
+BACKENDS = {
+    "nvidia": ("torchbridge.backends.nvidia", "NVIDIABackend"),
+    "amd": ("torchbridge.backends.amd", "AMDBackend"),
+    "tpu": ("torchbridge.backends.tpu", "TPUBackend"),
+    "intel": ("torchbridge.backends.intel", "IntelBackend"),
+    "cpu": ("torchbridge.backends.cpu", "CPUBackend"),
+}
+_VENDORS = {"nvidia": "nvidia", "amd": "amd", "google": "tpu", "intel": "intel", "cpu": "cpu"}
+
+
+def detect_best_backend(hardware: Hardware | None = None) -> str:
+    """The name of the backend for `hardware`, by default this machine's best device."""
+    return _VENDORS[(hardware or probe()).vendor]
+
+
+def create_backend(
+    name: str = "auto",
+    config: Config | None = None,
+    *,
+    hardware: Hardware | None = None,
+    device: torch.device | str | None = None,
+) -> Backend:
+    """A backend by name; `auto`: the one for `hardware`, or for this machine's best device.
+
+    Raises:
+        ValueError: no such backend.
+    """
+    if name == "auto":
+        name = detect_best_backend(hardware)
+    return backend_class(name)(config, hardware=hardware, device=device)
+
+
+def list_available_backends() -> list[str]:
+    """Names of the backends that have a device on this machine, the best first."""
+    return [name for name in BACKENDS if backend_class(name).find_devices()]
+
+
+def backend_class(name: str) -> type[Backend]:
+    """The class of a backend.
+
+    Raises:
+        ValueError: no such backend.
+    """
+    if name not in BACKENDS:
+        raise ValueError(f"backend must be auto or one of {', '.join(BACKENDS)}, got {name!r}")
+    module, class_name = BACKENDS[name]
+    return getattr(importlib.import_module(module), class_name)

@@ -1,0 +1,360 @@
+"""The passes that all backends share, and the levels that they make up.
+
+Each works on the model itself, as `nn.Module.to` does: copy it first where the original is needed.
+
+    conservative   the same numbers, bit for bit: device, mode
+    balanced       the same within float32's rounding: and folded norms, layout, fused attention
+    aggressive     the same within bfloat16's rounding: and bfloat16 where it is native, compilation
+
+Training keeps its parameters' precision and structure: there the levels are device and mode, then
+layout, then compilation. What is for speed alone can be measured, and is then kept only where it
+helps: see `torchbridge.passes`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+
+from torchbridge.passes import (
+    TOLERANCE,
+    Pass,
+    PassResult,
+    Result,
+    Setting,
+    difference,
+    for_speed,
+    relative_error,
+    tolerance,
+    undisturbed,
+)
+
+LEVELS = ("conservative", "balanced", "aggressive")
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+def to_device(model: nn.Module, setting: Setting) -> Result:
+    """Parameters and buffers to the device."""
+    before = _places(model)
+    model = model.to(setting.device)
+    reason = f"already on {setting.device}"
+    return model, difference("to_device", before, _places(model), reason=reason)
+
+
+def set_mode(model: nn.Module, setting: Setting) -> Result:
+    """Every module to training or to evaluation, as the setting says."""
+    before = _modes(model)
+    model.train(setting.training)
+    reason = f"already {'training' if setting.training else 'evaluating'}"
+    return model, difference("set_mode", before, _modes(model), reason=reason)
+
+
+@for_speed()
+def fold_conv_bn(model: nn.Module, setting: Setting) -> Result:
+    """A batch norm that only ever follows one convolution becomes part of its weights."""
+    name = "fold_conv_bn"
+    if setting.training or not setting.fusion:
+        why = "training needs the batch's own statistics" if setting.training else "fusion is off"
+        return model, PassResult(name, False, reason=why)
+    before = _norms(model)
+    try:
+        with undisturbed(model, setting):  # tracing runs what is no module's work
+            pairs = list(_pairs(model))
+    except Exception as error:  # fx says no in many ways
+        reason = f"the model cannot be traced: {_brief(error)}"
+        return model, PassResult(name, False, reason=reason)
+    for convolution, norm in pairs:
+        fused = fuse_conv_bn_eval(model.get_submodule(convolution), model.get_submodule(norm))
+        _replace(model, convolution, fused)
+        _replace(model, norm, nn.Identity())
+    return model, difference(name, before, _norms(model), reason="no batch norm to fold")
+
+
+@for_speed()
+def channels_last(model: nn.Module, setting: Setting) -> Result:
+    """Weights of 2-D convolutions with their channels innermost, which the activations follow."""
+    if not any(isinstance(module, nn.Conv2d) for module in model.modules()):
+        return model, PassResult("channels_last", False, reason="no 2-D convolution")
+    before = _layouts(model)
+    model = model.to(memory_format=torch.channels_last)
+    reason = "the weights were channels-last already"
+    return model, difference("channels_last", before, _layouts(model), reason=reason)
+
+
+@for_speed(costly=True)
+def bfloat16(model: nn.Module, setting: Setting) -> Result:
+    """Float32 parameters to bfloat16 where it is native, or measured to be faster all the same;
+    inputs are cast on the way in, outputs back to float32 on the way out."""
+    if not (setting.hardware.has("bf16") or setting.measures):
+        reason = f"{_title(setting)} has no native bf16"
+        return model, PassResult("bfloat16", False, reason=reason)
+    return _narrowed(model, torch.bfloat16)
+
+
+@for_speed(costly=True)
+def float16(model: nn.Module, setting: Setting) -> Result:
+    """As `bfloat16`, for hardware that has only float16, whose numbers end at 65504.
+
+    A copy is tried on the sample inputs first: without them nothing is done.
+    """
+    refusal = None
+    if not setting.hardware.has("fp16"):
+        refusal = f"{_title(setting)} has no native fp16"
+    elif not setting.sample_inputs:
+        refusal = "no sample inputs to see whether float16's range is enough"
+    else:
+        error = _float16_error(model, setting)
+        if error > TOLERANCE[torch.float16]:
+            refusal = f"it would move the outputs by {error:.1e} (relative)"
+    if refusal is not None:
+        return model, PassResult("float16", False, reason=refusal)
+    return _narrowed(model, torch.float16)
+
+
+@for_speed(gradients=True)
+def sdpa(model: nn.Module, setting: Setting) -> Result:
+    """torch's attention modules on their fused path, also where the caller forgets `no_grad`.
+
+    Their parameters are frozen, since those that want a gradient keep the modules off it.
+    """
+    modules = [m for m in model.modules() if isinstance(m, nn.MultiheadAttention)]
+    if not modules:
+        return model, PassResult("sdpa", False, reason="no torch.nn.MultiheadAttention")
+    before = _attention_operators(modules)
+    for module in modules:
+        module.requires_grad_(False)
+    after = _attention_operators(modules)
+    return model, difference("sdpa", before, after, reason=f"as before: {before}")
+
+
+@for_speed(costly=True, in_place=False)
+def compile_model(model: nn.Module, setting: Setting) -> Result:
+    """torch.compile, called on the sample inputs and compared with the model in eager mode.
+
+    The comparison is made in evaluation mode, and buffers are as they were afterwards.
+    """
+    if setting.compile_backend is None or not setting.sample_inputs:
+        why = "no sample inputs to compile with" if setting.compile_backend else "turned off"
+        return model, PassResult("compile", False, reason=why)
+    compiled = _compiled(model, setting)
+    with undisturbed(model, setting), _evaluating(model), torch.no_grad():
+        expected = model(*setting.sample_inputs)
+        graphs, start = _graphs(), time.perf_counter()
+        try:
+            actual = compiled(*setting.sample_inputs)
+        except Exception as error:  # no C++ compiler, an operator that cannot be lowered ...
+            reason = f"{setting.compile_backend} cannot: {_brief(error)}"
+            return model, PassResult("compile", False, reason=reason)
+        seconds, graphs = time.perf_counter() - start, _graphs() - graphs
+        if graphs < 1 and not _runs_compiled(lambda: compiled(*setting.sample_inputs)):
+            return model, PassResult("compile", False, reason="torch.compile compiled no graph")
+    error = relative_error(actual, expected)
+    if error > tolerance(model):
+        reason = f"compiled outputs are {error:.1e} (relative) away from eager"
+        return model, PassResult("compile", False, reason=reason)
+    evidence = (
+        f"{graphs or 'kept'} graph(s) by {setting.compile_backend} in {seconds:.1f} s, "
+        f"relative error {error:.1e} against eager"
+    )
+    return compiled, PassResult("compile", True, evidence=evidence)
+
+
+_INFERENCE: tuple[tuple[Pass, ...], ...] = (
+    (to_device, set_mode),
+    (fold_conv_bn, channels_last, sdpa),
+    (bfloat16, compile_model),
+)
+_TRAINING: tuple[tuple[Pass, ...], ...] = (
+    (to_device, set_mode),
+    (channels_last,),
+    (compile_model,),
+)
+
+
+def passes_of(level: str, *, training: bool) -> tuple[Pass, ...]:
+    """The passes of a level, in order: those of the levels below it and its own.
+
+    Raises:
+        ValueError: no such level.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"level must be one of {', '.join(LEVELS)}, got {level!r}")
+    steps = (_TRAINING if training else _INFERENCE)[: LEVELS.index(level) + 1]
+    return tuple(one for step in steps for one in step)
+
+
+# What is seen on a model. Only these make evidence.
+
+
+def _tensors(model: nn.Module) -> list[Tensor]:
+    return [*model.parameters(), *model.buffers()]
+
+
+def _tally(words: Iterator[str]) -> str:
+    counts = sorted(Counter(words).items())
+    return ", ".join(f"{count} {word}" for word, count in counts) or "nothing"
+
+
+def _places(model: nn.Module) -> str:
+    return _tally(f"tensor(s) on {tensor.device}" for tensor in _tensors(model))
+
+
+def _modes(model: nn.Module) -> str:
+    return _tally(
+        f"module(s) {'training' if m.training else 'evaluating'}" for m in model.modules()
+    )
+
+
+def _norms(model: nn.Module) -> str:
+    return f"{sum(isinstance(m, NORMS) for m in model.modules())} batch norm(s)"
+
+
+def _layouts(model: nn.Module) -> str:
+    weights = [m.weight for m in model.modules() if isinstance(m, nn.Conv2d)]
+    innermost = sum(w.stride(1) == 1 and w.stride(3) == w.shape[1] for w in weights)
+    return f"{innermost} of {len(weights)} weight(s) channels-last"
+
+
+def _dtypes(model: nn.Module) -> str:
+    return _tally(str(p.dtype).removeprefix("torch.") for p in model.parameters())
+
+
+class _Operators(TorchDispatchMode):
+    """Writes down the attention operators that are run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if "attention" in function.__name__:
+            self.names.add(function.__name__.split(".")[0].lstrip("_"))
+        return function(*args, **(kwargs or {}))
+
+
+def _attention_operators(modules: list[nn.MultiheadAttention]) -> str:
+    """What each module computes itself with, seen on two tokens, gradients not forbidden."""
+    return _tally(f"module(s) by {_attention_operator(module)}" for module in modules)
+
+
+def _attention_operator(module: nn.MultiheadAttention) -> str:
+    weight = module.out_proj.weight
+    widths = module.embed_dim, module.kdim, module.vdim
+    inputs = [weight.new_zeros(2, 2, width) for width in widths]
+    if len(set(widths)) == 1:
+        inputs = inputs[:1] * 3  # self-attention: the fused path wants the very same tensor
+    with torch.enable_grad(), _Operators() as operators:
+        module(*inputs)
+    return " and ".join(sorted(operators.names)) or "explicit softmax"
+
+
+def _compiled(model: nn.Module, setting: Setting) -> nn.Module:
+    if setting.compile_mode == "default":
+        return torch.compile(model, backend=setting.compile_backend)
+    return torch.compile(model, backend=setting.compile_backend, mode=setting.compile_mode)
+
+
+def _graphs() -> int:
+    """How many graphs this process has compiled."""
+    from torch._dynamo.utils import counters  # a second to import
+
+    return counters["stats"]["unique_graphs"]
+
+
+def _runs_compiled(call: Callable[[], object]) -> bool:
+    """Does it run a graph that was compiled for an earlier model of the same form?"""
+    with torch.autograd.profiler.profile() as profile:
+        call()
+    return any(event.name.startswith("Torch-Compiled Region") for event in profile.function_events)
+
+
+# How the passes do it.
+
+
+def _pairs(model: nn.Module) -> Iterator[tuple[str, str]]:
+    """Names of convolutions, and of the norms that may be folded into them."""
+    graph = fx.Tracer().trace(model)
+    calls = Counter(node.target for node in graph.nodes if node.op == "call_module")
+    modules = dict(model.named_modules())
+    for node in graph.nodes:
+        if node.op != "call_module" or type(modules[node.target]) not in NORMS:
+            continue
+        source = node.args[0]
+        if source.op != "call_module" or type(modules[source.target]) not in CONVOLUTIONS:
+            continue
+        alone = len(source.users) == calls[node.target] == calls[source.target] == 1
+        norm = modules[node.target]
+        if alone and not norm.training and norm.running_mean is not None:
+            yield source.target, node.target
+
+
+def _replace(model: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, child = name.rpartition(".")
+    setattr(model.get_submodule(parent), child, module)
+
+
+def _narrowed(model: nn.Module, dtype: torch.dtype) -> Result:
+    """Parameters and buffers from float32 to `dtype`, inputs and outputs cast on their way."""
+    name = str(dtype).removeprefix("torch.")
+    if any(p.dtype != torch.float32 for p in model.parameters()):
+        return model, PassResult(name, False, reason=f"not a float32 model: {_dtypes(model)}")
+    before = _dtypes(model)
+    model = model.to(dtype)
+    if _dtypes(model) != before:
+        model.register_forward_pre_hook(functools.partial(_cast_inputs, dtype), with_kwargs=True)
+        model.register_forward_hook(functools.partial(_cast_output, dtype))
+    return model, difference(name, before, _dtypes(model), reason="no parameters")
+
+
+def _cast_inputs(dtype: torch.dtype, _: nn.Module, *inputs: Any) -> Any:
+    return _cast(inputs, torch.float32, dtype)
+
+
+def _cast_output(dtype: torch.dtype, _: nn.Module, __: tuple, output: Any) -> Any:
+    return _cast(output, dtype, torch.float32)
+
+
+def _cast(data: Any, old: torch.dtype, new: torch.dtype) -> Any:
+    """The `old` ones among nested tensors as `new`."""
+    return tree_map_only(Tensor, lambda t: t.to(new) if t.dtype == old else t, data)
+
+
+@torch.no_grad()
+def _float16_error(model: nn.Module, setting: Setting) -> float:
+    """What float16 would do to the outputs on the sample inputs."""
+    with _evaluating(model):
+        expected = model(*setting.sample_inputs)
+        trial, _ = _narrowed(copy.deepcopy(model), torch.float16)
+        return relative_error(trial(*setting.sample_inputs), expected)
+
+
+@contextlib.contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Every module in evaluation mode, and back in its own afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _title(setting: Setting) -> str:
+    return f"{setting.hardware.vendor} {setting.hardware.target}".strip()
+
+
+def _brief(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]

@@ -1,0 +1,131 @@
+"""What is compared: two arms that compute one thing, and how their outputs must agree first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+_LARGE = 2**24
+_TAKEN = {"name", "samples", "unit", "direction", "device", "baseline", "cache", "clock"}
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to do the work.
+
+    `work` does it once and returns its output, which nobody changes. `setup` is called before every
+    sample and is not timed: it undoes what the work changes. `compiled`: its first call compiles.
+    """
+
+    name: str
+    work: Callable[[], object]
+    compiled: bool = field(default=False, kw_only=True)
+    setup: Callable[[], object] | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """Do two outputs agree? `error` was measured against `tolerance`, both in `unit`."""
+
+    equal: bool
+    error: float = 0.0
+    tolerance: float = 0.0
+    unit: str = "relative"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one call needs at least: operations (a multiply-add is two) on `number`s, bytes moved.
+
+    `number` is one of `torchbridge.peaks`: fp32, tf32, fp16, bf16, fp8. 0: not said.
+    """
+
+    flops: float = 0.0
+    bytes: float = 0.0
+    number: str = "fp32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duel:
+    """A subject against a named baseline. Ratios are baseline time over subject time.
+
+    A `floor` that the whole interval lies below fails the duel; a `goal` is what is hoped for, and
+    `memory_goal` the most of the baseline's peak memory that the subject should need. Neither
+    fails. `cold`: nothing of the arms is in the device's caches when a sample begins.
+
+    `rounds` inputs are compared: `inputs(n)` puts the n-th into both arms' hands, n from 0, and 0
+    is what is timed. Without it the arms always compute the same.
+    """
+
+    name: str
+    subject: Arm
+    baseline: Arm
+    equal: Callable[[object, object], Equality]
+    device: torch.device
+    params: Mapping[str, str | int | float] = field(default_factory=dict)
+    floor: float | None = None
+    goal: float | None = None
+    memory_goal: float | None = None
+    work: Work | None = None
+    cold: bool = False
+    inputs: Callable[[int], object] | None = None
+    rounds: int = 3
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for params that evidence has other uses for, and for no rounds."""
+        if taken := sorted(_TAKEN & set(self.params)):
+            raise ValueError(f"{self.name}: params cannot be called {', '.join(taken)}")
+        if self.rounds < 1:
+            raise ValueError(f"{self.name}: at least one round must be compared")
+
+
+def close_to(tolerance: float) -> Callable[[object, object], Equality]:
+    """Tensors, or lists of them, whose largest difference is within `tolerance` of the largest.
+
+    Of the baseline's largest number, that is; NaN and infinity are close to nothing.
+    """
+
+    def equal(subject: object, baseline: object) -> Equality:
+        ours, theirs = _tensors(subject), _tensors(baseline)
+        if [t.shape for t in ours] != [t.shape for t in theirs] or not ours:
+            return Equality(False, float("inf"), tolerance)
+        errors = [_error(a, b) for a, b in zip(ours, theirs, strict=True)]
+        good = all(error <= tolerance for error in errors)  # NaN is not
+        return Equality(good, max(errors, key=lambda e: float("inf") if e != e else e), tolerance)
+
+    return equal
+
+
+def identical(subject: object, baseline: object) -> Equality:
+    """Every number is the very same, tokens say; the error counts those that are not."""
+    ours, theirs = _tensors(subject), _tensors(baseline)
+    if [t.shape for t in ours] != [t.shape for t in theirs] or not ours:
+        return Equality(False, float("inf"), unit="numbers")
+    apart = sum(int((a != b).sum()) for a, b in zip(ours, theirs, strict=True))
+    return Equality(apart == 0, apart, unit="numbers")
+
+
+def _tensors(output: object) -> list[Tensor]:
+    if isinstance(output, Tensor):
+        return [output.detach()]
+    if isinstance(output, (tuple, list)):
+        return [tensor for one in output for tensor in _tensors(one)]
+    raise TypeError(f"tensors or lists of tensors can be compared, not {type(output).__name__}")
+
+
+def _error(subject: Tensor, baseline: Tensor) -> float:
+    wide, expected = _wide(subject), _wide(baseline.to(subject.device))
+    if expected.numel() == 0:
+        return 0.0
+    scale = expected.abs().max().item()
+    difference = (wide - expected).abs().max().item()
+    return difference / scale if scale > 0 else difference
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """In float64; a large one that fits into float32 stays there, as memory may not do for more."""
+    narrow = tensor.is_floating_point() and tensor.dtype != torch.float64
+    return tensor.float() if narrow and tensor.numel() > _LARGE else tensor.double()

@@ -1,0 +1,216 @@
+"""What came of a duel: every sample, the ratio and its interval, what is printed and emitted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from torchbridge import evidence
+from torchbridge.bench.duel import Duel, Equality
+from torchbridge.bench.gauges import summary
+from torchbridge.bench.interval import Ratio, quad_ratios
+from torchbridge.bench.peak import Peak
+from torchbridge.bench.roofline import Roofline
+from torchbridge.timing import Spread
+
+ARMS = ("subject", "baseline")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sample: seconds of one call, when it began after the first, what the gauges said."""
+
+    arm: str  # "subject" or "baseline"
+    seconds: float
+    at_s: float
+    readings: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A duel as it went. Without samples where the arms were not equal: `equality` says it.
+
+    `first_s` and `peaks` are by arm: seconds of its first call, compiling included; peak memory.
+    """
+
+    duel: Duel
+    equality: Equality
+    samples: tuple[Sample, ...] = ()
+    calls: int = 1  # per sample
+    clock: str = ""
+    cache: str = "warm"
+    first_s: Mapping[str, float] = field(default_factory=dict)
+    peaks: Mapping[str, Peak] = field(default_factory=dict)
+    roofline: Roofline | None = None
+
+    def seconds(self, arm: str) -> list[float]:
+        """Samples of "subject" or "baseline", in the order of time."""
+        return [sample.seconds for sample in self.samples if sample.arm == arm]
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Baseline time over subject time of each quad; above 1 the subject is faster."""
+        samples = self.samples
+        return quad_ratios([s.arm for s in samples], [s.seconds for s in samples])
+
+    def ratio(self, confidence: float = 0.95) -> Ratio:
+        """The median of `ratios` and its interval.
+
+        Raises:
+            ValueError: nothing was timed.
+        """
+        return Ratio.of(self.ratios, confidence)
+
+    @property
+    def ok(self) -> bool:
+        """Equal, and the floor is not missed: that is when the whole interval lies below it."""
+        if not self.equality.equal:
+            return False
+        return self.duel.floor is None or self.ratio().high >= self.duel.floor
+
+    @property
+    def goal_met(self) -> bool | None:
+        """Is the median ratio at the goal, or above? None without a goal, or without samples."""
+        if self.duel.goal is None or not self.samples:
+            return None
+        return self.ratio().median >= self.duel.goal
+
+    @property
+    def memory_ratio(self) -> float | None:
+        """Peak memory of the subject over the baseline's; None where one is not known, or 0."""
+        ours, theirs = (self.peaks[arm].bytes if arm in self.peaks else None for arm in ARMS)
+        return ours / theirs if ours is not None and theirs else None
+
+    @property
+    def memory_goal_met(self) -> bool | None:
+        """Is the subject's share of memory within the goal? None where nothing can be said."""
+        if self.duel.memory_goal is None or self.memory_ratio is None:
+            return None
+        return self.memory_ratio <= self.duel.memory_goal
+
+    def agrees(self, confidence: float = 0.99) -> bool:
+        """Of an A/A, the same arm twice: does the interval hold 1?"""
+        ratio = self.ratio(confidence)
+        return ratio.low <= 1 <= ratio.high
+
+    def emit(self) -> None:
+        """Say it as evidence: metrics with all their samples, and the checks."""
+        duel, equality = self.duel, self.equality
+        evidence.check(
+            f"{duel.name}/equal",
+            equality.equal,
+            value=_finite(equality.error),
+            unit=equality.unit,
+            tolerance=equality.tolerance,
+        )
+        if self.samples:
+            self._emit_metrics()
+        if self.samples and duel.floor is not None:
+            value = self.ratio().median
+            evidence.check(
+                f"{duel.name}/floor", self.ok, value=value, unit="x", tolerance=duel.floor
+            )
+
+    def _emit_metrics(self) -> None:
+        name = self.duel.name
+        params = {"device": str(self.duel.device), "baseline": self.duel.baseline.name}
+        params |= {**self.duel.params, "cache": self.cache.split(":")[0], "clock": self.clock}
+        for arm, metric in zip(ARMS, ("latency", "baseline_latency"), strict=True):
+            ms = [1e3 * s for s in self.seconds(arm)]
+            evidence.metric(f"{name}/{metric}", ms, unit="ms", direction="lower", **params)
+        evidence.metric(f"{name}/ratio", self.ratios, unit="x", direction="higher", **params)
+        first = [self.first_s["subject"]]
+        evidence.metric(f"{name}/first_call", first, unit="s", direction="lower", **params)
+        peak = self.peaks["subject"].bytes
+        if peak is not None:
+            evidence.metric(
+                f"{name}/peak_memory", [peak], unit="bytes", direction="lower", **params
+            )
+
+    def lines(self) -> list[str]:
+        """The block that is printed: the ratio first, then each arm, then what else is known."""
+        duel = self.duel
+        if not self.equality.equal:
+            return [f"{duel.name}: {self._said_equal()}: the arms differ, nothing is timed"]
+        ratio = self.ratio()
+        table = [f"{duel.name}: {ratio} of {duel.baseline.name}, {self._how_sure(ratio)}"]
+        table += [self._arm_line(arm, title) for arm, title in zip(ARMS, self._titles, strict=True)]
+        table.append(f"  {self._said_equal()}; {self.clock}, cache {self.cache}")
+        if self.roofline is not None and str(self.roofline):
+            table.append(f"  {self.roofline}")
+        readings = summary(sample.readings for sample in self.samples)
+        if readings:
+            table.append("  " + ", ".join(f"{name} {span}" for name, span in readings.items()))
+        return table + self._marks(ratio)
+
+    @property
+    def _titles(self) -> tuple[str, str]:
+        return self.duel.subject.name, self.duel.baseline.name
+
+    def _how_sure(self, ratio: Ratio) -> str:
+        each = f", {self.calls} calls a sample" if self.calls > 1 else ""
+        return f"{ratio.confidence:.1%} interval of {ratio.quads} ABBA quads{each}"
+
+    def _said_equal(self) -> str:
+        equality = self.equality
+        word = "equal" if equality.equal else "not equal"
+        return f"{word}: {equality.error:.2g} {equality.unit}, {equality.tolerance:g} allowed"
+
+    def _arm_line(self, arm: str, title: str) -> str:
+        spread, peak = Spread.of([1e3 * s for s in self.seconds(arm)]), self.peaks[arm]
+        first = f"first call {self.first_s[arm]:.2f} s"
+        memory = (
+            "peak memory not known" if peak.bytes is None else f"peak {peak.bytes / 1e6:.1f} MB"
+        )
+        quartiles = f"({spread.low:.4g} to {spread.high:.4g})"
+        return f"  {title:<28} {spread.median:>10.4g} ms {quartiles:<22} {first}, {memory}"
+
+    def _marks(self, ratio: Ratio) -> list[str]:
+        duel, marks = self.duel, []
+        if duel.floor is not None:
+            marks.append(f"floor {duel.floor:g}x {'kept' if self.ok else 'MISSED'}")
+        if duel.goal is not None:
+            whole = ", the whole interval above" if ratio.low >= duel.goal else ""
+            marks.append(f"goal {duel.goal:g}x {'met' + whole if self.goal_met else 'not met'}")
+        if duel.memory_goal is not None:
+            share, met = self.memory_ratio, "met" if self.memory_goal_met else "not met"
+            said = "not known" if share is None else f"{share:.3f}x of the baseline's, {met}"
+            marks.append(f"memory goal {duel.memory_goal:g}x: {said}")
+        return [f"  {'; '.join(marks)}"] if marks else []
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in JSON's types, every sample included."""
+        duel = self.duel
+        told: dict[str, Any] = {
+            "name": duel.name,
+            "subject": duel.subject.name,
+            "baseline": duel.baseline.name,
+            "device": str(duel.device),
+            "params": dict(duel.params),
+            "equality": asdict(self.equality) | {"error": _finite(self.equality.error)},
+            "ok": self.ok,
+            "floor": duel.floor,
+            "goal": duel.goal,
+            "goal_met": self.goal_met,
+            "memory_goal": duel.memory_goal,
+            "memory_ratio": self.memory_ratio,
+            "memory_goal_met": self.memory_goal_met,
+            "clock": self.clock,
+            "cache": self.cache,
+            "calls_per_sample": self.calls,
+            "first_call_s": dict(self.first_s),
+            "peak_memory": {arm: asdict(peak) for arm, peak in self.peaks.items()},
+            "roofline": asdict(self.roofline) if self.roofline else None,
+            "samples": [asdict(sample) for sample in self.samples],
+        }
+        if self.samples:
+            told["ratio"] = asdict(self.ratio())
+            told["ratio_99"] = asdict(self.ratio(0.99))
+        return told
+
+
+def _finite(error: float) -> float | None:
+    """JSON has neither infinity nor NaN."""
+    return error if math.isfinite(error) else None

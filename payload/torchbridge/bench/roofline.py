@@ -1,0 +1,70 @@
+"""How near work comes to what its device can do: by the peaks that its properties tell, and by the
+copying that was measured on it in the same run. Nothing is said of a peak that is not known.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import torch
+
+from torchbridge.bench.duel import Arm, Work
+from torchbridge.bench.stopwatch import Stopwatch
+from torchbridge.hardware import Hardware
+from torchbridge.peaks import peak_bandwidth, peak_flops
+from torchbridge.timing import Spread
+
+COPIES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Fractions of 1; None where the peak or the work is not known.
+
+    `peak`: of the time that the slower of computing and moving needs at least, by the device's
+    properties. `compute`, `memory`: of each alone. `copy`: of the bandwidth of a measured copy.
+    """
+
+    peak: float | None
+    compute: float | None
+    memory: float | None
+    copy: float | None
+
+    @classmethod
+    def of(cls, work: Work, seconds: float, hardware: Hardware, copied: float | None) -> Roofline:
+        """Of work that takes so long; `copied` bytes per second were measured, None: they not."""
+        compute = _fraction(work.flops, seconds, peak_flops(hardware, work.number))
+        memory = _fraction(work.bytes, seconds, peak_bandwidth(hardware))
+        known = compute if not work.bytes else memory if not work.flops else None
+        if compute is not None and memory is not None:
+            known = max(compute, memory)
+        return cls(known, compute, memory, _fraction(work.bytes, seconds, copied))
+
+    def __str__(self) -> str:
+        """The fractions that are known, each with what it is of; empty if none is."""
+        of = {
+            "the device's peak rate of operations, by its properties": self.compute,
+            "its peak bandwidth, by its properties": self.memory,
+            "the copy bandwidth measured here": self.copy,
+        }
+        return ", ".join(f"{part:.1%} of {what}" for what, part in of.items() if part is not None)
+
+
+def _fraction(amount: float, seconds: float, peak: float | None) -> float | None:
+    return amount / seconds / peak if amount and peak else None
+
+
+@functools.cache
+def measured_bandwidth(device: torch.device) -> float:
+    """Bytes per second that copying a tensor reads and writes, once measured per process.
+
+    The median of some copies, far larger than the caches, each with cold ones.
+    """
+    watch, flush = Stopwatch.cold(device)
+    source = torch.zeros_like(flush.buffer)
+    target = torch.ones_like(source)
+    arm = Arm("copy", lambda: target.copy_(source))
+    for _ in range(3):
+        watch.seconds(arm)
+    return 2 * source.nbytes / Spread.of([watch.seconds(arm) for _ in range(COPIES)]).median

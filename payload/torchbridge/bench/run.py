@@ -1,0 +1,217 @@
+"""A duel from beginning to end: equal first, then warm, then in turns until enough is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import torch
+
+from torchbridge.bench.duel import Arm, Duel, Equality
+from torchbridge.bench.gauges import Gauges
+from torchbridge.bench.interval import Ratio, order, quad_ratios
+from torchbridge.bench.outcome import ARMS, Outcome, Sample
+from torchbridge.bench.peak import peak_of
+from torchbridge.bench.roofline import Roofline, measured_bandwidth
+from torchbridge.bench.stopwatch import Stopwatch
+from torchbridge.hardware import probe
+from torchbridge.timing import Spread
+
+SAMPLE_S = 2e-3  # what a sample lasts at least, where the cache may be warm
+EVENTS_S = 2e-2  # and by events, where what the host does before the first launch is in it
+SHORT_S = 5e-5  # what a clock is started for at least: reading it takes some 1e-7
+_STEADY = 0.1  # of the shortest of three calls in a row
+_PAIRS_OF_QUAD = 2
+_LOOKS = 1.25  # times as many quads each time it is looked whether they are enough
+
+
+def run_duel(
+    duel: Duel,
+    *,
+    pairs: int = 60,
+    at_least: int = 12,
+    budget_s: float = 30.0,
+    precision: float | None = None,
+    confidence: float = 0.95,
+    quiet: bool = False,
+) -> Outcome:
+    """Check that the arms are equal, then time them; print the block and emit the evidence.
+
+    `pairs` samples of each arm are taken at most and, come what may, `at_least`; in between until
+    `budget_s` seconds of sampling are over, or the interval at `confidence` is no wider than
+    `precision` of its median. A quarter of the budget more may go into warming up.
+
+    Arms that are not equal are never timed.
+    """
+    outcome = _fight(duel, Limits(pairs, at_least, budget_s, precision, confidence))
+    outcome.emit()
+    if not quiet:
+        print(*outcome.lines(), sep="\n", flush=True)
+    return outcome
+
+
+def _fight(duel: Duel, limits: Limits) -> Outcome:
+    first_s, equality = compare_outputs(duel)
+    if not equality.equal:
+        return Outcome(duel, equality, first_s=first_s)
+    watch, cache = Stopwatch(duel.device), "warm"
+    if duel.cold:
+        watch, flush = Stopwatch.cold(duel.device)
+        cache = f"cold: {flush.describe()}"
+    steady = [warm_to_steady(watch, arm, limits.budget_s / 8) for arm in arms_of(duel).values()]
+    peaks = {name: peak_of(arm, duel.device) for name, arm in arms_of(duel).items()}
+    arms = arms_of(duel).values()
+    calls, times = repeats(arms, duel.device, min(steady), cold=duel.cold)
+    samples = Sampling(duel, watch, calls, times).take(limits)
+    outcome = Outcome(duel, equality, samples, calls * times, watch.kind, cache, first_s, peaks)
+    return _with_roofline(outcome)
+
+
+def arms_of(duel: Duel) -> dict[str, Arm]:
+    """By what the samples call them."""
+    return dict(zip(ARMS, (duel.subject, duel.baseline), strict=True))
+
+
+def compare_outputs(duel: Duel) -> tuple[dict[str, float], Equality]:
+    """Seconds of the first calls, and the worst agreement of all rounds.
+
+    A round that is not equal ends it. The first input is in the arms' hands afterwards.
+    """
+    first_s: dict[str, float] = {}
+    worst: Equality | None = None
+    watch = Stopwatch(duel.device)
+    for number in range(duel.rounds if duel.inputs else 1):
+        if duel.inputs is not None:
+            duel.inputs(number)
+        outputs = []
+        for name, arm in arms_of(duel).items():
+            output, seconds = _first_call(arm, watch)
+            first_s.setdefault(name, seconds)
+            outputs.append(output)
+        found = duel.equal(*outputs)
+        worst = found if worst is None or not found.equal or found.error > worst.error else worst
+        if not found.equal:
+            break
+    if duel.inputs is not None:
+        duel.inputs(0)
+    assert worst is not None
+    return first_s, worst
+
+
+def _first_call(arm: Arm, watch: Stopwatch) -> tuple[object, float]:
+    outputs: list[object] = []
+    kept = Arm(arm.name, lambda: outputs.append(arm.work()), setup=arm.setup)
+    seconds = watch.seconds(kept)
+    return outputs[0], seconds
+
+
+def warm_to_steady(watch: Stopwatch, arm: Arm, budget_s: float) -> float:
+    """Call until three in a row are alike, or the budget is over; the last three's median."""
+    last: list[float] = []
+    spent = 0.0
+    while len(last) < 3 or (spent < budget_s and max(last) - min(last) > _STEADY * min(last)):
+        last = [*last[-2:], watch.seconds(arm)]
+        spent += last[-1]
+        if len(last) < 3 and spent >= budget_s:
+            break
+    return Spread.of(last).median
+
+
+def repeats(
+    arms: Iterable[Arm], device: torch.device, steady_s: float, *, cold: bool = False
+) -> tuple[int, int]:
+    """(calls in a row, times that) of a sample: the same for both arms, by the faster one.
+
+    One and one, where each call needs its own set-up or a cold cache. By a clock, a sample is the
+    median of many short times, so that what interrupts one of them does not show; by events the
+    device is kept busy, as waiting for it in between would be measured too.
+    """
+    if cold or any(arm.setup is not None for arm in arms):
+        return 1, 1
+    steady_s = max(steady_s, 1e-7)
+    if device.type != "cpu":
+        return max(1, math.ceil(EVENTS_S / steady_s)), 1
+    calls = max(1, math.ceil(SHORT_S / steady_s))
+    return calls, max(1, math.ceil(SAMPLE_S / (calls * steady_s)))
+
+
+class Limits:
+    """When samples are enough."""
+
+    def __init__(
+        self,
+        pairs: int,
+        at_least: int,
+        budget_s: float,
+        precision: float | None,
+        confidence: float,
+    ) -> None:
+        self.budget_s = budget_s
+        self._most = max(1, math.ceil(pairs / _PAIRS_OF_QUAD))
+        self._least = min(self._most, max(1, math.ceil(at_least / _PAIRS_OF_QUAD)))
+        self._precision = precision
+        self._confidence = confidence
+        self._look_at = float(self._least)
+
+    def enough(self, samples: list[Sample], spent_s: float) -> bool:
+        """After a quad: is it time to stop?"""
+        quads = len(samples) // 4
+        if quads < self._least:
+            return False
+        return quads >= self._most or spent_s >= self.budget_s or self._known(samples, quads)
+
+    def _known(self, samples: list[Sample], quads: int) -> bool:
+        """Looked at ever more seldom: who looks after every quad stops where chance is kind."""
+        if self._precision is None or quads < self._look_at:
+            return False
+        self._look_at = quads * _LOOKS
+        ratios = quad_ratios([s.arm for s in samples], [s.seconds for s in samples])
+        ratio = Ratio.of(ratios, self._confidence)
+        return ratio.confidence >= self._confidence and ratio.width <= self._precision
+
+
+class Sampling:
+    """Takes the samples of a duel in quads, with what the gauges say beside each."""
+
+    def __init__(
+        self,
+        duel: Duel,
+        watch: Stopwatch,
+        calls: int = 1,
+        times: int = 1,
+        *,
+        read: Callable[[], dict[str, float]] | None = None,
+    ) -> None:
+        self._arms = arms_of(duel)
+        self._watch = watch
+        self._repeats = calls, times
+        self._read = read or Gauges(duel.device).read
+
+    def take(self, limits: Limits) -> tuple[Sample, ...]:
+        """Whole quads, until the limits say that they are enough."""
+        samples: list[Sample] = []
+        start = self._watch.clock()
+        while not limits.enough(samples, self._watch.clock() - start):
+            for name in order(len(samples) // 4):
+                at_s = self._watch.clock() - start
+                seconds = self._watch.seconds(self._arms[name], *self._repeats)
+                samples.append(Sample(name, seconds, at_s, self._read()))
+        return tuple(samples)
+
+
+def _copied(device: torch.device) -> float | None:
+    try:
+        return measured_bandwidth(device)
+    except torch.OutOfMemoryError:
+        return None  # what was measured before is worth more than this
+
+
+def _with_roofline(outcome: Outcome) -> Outcome:
+    work, device = outcome.duel.work, outcome.duel.device
+    if work is None:
+        return outcome
+    copied = _copied(device) if work.bytes and device.type in ("cpu", "cuda") else None
+    seconds = Spread.of(outcome.seconds("subject")).median
+    roofline = Roofline.of(work, seconds, probe(device), copied)
+    return replace(outcome, roofline=roofline)

@@ -1,0 +1,154 @@
+"""What a configuration says, done: models made ready, attention built, training set up.
+
+Backends carry out the level, the kernels and their own vendor's settings, `torchbridge.process`
+what concerns the whole process; the rest is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from torchbridge.attention import MultiHeadAttention, create_pattern
+from torchbridge.backends import create_backend
+from torchbridge.config import AttentionConfig, Config, PrecisionFormat
+from torchbridge.fp8 import FP8Dtype, convert_model_to_native_fp8
+from torchbridge.passes import Prepared
+from torchbridge.train import TrainConfig
+from torchbridge.validation import Report, UnifiedValidator
+
+FP8 = {PrecisionFormat.FP8_E4M3: FP8Dtype.E4M3, PrecisionFormat.FP8_E5M2: FP8Dtype.E5M2}
+BACKENDS = {"cuda": "nvidia"}  # the others are called as in `HardwareBackend`
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A model as its configuration has it. `checkpointed` blocks are computed again for gradients.
+
+    `report` is that of the validation; None where the configuration asks for none.
+    """
+
+    prepared: Prepared
+    checkpointed: tuple[str, ...]
+    report: Report | None
+
+    @property
+    def model(self) -> nn.Module:
+        """To be called."""
+        return self.prepared.model
+
+
+def make_ready(
+    model: nn.Module,
+    config: Config,
+    sample_inputs: Sequence[Tensor] = (),
+    *,
+    training: bool = False,
+) -> Ready:
+    """The model itself, stored, prepared, checkpointed and validated as `config` says.
+
+    Validation needs `sample_inputs`, positional ones of forward; for inference they are taken in
+    the format of the weights.
+
+    Raises:
+        ValueError: the format cannot be computed, or validation is asked for without inputs.
+    """
+    if config.validation.enabled and not sample_inputs:
+        raise ValueError("validation needs sample_inputs; give them, or switch it off")
+    if not training:
+        model, sample_inputs = _stored(model, sample_inputs, config.precision.default_format)
+    again = training and config.memory.gradient_checkpointing
+    blocks = checkpoint_blocks(model) if again else ()  # before anything is compiled
+    chosen = config.hardware.chosen().value
+    backend = create_backend(BACKENDS.get(chosen, chosen), config)
+    prepared = backend.prepare_model(model, sample_inputs=sample_inputs, training=training)
+    if not config.validation.enabled:
+        return Ready(prepared, blocks, None)
+    validator = UnifiedValidator(config.validation.level, device=backend.device)
+    return Ready(prepared, blocks, validator.validate_model(prepared.model, sample_inputs))
+
+
+def _stored(
+    model: nn.Module, inputs: Sequence[Tensor], number: PrecisionFormat
+) -> tuple[nn.Module, list[Tensor]]:
+    """Weights in a format, and the inputs in the one that is computed in."""
+    if number is PrecisionFormat.FP4:
+        raise ValueError("torch computes nothing in fp4; use fp8_e4m3 or a wider format")
+    if number in FP8:
+        model = convert_model_to_native_fp8(model, inplace=True, forward_format=FP8[number])
+        return model, list(inputs)
+    wide = [x.to(number.dtype) if x.is_floating_point() else x for x in inputs]
+    return model.to(number.dtype), wide
+
+
+def checkpoint_blocks(model: nn.Module) -> tuple[str, ...]:
+    """Have the blocks of every nn.ModuleList computed again in the backward pass; their names.
+
+    Their inputs are kept instead of their activations. A block is a member with parts of its own.
+    """
+    found = []
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.ModuleList):
+            continue
+        for key, block in module.named_children():
+            if any(True for _ in block.children()):
+                block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+                found.append(f"{name}.{key}" if name else key)
+    return tuple(found)
+
+
+def attention_layer(config: AttentionConfig, embed_dim: int, num_heads: int) -> MultiHeadAttention:
+    """Attention with the pattern, window and dropout of the configuration.
+
+    Raises:
+        ValueError: nobody has written the pattern.
+    """
+    window = {} if config.window_size is None else {"window": config.window_size}
+    pattern = create_pattern(config.pattern, **window)
+    return MultiHeadAttention(embed_dim, num_heads, pattern=pattern, dropout=config.dropout)
+
+
+def train_config(config: Config, **settings: object) -> TrainConfig:
+    """Settings of a training run, with autocast for `mixed_precision`; more of them as given.
+
+    Raises:
+        ValueError: the weights are to be trained in another format than fp32.
+    """
+    number = config.precision.default_format
+    if number is not PrecisionFormat.FP32:
+        raise ValueError(
+            f"weights are trained in fp32, with mixed_precision, not in {number.value}"
+        )
+    precision = "auto" if config.precision.mixed_precision else "float32"
+    return TrainConfig(**{"precision": precision, **settings})
+
+
+class HostStates:
+    """An optimizer whose states are on the host between steps (`deep_optimizer_states`).
+
+    The device's memory then goes to activations; each step moves the states there and back.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+    def step(self) -> None:
+        """One update of the weights."""
+        self._move(to_host=False)
+        self.optimizer.step()
+        self._move(to_host=True)
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        self.optimizer.zero_grad()
+
+    def _move(self, *, to_host: bool) -> None:
+        for parameter, state in self.optimizer.state.items():
+            for name, value in state.items():
+                if isinstance(value, Tensor) and value.dim():  # counters stay
+                    state[name] = value.to("cpu" if to_host else parameter.device)

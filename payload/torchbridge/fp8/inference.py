@@ -1,0 +1,261 @@
+"""Inference with weights that are stored in float8 only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchbridge.fp8.conversion import copy_with, linear_layers, storage_bytes
+from torchbridge.fp8.dispatch import Choice, choose_for
+from torchbridge.fp8.formats import FP8Dtype, format_of
+from torchbridge.fp8.linear import GRANULARITIES, always_called
+from torchbridge.fp8.matmul import Path, find_path, scaled_matmul
+from torchbridge.fp8.pinned import PinnedDtypes
+from torchbridge.fp8.rows import quantised
+from torchbridge.fp8.scaling import (
+    BLOCK,
+    Granularity,
+    amax_of,
+    dequantize_from_fp8,
+    scale_from_amax,
+)
+from torchbridge.fp8.tensor import FP8QuantizedTensor
+
+
+class FP8InferenceLinear(PinnedDtypes):
+    """y = x W^T + b with W stored in float8 and no other copy of it; x [..., in], no gradients.
+
+    `input_scale` is a fixed quantisation scale of the input (from calibration), or None: then each
+    input gets its own. `path` and `fast_accum` are NativeFP8Linear's, but that without float8 units
+    `predicted` is `weight_only`: x as it is times the weight, widened to x's dtype for the call.
+
+    Raises:
+        ValueError: (in forward) a path that is none.
+        RuntimeError: (in forward) the path was asked for by name and the device cannot take it.
+    """
+
+    pinned = ("weight", "weight_scale", "input_scale")
+
+    def __init__(
+        self,
+        linear: nn.Linear,
+        *,
+        fmt: FP8Dtype = FP8Dtype.E4M3,
+        granularity: str = "tensor",
+        path: str = "auto",
+        fast_accum: bool = True,
+        input_amax: Tensor | None = None,
+    ) -> None:
+        """Quantise the weight of `linear`, which is left as it was."""
+        super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.input_kind = Granularity(granularity)
+        weight_kind = Granularity.TILE if granularity == "block" else self.input_kind
+        quantised = FP8QuantizedTensor.from_tensor(linear.weight, fmt, granularity=weight_kind)
+        self.register_buffer("weight", quantised.data)
+        self.register_buffer("weight_scale", quantised.scale)
+        self.register_buffer("bias", None if linear.bias is None else linear.bias.detach().clone())
+        limit = torch.finfo(quantised.data.dtype).max
+        input_scale = None if input_amax is None else scale_from_amax(input_amax, limit)
+        self.register_buffer("input_scale", input_scale)
+        self.path, self.fast_accum = path, fast_accum
+        self.taken, self.choice = Path("none yet"), None
+        self.register_forward_pre_hook(always_called)
+        self.train(linear.training)
+
+    @property
+    def path_taken(self) -> str:
+        """How the last forward was computed."""
+        return self.taken.name if self.choice is None else self.choice.told(self.taken.name)
+
+    @property
+    def fallback(self) -> str | None:
+        """Why the last forward was not computed by float8 units; None when it was."""
+        return self.taken.fallback
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., in] to [..., out], in x's dtype."""
+        flat = x.reshape(-1, self.in_features)
+        self.choice = self._choose(flat) if self.path == "predicted" else None
+        bias = None if self.bias is None else self.bias.to(x.dtype)
+        if self.choice is not None and not self.choice.float8:
+            self.taken = self.choice.plain
+            return F.linear(x, dequantize_from_fp8(self.weight, self.weight_scale, x.dtype), bias)
+        out, self.taken = self._product(flat)
+        if bias is not None:
+            out = out + bias
+        return out.reshape(*x.shape[:-1], self.out_features)
+
+    def _product(self, x: Tensor) -> tuple[Tensor, Path]:
+        """x [M, in], quantised, times the weight transposed."""
+        fmt = format_of(self.weight.dtype)
+        if self.input_scale is None:
+            a = quantised(x, fmt, self.input_kind)
+        else:
+            a = FP8QuantizedTensor.from_tensor(x, fmt, scale=self.input_scale)
+        b = FP8QuantizedTensor(self.weight, self.weight_scale, torch.float32)
+        path = "auto" if self.path == "predicted" else self.path
+        return scaled_matmul(a, b, out_dtype=x.dtype, path=path, fast_accum=self.fast_accum)
+
+    def _product_of(self, x: Tensor) -> Path:
+        """How a float8 product of x [M, in] would be computed."""
+        blocks = self.input_kind is Granularity.BLOCK and self.in_features > BLOCK
+        heights = (1, BLOCK if self.out_features > 1 else 1) if blocks else None
+        single, dtype = self.input_kind is Granularity.TENSOR, self.weight.dtype
+        return find_path(x.device, dtype, dtype, x.dtype, single=single, heights=heights)
+
+    def _choose(self, x: Tensor) -> Choice:
+        """Float8 or the widened weight, for x [M, in]."""
+        columns, inner = self.weight.shape  # known while tracing, in_features may be a symbol
+        split = self._product_of(x).splits is not None
+        how = self.input_kind.value, False, True, True, split  # quantised, and nothing else
+        return choose_for(x.device, x.shape[0], inner, columns, x.dtype, x.dtype, *how)
+
+    def extra_repr(self) -> str:
+        """For print(model)."""
+        widths = f"in_features={self.in_features}, out_features={self.out_features}"
+        return f"{widths}, {self.weight.dtype}, granularity={self.input_kind.value}"
+
+
+class FP8InferenceEngine:
+    """A model whose linear layers hold float8 weights only; the model given is left as it was.
+
+    `skip` are patterns of layers' names that stay as they are.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        fmt: FP8Dtype = FP8Dtype.E4M3,
+        *,
+        granularity: str = "tensor",
+        path: str = "auto",
+        skip: Iterable[str] = (),
+    ) -> None:
+        if granularity not in GRANULARITIES:
+            raise ValueError(f"granularity {granularity!r} is none of {', '.join(GRANULARITIES)}")
+        self.source: nn.Module | None = model
+        self.fmt, self.granularity, self.path = FP8Dtype(fmt), granularity, path
+        self.skip = tuple(skip)
+        self.model: nn.Module | None = None
+        self._original: dict[str, int] = {}
+
+    @torch.no_grad()
+    def prepare(self, calibration: Iterable[Tensor] = ()) -> nn.Module:
+        """Make the float8 model, once, and let go of the original.
+
+        With `calibration` inputs the layers' input scales are fixed: that saves the search for the
+        largest number in each call; what is larger than anything seen here saturates.
+
+        Raises:
+            RuntimeError: the engine is prepared already.
+            ValueError: no linear layer to convert, or calibration with more scales than one per
+                tensor.
+        """
+        if self.source is None:
+            raise RuntimeError("the engine is prepared already; make another from the original")
+        layers = linear_layers(self.source, self.skip)
+        if not layers:
+            raise ValueError(f"{type(self.source).__name__} has no nn.Linear to convert")
+        amax = _largest_inputs(self.source, layers.values(), calibration)
+        if amax and self.granularity != "tensor":
+            raise ValueError("calibration fixes a scale per tensor; use granularity='tensor'")
+        settings = {"fmt": self.fmt, "granularity": self.granularity, "path": self.path}
+        self.model = copy_with(
+            self.source,
+            {
+                linear: FP8InferenceLinear(linear, **settings, input_amax=amax.get(linear))
+                for linear in layers.values()
+            },
+        ).eval()
+        weights = sum(one.weight.untyped_storage().nbytes() for one in layers.values())
+        self._original = {"model": storage_bytes(self.source), "weights": weights}
+        self.source = None
+        return self.model
+
+    def infer(self, *inputs: Tensor) -> Tensor:
+        """The float8 model's output.
+
+        Raises:
+            RuntimeError: the engine was not prepared.
+        """
+        with torch.no_grad():
+            return self._prepared()(*inputs)
+
+    def get_memory_savings(self) -> dict[str, float]:
+        """Bytes of storage of both models, measured, and of their converted weights.
+
+        Raises:
+            RuntimeError: the engine was not prepared.
+        """
+        after, layers = storage_bytes(self._prepared()), self._layers().values()
+        before, weights = self._original["model"], self._original["weights"]
+        fp8_weights = sum(one.weight.untyped_storage().nbytes() for one in layers)
+        return {
+            "original_bytes": before,
+            "fp8_bytes": after,
+            "saved_fraction": 1 - after / before,
+            "original_weight_bytes": weights,
+            "fp8_weight_bytes": fp8_weights,
+            "scale_bytes": sum(one.weight_scale.untyped_storage().nbytes() for one in layers),
+            "weight_saved_fraction": 1 - fp8_weights / weights,
+        }
+
+    def get_layer_info(self) -> dict[str, dict[str, object]]:
+        """Of each converted layer: widths, scales, bytes, and how it was computed last.
+
+        Raises:
+            RuntimeError: the engine was not prepared.
+        """
+        return {
+            name: {
+                "in_features": layer.in_features,
+                "out_features": layer.out_features,
+                "dtype": layer.weight.dtype,
+                "weight_scale": layer.weight_scale,
+                "input_scale": layer.input_scale,
+                "weight_bytes": layer.weight.untyped_storage().nbytes(),
+                "path_taken": layer.path_taken,
+                "fallback": layer.fallback,
+            }
+            for name, layer in self._layers().items()
+        }
+
+    def _layers(self) -> dict[str, FP8InferenceLinear]:
+        """The converted layers by name."""
+        modules = self._prepared().named_modules()
+        return {name: one for name, one in modules if isinstance(one, FP8InferenceLinear)}
+
+    def _prepared(self) -> nn.Module:
+        """The float8 model, if it was made."""
+        if self.model is None:
+            raise RuntimeError("the engine is not prepared: call prepare() first")
+        return self.model
+
+
+def _largest_inputs(
+    model: nn.Module, layers: Iterable[nn.Linear], batches: Iterable[Tensor]
+) -> dict[nn.Module, Tensor]:
+    """The largest magnitude that each layer was given for these batches, float32 []."""
+    amax: dict[nn.Module, Tensor] = {}
+
+    def record(layer: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+        seen = amax_of(arguments[0])
+        amax[layer] = torch.maximum(amax[layer], seen) if layer in amax else seen
+
+    hooks = [layer.register_forward_pre_hook(record) for layer in layers]
+    modes = {module: module.training for module in model.modules()}
+    try:
+        model.eval()
+        for batch in batches:
+            model(batch)
+    finally:
+        for module, training in modes.items():
+            module.training = training
+        for hook in hooks:
+            hook.remove()
+    return amax

@@ -1,0 +1,264 @@
+"""A linear layer whose three matrix products are computed with float8 numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchbridge.fp8.dispatch import Choice, choose_for
+from torchbridge.fp8.formats import FP8Dtype, native_dtype
+from torchbridge.fp8.matmul import PATHS, Heights, Path, find_path, scaled_matmul
+from torchbridge.fp8.rows import quantised
+from torchbridge.fp8.scaling import BLOCK, Granularity
+from torchbridge.fp8.tensor import FP8QuantizedTensor
+
+GRANULARITIES = ("tensor", "row", "block")
+LAYER_PATHS = (*PATHS, "predicted")
+_PRODUCTS = ("forward", "grad_input", "grad_weight")
+
+
+def always_called(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """A hook that does nothing, but nn.TransformerEncoderLayer calls layers that have one.
+
+    In eval mode it would otherwise read their weights itself, and pass the float8 product by.
+    """
+
+
+class NativeFP8Linear(nn.Linear):
+    """nn.Linear with float8 products: y = x W^T + b, dL/dx = g W, dL/dW = g^T x; x [..., in].
+
+    The weight stays a Parameter in its own dtype and is quantised for every step; activations and
+    weight in `forward_format`, gradients in `backward_format`. `granularity`: a scale per tensor,
+    per row, or per 128 columns (of the weight: per 128 x 128 tile). In eval mode the quantised
+    weight is kept until the weight changes; writes through `.data` are not seen (`sync_weights`).
+
+    `path`: auto, scaled_mm, dequantised, or predicted, which computes without float8 (in the dtype
+    of the input, or autocast's) where that is predicted to be faster (dispatch.py). The others are
+    float8 always. `path_taken` says how the last forward was computed, and why if it was predicted,
+    `fallback` why not by float8 units, and `paths` all three products.
+
+    `fast_accum`: the forward product sums in the units' own bits, where the kernel can; that is off
+    by a thousandth, rounding to e4m3 by 37 (relative RMS). The gradients' products never do: they
+    sum over all tokens.
+
+    Raises:
+        ValueError: an unknown granularity, or (in forward) a path that is none.
+        RuntimeError: (in forward) the path was asked for by name and the device cannot take it.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        forward_format: FP8Dtype = FP8Dtype.E4M3,
+        backward_format: FP8Dtype = FP8Dtype.E5M2,
+        granularity: str = "tensor",
+        margin: float = 0.0,
+        path: str = "auto",
+        fast_accum: bool = True,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if granularity not in GRANULARITIES:
+            raise ValueError(f"granularity {granularity!r} is none of {', '.join(GRANULARITIES)}")
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
+        self.forward_format = FP8Dtype(forward_format)
+        self.backward_format = FP8Dtype(backward_format)
+        self.granularity, self.margin, self.path = granularity, margin, path
+        self.fast_accum = fast_accum
+        self.paths: dict[str, Path] = {}
+        self.choice: Choice | None = None
+        self._synced: FP8QuantizedTensor | None = None
+        self._kept: tuple[object, FP8QuantizedTensor] | None = None
+        self.register_forward_pre_hook(always_called)
+
+    @property
+    def path_taken(self) -> str | None:
+        """How the last forward was computed; None before the first."""
+        if not self.paths:
+            return None
+        name = self.paths["forward"].name
+        return name if self.choice is None else self.choice.told(name)
+
+    @property
+    def fallback(self) -> str | None:
+        """Why the last forward was not computed by float8 units; None when it was."""
+        return self.paths["forward"].fallback if self.paths else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., in] to [..., out], in x's dtype or autocast's."""
+        dtype = x.dtype
+        if torch.is_autocast_enabled(x.device.type):
+            dtype = torch.get_autocast_dtype(x.device.type)
+        flat = x.reshape(-1, self.in_features)
+        paths = self._plan(flat, dtype)
+        split = paths["forward"].splits is not None
+        self.choice = self._choose(flat, dtype, split) if self.path == "predicted" else None
+        if self.choice is not None and not self.choice.float8:
+            self.paths = dict.fromkeys(_PRODUCTS, self.choice.plain)
+            bias = None if self.bias is None else self.bias.to(dtype)
+            return F.linear(x.to(dtype), self.weight.to(dtype), bias)
+        self.paths = paths
+        out = _FP8Product.apply(flat, self.weight, self, dtype)
+        if self.bias is not None:
+            out = out + self.bias.to(dtype)
+        return out.reshape(*x.shape[:-1], self.out_features)
+
+    def quantize(self, role: str, matrix: Tensor) -> FP8QuantizedTensor:
+        """`matrix`, of role input, weight or gradient, with scales along its rows."""
+        fmt = self.backward_format if role == "gradient" else self.forward_format
+        kind = Granularity(self.granularity)
+        if kind is Granularity.BLOCK and role == "weight":
+            kind = Granularity.TILE
+        return quantised(matrix, fmt, kind, self.margin)
+
+    def quantized_weight(self) -> FP8QuantizedTensor:
+        """The weight as it is multiplied: quantised now, or in eval mode once."""
+        if self.training:
+            return self.quantize("weight", self.weight)
+        if self._synced is not None:
+            return self._synced
+        state = None if torch.compiler.is_compiling() else self._state()
+        if state is None:
+            return self.quantize("weight", self.weight)
+        if self._kept is None or self._kept[0] != state:
+            self._kept = state, self._quantized_now()
+        return self._kept[1]
+
+    def sync_weights(self) -> FP8QuantizedTensor:
+        """Quantise the weight once for all that comes in eval mode, compiled or not.
+
+        To be called again when the weight has changed; moving the layer forgets it.
+        """
+        self._synced = self._quantized_now()
+        return self._synced
+
+    @torch.inference_mode(False)  # what is kept may be wanted for gradients
+    def _quantized_now(self) -> FP8QuantizedTensor:
+        return self.quantize("weight", self.weight)
+
+    def _state(self) -> object:
+        """What the quantised weight depends on; None where it is not to be kept."""
+        if self.weight.is_inference():  # changes of such a tensor are not counted
+            return None
+        changes = self.weight._version  # noqa: SLF001  torch's own count has no public name
+        of_weight = self.weight.data_ptr(), changes, self.weight.dtype
+        return *of_weight, self.forward_format, self.granularity, self.margin
+
+    def get_fp8_info(self) -> dict[str, object]:
+        """Formats, scale, error of the quantised weight, and how forward was computed."""
+        quantised = NativeFP8Linear.quantize(self, "weight", self.weight)  # leaves no history
+        error = (quantised.dequantize(torch.float32) - self.weight.detach().float()).square().mean()
+        size = self.weight.detach().float().square().mean()
+        return {
+            "in_features": self.in_features,
+            "out_features": self.out_features,
+            "forward_format": self.forward_format.value,
+            "backward_format": self.backward_format.value,
+            "granularity": self.granularity,
+            "weight_scale": quantised.scale.cpu(),
+            "weight_bytes": self.weight.untyped_storage().nbytes(),
+            "fp8_weight_bytes": quantised.nbytes,
+            "weight_rms_error": (error / size).sqrt().item(),
+            "path_taken": self.path_taken,
+            "fallback": self.fallback,
+        }
+
+    def extra_repr(self) -> str:
+        """For print(model)."""
+        formats = f"{self.forward_format.value}/{self.backward_format.value}"
+        return f"{super().extra_repr()}, {formats}, granularity={self.granularity}"
+
+    def _choose(self, x: Tensor, dtype: torch.dtype, split: bool) -> Choice:
+        """Float8 or `dtype`, for x [M, in]."""
+        kept = not self.training and (self._synced is not None or not torch.compiler.is_compiling())
+        wanted = x.requires_grad or self.weight.requires_grad
+        how = self.granularity, torch.is_grad_enabled() and wanted, kept, False, split
+        columns, inner = self.weight.shape  # known while tracing, in_features may be a symbol
+        return choose_for(x.device, x.shape[0], inner, columns, dtype, self.weight.dtype, *how)
+
+    @property
+    def product_path(self) -> str:
+        """The path of the float8 products."""
+        return "auto" if self.path == "predicted" else self.path
+
+    def _plan(self, x: Tensor, out_dtype: torch.dtype) -> dict[str, Path]:
+        """How the three products are computed, known before the first of them; x [M, in]."""
+        near = native_dtype(self.forward_format, x.device)
+        back = native_dtype(self.backward_format, x.device)
+        how = {"single": self.granularity == "tensor", "path": self.product_path}
+        near_x = {**how, "fast_accum": self.fast_accum}
+        blocks, device = self._blocks(x.shape[0]), x.device
+        forward, by_input, by_weight = ({"heights": blocks[name]} for name in _PRODUCTS)
+        return {
+            "forward": find_path(device, near, near, out_dtype, **near_x, **forward),
+            "grad_input": find_path(device, back, near, x.dtype, **how, **by_input),
+            "grad_weight": find_path(device, back, near, self.weight.dtype, **how, **by_weight),
+        }
+
+    def _blocks(self, rows: int) -> dict[str, Heights | None]:
+        """By product: the rows of each operand that share a 128-block scale, where they do."""
+        if self.granularity != "block":
+            return dict.fromkeys(_PRODUCTS)
+        (columns, inner), (forward, by_input, by_weight) = self.weight.shape, _PRODUCTS
+        tiled = {forward: (inner, columns), by_input: (columns, inner), by_weight: (rows, 1)}
+        return {
+            name: (1, BLOCK if height > 1 else 1) if summed > BLOCK else None
+            for name, (summed, height) in tiled.items()
+        }
+
+    def train(self, mode: bool = True) -> nn.Module:
+        """As nn.Module's; what was kept for eval mode is let go of."""
+        self._kept = None
+        return super().train(mode)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+        self._synced = self._kept = None  # of another device or dtype from now on
+        return super()._apply(fn, recurse)
+
+
+class _FP8Product(torch.autograd.Function):
+    """x [M, K] times weight [N, K] transposed, and its two gradients."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, layer: NativeFP8Linear, dtype: torch.dtype):
+        a, b = layer.quantize("input", x), layer.quantized_weight()
+        ctx.layer, ctx.dtypes, ctx.single = layer, (x.dtype, weight.dtype), a.scale.ndim == 0
+        # A single scale fits the transposed matrix too: float8 is all that backward needs.
+        ctx.save_for_backward(*((a.data, a.scale, b.data, b.scale) if ctx.single else (x, weight)))
+        how = {"path": layer.product_path, "fast_accum": layer.fast_accum}
+        return scaled_matmul(a, b, out_dtype=dtype, **how)[0]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad: Tensor):
+        layer, (x_dtype, weight_dtype) = ctx.layer, ctx.dtypes
+        gradient = layer.quantize("gradient", grad)
+        if ctx.single:
+            a, a_scale, b, b_scale = ctx.saved_tensors
+            x = FP8QuantizedTensor(a, a_scale, x_dtype)
+            weight, grad = FP8QuantizedTensor(b, b_scale, weight_dtype), gradient
+        else:
+            x, weight = ctx.saved_tensors
+        by_x = by_weight = None
+        if ctx.needs_input_grad[0]:
+            weight_t = _transposed(layer, "weight", weight)
+            by_x, _ = scaled_matmul(gradient, weight_t, out_dtype=x_dtype, path=layer.product_path)
+        if ctx.needs_input_grad[1]:
+            operands = _transposed(layer, "gradient", grad), _transposed(layer, "input", x)
+            by_weight, _ = scaled_matmul(*operands, out_dtype=weight_dtype, path=layer.product_path)
+        return by_x, by_weight, None, None
+
+
+def _transposed(
+    layer: NativeFP8Linear, role: str, matrix: Tensor | FP8QuantizedTensor
+) -> FP8QuantizedTensor:
+    """Scales along rows are other scales in the transposed matrix: that is quantised anew."""
+    if isinstance(matrix, FP8QuantizedTensor):
+        return matrix.t()
+    return layer.quantize(role, matrix.t())

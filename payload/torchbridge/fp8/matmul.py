@@ -1,0 +1,257 @@
+"""The scaled matrix multiply of two float8 matrices, and why a device cannot do it where it cannot.
+
+torch's kernel has a public name (torch 2.10) and a private one; what runs on a device is found by
+running it and comparing the numbers. It gets dequantisation scales: 1 / scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchbridge.fp8.products import (
+    ALIGNMENT,
+    BLOCK_KERNELS,
+    KERNELS,
+    WHOLE,
+    Path,
+    padded,
+)
+from torchbridge.fp8.scaling import BLOCK, spread
+from torchbridge.fp8.tensor import FP8QuantizedTensor
+
+PATHS = ("auto", "scaled_mm", "dequantised")
+Heights = tuple[int, int]  # rows of a and of b (1 or 128) that share a block scale
+
+
+def scaled_matmul(
+    a: FP8QuantizedTensor,
+    b: FP8QuantizedTensor,
+    *,
+    out_dtype: torch.dtype = torch.float32,
+    path: str = "auto",
+    fast_accum: bool = False,
+) -> tuple[Tensor, Path]:
+    """a [M, K] times b [N, K] transposed: [M, N], and how it was computed.
+
+    Paths: `scaled_mm` multiplies float8 numbers; `dequantised` the float32 numbers that they stand
+    for, which is slower than not quantising at all. `auto` takes the first where it runs. With
+    `fast_accum` a kernel that can sums in the units' own bits (about 14 of Hopper's) instead of
+    moving to float32 in between; with 128-block scales none does.
+
+    Raises:
+        ValueError: no such path, or inner widths that differ.
+        RuntimeError: the path was asked for by name and this device cannot take it.
+    """
+    if a.shape[1] != b.shape[1]:
+        raise ValueError(f"inner widths differ: {tuple(a.shape)} times {tuple(b.shape)} transposed")
+    single = a.scale.ndim == b.scale.ndim == 0
+    dtypes = a.data.dtype, b.data.dtype, out_dtype
+    how = {"single": single, "path": path, "fast_accum": fast_accum, "heights": _heights(a, b)}
+    taken = find_path(a.data.device, *dtypes, **how)
+    product = _dequantised if taken.kernel is None else _by_kernel
+    return product(a, b, taken).to(out_dtype), taken
+
+
+def find_path(
+    device: torch.device,
+    a_dtype: torch.dtype,
+    b_dtype: torch.dtype,
+    out_dtype: torch.dtype,
+    *,
+    single: bool,
+    path: str = "auto",
+    fast_accum: bool = False,
+    heights: Heights | None = None,
+) -> Path:
+    """How products of these dtypes are computed; `single`: both operands have a single scale.
+
+    `heights`: of block scales, the rows that share one, in a and in b.
+
+    Raises:
+        ValueError: no such path.
+        RuntimeError: the path was asked for by name and this device cannot take it.
+    """
+    if path not in PATHS:
+        raise ValueError(f"path {path!r} is none of {', '.join(PATHS)}")
+    if path == "dequantised":
+        return Path("dequantised")
+    found = _find(str(device), a_dtype, b_dtype, out_dtype, single, fast_accum, heights)
+    if path == "scaled_mm" and found.fallback:
+        raise RuntimeError(f"{found.fallback}; path='dequantised' computes the same slowly")
+    return found
+
+
+@torch.compiler.assume_constant_result  # found by running real tensors, once
+def _find(device: str, *of: object) -> Path:
+    return _search(device, *of)
+
+
+def _heights(a: FP8QuantizedTensor, b: FP8QuantizedTensor) -> Heights | None:
+    """Of the block scales of both operands; None where one of them has none."""
+    if a.scale.ndim == 0 or b.scale.ndim == 0 or a.shape[1] <= BLOCK:
+        return None  # with a single block of columns, its scales are those of rows
+    if 1 in (a.scale.shape[1], b.scale.shape[1]):
+        return None
+    left, right = (1 if one.scale.shape[0] == one.shape[0] else BLOCK for one in (a, b))
+    return left, right
+
+
+def _dequantised(a: FP8QuantizedTensor, b: FP8QuantizedTensor, _: Path) -> Tensor:
+    """In float32, also under autocast."""
+    with torch.autocast(a.data.device.type, enabled=False):
+        return a.dequantize(torch.float32) @ b.dequantize(torch.float32).t()
+
+
+def _by_kernel(a: FP8QuantizedTensor, b: FP8QuantizedTensor, path: Path) -> Tensor:
+    """One call, or one per 128 columns of K where no kernel takes a scale for each of them."""
+    (rows, inner), columns = a.shape, b.shape[0]
+    if 0 in (rows, inner, columns):
+        return a.scale.new_zeros(rows, columns)
+    if a.scale.ndim == b.scale.ndim == 0:
+        return _aligned(a.data, b.data, a.scale.reciprocal(), b.scale.reciprocal(), path)
+    if path.kernel in BLOCK_KERNELS:
+        return _by_blocks(a, b, path)
+    a_scale, b_scale = _per_row(a), _per_row(b)
+    if a_scale.shape[1] == b_scale.shape[1] == 1:
+        return _aligned(a.data, b.data, a_scale.reciprocal(), b_scale.reciprocal(), path)
+    total = a.scale.new_zeros(rows, columns)
+    for block, start in enumerate(range(0, inner, BLOCK)):
+        part = slice(start, start + BLOCK)
+        scales = (one[:, min(block, one.shape[1] - 1), None] for one in (a_scale, b_scale))
+        inverse = (one.reciprocal() for one in scales)
+        total += _aligned(a.data[:, part], b.data[:, part], *inverse, path)
+    return total
+
+
+def _by_blocks(a: FP8QuantizedTensor, b: FP8QuantizedTensor, path: Path) -> Tensor:
+    """One call for all blocks, the matrices widened to whole ones."""
+    (left, a_inverse), (right, b_inverse) = _whole(a), _whole(b)
+    out = BLOCK_KERNELS[path.kernel](left, right.t(), a_inverse, b_inverse, path)
+    return out[: a.shape[0], : b.shape[0]]
+
+
+def _whole(matrix: FP8QuantizedTensor) -> tuple[Tensor, Tensor]:
+    """Numbers and inverse scales with whole blocks; what is added is zero, its scale one."""
+    of_rows = matrix.scale.shape[0] == matrix.shape[0]
+    height = ALIGNMENT if of_rows else BLOCK
+    data = padded(matrix.data, height, WHOLE)
+    inverse, blocks = matrix.scale.reciprocal(), data.shape[1] // BLOCK
+    below = data.shape[0] // (1 if of_rows else BLOCK) - inverse.shape[0]
+    return data, F.pad(inverse, (0, blocks - inverse.shape[1], 0, below), value=1.0)
+
+
+def _per_row(matrix: FP8QuantizedTensor) -> Tensor:
+    """Its scales as [rows, 1] or [rows, blocks of K]."""
+    rows = matrix.shape[0]
+    scale = matrix.scale.reshape(1, 1) if matrix.scale.ndim == 0 else matrix.scale
+    return spread(scale, torch.Size((rows, scale.shape[1]))).expand(rows, -1)
+
+
+def _aligned(a: Tensor, b: Tensor, a_inverse: Tensor, b_inverse: Tensor, path: Path) -> Tensor:
+    """The kernel wants widths of a multiple of 16, `a` by rows and `b` transposed by columns."""
+    rows, columns = a.shape[0], b.shape[0]
+    if a_inverse.ndim:  # the scales of the columns that are added do not matter
+        b_inverse = F.pad(b_inverse, (0, 0, 0, -columns % ALIGNMENT))
+    a, b = padded(a), padded(b, ALIGNMENT)
+    out = KERNELS[path.kernel](a, b.t(), a_inverse, b_inverse.t(), path)
+    return out[:rows, :columns]
+
+
+@lru_cache
+def _search(
+    device: str,
+    a_dtype: torch.dtype,
+    b_dtype: torch.dtype,
+    out_dtype: torch.dtype,
+    single: bool,
+    fast_accum: bool = False,
+    heights: Heights | None = None,
+) -> Path:
+    """The first kernel that is right; written in bfloat16 where it cannot write `out_dtype`."""
+    wanted = out_dtype if out_dtype.itemsize <= 4 else torch.float32
+    dtypes, split = tuple(dict.fromkeys((wanted, torch.bfloat16))), None
+    of = device, a_dtype, b_dtype, single
+    if heights is not None:
+        path, troubles = _first(of, BLOCK_KERNELS, dtypes, heights=heights)
+        if path is not None:
+            return path
+        split = troubles[0] if troubles else f"torch {torch.__version__} has no scaled_mm"
+    for fast in (True, False) if fast_accum and heights is None else (False,):
+        path, troubles = _first(of, KERNELS, dtypes, fast_accum=fast)
+        if path is not None:
+            return replace(path, splits=split)
+    if not troubles:
+        return Path("dequantised", f"torch {torch.__version__} has no scaled_mm")
+    scales = "one scale" if single else "a scale per row"
+    where = f"for {a_dtype} times {b_dtype} with {scales} on {device}"
+    return Path("dequantised", f"{troubles[0]} {where}")
+
+
+def _first(
+    of: tuple[str, torch.dtype, torch.dtype, bool],
+    kernels: Iterable[str],
+    dtypes: tuple[torch.dtype, ...],
+    *,
+    fast_accum: bool = False,
+    heights: Heights | None = None,
+) -> tuple[Path | None, list[str]]:
+    """The first of these kernels that is right, and what is wrong with those before it."""
+    troubles: list[str] = []
+    for dtype in dtypes:
+        for kernel in kernels:
+            path = Path("scaled_mm", None, kernel, dtype, fast_accum)
+            trouble = _probe(*of, path, heights)
+            if trouble is None:
+                return path, troubles
+            troubles.append(f"{kernel} {trouble}")
+    return None, troubles
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def _probe(
+    device: str,
+    a_dtype: torch.dtype,
+    b_dtype: torch.dtype,
+    single: bool,
+    path: Path,
+    heights: Heights | None = None,
+) -> str | None:
+    """Run a tiny product and look at the numbers; None when they are right."""
+    if heights is None:
+        a, b = _example(device, 16, a_dtype, single), _example(device, 48, b_dtype, single)
+    else:
+        a = _blocks(device, 20, a_dtype, heights[0])
+        b = _blocks(device, 144, b_dtype, heights[1])
+    expected = _dequantised(a, b, path)
+    try:
+        actual = _by_kernel(a, b, path).float()
+    except torch.OutOfMemoryError:
+        raise  # says nothing of the kernel, and would be remembered
+    except (RuntimeError, ValueError, NotImplementedError) as error:
+        first = str(error).splitlines()[0].partition(" This could be because")[0]
+        return f"does not run ({first})"
+    wrong = (actual - expected).abs().max() > 0.01 * expected.abs().max()
+    return "computes wrong numbers" if wrong else None
+
+
+def _example(device: str, rows: int, dtype: torch.dtype, single: bool) -> FP8QuantizedTensor:
+    """[rows, 32], different in every row and column; scales of 2, or from 1 to 4."""
+    numbers = torch.linspace(-2, 3, rows * 32, device=device).roll(rows).reshape(rows, 32)
+    scale = torch.linspace(1, 4, rows, device=device)[:, None]
+    if single:
+        scale = scale.new_tensor(2.0)
+    return FP8QuantizedTensor(numbers.to(dtype), scale, torch.float32)
+
+
+def _blocks(device: str, rows: int, dtype: torch.dtype, height: int) -> FP8QuantizedTensor:
+    """[rows, 528]: five blocks of columns, the last of 16; a scale of its own for each block."""
+    numbers = torch.linspace(-2, 3, rows * 528, device=device).roll(rows).reshape(rows, 528)
+    scale = torch.linspace(1, 4, -(-rows // height) * 5, device=device).reshape(-1, 5)
+    return FP8QuantizedTensor(numbers.to(dtype), scale, torch.float32)

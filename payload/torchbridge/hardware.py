@@ -1,0 +1,202 @@
+"""What a machine's accelerator is and what it can do.
+
+Told by capability and properties, never by marketing name: the name is for people to read.
+Tests and dispatchers take a `Hardware`, so that every rule can be tried without the device.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchbridge.device import pick_device
+
+# https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities
+_NVIDIA = (
+    ((6, 0), "pascal"),
+    ((7, 0), "volta"),
+    ((7, 5), "turing"),
+    ((8, 0), "ampere"),
+    ((8, 9), "ada"),
+    ((9, 0), "hopper"),
+    ((10, 0), "blackwell"),
+)
+_NVIDIA_FEATURES = (
+    ((5, 3), "fp16"),
+    ((7, 0), "tensor_cores"),
+    ((7, 5), "int8"),
+    ((8, 0), "bf16"),
+    ((8, 0), "tf32"),
+    ((8, 9), "fp8"),
+    ((9, 0), "tma"),
+    ((10, 0), "fp4"),
+)
+_TENSOR_CORE_GENERATION = {"volta": 1, "turing": 2, "ampere": 3, "ada": 4, "hopper": 4}
+
+# https://llvm.org/docs/AMDGPUUsage.html#processors
+_AMD = (
+    ("gfx908", "cdna", {"fp16", "bf16", "matrix_cores"}),
+    ("gfx90a", "cdna2", {"fp16", "bf16", "matrix_cores"}),
+    ("gfx942", "cdna3", {"fp16", "bf16", "matrix_cores", "fp8"}),
+    ("gfx950", "cdna4", {"fp16", "bf16", "matrix_cores", "fp8", "fp4"}),
+    ("gfx103", "rdna2", {"fp16"}),
+    ("gfx110", "rdna3", {"fp16", "bf16"}),
+    ("gfx115", "rdna3", {"fp16", "bf16"}),
+    ("gfx120", "rdna4", {"fp16", "bf16", "fp8"}),
+)
+
+
+# /proc/cpuinfo, which names them the same on all kernels: x86's flags, Arm's Features
+_CPU_FEATURES = {
+    "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
+    "bf16": {"avx512_bf16", "amx_bf16", "bf16"},
+    "int8": {"avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"},
+    "matrix_cores": {"amx_tile", "sme"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """An accelerator, or the CPU.
+
+    `capability` is CUDA's compute capability; `target` the compiler's name of the chip (`sm_89`,
+    `gfx942`); `features` are what its units compute natively: fp16, bf16, tf32, int8, fp8, fp4,
+    tensor_cores, matrix_cores, tma. `clock_hz` and `memory_bytes_per_s` are their highest; 0: not
+    told.
+    """
+
+    vendor: str  # nvidia, amd, intel, google, cpu
+    name: str
+    architecture: str
+    target: str = ""
+    capability: tuple[int, int] | None = None
+    memory_bytes: int = 0
+    units: int = 0  # SMs, compute units, Xe cores, CPU cores
+    features: frozenset[str] = frozenset()
+    clock_hz: float = 0.0
+    memory_bytes_per_s: float = 0.0
+
+    def has(self, feature: str) -> bool:
+        """Is `feature` computed natively?"""
+        return feature in self.features
+
+    @property
+    def tensor_core_generation(self) -> int:
+        """1 for Volta to 5 for Blackwell; 0 where there are none."""
+        if not self.has("tensor_cores"):
+            return 0
+        return _TENSOR_CORE_GENERATION.get(self.architecture, 5)
+
+    @classmethod
+    def nvidia(cls, capability: tuple[int, int], *, name: str = "", **facts: float) -> Hardware:
+        """By compute capability, (8, 9) say; facts are further fields."""
+        target = f"sm_{capability[0]}{capability[1]}"
+        known = [architecture for least, architecture in _NVIDIA if capability >= least]
+        features = frozenset(feature for least, feature in _NVIDIA_FEATURES if capability >= least)
+        architecture = known[-1] if known else "unsupported"
+        told = {"target": target, "capability": capability, "features": features}
+        return cls("nvidia", name or target, architecture, **told, **facts)
+
+    @classmethod
+    def amd(cls, gcn_arch: str, *, name: str = "", **facts: float) -> Hardware:
+        """By ROCm's architecture name, `gfx942:sramecc+:xnack-` say; facts are further fields."""
+        target = gcn_arch.split(":")[0]
+        rows = [row for row in _AMD if target.startswith(row[0])]
+        _, architecture, features = rows[0] if rows else (target, "unsupported", set())
+        told = {"target": target, "features": frozenset(features)}
+        return cls("amd", name or target, architecture, **told, **facts)
+
+    @classmethod
+    def tpu(cls, accelerator: str, *, name: str = "", **facts: float) -> Hardware:
+        """By Google's accelerator type, `v5litepod-8` say: the generation and its cores."""
+        generation = accelerator.split("-")[0]
+        architecture = {"v5litepod": "v5e", "tpu7x": "v7"}.get(generation, generation or "unknown")
+        told = {"target": "tpu", "features": frozenset({"bf16", "matrix_cores"})}
+        return cls("google", name or f"TPU {architecture}", architecture, **told, **facts)
+
+    @classmethod
+    def cpu(cls, flags: Iterable[str] = (), *, name: str = "", **facts: float) -> Hardware:
+        """By the flags that Linux lists for a processor."""
+        flags = set(flags)
+        features = frozenset(one for one, any_of in _CPU_FEATURES.items() if flags & any_of)
+        machine, target = platform.machine(), torch.backends.cpu.get_cpu_capability().lower()
+        told = {"target": target, "features": features}
+        return cls("cpu", name or platform.processor() or machine, machine, **told, **facts)
+
+
+def nvidia_architecture_has(architecture: str, feature: str) -> bool:
+    """Do all chips of an architecture ("ada", say) have a feature?"""
+    least = {name: capability for capability, name in _NVIDIA}[architecture]
+    return Hardware.nvidia(least).has(feature)
+
+
+def probe(device: torch.device | None = None) -> Hardware:
+    """The hardware behind `device`, by default the best one of this machine."""
+    device = device or pick_device()
+    if device.type == "cuda":
+        return _probe_cuda(device)
+    if device.type == "xpu":
+        return _probe_xpu(device)
+    if device.type == "xla":
+        return Hardware.tpu(os.environ.get("TPU_ACCELERATOR_TYPE", ""))
+    return _probe_cpu()
+
+
+def _probe_cuda(device: torch.device) -> Hardware:
+    properties = torch.cuda.get_device_properties(device)
+    facts = {
+        "name": properties.name,
+        "memory_bytes": properties.total_memory,
+        "units": properties.multi_processor_count,
+        **speeds(properties),
+    }
+    if torch.version.hip:  # ROCm answers by CUDA's interface
+        return Hardware.amd(properties.gcnArchName, **facts)
+    return Hardware.nvidia((properties.major, properties.minor), **facts)
+
+
+def speeds(properties: Any) -> dict[str, float]:
+    """Of the units and of the memory, by a torch that tells (in kHz); CUDA's own formula."""
+    clock, memory = (getattr(properties, n, 0) for n in ("clock_rate", "memory_clock_rate"))
+    width = getattr(properties, "memory_bus_width", 0)
+    # two transfers per cycle; ROCm's clock of HBM3 is a quarter of its rate, so it is not told
+    moved = 0.0 if torch.version.hip else memory * 1e3 * 2 * width / 8
+    return {"clock_hz": clock * 1e3, "memory_bytes_per_s": moved}
+
+
+def _probe_xpu(device: torch.device) -> Hardware:
+    properties = torch.xpu.get_device_properties(device)
+    features = {"fp16"}
+    if getattr(properties, "has_bfloat16_conversions", False):
+        features.add("bf16")
+    if getattr(properties, "has_subgroup_matrix_multiply_accumulate", False):
+        features.add("matrix_cores")
+    architecture = str(getattr(properties, "architecture", "xe"))
+    facts = {
+        "target": "xpu",
+        "memory_bytes": properties.total_memory,
+        "units": getattr(properties, "max_compute_units", 0),
+        "features": frozenset(features),
+    }
+    return Hardware("intel", properties.name, architecture, **facts)
+
+
+def _probe_cpu() -> Hardware:
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    facts = {"memory_bytes": pages * size, "units": os.cpu_count() or 1}
+    return Hardware.cpu(_cpu_flags(), **facts)
+
+
+def _cpu_flags() -> list[str]:
+    """The first processor's, on Linux."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return []
+    return next((x.split(":")[1].split() for x in lines if x.startswith(("flags", "Features"))), [])

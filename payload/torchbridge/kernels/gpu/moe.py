@@ -1,0 +1,386 @@
+"""A mixture's feed-forward experts on few tokens, in four launches. Needs Triton.
+
+One program sorts the assignments and lists blocks of rows, each of one expert; two products walk
+that list, the first with its rows picked out of x, the second with the routing weight; the sum over
+a token's experts has a fixed order. Grids follow from shapes alone, so a CUDA graph may hold it.
+
+T tokens, k choices each, A = T * k assignments, E experts, width d, hidden width h.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from torchbridge.kernels.gpu.specimens import Specimen, launching, pointer
+from torchbridge.kernels.gpu.tiles import (
+    Tiles,
+    activate,
+    candidates,
+    inlined,
+    load_tile,
+    specimens,
+    target_of,
+)
+
+ACTIVATIONS = ("relu", "gelu", "silu")
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+WIDTHS = (64, 256, 1024)  # numbers of experts, the next one up
+COLUMNS = 1024  # of a program that adds up a token's experts
+
+# By rows of one expert. Fixed, not measured at run time: measuring cannot be put in a CUDA graph.
+TABLE = (
+    Tiles(16, 32, 64, 4, 4, bits=16, rows=16),
+    Tiles(64, 64, 64, 4, 2, bits=16),
+    Tiles(16, 32, 32, 4, 2, bits=32, rows=16),
+    Tiles(32, 32, 32, 4, 2, bits=32),
+)
+
+
+@inlined
+def one_hot(experts, at, assignments, number):
+    """[chunk, width] int32: 1 where an assignment of `at` has this expert."""
+    expert = tl.load(experts + at, mask=at < assignments, other=-1)
+    return (expert[:, None] == number[None, :]).to(tl.int32)
+
+
+@inlined
+def list_blocks(blocks, count, begins, ends, number, block_m, chunk: tl.constexpr):
+    """blocks [3, count] int32: expert, first row, one past the last; unused ones have no rows."""
+    tiles = (ends - begins + block_m - 1) // block_m
+    tile_ends = tl.cumsum(tiles, 0)
+    for start in range(0, count, chunk):
+        at = start + tl.arange(0, chunk)
+        expert = tl.sum((at[:, None] >= tile_ends[None, :]).to(tl.int32), 1)
+        mine = number[None, :] == expert[:, None]
+        rank = at[:, None] - (tile_ends - tiles)[None, :]
+        first = tl.sum(tl.where(mine, begins[None, :] + rank * block_m, 0), 1)
+        last = tl.minimum(tl.sum(tl.where(mine, ends[None, :], 0), 1), first + block_m)
+        tl.store(blocks + at, expert, mask=at < count)
+        tl.store(blocks + count + at, first, mask=at < count)
+        tl.store(blocks + 2 * count + at, last, mask=at < count)
+
+
+@triton.jit
+def expert_index_kernel(
+    experts, order, blocks, assignments, num_experts, count, block_m,
+    chunk: tl.constexpr, width: tl.constexpr,
+):  # fmt: skip
+    """order [A] int32: the assignments by expert, in one expert by number; and their blocks."""
+    number = tl.arange(0, width)
+    number = tl.where(number < num_experts, number, -2)  # no expert, nor a masked assignment
+    counts = tl.zeros((width,), tl.int32)
+    for start in range(0, assignments, chunk):
+        counts += tl.sum(one_hot(experts, start + tl.arange(0, chunk), assignments, number), 0)
+    ends = tl.cumsum(counts, 0)
+    running = ends - counts
+    for start in range(0, assignments, chunk):
+        at = start + tl.arange(0, chunk)
+        hot = one_hot(experts, at, assignments, number)
+        slot = tl.sum(hot * (tl.cumsum(hot, 0) - 1 + running[None, :]), 1)
+        tl.store(order + slot, at, mask=tl.sum(hot, 1) > 0)
+        running += tl.sum(hot, 0)
+    list_blocks(blocks, count, ends - counts, ends, tl.arange(0, width), block_m, chunk)
+
+
+@triton.jit
+def expert_up_kernel(
+    x, order, blocks, up, bias, hidden, top_k, depth, width, count, x_stride,
+    activation: tl.constexpr, gated: tl.constexpr, biased: tl.constexpr,
+    block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr,
+):  # fmt: skip
+    """hidden [A, width] in the order of experts: act(x up^T + bias), gated by its second half."""
+    block = tl.program_id(0) % count  # neighbours share an expert's weights
+    slot = tl.load(blocks + count + block) + tl.arange(0, block_m)
+    last = tl.load(blocks + 2 * count + block)
+    if tl.load(blocks + count + block) >= last:
+        return
+    here = slot < last
+    token = tl.load(order + slot, mask=here, other=0) // top_k
+    column = tl.program_id(0) // count * block_n + tl.arange(0, block_n)
+    line = tl.load(blocks + block).to(tl.int64) * width * (2 if gated else 1) + column
+    steps = tl.arange(0, block_k)
+    first = tl.zeros((block_m, block_n), tl.float32)
+    second = tl.zeros((block_m, block_n), tl.float32)
+    for k in range(0, depth, block_k):
+        part = load_tile(x + token.to(tl.int64) * x_stride, here, k + steps, depth)
+        weights = load_tile(up + line * depth, column < width, k + steps, depth)
+        first = tl.dot(part, weights.T, first, input_precision="ieee")
+        if gated:
+            weights = load_tile(up + (line + width) * depth, column < width, k + steps, depth)
+            second = tl.dot(part, weights.T, second, input_precision="ieee")
+    if biased:
+        first += tl.load(bias + line, mask=column < width, other=0.0).to(tl.float32)[None, :]
+        if gated:
+            shift = tl.load(bias + line + width, mask=column < width, other=0.0)
+            second += shift.to(tl.float32)[None, :]
+    result = activate(first, activation)
+    if gated:
+        result = result * second
+    at = slot.to(tl.int64)[:, None] * width + column[None, :]
+    mask = here[:, None] & (column < width)[None, :]
+    tl.store(hidden + at, result.to(hidden.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def expert_down_kernel(
+    hidden, order, blocks, down, bias, weights, parts, depth, width, count,
+    biased: tl.constexpr,
+    block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr,
+):  # fmt: skip
+    """parts [A, width] float32 in the order of tokens: weight * (hidden down^T + bias)."""
+    block = tl.program_id(0) % count
+    slot = tl.load(blocks + count + block) + tl.arange(0, block_m)
+    last = tl.load(blocks + 2 * count + block)
+    if tl.load(blocks + count + block) >= last:
+        return
+    here = slot < last
+    column = tl.program_id(0) // count * block_n + tl.arange(0, block_n)
+    line = tl.load(blocks + block).to(tl.int64) * width + column
+    steps = tl.arange(0, block_k)
+    total = tl.zeros((block_m, block_n), tl.float32)
+    for k in range(0, depth, block_k):
+        part = load_tile(hidden + slot.to(tl.int64) * depth, here, k + steps, depth)
+        matrix = load_tile(down + line * depth, column < width, k + steps, depth)
+        total = tl.dot(part, matrix.T, total, input_precision="ieee")
+    if biased:
+        total += tl.load(bias + line, mask=column < width, other=0.0).to(tl.float32)[None, :]
+    assignment = tl.load(order + slot, mask=here, other=0)
+    total *= tl.load(weights + assignment, mask=here, other=0.0).to(tl.float32)[:, None]
+    at = assignment.to(tl.int64)[:, None] * width + column[None, :]
+    tl.store(parts + at, total, mask=here[:, None] & (column < width)[None, :])
+
+
+@triton.jit
+def expert_sum_kernel(
+    parts, experts, y, width, num_experts, top_k: tl.constexpr, columns: tl.constexpr
+):  # fmt: skip
+    """y [T, width]: the sum of a token's parts; NaN where it was sent to an expert there is not."""
+    token = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * columns + tl.arange(0, columns)
+    total = tl.zeros((columns,), tl.float32)
+    for choice in range(top_k):
+        assignment = token * top_k + choice
+        expert = tl.load(experts + assignment)
+        known = (expert >= 0) & (expert < num_experts)
+        part = tl.load(parts + assignment * width + column, mask=column < width, other=0.0)
+        total += tl.where(known, part, float("nan"))
+    tl.store(y + token * width + column, total.to(y.dtype.element_ty), mask=column < width)
+
+
+class ExpertIndex(NamedTuple):
+    """order [A] int32, blocks [3, B] int32: expert (E or more: none), first row, past the last."""
+
+    order: Tensor
+    blocks: Tensor
+
+
+def expert_index(experts: Tensor, num_experts: int, block_m: int) -> ExpertIndex:
+    """Assignments of experts [T, k] by expert, and their blocks of at most `block_m` rows.
+
+    As many blocks as any routing may need. Nothing waits for the device.
+    """
+    assignments = experts.numel()
+    count = most_blocks(assignments, num_experts, block_m)
+    order = torch.empty(assignments, dtype=torch.int32, device=experts.device)
+    blocks = torch.empty(3, count, dtype=torch.int32, device=experts.device)
+    width = next(one for one in WIDTHS if one >= num_experts)
+    with launching(experts):
+        expert_index_kernel[(1,)](
+            experts, order, blocks, assignments, num_experts, count, block_m,
+            chunk=_chunk(width), width=width,
+        )  # fmt: skip
+    return ExpertIndex(order, blocks)
+
+
+def most_blocks(assignments: int, num_experts: int, block_m: int) -> int:
+    """How many blocks of `block_m` rows the worst routing makes: all but one begin a new expert."""
+    return (assignments + min(assignments, num_experts) * (block_m - 1)) // block_m
+
+
+def moe_experts(
+    x: Tensor,
+    experts: Tensor,
+    weights: Tensor,
+    up: Tensor,
+    down: Tensor,
+    up_bias: Tensor | None = None,
+    down_bias: Tensor | None = None,
+    activation: str = "relu",
+    gated: bool = False,
+) -> Tensor:
+    """x [T, d], experts [T, k] int64, weights [T, k], up [E, h (gated 2h), d], down [E, d, h] ->
+    [T, d], the sum of weight * expert(x); biases are [E, h (2h)] and [E, d]. No gradient.
+
+    Raises:
+        ValueError: shapes, dtypes or an activation that do not go together.
+        RuntimeError: a tensor that requires a gradient, while gradients are recorded.
+    """
+    _check(x, experts, up, down, activation, gated)
+    _refuse_gradient(x, weights, up, down, up_bias, down_bias)
+    (tokens, top_k), depth = experts.shape, x.shape[1]
+    y = x.new_empty(tokens, depth)
+    if y.numel() == 0 or top_k == 0:
+        return y.zero_()
+    x = x if x.stride(1) == 1 else x.contiguous()
+    experts = experts.contiguous()
+    tiles = pick_tiles(target_of(x.device), x.dtype, experts.numel(), len(up))
+    index = expert_index(experts, len(up), tiles.m)
+    hidden = _hidden(x, index, up.contiguous(), up_bias, activation, tiles, top_k, gated)
+    parts = _parts(hidden, index, down.contiguous(), down_bias, weights.contiguous(), tiles)
+    with launching(x):
+        expert_sum_kernel[(tokens, triton.cdiv(depth, COLUMNS))](
+            parts, experts, y, depth, len(up), top_k=top_k, columns=COLUMNS
+        )
+    return y
+
+
+def _hidden(
+    x: Tensor, index: ExpertIndex, up: Tensor, bias: Tensor | None, activation: str,
+    tiles: Tiles, top_k: int, gated: bool,
+) -> Tensor:  # fmt: skip
+    """[A, h] in the order of experts."""
+    count, width = index.blocks.shape[1], up.shape[1] // (1 + gated)
+    hidden = x.new_empty(len(index.order), width)
+    flags = {"activation": activation, "gated": gated, "biased": bias is not None}
+    with launching(x):
+        expert_up_kernel[(count * triton.cdiv(width, tiles.n),)](
+            x, *index, up, _or(bias, x), hidden, top_k, x.shape[1], width, count, x.stride(0),
+            **flags, **tiles.launch(),
+        )  # fmt: skip
+    return hidden
+
+
+def _parts(
+    hidden: Tensor,
+    index: ExpertIndex,
+    down: Tensor,
+    bias: Tensor | None,
+    weights: Tensor,
+    tiles: Tiles,
+) -> Tensor:
+    """[A, d] float32 in the order of tokens."""
+    count, (_, width, depth) = index.blocks.shape[1], down.shape
+    parts = hidden.new_empty(len(index.order), width, dtype=torch.float32)
+    with launching(hidden):
+        expert_down_kernel[(count * triton.cdiv(width, tiles.n),)](
+            hidden, *index, down, _or(bias, hidden), weights, parts, depth, width, count,
+            biased=bias is not None, **tiles.launch(),
+        )  # fmt: skip
+    return parts
+
+
+def pick_tiles(target: str, dtype: torch.dtype, assignments: int, num_experts: int) -> Tiles:
+    """For as many rows as an expert has when all have as many."""
+    rows = -(-assignments // num_experts)
+    return candidates(TABLE, target, dtype, rows)[0]
+
+
+def _refuse_gradient(*tensors: Tensor | None) -> None:
+    if torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in tensors):
+        raise RuntimeError("moe_experts has no backward; train with grouped_mm or the library's")
+
+
+def _or(bias: Tensor | None, absent: Tensor) -> Tensor:
+    return absent if bias is None else bias.contiguous()
+
+
+def _chunk(width: int) -> int:
+    """Assignments at a time: `chunk` * `width` numbers are in registers."""
+    return min(64, 4096 // width)
+
+
+def _check(
+    x: Tensor, experts: Tensor, up: Tensor, down: Tensor, activation: str, gated: bool
+) -> None:
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+    if not 1 <= len(up) <= WIDTHS[-1]:
+        raise ValueError(f"1 to {WIDTHS[-1]} experts, got {len(up)}")
+    if x.dtype not in DTYPES or up.dtype != x.dtype or down.dtype != x.dtype:
+        raise ValueError(f"x, up, down must be of one 16 or 32 bit float type, got {x.dtype}")
+    width, depth = down.shape[2], x.shape[1]
+    wanted = ((len(up), width * (1 + gated), depth), (len(up), depth, width))
+    if (tuple(up.shape), tuple(down.shape)) != wanted or len(experts) != len(x):
+        raise ValueError(
+            f"up {tuple(up.shape)}, down {tuple(down.shape)}, experts {tuple(experts.shape)} "
+            f"do not fit x {tuple(x.shape)}"
+        )
+
+
+def _specimens() -> list[Specimen]:
+    found = [_index_specimen(width) for width in WIDTHS]
+    for tiles in TABLE:
+        dtype = torch.bfloat16 if tiles.bits == 16 else torch.float32
+        found += _up_specimens(tiles, dtype, "silu", gated=True) + _down_specimens(tiles, dtype)
+    small, fp16 = TABLE[0], torch.float16
+    for name in ACTIVATIONS[:-1]:
+        found += _up_specimens(small, fp16, name, gated=False)
+    return [*found, *_down_specimens(small, fp16), _sum_specimen(torch.bfloat16)]
+
+
+def _index_specimen(width: int) -> Specimen:
+    names = ("experts", "order", "blocks")
+    sizes = ("assignments", "num_experts", "count", "block_m")
+    signature = {**dict.fromkeys(names, "*i32"), "experts": "*i64", **dict.fromkeys(sizes, "i32")}
+    return Specimen(
+        f"expert_index-{width}",
+        expert_index_kernel,
+        signature,
+        {"chunk": _chunk(width), "width": width},
+        num_warps=4,
+        dtype=torch.bfloat16,  # of the rows; the kernel does not see them
+        operation="moe_experts",
+        odd=frozenset({"num_experts", "count", "assignments"}),
+    )
+
+
+def _up_specimens(tiles: Tiles, dtype: torch.dtype, activation: str, *, gated: bool) -> list:
+    numbers = dict.fromkeys(("x", "up", "bias", "hidden"), pointer(dtype))
+    sizes = dict.fromkeys(("top_k", "depth", "width", "count", "x_stride"), "i32")
+    return specimens(
+        f"expert_up-{pointer(dtype)[1:]}-{activation}{'-gated' * gated}",
+        expert_up_kernel,
+        tiles,
+        dtype,
+        signature={**numbers, "order": "*i32", "blocks": "*i32", **sizes},
+        constexprs={"activation": activation, "gated": gated, "biased": True},
+        operation="moe_experts",
+        odd=frozenset({"top_k", "count"}),
+    )
+
+
+def _down_specimens(tiles: Tiles, dtype: torch.dtype) -> list:
+    numbers = dict.fromkeys(("hidden", "down", "bias", "weights"), pointer(dtype))
+    sizes = dict.fromkeys(("depth", "width", "count"), "i32")
+    pointers = {"order": "*i32", "blocks": "*i32", "parts": "*fp32"}
+    return specimens(
+        f"expert_down-{pointer(dtype)[1:]}",
+        expert_down_kernel,
+        tiles,
+        dtype,
+        signature={**numbers, **pointers, **sizes},
+        constexprs={"biased": True},
+        operation="moe_experts",
+        odd=frozenset({"count"}),
+    )
+
+
+def _sum_specimen(dtype: torch.dtype) -> Specimen:
+    return Specimen(
+        f"expert_sum-{pointer(dtype)[1:]}",
+        expert_sum_kernel,
+        {"parts": "*fp32", "experts": "*i64", "y": pointer(dtype), "width": "i32",
+         "num_experts": "i32"},
+        {"top_k": 2, "columns": COLUMNS},
+        dtype=dtype,
+        operation="moe_experts",
+        odd=frozenset({"num_experts"}),
+    )  # fmt: skip
+
+
+SPECIMENS = _specimens()

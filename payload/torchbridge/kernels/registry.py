@@ -1,0 +1,165 @@
+"""Which kernel computes an operation: the best one that this hardware, dtype and use allow.
+
+Every kernel that was passed over says why, so that a slow path never comes as a surprise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torchbridge.hardware import Hardware
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a kernel is wanted for.
+
+    `gradient`: its output will be differentiated. `variant` distinguishes what the other fields do
+    not and a kernel goes by: GELU's "none" (erf) and "tanh" say, or rows that are wide.
+    """
+
+    hardware: Hardware
+    dtype: torch.dtype = torch.float32
+    gradient: bool = False
+    variant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One way to compute an operation, and what it needs; an empty set allows everything.
+
+    `refuse` tells of what the other fields cannot say: None, or a reason for this request.
+    `yields` says why the best choice for a request is another kernel, although this one could: by
+    name it is still to be had.
+    """
+
+    operation: str
+    name: str
+    run: Callable[..., Any]
+    rank: int = 0  # of those that are not refused, the highest is taken
+    vendors: frozenset[str] = frozenset()
+    capability: tuple[int, int] | None = None  # CUDA's, at least
+    features: frozenset[str] = frozenset()  # of Hardware, all of them
+    dtypes: frozenset[torch.dtype] = frozenset()
+    differentiable: bool = True
+    refuse: Callable[[Request], str | None] | None = None
+    yields: Callable[[Request], str | None] | None = None
+
+    def refusal(self, request: Request) -> str | None:
+        """Why it cannot serve `request`; None if it can."""
+        for reason in (self._hardware(request.hardware), self._use(request)):
+            if reason:
+                return reason
+        return self.refuse(request) if self.refuse else None
+
+    def objection(self, request: Request) -> str | None:
+        """Why it is not chosen for `request`, refused or not; None if it may be."""
+        return self.refusal(request) or (self.yields(request) if self.yields else None)
+
+    def _hardware(self, hardware: Hardware) -> str | None:
+        if self.vendors and hardware.vendor not in self.vendors:
+            return f"needs {' or '.join(sorted(self.vendors))}; this is {hardware.vendor}"
+        if self.capability and (hardware.capability or (0, 0)) < self.capability:
+            wanted = "sm_{}{}".format(*self.capability)
+            return f"needs {wanted}; this is {hardware.target or hardware.vendor}"
+        lacking = sorted(self.features - hardware.features)
+        return f"needs {', '.join(lacking)} in hardware" if lacking else None
+
+    def _use(self, request: Request) -> str | None:
+        if self.dtypes and request.dtype not in self.dtypes:
+            return f"does not compute {str(request.dtype).removeprefix('torch.')}"
+        if request.gradient and not self.differentiable:
+            return "has no backward"
+        return None
+
+
+class KernelRefused(LookupError):
+    """No kernel can serve the request; the message has every kernel's reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The kernel taken, and those of higher rank that were not: name -> reason."""
+
+    kernel: Kernel
+    refused: dict[str, str]
+
+
+class KernelRegistry:
+    """Kernels by operation. Choices are remembered until another kernel is registered."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[str, dict[str, Kernel]] = {}
+        self._choices: dict[tuple[str, Request], Choice] = {}
+
+    def register(self, kernel: Kernel) -> Kernel:
+        """Add a kernel.
+
+        Raises:
+            ValueError: its operation has one of that name already.
+        """
+        named = self._kernels.setdefault(kernel.operation, {})
+        if kernel.name in named:
+            raise ValueError(f"{kernel.operation} has a kernel {kernel.name!r} already")
+        named[kernel.name] = kernel
+        self._choices.clear()
+        return kernel
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """In alphabetical order."""
+        return tuple(sorted(self._kernels))
+
+    def kernels(self, operation: str) -> tuple[Kernel, ...]:
+        """All of an operation, the best first; of equal rank the first registered.
+
+        Raises:
+            KernelRefused: there is no such operation.
+        """
+        if operation not in self._kernels:
+            known = ", ".join(self.operations) or "none"
+            raise KernelRefused(f"no operation {operation!r}; registered: {known}")
+        return tuple(sorted(self._kernels[operation].values(), key=lambda one: -one.rank))
+
+    def lookup(self, operation: str, request: Request) -> Choice:
+        """The best kernel for a request.
+
+        Raises:
+            KernelRefused: no such operation, or all of its kernels refuse.
+        """
+        key = (operation, request)
+        if key not in self._choices:
+            self._choices[key] = self._choose(operation, request)
+        return self._choices[key]
+
+    def named(self, operation: str, name: str, request: Request) -> Kernel:
+        """The kernel of that name, never another.
+
+        Raises:
+            KernelRefused: there is none, or it cannot serve the request.
+        """
+        for kernel in self.kernels(operation):
+            if kernel.name == name:
+                reason = kernel.refusal(request)
+                if reason:
+                    raise KernelRefused(f"{operation}/{name}: {reason}")
+                return kernel
+        known = ", ".join(one.name for one in self.kernels(operation))
+        raise KernelRefused(f"{operation} has no kernel {name!r}; it has: {known}")
+
+    def _choose(self, operation: str, request: Request) -> Choice:
+        refused: dict[str, str] = {}
+        for kernel in self.kernels(operation):
+            reason = kernel.objection(request)
+            if reason is None:
+                return Choice(kernel, refused)
+            refused[kernel.name] = reason
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
+        raise KernelRefused(f"no kernel for {operation}: {reasons}")
+
+
+REGISTRY = KernelRegistry()

@@ -1,0 +1,126 @@
+"""Keys and values of the tokens seen so far, in memory that is allocated once."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from torchbridge.llm.gpt2 import GPT2
+
+SMALLEST = 128  # slots that a compiled step attends to at least: fewer save nothing
+
+
+class KVCache:
+    """`keys` and `values` [L, B, H, S, D]; the first `length` of S slots are filled.
+
+    What lies beyond `length` is never attended to: `reset` forgets by setting it to 0.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int, int, int],
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """Room for `shape` = (L, B, H, S, D)."""
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        self.length = 0
+
+    @classmethod
+    def of(cls, model: GPT2, batch: int, capacity: int) -> KVCache:
+        """For `batch` sequences of up to `capacity` tokens of this model.
+
+        Raises:
+            ValueError: the capacity is not in 1..positions.
+        """
+        config = model.config
+        if not 1 <= capacity <= config.positions:
+            raise ValueError(
+                f"capacity must be in 1..{config.positions} (the model's positions), got {capacity}"
+            )
+        shape = (config.layers, batch, config.heads, capacity, config.width // config.heads)
+        return cls(shape, dtype=model.dtype, device=model.device)
+
+    @property
+    def batch(self) -> int:
+        """How many sequences."""
+        return self.keys.shape[1]
+
+    @property
+    def capacity(self) -> int:
+        """How many tokens of each."""
+        return self.keys.shape[3]
+
+    @property
+    def nbytes(self) -> int:
+        """Of the storage that it holds."""
+        return self.keys.untyped_storage().nbytes() + self.values.untyped_storage().nbytes()
+
+    def reset(self) -> None:
+        """Forget all tokens; the memory stays."""
+        self.length = 0
+
+    def room_for(self, batch: int, tokens: int) -> int:
+        """The place of the first of `tokens` more tokens.
+
+        Raises:
+            ValueError: it is for another batch size, or would overflow.
+        """
+        if batch != self.batch:
+            raise ValueError(f"the cache is for {self.batch} sequences, got {batch}")
+        if self.length + tokens > self.capacity:
+            raise ValueError(
+                f"the cache has room for {self.capacity} tokens and holds {self.length}: "
+                f"{tokens} more do not fit; make a larger one or reset it"
+            )
+        return self.length
+
+    def append(
+        self, layer: int, start: int, keys: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Store [B, H, T, D] at `start`; all up to there, and a mask [T, start + T] if needed.
+
+        No mask is needed by the first tokens, which are causal among themselves, nor by a single
+        one, which sees all of them.
+        """
+        tokens = keys.shape[2]
+        end = start + tokens
+        self.keys[layer, :, :, start:end] = keys
+        self.values[layer, :, :, start:end] = values
+        mask = None
+        if start > 0 and tokens > 1:
+            mask = torch.ones(tokens, end, dtype=torch.bool, device=keys.device).tril(start)
+        return self.keys[layer, :, :, :end], self.values[layer, :, :, :end], mask
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """How many slots a step of fixed shape may attend to: 128, twice that, up to all."""
+        sizes = [SMALLEST]
+        while sizes[-1] < self.capacity:
+            sizes.append(2 * sizes[-1])
+        return (*sizes[:-1], self.capacity)
+
+    def bucket(self, tokens: int) -> int:
+        """The first of the buckets that holds `tokens`, of 1 to the capacity."""
+        return next(size for size in self.buckets if size >= tokens)
+
+    def seen(self, place: Tensor, bucket: int) -> Tensor:
+        """What attention adds, [1, bucket]: 0 for the slots up to `place` [1], -inf beyond."""
+        slots = torch.arange(bucket, device=place.device)
+        hidden = torch.full((1, bucket), -math.inf, dtype=self.keys.dtype, device=place.device)
+        return hidden.masked_fill(slots <= place[:, None], 0.0)
+
+    def write(
+        self, layer: int, place: Tensor, mask: Tensor, keys: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Store [B, H, 1, D] at `place` [1]; the slots that `mask` [1, bucket] is for, and it."""
+        self.keys[layer].index_copy_(2, place, keys)
+        self.values[layer].index_copy_(2, place, values)
+        bucket = mask.shape[-1]
+        return self.keys[layer, :, :, :bucket], self.values[layer, :, :, :bucket], mask

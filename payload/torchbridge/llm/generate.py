@@ -1,0 +1,138 @@
+"""From a prompt to more tokens: one prefill, then one decode step per token.
+
+Nothing waits for the device on the way: the tokens stay there until the caller looks at them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchbridge.llm.cache import KVCache
+from torchbridge.llm.gpt2 import GPT2
+
+# ids [B, 1] and the cache that they follow -> logits [B, 1, V]
+Decode = Callable[[Tensor, KVCache], Tensor]
+# a token [B], the cache that it follows, and how many more -> those [B, count]
+Follow = Callable[[Tensor, KVCache, int], Tensor]
+_LOOK_AFTER = {"cpu": 1}  # tokens, before it is asked whether all sequences have ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How to draw the next token; without it the likeliest is taken."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.temperature > 0 and math.isfinite(self.temperature)):
+            raise ValueError(f"temperature must be positive, got {self.temperature}")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k must be at least 1, got {self.top_k}")
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """logits [B, V] -> float32 probabilities [B, V]; ties with the k-th stay in."""
+        scaled = logits.float() / self.temperature
+        if self.top_k is not None and self.top_k < scaled.shape[-1]:
+            least = scaled.topk(self.top_k).values[:, -1:]
+            scaled = scaled.masked_fill(scaled < least, -math.inf)
+        return scaled.softmax(dim=-1)
+
+
+def next_token(
+    logits: Tensor, sampling: Sampling | None = None, generator: torch.Generator | None = None
+) -> Tensor:
+    """logits [B, V] -> ids [B]; `generator` lives on the logits' device."""
+    if sampling is None:
+        return logits.argmax(dim=-1)
+    probabilities = sampling.probabilities(logits)
+    # the first of V independent clocks with these rates: torch.multinomial would ask the host
+    clocks = torch.empty_like(probabilities).exponential_(generator=generator)
+    return (probabilities / clocks).argmax(dim=-1)
+
+
+@torch.no_grad()
+def prefill(model: GPT2, ids: Tensor, cache: KVCache) -> Tensor:
+    """The prompt [B, T] into the cache; logits [B, 1, V] after its last token."""
+    return model.tokens.logits(model.features(ids, cache)[:, -1:])
+
+
+@torch.no_grad()
+def generate(
+    model: GPT2,
+    ids: Tensor,
+    new_tokens: int,
+    *,
+    sampling: Sampling | None = None,
+    generator: torch.Generator | None = None,
+    cache: KVCache | None = None,
+    decode: Decode | None = None,
+    stop_token: int | None = None,
+) -> Tensor:
+    """Prompts [B, T] -> [B, T + new_tokens], prompts included.
+
+    A `cache` that is given is reset and used again. `decode` is the model's own step by default.
+    What follows a `stop_token` is that token again, to the same length; the work ends early once
+    all sequences have one. To look is to wait: after each token on the CPU, each 16th elsewhere.
+
+    Raises:
+        ValueError: the model is in training mode (dropout would change the tokens), the prompt is
+            empty, or the tokens do not fit the positions or the cache.
+    """
+    if model.training:
+        raise ValueError("the model is in training mode, dropout would change tokens: model.eval()")
+    batch, prompt = ids.shape
+    if prompt < 1 or new_tokens < 0:
+        raise ValueError(f"needs a prompt and new_tokens >= 0, got {prompt} and {new_tokens}")
+    if cache is None:  # the last token is not fed back
+        cache = KVCache.of(model, batch, max(prompt, prompt + new_tokens - 1))
+    cache.reset()
+    logits = prefill(model, ids, cache)
+    choose = partial(next_token, sampling=sampling, generator=generator)
+    chosen = choose(logits[:, -1])[:, None][:, :new_tokens]
+    follow = _following(decode or model, choose, greedy=sampling is None)
+    at_once = new_tokens if stop_token is None else _LOOK_AFTER.get(ids.device.type, 16)
+    while chosen.shape[1] < new_tokens and not _ended(chosen, stop_token):
+        count = min(at_once, new_tokens - chosen.shape[1])
+        chosen = torch.cat([chosen, follow(chosen[:, -1], cache, count)], dim=1)
+    return torch.cat([ids, _silenced(chosen, stop_token, new_tokens)], dim=1)
+
+
+def _following(decode: Decode, choose: Callable[[Tensor], Tensor], *, greedy: bool) -> Follow:
+    """From a token [B] to the `count` after it [B, count], by a step and a choice for each.
+
+    A decode that makes the greedy choice by itself (`greedy`) is left to it.
+    """
+    own = getattr(decode, "greedy", None)
+    if greedy and own is not None:
+        return own
+
+    def follow(token: Tensor, cache: KVCache, count: int) -> Tensor:
+        chosen = []
+        for _ in range(count):
+            token = choose(decode(token[:, None], cache)[:, -1])
+            chosen.append(token)
+        return torch.stack(chosen, dim=1)
+
+    return follow
+
+
+def _ended(chosen: Tensor, stop_token: int | None) -> bool:
+    """Has every sequence of [B, T] its stop? This waits for the device."""
+    return stop_token is not None and bool((chosen == stop_token).any(dim=1).all())
+
+
+def _silenced(chosen: Tensor, stop_token: int | None, length: int) -> Tensor:
+    """[B, T] -> [B, length], nothing but stops after the first one."""
+    if stop_token is None:
+        return chosen
+    stops = chosen == stop_token
+    said = chosen.masked_fill(stops.cumsum(dim=1) > stops, stop_token)
+    return F.pad(said, (0, length - said.shape[1]), value=stop_token)

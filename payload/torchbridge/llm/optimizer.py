@@ -1,0 +1,126 @@
+"""A GPT-2 made ready for a device: dtype, quantised weights, compiled decode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor, nn
+
+from torchbridge.device import pick_device
+from torchbridge.hardware import Hardware, probe
+from torchbridge.llm.cache import KVCache
+from torchbridge.llm.decode import CompiledDecode
+from torchbridge.llm.generate import Sampling, generate
+from torchbridge.llm.gpt2 import GPT2
+from torchbridge.llm.layout import lay_out, split_rows
+from torchbridge.llm.quantise import Int8Linear, Int8TokenTable, quantise_int8, weight_bytes
+from torchbridge.passes import PassResult, Prepared, Setting, apply
+
+
+class QuantizationMode(str, Enum):
+    """How weights are held."""
+
+    NONE = "none"
+    INT8 = "int8"
+    FP8 = "fp8"
+    INT4 = "int4"
+    BNB_4BIT = "bnb_4bit"
+
+
+_REFUSED = {
+    QuantizationMode.INT4: "no 4-bit matrix product runs on every device of this library",
+    QuantizationMode.BNB_4BIT: "bitsandbytes is no part of this library",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LLMConfig:
+    """What to do to a model; `quantization` may be given by value ("int8").
+
+    `compile_backend` is torch.compile's for the decode step ("inductor"), None for none.
+
+    Raises:
+        ValueError: the quantisation is unknown, or one that this library does not do.
+    """
+
+    quantization: QuantizationMode = QuantizationMode.NONE
+    dtype: torch.dtype = torch.float32
+    compile_backend: str | Callable | None = None
+
+    def __post_init__(self) -> None:
+        mode = QuantizationMode(self.quantization)
+        if mode in _REFUSED:
+            raise ValueError(f"quantization {mode.value!r} is refused: {_REFUSED[mode]}; use int8")
+        object.__setattr__(self, "quantization", mode)
+        if not self.dtype.is_floating_point:
+            raise ValueError(f"dtype must be a floating-point type, got {self.dtype}")
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizedLLM:
+    """A model that is ready to generate, and the passes that made it so."""
+
+    prepared: Prepared
+    decode: CompiledDecode | None = None
+
+    @property
+    def model(self) -> nn.Module:
+        """The model."""
+        return self.prepared.model
+
+    def generate(self, ids: Tensor, new_tokens: int, **options: Sampling | KVCache) -> Tensor:
+        """`torchbridge.llm.generate` of this model, on its device.
+
+        A compiled decode is compiled for a cache's shape: give the same cache every time.
+        """
+        ids = ids.to(self.model.device)
+        return generate(self.model, ids, new_tokens, decode=self.decode, **options)
+
+
+class LLMOptimizer:
+    """Applies an `LLMConfig`."""
+
+    def __init__(
+        self,
+        config: LLMConfig | None = None,
+        *,
+        hardware: Hardware | None = None,
+        device: torch.device | None = None,
+    ) -> None:
+        self.config = config or LLMConfig()
+        self.device = device or pick_device()
+        self.hardware = hardware or probe(self.device)
+
+    def optimize(self, model: GPT2) -> OptimizedLLM:
+        """`model`, moved and cast in place, quantised as a copy; in eval mode."""
+        setting = Setting(self.device, self.hardware)
+        passes = [self._place, self._quantise, lay_out, split_rows]
+        prepared = apply(model.eval(), setting, passes, level="llm")
+        backend = self.config.compile_backend
+        decode = CompiledDecode(prepared.model, backend) if backend else None
+        return OptimizedLLM(prepared, decode)
+
+    def _place(self, model: nn.Module, setting: Setting) -> tuple[nn.Module, PassResult]:
+        model = model.to(setting.device, self.config.dtype)
+        return model, PassResult("place", True, f"{model.dtype} on {model.device}")
+
+    def _quantise(self, model: nn.Module, setting: Setting) -> tuple[nn.Module, PassResult]:
+        mode = self.config.quantization
+        if mode is QuantizationMode.NONE:
+            return model, PassResult("quantise", False, reason="quantization is 'none'")
+        before = weight_bytes(model)
+        if mode is QuantizationMode.INT8:
+            model, kinds = quantise_int8(model), (Int8Linear, Int8TokenTable)
+        else:
+            from torchbridge.fp8 import FP8InferenceEngine, FP8InferenceLinear
+
+            # a scale per token: one for all of them would let a later token change an earlier one
+            engine = FP8InferenceEngine(model, granularity="row")
+            model, kinds = engine.prepare(), (FP8InferenceLinear,)
+        layers = sum(isinstance(module, kinds) for module in model.modules())
+        after = weight_bytes(model)
+        evidence = f"{layers} layers in {mode.value}, {before:,} bytes of weights are {after:,}"
+        return model, PassResult("quantise", True, evidence)

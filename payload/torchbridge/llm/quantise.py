@@ -1,0 +1,146 @@
+"""Weights as int8 with one step per row: w = q * step, so that reading them takes a quarter.
+
+Only weights: features stay in their dtype, products are summed in it or wider, biases and norms are
+kept. Whether a product reads the narrow weights, or widens all of them first, is `int8_path`'s say.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchbridge.llm.gpt2 import GPT2, TokenTable
+
+LARGEST = 127  # symmetric: -128 is not used
+VECTORS = torch.backends.cpu.get_cpu_capability()  # asked once: torch 2.7 cannot trace the question
+FEW = 4  # rows that a fused reduction computes at most; it reads the weights anew for each
+
+
+def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """weight [N, K] -> q [N, K] int8 and step [N] float32, w = q * step within half a step."""
+    wide = weight.detach().float()
+    step = wide.abs().amax(dim=1) / LARGEST
+    step = torch.where(step > 0, step, 1.0)  # a row of zeros
+    q = (wide / step[:, None]).round().clamp(-LARGEST, LARGEST)
+    return q.to(torch.int8).contiguous(), step
+
+
+class Int8Linear(nn.Module):
+    """A linear layer: `weight` [N, K] int8, `step` [N] float32, `bias` [N] as it was, or None."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        q, step = quantise_rows(linear.weight)
+        self.register_buffer("weight", q)
+        self.register_buffer("step", step)
+        self.bias = linear.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., K] -> [..., N]"""
+        output = int8_linear(x, self.weight, self.step)
+        return output if self.bias is None else output + self.bias
+
+
+class Int8TokenTable(nn.Module):
+    """`TokenTable` in int8: a token's row is a row of the head, so one step serves both ends."""
+
+    def __init__(self, table: TokenTable) -> None:
+        super().__init__()
+        self.dtype = table.weight.dtype
+        q, step = quantise_rows(table.weight)
+        self.register_buffer("weight", q)
+        self.register_buffer("step", step)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """[B, T] -> [B, T, d]"""
+        return (self.weight[ids].float() * self.step[ids][..., None]).to(self.dtype)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """[..., d] -> [..., V]"""
+        return int8_linear(features, self.weight, self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Path:
+    """How a product with int8 weights is computed, and why so.
+
+    `fused`: the compiler's kernel widens the weights as it reads them, sums in float32. `packed`:
+    torch's own kernel does, for bfloat16. `wide`: all weights are widened into memory, then
+    multiplied, which is slower than weights that were wide from the start.
+    """
+
+    name: str
+    reason: str
+
+
+def int8_path(
+    rows: int, dtype: torch.dtype, device: torch.device, *, compiling: bool, vectors: str = VECTORS
+) -> Int8Path:
+    """Which way for `rows` of features; `vectors` is torch's word for those of this CPU."""
+    if device.type == "cpu" and dtype == torch.bfloat16 and vectors.startswith("AVX"):
+        return Int8Path("packed", f"torch has a kernel for bfloat16 and {vectors}")
+    if compiling and rows <= FEW:
+        return Int8Path("fused", f"compiled, and at most {FEW} rows")
+    if rows > FEW:
+        return Int8Path("wide", f"{rows} rows are worth a matrix product, which is wide")
+    return Int8Path("wide", f"not compiled, and torch has no kernel for {dtype} on {device.type}")
+
+
+def int8_linear(x: Tensor, weight: Tensor, step: Tensor) -> Tensor:
+    """x [..., K] times q [N, K] and step [N] -> [..., N]; the step is applied to the sums."""
+    rows = x.numel() // x.shape[-1]
+    path = int8_path(rows, x.dtype, x.device, compiling=torch.compiler.is_compiling())
+    if path.name == "fused":
+        return _fused(x, weight, step)
+    if path.name == "packed":
+        return _packed(x, weight, step)
+    return F.linear(x, weight.to(x.dtype)) * step.to(x.dtype)
+
+
+def _fused(x: Tensor, weight: Tensor, step: Tensor) -> Tensor:
+    """As products and sums, which a compiler makes one loop of; eager, they would fill memory."""
+    return ((x.float()[..., None, :] * weight.float()).sum(dim=-1) * step).to(x.dtype)
+
+
+def _packed(x: Tensor, weight: Tensor, step: Tensor) -> Tensor:
+    """With steps of one: the kernel wants them in bfloat16, which would round them all."""
+    flat = x.reshape(-1, x.shape[-1])
+    ones = torch.ones_like(step, dtype=x.dtype)
+    sums = torch._weight_int8pack_mm(flat, weight, ones)  # noqa: SLF001  it has no public name
+    return (sums * step).to(x.dtype).view(*x.shape[:-1], -1)
+
+
+def decode_path(model: nn.Module, batch: int, *, compiled: bool) -> Int8Path | None:
+    """How a decode step of `batch` sequences computes with int8 weights; None without any."""
+    for module in model.modules():
+        if isinstance(module, Int8TokenTable):
+            device = module.weight.device
+            return int8_path(batch, module.dtype, device, compiling=compiled)
+    return None
+
+
+def quantise_int8(model: GPT2) -> GPT2:
+    """The same model with all matrices in int8; the one given is left as it is.
+
+    The two share what is not quantised: norms, biases, the position table. Cast before, not after:
+    the steps are float32 for every dtype.
+    """
+    shared = {id(p): p for p in model.parameters()}
+    quantised = copy.deepcopy(model, shared)
+    quantised.tokens = Int8TokenTable(model.tokens)
+    for module in list(quantised.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear):
+                setattr(module, name, Int8Linear(child))
+    return quantised.eval()
+
+
+def weight_bytes(model: nn.Module) -> int:
+    """Bytes of all storages behind parameters and buffers, shared ones once."""
+    tensors = [*model.parameters(), *model.buffers()]
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+    return sum(storages.values())

@@ -1,0 +1,141 @@
+"""A layer's forward for batches of one shape as a CUDA graph: for decoding, where a call has little
+to compute and its launches are what takes the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from torchbridge.moe.dispatch import path_for
+from torchbridge.moe.layers import MoELayer
+
+WARM_UPS = 3  # libraries make their handles, kernels are compiled, the allocator settles
+
+Work = Callable[[], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """`replay` computes the recorded work once more, into `output`."""
+
+    output: Tensor
+    replay: Callable[[], object]
+
+
+class Recorder(Protocol):
+    """What records work whose tensors stay where they are."""
+
+    def why_not(self, device: torch.device) -> str | None:
+        """Why it cannot record work of this device; None when it can."""
+
+    def record(self, work: Work, device: torch.device) -> Recording:
+        """Run `work` some times, and record it."""
+
+
+class CudaGraphs:
+    """Records a CUDA graph, after warm-up on a side stream."""
+
+    def why_not(self, device: torch.device) -> str | None:
+        """A CUDA device is needed."""
+        return None if device.type == "cuda" else f"a CUDA graph needs a CUDA device, not {device}"
+
+    def record(self, work: Work, device: torch.device) -> Recording:
+        """`work` must not wait for the device."""
+        with torch.cuda.device(device):
+            side, here = torch.cuda.Stream(), torch.cuda.current_stream()
+            side.wait_stream(here)
+            with torch.cuda.stream(side):
+                for _ in range(WARM_UPS):
+                    work()
+            here.wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=side):
+                output = work()
+        return Recording(output, graph.replay)
+
+
+class CapturedLayer:
+    """An MoE layer in eval for x of one shape, dtype and device; called like it, without aux.
+
+    Every call copies x in, replays and copies the output out. The layer's counters `computed` and
+    `dropped` count each replay, and nothing of the capture. Weights may change in place (an
+    optimiser, `load_state_dict`); when they move, or the layer goes to training, calls raise.
+    """
+
+    def __init__(self, layer: MoELayer, x: Tensor, *, recorder: Recorder | None = None) -> None:
+        """Capture for batches like x [..., d], whose values do not matter.
+
+        Raises:
+            RuntimeError: it cannot be captured, with the reason.
+        """
+        recorder = recorder or CudaGraphs()
+        reason = why_not_captured(layer, x, recorder)
+        if reason:
+            raise RuntimeError(f"the layer cannot be captured: {reason}")
+        self.layer = layer
+        self._input = x.detach().clone()
+        self._places = _places(layer)
+        with torch.no_grad():
+            self._recording = self._record(recorder)
+
+    def _record(self, recorder: Recorder) -> Recording:
+        counters = (self.layer.computed, self.layer.dropped)
+        before = [counter.clone() for counter in counters]
+        try:
+            return recorder.record(lambda: self.layer(self._input), self._input.device)
+        except RuntimeError as error:
+            raise RuntimeError(f"the layer cannot be captured: {error}") from error
+        finally:  # what warmed up was no call
+            for counter, value in zip(counters, before, strict=True):
+                counter.copy_(value)
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor) -> Tensor:
+        """x like the captured one -> the layer's output, in memory of its own.
+
+        Raises:
+            ValueError: another shape, dtype or device.
+            RuntimeError: the layer is not what was captured any more.
+        """
+        self._check(x)
+        self._input.copy_(x)
+        self._recording.replay()
+        return self._recording.output.clone()
+
+    def _check(self, x: Tensor) -> None:
+        given, captured = _kind(x), _kind(self._input)
+        if given != captured:
+            raise ValueError(f"captured for {captured}, got {given}")
+        if self.layer.training:
+            raise RuntimeError("captured in eval, but the layer is in training now")
+        if _places(self.layer) != self._places:
+            raise RuntimeError("weights or counters have moved since the capture; capture again")
+
+
+def why_not_captured(layer: MoELayer, x: Tensor, recorder: Recorder) -> str | None:
+    """Why `layer` cannot be captured for batches like x [..., d]; None when it can."""
+    reason = recorder.why_not(x.device)
+    if reason:
+        return reason
+    if layer.training:
+        return "it is in training; call eval() first"
+    with torch.no_grad():
+        tokens = x.reshape(-1, layer.hidden_size)
+        path = path_for(layer.experts, tokens, layer.config, layer.parallel)
+    if path.asks_host:
+        return f"by {path} the host waits for the device"
+    return None
+
+
+def _kind(x: Tensor) -> str:
+    return f"{tuple(x.shape)} {str(x.dtype).removeprefix('torch.')} on {x.device}"
+
+
+def _places(layer: MoELayer) -> list[int]:
+    """Where the layer's parameters and buffers lie."""
+    return [tensor.data_ptr() for tensor in (*layer.parameters(), *layer.buffers())]

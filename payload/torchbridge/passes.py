@@ -1,0 +1,292 @@
+"""One optimisation each: what it changed, seen on the model afterwards, or why it changed nothing.
+
+A pass never claims: its evidence is read off the model that it leaves behind.
+
+Whether it makes a model faster depends on the model, the inputs and the machine, and no rule of
+thumb knows all three. So passes whose only purpose is speed are measured, where sample inputs and
+time (`Setting.measure_s`) are given: a copy of the model is changed, must compute what the model
+computes, and is timed in turns with it. Then
+
+- a pass that costs nothing else is kept unless it is seen to lose: the interval of its effect lies
+  below 1 and reaches below `UNNOTICED`. Undecided, it is kept: its purpose may show elsewhere.
+- a pass that costs something, precision or compilation, is kept only if it is seen to win: the
+  whole interval lies above 1. Undecided, it is not: what it costs is certain.
+
+Every pass is measured against what the ones before it left, and a level has the passes of the level
+below it first, so none is slower than the level below, as far as the time given can tell. Measuring
+changes no number: what was kept is applied to the model itself, as if nothing had been measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from torchbridge.hardware import Hardware
+from torchbridge.timing import Clock, Comparison, compare, warm_up
+
+UNNOTICED = 0.97  # of the speed before: what is above it is not called a loss
+PAIRS = 400  # at most, and
+LEAST_PAIRS = 6  # however long they take: of fewer no interval is 95 % sure
+# largest relative difference that a pass may make to the outputs, by the model's coarsest numbers
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 1e-2}
+FP8_TOLERANCE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Time of a call before a pass over the time after it, above 1 it is faster: the median of
+    `pairs`, and the interval of that median that is 95 % sure."""
+
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+
+    @classmethod
+    def of(cls, times: Comparison) -> Effect:
+        """The subject is the model after the pass."""
+        low, high = times.interval()
+        return cls(statistics.median(times.ratios), low, high, len(times.ratios))
+
+    def suffices(self, *, costly: bool) -> bool:
+        """Is the pass kept, by the rule above?"""
+        if costly:
+            return self.low > 1
+        return self.high >= 1 or self.low >= UNNOTICED
+
+    def __str__(self) -> str:
+        return f"{self.ratio:.2f}x [{self.low:.2f}, {self.high:.2f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """`evidence` is what was seen on the model afterwards; `reason` why it was not applied.
+
+    `seconds` is how long the pass took, `effect` what it did to the model's speed, where that was
+    measured: which took longer, and is not in `seconds`.
+
+    Raises:
+        ValueError: applied without evidence, or not applied without a reason.
+    """
+
+    name: str
+    applied: bool
+    evidence: str = ""
+    reason: str | None = None
+    seconds: float = 0.0
+    effect: Effect | None = None
+
+    def __post_init__(self) -> None:
+        if self.applied and (not self.evidence or self.reason is not None):
+            raise ValueError(f"pass {self.name!r} was applied: it needs evidence, and no reason")
+        if not self.applied and (self.evidence or not self.reason):
+            raise ValueError(f"pass {self.name!r} was not applied: it needs a reason, no evidence")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a pass may go by. `sample_inputs` are positional arguments of the model's forward.
+
+    `fusion` says whether layers may be folded; `compile_backend` and `compile_mode` are given to
+    torch.compile, no backend forbids it. For speed's sake passes are measured for `measure_s`
+    seconds each, and however long 6 pairs of calls take; 0 applies them unmeasured.
+    """
+
+    device: torch.device
+    hardware: Hardware
+    training: bool = False
+    sample_inputs: tuple[torch.Tensor, ...] = ()
+    fusion: bool = True
+    compile_backend: str | Callable | None = "inductor"
+    compile_mode: str = "default"
+    measure_s: float = 0.0
+    clock: Clock = time.perf_counter
+
+    @property
+    def measures(self) -> bool:
+        """Can it be told what a pass does to the speed?"""
+        return self.measure_s > 0 and bool(self.sample_inputs)
+
+
+Result = tuple[nn.Module, PassResult]
+Pass = Callable[[nn.Module, Setting], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which a pass for speed is measured. `costly`: does it cost something besides time?
+
+    `gradients`: it is timed while they are recorded; `in_place`: it changes the model itself.
+    """
+
+    costly: bool = False
+    gradients: bool = False
+    in_place: bool = True
+
+
+def for_speed(**terms: bool) -> Callable[[Pass], Pass]:
+    """Mark a pass as one whose only purpose is speed, on these `Terms`."""
+
+    def marked(one: Pass) -> Pass:
+        one.terms = Terms(**terms)
+        return one
+
+    return marked
+
+
+def difference(name: str, before: str, after: str, *, reason: str) -> PassResult:
+    """Applied if the model looks different from before, with what is seen now as the evidence.
+
+    `reason` says why nothing changed, where nothing did. What was done in between has no say.
+    """
+    if after == before:
+        return PassResult(name, False, reason=reason)
+    return PassResult(name, True, evidence=f"{before} -> {after}")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A model that is ready for its device, with the passes that were tried, in order."""
+
+    model: nn.Module
+    level: str
+    passes: tuple[PassResult, ...] = ()
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def applied(self) -> tuple[str, ...]:
+        """Names of the passes that changed the model."""
+        return tuple(result.name for result in self.passes if result.applied)
+
+    def result(self, name: str) -> PassResult:
+        """The result of one pass.
+
+        Raises:
+            KeyError: no pass of that name was tried.
+        """
+        for result in self.passes:
+            if result.name == name:
+                return result
+        raise KeyError(f"no pass {name!r} was tried; tried: {[r.name for r in self.passes]}")
+
+
+def apply(model: nn.Module, setting: Setting, passes: Sequence[Pass], *, level: str) -> Prepared:
+    """Run the passes in order, each on what the one before it left."""
+    results = []
+    for one in passes:
+        terms = getattr(one, "terms", None)
+        if terms is not None and setting.measures:
+            model, result = _if_it_helps(one, terms, model, setting)
+        else:
+            model, result = _applied(one, model, setting)
+        results.append(result)
+    return Prepared(model, level, tuple(results))
+
+
+def _applied(one: Pass, model: nn.Module, setting: Setting) -> Result:
+    start = time.perf_counter()
+    model, result = one(model, setting)
+    return model, replace(result, seconds=time.perf_counter() - start)
+
+
+def _if_it_helps(one: Pass, terms: Terms, model: nn.Module, setting: Setting) -> Result:
+    """Try the pass on a copy first, and apply it only if it is worth it."""
+    before = copy.deepcopy(model) if terms.in_place else model
+    trial, result = _applied(one, before, setting)
+    if not result.applied:
+        return model, result
+    refusal, effect = None, None
+    with undisturbed(model, setting):
+        error = 0.0 if setting.training else _moved(trial, model, setting)
+        if error > tolerance(trial):
+            refusal = f"it would move the outputs by {error:.1e} (relative): not kept"
+        else:
+            effect = measure(trial, model, setting, gradients=terms.gradients)
+    if effect is not None and not effect.suffices(costly=terms.costly):
+        refusal = f"measured {effect}: not kept"
+    if refusal is not None:
+        seconds = result.seconds
+        return model, PassResult(result.name, False, "", refusal, seconds, effect)
+    if terms.in_place:
+        trial, result = _applied(one, model, setting)
+    return trial, replace(result, effect=effect)
+
+
+def measure(
+    after: nn.Module, before: nn.Module, setting: Setting, *, gradients: bool = False
+) -> Effect:
+    """Both on the sample inputs, in turns, after warming up; a training's with its backward."""
+    arms = [_call(model, setting, gradients) for model in (after, before)]
+    timing = {"device": setting.device, "clock": setting.clock}
+    for arm in arms:
+        warm_up(arm, budget_s=setting.measure_s / 4, **timing)
+    limits = {"pairs": PAIRS, "at_least": LEAST_PAIRS, "budget_s": setting.measure_s}
+    return Effect.of(compare(*arms, **limits, **timing))
+
+
+def _call(model: nn.Module, setting: Setting, gradients: bool) -> Callable[[], None]:
+    """One use of the model: forward, and backward where it is to be trained."""
+
+    def call() -> None:
+        with torch.set_grad_enabled(setting.training or gradients):
+            outputs = model(*setting.sample_inputs)
+        if setting.training:
+            tensors = [t for t in tree_leaves(outputs) if isinstance(t, Tensor) and t.requires_grad]
+            torch.autograd.backward([t.float().sum() for t in tensors])
+            model.zero_grad(set_to_none=True)
+
+    return call
+
+
+@contextlib.contextmanager
+def undisturbed(model: nn.Module, setting: Setting) -> Iterator[None]:
+    """Buffers, gradients and random numbers afterwards as they were."""
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+    for parameter, _ in gradients:
+        parameter.grad = None
+    devices = [setting.device] if setting.device.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        with torch.no_grad():
+            for buffer, kept in buffers:
+                buffer.copy_(kept)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+
+
+@torch.no_grad()
+def _moved(after: nn.Module, before: nn.Module, setting: Setting) -> float:
+    """By how much the outputs on the sample inputs differ."""
+    return relative_error(after(*setting.sample_inputs), before(*setting.sample_inputs))
+
+
+def relative_error(actual: object, expected: object) -> float:
+    """The worst of all outputs; infinite where a number is none."""
+    pairs = zip(tree_leaves(actual), tree_leaves(expected), strict=True)
+    return max((_error(a, e) for a, e in pairs if isinstance(e, Tensor)), default=0.0)
+
+
+def _error(actual: Tensor, expected: Tensor) -> float:
+    scale = expected.double().abs().max().clamp_min(torch.finfo(torch.float32).tiny)
+    error = ((actual.double() - expected.double()).abs().max() / scale).item()
+    return min(math.inf, error)  # of a NaN and infinity, min takes its first argument
+
+
+def tolerance(model: nn.Module) -> float:
+    """Of the coarsest numbers that the model is made of."""
+    tensors = [*model.parameters(), *model.buffers()]
+    dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+    return max((TOLERANCE.get(dtype, FP8_TOLERANCE) for dtype in dtypes), default=1e-4)

@@ -1,0 +1,53 @@
+"""How to train, checked on construction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+SCHEDULES = ("constant", "linear", "cosine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    """Settings of a run. A step is one update of the weights, from `accumulate` batches.
+
+    `precision` auto is bfloat16 autocast where the hardware computes it, else scaled float16 where
+    it computes that, else float32. `fused` None takes the fused AdamW where it works. `clip_norm`
+    limits the norm of all gradients together. `compile_backend` is torch.compile's, None for none.
+    `graphed` steps are recorded and replayed as a CUDA graph: what Python does besides tensors
+    happens once; None records where that is expected to win, on CUDA with little work per step.
+    `seed` is set before the first step, None leaves the random state alone.
+    """
+
+    epochs: int = 1
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.01
+    accumulate: int = 1
+    clip_norm: float | None = None
+    precision: str = "auto"
+    fused: bool | None = None
+    compile_backend: str | Callable | None = None
+    graphed: bool | None = None
+    schedule: str = "constant"
+    warmup_steps: int = 0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "accumulate"):
+            _require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
+        for name in ("weight_decay", "warmup_steps"):
+            value = getattr(self, name)
+            _require(value >= 0, f"{name} must not be negative", value)
+        _require(self.learning_rate > 0, "learning_rate must be positive", self.learning_rate)
+        clips = self.clip_norm is None or self.clip_norm > 0
+        _require(clips, "clip_norm must be positive", self.clip_norm)
+        for name, allowed in (("precision", PRECISIONS), ("schedule", SCHEDULES)):
+            value = getattr(self, name)
+            _require(value in allowed, f"{name} must be one of {', '.join(allowed)}", value)
+
+
+def _require(condition: bool, what: str, got: object) -> None:
+    if not condition:
+        raise ValueError(f"{what}, got {got!r}")

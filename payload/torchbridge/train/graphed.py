@@ -1,0 +1,216 @@
+"""A step that is recorded once as a CUDA graph and then replayed: one launch instead of hundreds.
+
+The first steps of a shape are taken as ever, on a stream of their own: they allocate what stays,
+and are looked at for what cannot be recorded. Recording runs the step's Python once more and
+computes nothing; from then on only the device's work is repeated, from the same memory.
+https://docs.pytorch.org/docs/stable/notes/cuda.html#whole-network-capture
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from torchbridge.hardware import Hardware
+from torchbridge.peaks import peak_bandwidth, peak_flops
+from torchbridge.train.config import TrainConfig
+from torchbridge.train.data import Batch, send
+from torchbridge.train.optimizers import why_not_fused
+from torchbridge.train.watch import Watch
+
+WARM_UP = 3  # steps of a shape before it is recorded
+SHAPES = 2  # of whole groups of batches, and of an epoch's last one
+HOST_S = 5e-6  # what an operator costs the host in eager mode, forward, backward or update
+REACHED = 0.4  # of the device's peaks, by a step of ordinary layers
+
+Outputs = tuple[Tensor, ...]
+Update = Callable[[Sequence[Batch]], Outputs]
+Replay = Callable[[], object]
+
+
+class Recorder(Protocol):
+    """Something that records what a device does."""
+
+    def aside(self, work: Callable[[], Outputs]) -> Outputs:
+        """Run `work` where it will be recorded later, in order with what is queued."""
+
+    def record(self, work: Callable[[], Outputs]) -> tuple[Replay, Outputs]:
+        """How to repeat `work`, and the tensors that then hold its outputs; nothing is computed."""
+
+
+class CudaRecorder:
+    """CUDA graphs, and ROCm's by the same names."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        # one stream for both: libraries that keep a handle per stream make it before the recording
+        self._stream = torch.cuda.Stream(device)
+
+    def aside(self, work: Callable[[], Outputs]) -> Outputs:
+        """On the recording's stream, between what is queued already and what comes."""
+        current = torch.cuda.current_stream(self._device)
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*capturable=True")  # will be captured later
+            outputs = work()
+        current.wait_stream(self._stream)
+        return outputs
+
+    def record(self, work: Callable[[], Outputs]) -> tuple[Replay, Outputs]:
+        """Waits for the device once.
+
+        Raises:
+            RuntimeError: something in `work` cannot be recorded. The device's random numbers are
+                unusable in this process from then on.
+        """
+        graph = torch.cuda.CUDAGraph()
+        # a thread that loads batches may page-lock memory meanwhile
+        mode = {"stream": self._stream, "capture_error_mode": "thread_local"}
+        try:
+            with torch.cuda.graph(graph, **mode):
+                outputs = work()
+        except RuntimeError as error:
+            message = f"the step cannot be recorded as a CUDA graph: {error}; use graphed=False"
+            raise RuntimeError(message) from error
+        return graph.replay, outputs
+
+
+def why_not_graphed(
+    config: TrainConfig, recorder: Recorder | None, device: torch.device, *, scaled: bool
+) -> str | None:
+    """Why no step can be recorded; `scaled`: are losses scaled?"""
+    if config.graphed is False:
+        return "not asked for"
+    if recorder is None:
+        return f"CUDA graphs need a CUDA device, this is {device.type}"
+    if config.compile_backend is not None:
+        return "torch.compile is asked for, whose mode reduce-overhead records graphs itself"
+    if scaled and (config.fused is False or why_not_fused(device)):
+        return "scaled losses make the host wait for the device unless AdamW is fused"
+    return None
+
+
+def why_not_worth_it(model: nn.Module, watch: Watch, hardware: Hardware, number: str) -> str | None:
+    """Why a graph is not expected to win; None where asking takes longer than computing.
+
+    What the host needs is `HOST_S` per operator; what the device needs follows from its peaks, of
+    which ordinary layers reach `REACHED`. `number` is what is multiplied: fp32, bf16 or fp16.
+    A model with hooks is left alone, since they would be called no more.
+    """
+    hooks = (m._forward_hooks or m._forward_pre_hooks for m in model.modules())  # noqa: SLF001
+    if any(hooks):
+        return "the model has hooks, which a replay does not call"
+    flops = peak_flops(hardware, number)
+    if flops is None:
+        return f"how fast {hardware.target or hardware.name} multiplies {number} is not known"
+    moved = watch.bytes / (peak_bandwidth(hardware) or float("inf"))
+    device_s, host_s = (watch.flops / flops + moved) / REACHED, HOST_S * watch.operators
+    if device_s < host_s:
+        return None
+    return f"a step computes for {1e3 * device_s:.1f} ms and is asked for in {1e3 * host_s:.1f} ms"
+
+
+class Recorded:
+    """One shape's recording, with the memory that it reads and writes."""
+
+    def __init__(
+        self,
+        update: Update,
+        recorder: Recorder,
+        batches: Sequence[Batch],
+        parameters: Sequence[nn.Parameter],
+    ) -> None:
+        """`batches` are on the device; they are copied, not computed with."""
+        self._inputs = [tuple(t.clone() for t in batch) for batch in batches]
+        self._replay, self._outputs = recorder.record(lambda: update(self._inputs))
+        self._gradients = [(parameter, parameter.grad) for parameter in parameters]
+
+    def __call__(self, batches: Sequence[Batch]) -> Outputs:
+        """The step with these batches, of the recorded shapes, on any device."""
+        for buffers, batch in zip(self._inputs, batches, strict=True):
+            for buffer, tensor in zip(buffers, batch, strict=True):
+                buffer.copy_(send(tensor, buffer.device), non_blocking=True)
+        self._replay()
+        for parameter, gradient in self._gradients:  # those of a step in between are others
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
+        return tuple(output.clone() for output in self._outputs)  # the next replay overwrites them
+
+
+class GraphedStep:
+    """`update`, from a recording where its shape came `WARM_UP` times before.
+
+    `reason` says why none is made (or not yet), None once there is one; `replays` counts its uses.
+    Other shapes than the recorded one, an epoch's last batch say, are computed as ever.
+    """
+
+    def __init__(
+        self,
+        update: Update,
+        recorder: Recorder,
+        parameters: Sequence[nn.Parameter],
+        *,
+        insist: bool,
+        worth: Callable[[Watch], str | None],
+    ) -> None:
+        """`worth` says why a graph would not win; those who `insist` are not asked."""
+        self.replays = 0
+        self.reason: str | None = f"no shape of batches came {WARM_UP + 1} times"
+        self._update, self._recorder, self._parameters = update, recorder, parameters
+        self._insist, self._worth = insist, worth
+        self._seen: Counter[Any] = Counter()
+        self._refused = False
+        self._recorded: Recorded | None = None
+        self._shape: Any = None
+
+    def __call__(self, batches: Sequence[Batch]) -> Outputs:
+        """The outputs of one step.
+
+        Raises:
+            ValueError: `insist`, and the step is seen to be what no graph can record.
+        """
+        if self._refused:
+            return self._update(batches)
+        shape = [tuple((t.shape, t.dtype) for t in batch) for batch in batches]
+        if self._recorded is None:
+            return self._before(batches, tuple(shape))
+        if tuple(shape) != self._shape:
+            return self._update(batches)
+        self.replays += 1
+        return self._recorded(batches)
+
+    def _before(self, batches: Sequence[Batch], shape: Any) -> Outputs:
+        """A step while there is no recording; the one that makes it is its first replay."""
+        self._seen[shape] += 1
+        if len(self._seen) > SHAPES:
+            self._refuse(f"batches come in more than {SHAPES} shapes")
+            return self._update(batches)
+        device = self._parameters[0].device
+        batches = [tuple(send(t, device) for t in batch) for batch in batches]
+        if self._seen[shape] < WARM_UP:
+            return self._recorder.aside(lambda: self._update(batches))
+        if self._seen[shape] == WARM_UP:
+            return self._watched(batches)
+        self._recorded = Recorded(self._update, self._recorder, batches, self._parameters)
+        self._shape, self.reason, self.replays = shape, None, 1
+        return self._recorded(batches)
+
+    def _watched(self, batches: Sequence[Batch]) -> Outputs:
+        """The last step before the recording, looked at."""
+        with Watch() as watch:
+            outputs = self._recorder.aside(lambda: self._update(batches))
+        if watch.waits:
+            self._refuse(f"the step makes the host wait: {', '.join(sorted(watch.waits))}")
+        elif not self._insist and (reason := self._worth(watch)):
+            self._refuse(reason)
+        return outputs
+
+    def _refuse(self, reason: str) -> None:
+        if self._insist:
+            raise ValueError(f"graphed was asked for: {reason}; use graphed=None")
+        self._refused, self.reason = True, reason

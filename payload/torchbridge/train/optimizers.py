@@ -1,0 +1,44 @@
+"""AdamW, fused where that works: one kernel for all weights, and no wait for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from torchbridge.train.config import TrainConfig
+
+
+def why_not_fused(device: torch.device) -> str | None:
+    """Why AdamW cannot be fused on `device`; None after a fused step was taken there."""
+    parameter = nn.Parameter(torch.zeros(1, device=device))
+    parameter.grad = torch.ones_like(parameter)
+    try:
+        torch.optim.AdamW([parameter], lr=1.0, fused=True).step()
+    except (RuntimeError, NotImplementedError) as error:
+        return f"no fused AdamW on {device.type}: {str(error).splitlines()[0]}"
+    return None
+
+
+def make_adamw(
+    parameters: Iterable[nn.Parameter], config: TrainConfig, rate: Tensor | None = None
+) -> tuple[torch.optim.AdamW, str | None]:
+    """AdamW of those parameters that learn, and why it is not fused (None when it is).
+
+    With `rate`, a scalar on their device, it reads the learning rate from there and can be
+    recorded as a CUDA graph.
+
+    Raises:
+        ValueError: nothing learns, or fused was asked for and does not work.
+    """
+    learning = [parameter for parameter in parameters if parameter.requires_grad]
+    if not learning:
+        raise ValueError("no parameter of the model requires a gradient: there is nothing to train")
+    reason = why_not_fused(learning[0].device) if config.fused is not False else "not asked for"
+    if config.fused and reason:
+        raise ValueError(f"fused was asked for: {reason}; use fused=None")
+    options = {"weight_decay": config.weight_decay, "fused": reason is None}
+    if rate is None:
+        return torch.optim.AdamW(learning, lr=config.learning_rate, **options), reason
+    return torch.optim.AdamW(learning, lr=rate, capturable=True, **options), reason

@@ -1,0 +1,148 @@
+"""Can this machine do what a configuration asks for? Five checks, each by trying it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from torchbridge.attention import Path, attend, create_pattern
+from torchbridge.config import AttentionConfig, AttentionPatterns, Config
+from torchbridge.hardware import Hardware
+from torchbridge.validation.findings import Check, Finding, doubtful, failed, passed
+from torchbridge.validation.numbers import TOLERANCE, relative_error
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A configuration, the machine that is to fulfil it, and the attention to try there."""
+
+    config: Config
+    device: torch.device
+    hardware: Hardware
+    attend: Callable[..., tuple[Tensor, Path]] = attend
+
+
+def precision(wish: Wish) -> Finding:
+    """Do numbers of the format exist on the device, and does its arithmetic know them?"""
+    asked = wish.config.precision
+    number, hardware = asked.default_format, wish.hardware
+    if number.bits < 8:
+        return failed(f"torch computes nothing in {number.value}", "use fp8_e4m3 or a wider format")
+    x = torch.linspace(-2, 2, 101, dtype=torch.float64)
+    kept = x.to(wish.device, torch.float32).to(number.dtype).float().cpu()
+    error = relative_error(kept, x)
+    details = {"format": number.value, "error": error}
+    if number.feature is not None and not hardware.has(number.feature):
+        message = f"{hardware.target} computes {number.value} by other formats"
+        return doubtful(message, "use fp32 here, or hardware that has it", **details)
+    if asked.allow_tf32 and not hardware.has("tf32"):
+        return doubtful(f"{hardware.target} has no TF32", "leave allow_tf32 off", **details)
+    if asked.mixed_precision and not (hardware.has("bf16") or hardware.has("fp16")):
+        message = f"{hardware.target} has no 16-bit arithmetic"
+        return doubtful(message, "leave mixed_precision off", **details)
+    return passed(f"{number.value}, stored with a relative error of {error:.1e}", **details)
+
+
+def memory(wish: Wish) -> Finding:
+    """Are gradients the same when activations are computed again, and is there room for work?"""
+    share = _fraction(wish)
+    room = wish.hardware.memory_bytes * share / wish.config.memory.safety_margin
+    details = {"room_bytes": room, "fraction": share}
+    if 0 < room < 2**28:
+        message = f"{room / 2**20:.0f} MiB are left by fraction and margin"
+        return failed(message, "raise memory_fraction", **details)
+    if wish.config.memory.gradient_checkpointing and not _checkpointing_works(wish.device):
+        return failed("checkpointing changes gradients", "leave it off", **details)
+    told = f"{room / 2**30:.1f} GiB" if room else "a size that is not told"
+    return passed(f"{told} to plan with", **details)
+
+
+def _fraction(wish: Wish) -> float:
+    vendors = wish.config.hardware
+    own = {"nvidia": vendors.nvidia, "amd": vendors.amd, "intel": vendors.intel}
+    group = (own | {"google": vendors.tpu}).get(wish.hardware.vendor)
+    return 1.0 if group is None else group.memory_fraction
+
+
+def _checkpointing_works(device: torch.device) -> bool:
+    x = torch.linspace(-1, 1, 64, device=device, requires_grad=True)
+
+    def layer(x: Tensor) -> Tensor:
+        return (x.sin() * x).tanh()
+
+    (plain,) = torch.autograd.grad(layer(x).sum(), x)
+    (again,) = torch.autograd.grad(checkpoint(layer, x, use_reentrant=False).sum(), x)
+    return torch.equal(plain, again)
+
+
+def attention(wish: Wish) -> Finding:
+    """Is the pattern implemented, and right against float64 on a small case?"""
+    asked = wish.config.attention
+    window = {} if asked.window_size is None else {"window": asked.window_size}
+    pattern = create_pattern(asked.pattern, **window)  # refuses what is not implemented
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, 2, 32, 16, generator=generator)
+    output, path = wish.attend(*(x.to(wish.device) for x in (q, k, v)), pattern=pattern)
+    wide = (x.double() for x in (q, k, v))
+    expected = dense(*wide, asked)
+    error, limit = relative_error(output, expected), TOLERANCE[torch.float32]
+    message = f"{asked.pattern.value} by {path.name}: relative error {error:.1e} against float64"
+    if error > limit:
+        return failed(message, "use another path", error=error, tolerance=limit)
+    return passed(message, error=error, tolerance=limit, path=path.name)
+
+
+def dense(q: Tensor, k: Tensor, v: Tensor, asked: AttentionConfig) -> Tensor:
+    """The reference: [..., S, D] by matrices, the pattern as a mask over distances."""
+    places = torch.arange(q.shape[-2])
+    distance = places[:, None] - places
+    seen = {
+        AttentionPatterns.FULL: distance == distance,
+        AttentionPatterns.CAUSAL: distance >= 0,
+        AttentionPatterns.SLIDING_WINDOW: distance.abs() < (asked.window_size or 0),
+    }[asked.pattern]
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    return scores.masked_fill(~seen, -torch.inf).softmax(dim=-1) @ v
+
+
+def hardware(wish: Wish) -> Finding:
+    """Is the backend that is asked for the machine's, and can it do what its settings say?"""
+    asked, found = wish.config.hardware, wish.hardware
+    chosen, own = asked.chosen(found), asked.update(backend=None).chosen(found)
+    if chosen not in (own, "cpu"):
+        message = f"asked for {chosen.value}, this is {found.vendor} ({found.target})"
+        return failed(message, "leave backend open, or use such a machine")
+    told = asked.nvidia.on(found), asked.amd.on(found)  # refuse what the device has not
+    count = torch.cuda.device_count() if wish.device.type == "cuda" else 1
+    if (asked.device_id or 0) >= count:
+        return failed(f"device_id {asked.device_id} of {count} devices", "use a smaller one")
+    details = {"backend": chosen.value, "fp8": told[0].fp8_enabled, "devices": count}
+    return passed(f"{chosen.value} on {found.name}", **details)
+
+
+def distributed(wish: Wish) -> Finding:
+    """Are the collectives in this build of torch, and is there a device for the process?"""
+    asked = wish.config.distributed
+    if not dist.is_available():
+        message = "torch is built without torch.distributed"
+        single = asked.world_size == 1
+        return doubtful(message, "stay with one process") if single else failed(message, "rebuild")
+    backend = asked.collectives(wish.device.type)
+    details = {"backend": backend, "world_size": asked.world_size}
+    known = {"gloo": dist.is_gloo_available, "nccl": dist.is_nccl_available}
+    if backend in known and not known[backend]():
+        return failed(f"torch is built without {backend}", "use another backend", **details)
+    if backend == "nccl" and wish.device.type != "cuda":
+        return failed(f"nccl is for CUDA, this is {wish.device}", "use gloo", **details)
+    return passed(f"{asked.world_size} process(es) by {backend}", **details)
+
+
+def checks_of(wish: Wish) -> dict[str, Check]:
+    """Five, by the group of settings that they are about."""
+    checks = (precision, memory, attention, hardware, distributed)
+    return {check.__name__: lambda check=check: check(wish) for check in checks}

@@ -1,0 +1,156 @@
+"""UC2: GPT-2 124M on this machine's device, 50 new tokens, against what one would write otherwise.
+
+The same weights in both arms, and the same tokens, or nothing is timed. Weights are random, since
+nothing is fetched: the text means nothing, the work is the same. Run: `python -m
+use_cases.llm_inference`.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from benchmarks.gpt2 import LIMITS, TEXT_SHAPE, ready_decode
+from benchmarks.plain_generation import PROMPT, TEXT, Baseline, Generate, make_baseline
+from torchbridge import __version__, evidence
+from torchbridge.device import describe, pick_device
+from torchbridge.llm import (
+    GPT2,
+    GPT2Config,
+    KVCache,
+    LLMOptimizer,
+    attention_path,
+    generate,
+    quantise_int8,
+    teacher_forced,
+    weight_bytes,
+)
+from torchbridge.timing import Comparison, Spread, compare, warm_up
+
+NEW_TOKENS = 50
+PAIRS = 5
+BUDGET_S = 40.0
+BASELINES = {
+    "hf_generate": "transformers' generate() with its KV cache",
+    "plain_kv_loop": "a plain loop with a growing KV cache (transformers is not installed)",
+}
+
+
+def banner(number: int, title: str) -> None:
+    """Announce a step."""
+    print(f"\n{'=' * 60}\nSTEP {number}: {title}\n{'=' * 60}", flush=True)
+
+
+def load(device: torch.device) -> Baseline:
+    """The baseline, and our model with its weights; prints what they are."""
+    baseline = make_baseline(GPT2Config(), device)
+    count = sum(p.numel() for p in baseline.model.parameters())
+    print(f"GPT-2: {count:,} parameters (random, float32), on {device}")
+    print(f"Baseline: {BASELINES[baseline.name]}")
+    print(f"Prompt: {TEXT!r}, {len(PROMPT)} tokens; {NEW_TOKENS} new ones, greedy")
+    return baseline
+
+
+def optimise(baseline: Baseline, ids: Tensor) -> tuple[str, Generate]:
+    """A static cache; on accelerators the decode step is compiled and captured: launches rule."""
+    ready = LLMOptimizer(device=ids.device).optimize(baseline.model)
+    model = ready.model
+    for one in ready.prepared.passes:
+        print(f"Pass {one.name}: {one.evidence if one.applied else f'not applied, {one.reason}'}")
+    print(f"Attention path: {attention_path(model, ids)}")
+    cache = KVCache.of(model, 1, -(-(ids.shape[1] + NEW_TOKENS) // 8) * 8)  # whole rows of a mask
+    print(f"Static KV cache: {cache.nbytes / 1e6:.1f} MB for {cache.capacity} tokens")
+    if ids.device.type == "cpu":
+        print("Decode: eager; on a CPU compiling costs more than it saves in one run")
+        return "static cache, eager", partial(generate, model, cache=cache)
+    try:
+        decode, seconds = ready_decode(model, cache)
+    except Exception as error:  # the compiler's own kinds differ from torch to torch
+        reason = f"decode is neither captured nor compiled: {type(error).__name__}"
+        print(f"{reason}: {error}")
+        evidence.degraded(reason)
+        return "static cache, eager", partial(generate, model, cache=cache)
+    print(f"Decode: {decode.path_taken}, {seconds:.1f} s to make (not in the latency)")
+    path = f"static cache, {decode.path_taken}"
+    return path, partial(generate, model, cache=cache, decode=decode)
+
+
+def judge_int8(model: GPT2, reference: GPT2, device: torch.device) -> bool:
+    """int8 weights as an option: what they save, how far they are off on a text told to both."""
+    text = torch.randint(0, 50257, TEXT_SHAPE, generator=torch.Generator().manual_seed(8))
+    found = teacher_forced(model, reference, text.to(device))
+    before, after = weight_bytes(reference), weight_bytes(model)
+    print(f"int8 weights: {before / 1e6:.0f} MB are {after / 1e6:.0f} MB; {found}")
+    missed = found.misses(LIMITS["int8"])
+    print("  " + ("; ".join(missed) or "within its limits"))
+    limit = LIMITS["int8"].kl
+    return evidence.check(
+        "llm_inference/int8_agreement", not missed, value=found.kl, unit="nats", tolerance=limit
+    )
+
+
+def outputs_match(ours: Tensor, theirs: Tensor) -> bool:
+    """Every new token, not the beginning of a text."""
+    equal = int((ours == theirs)[:, len(PROMPT) :].sum())
+    good = ours.shape == theirs.shape and equal == NEW_TOKENS
+    print(f"Outputs match: {good} ({equal} of {NEW_TOKENS} new tokens)")
+    return evidence.check(
+        "llm_inference/outputs_match", good, value=equal, unit="tokens", tolerance=0
+    )
+
+
+def report(result: Comparison, baseline: str, path: str, device: torch.device) -> None:
+    """The figures of the use case, as text and as metrics."""
+    params = {"device": str(device), "dtype": "float32", "new_tokens": NEW_TOKENS}
+    params |= {"baseline": baseline, "path": path, "threads": torch.get_num_threads()}
+    rows = {"baseline": result.baseline_s, "optimised": result.subject_s}
+    for name, seconds in rows.items():
+        samples = [1e3 * s for s in seconds]
+        evidence.metric(
+            f"llm_inference/{name}_latency", samples, unit="ms", direction="lower", **params
+        )
+        spread = Spread.of(samples)
+        quartiles = f"quartiles {spread.low:.1f} to {spread.high:.1f}"
+        print(f"{name.capitalize():<9} latency: {spread.median:>8.1f} ms  ({quartiles})")
+    ratios = result.ratios
+    evidence.metric("llm_inference/ratio", ratios, unit="x", direction="higher", **params)
+    low, high = result.interval()
+    ratio = statistics.median(ratios)
+    print(f"Ratio: {ratio:.2f}x [{low:.2f}, {high:.2f}] over {baseline}, {len(ratios)} pairs")
+
+
+def main() -> int:
+    """All steps; 0 if the outputs match and int8 weights stay within their limits."""
+    device = pick_device()
+    banner(1, "Environment and model")
+    print(f"torchbridge {__version__}, {describe(device)}")
+    baseline = load(device)
+    int8 = quantise_int8(baseline.model)
+    ids = torch.tensor([PROMPT], device=device)
+    banner(2, "Optimised generation")
+    path, ours = optimise(baseline, ids)
+    banner(3, "The same tokens")
+    theirs = baseline.generate(ids, NEW_TOKENS)
+    if not outputs_match(ours(ids, NEW_TOKENS), theirs):
+        print("FAIL: the arms differ, nothing is timed")
+        return 1
+    print(f"Tokens: {theirs[0, len(PROMPT) :][:12].tolist()} ...")
+    banner(4, "Latency")
+    arms = (lambda: ours(ids, NEW_TOKENS)), (lambda: baseline.generate(ids, NEW_TOKENS))
+    for arm in arms:
+        warm_up(arm, device, budget_s=BUDGET_S / 8, at_least=1)  # each ran once to be compared
+    result = compare(*arms, device=device, pairs=PAIRS, at_least=3, budget_s=BUDGET_S)
+    report(result, baseline.name, path, device)
+    banner(5, "int8 weights, which are another model")
+    good = judge_int8(int8, baseline.model, device)
+    banner(6, "Result")
+    print("PASS" if good else "FAIL: int8 weights are further off than allowed")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""The payload's resident benchmark under the real agent: two versions of it, turn by turn."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.agent_machine import REPOSITORY, Machine, command, machine_at
+
+pytest.importorskip("torch", reason="the payload's benchmarks need torch")
+
+ONCE, TWICE = "lambda: x @ x)", "lambda: (x @ x, x @ x)[1])"
+PAIRS = {"min_pairs": 8, "max_pairs": 8, "precision": 0.001}
+NAMES = ("resident/product", "resident/perceptron")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    with machine_at(tmp_path / "base") as machine:
+        yield machine
+
+
+def payload(folder: Path, *, product: str) -> Path:
+    """The library and its resident benchmark, whose product is this one."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(REPOSITORY / "payload" / "torchbridge", folder / "torchbridge", ignore=ignored)
+    (folder / "benchmarks").mkdir()
+    (folder / "benchmarks" / "__init__.py").touch()
+    text = (REPOSITORY / "payload" / "benchmarks" / "resident.py").read_text()
+    assert text.count(ONCE) == 1
+    (folder / "benchmarks" / "resident.py").write_text(text.replace(ONCE, product))
+    return folder
+
+
+def test_a_slower_product_is_seen_in_pairs(machine: Machine, tmp_path: Path) -> None:
+    new, old = (
+        payload(tmp_path / name, product=product)
+        for name, product in (("new", TWICE), ("old", ONCE))
+    )
+    told = {"id": "resident", "kind": "benchmark", "turns": True, "paired": PAIRS, "timeout_s": 240}
+    evidence = machine.run(
+        new,
+        python=sys.executable,
+        jobs=[command("{python}", "-m", "benchmarks.resident", "--samples", "5", **told)],
+        baseline={"payload": machine.unpack(old), "environment": {"name": "image"}},
+        timeout_s=300,
+    )
+    assert evidence.messages("warning") == []
+    finished = evidence.finished("resident")
+    assert (finished["exit_code"], finished["cause"]) == (0, None)
+    turns = [one for one in evidence.of("metric", "resident") if "arm" in one]
+    assert {one["metric"] for one in turns} == {f"{name}/latency" for name in NAMES}
+    assert all(len(one["samples"]) == 5 for one in turns)
+    ratios = []
+    for name in NAMES:
+        mine = [one for one in turns if one["metric"] == f"{name}/latency"]
+        assert [one["arm"] for one in mine[:4]] == ["subject", "baseline", "baseline", "subject"]
+        assert len(mine) == 16
+        medians = [
+            statistics.median(
+                value for one in mine if one["arm"] == arm for value in one["samples"]
+            )
+            for arm in ("subject", "baseline")
+        ]
+        ratios.append(medians[0] / medians[1])
+    assert ratios[0] > 1.3 * ratios[1]  # twice the product; the network is the same
