@@ -23,6 +23,7 @@ from benchmarks.plain_generation import PROMPT, Baseline, Generate, make_baselin
 from torchbridge import __version__, evidence
 from torchbridge.bench import Arm, Duel, Equality, Outcome, Work, identical, run_duel
 from torchbridge.device import describe, pick_device
+from torchbridge.graphs import why_no_graphs
 from torchbridge.llm import (
     GPT2,
     Agreement,
@@ -78,7 +79,7 @@ def ready_decode(model: GPT2, cache: KVCache) -> tuple[CompiledDecode | GraphedD
 
     Where the compiled step cannot be captured, the eager one is; the evidence says so.
     """
-    if GraphedDecode.refusal(cache.keys.device):
+    if why_no_graphs(cache.keys.device):
         decode = CompiledDecode(model)
         return decode, decode.compile(cache)
     try:

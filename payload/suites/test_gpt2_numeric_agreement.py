@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from suites.gpt2_graphs import RecordedGraphs
 from suites.gpt2_reference import lively, prompts
 from suites.numerics import assert_close, rms_error
+from suites.recorded_graphs import TapeGraphs
 from suites.test_gpt2_numeric_int8 import WIDER
 from torchbridge.llm import (
     Agreement,
@@ -110,7 +110,7 @@ class TestAgreement:
         ids = prompts(2, 30, device)
         assert_close(stepwise(model)(ids), model(ids))
         cache = KVCache.of(model, 2, 30)
-        decode = GraphedDecode(model, cache, graphs=RecordedGraphs())  # gives one buffer, always
+        decode = GraphedDecode(model, cache, graphs=TapeGraphs())  # gives one buffer, always
         assert_close(stepwise(model, decode, cache)(ids), model(ids))
 
     @torch.no_grad()

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from suites import gpt2_reference as ref
-from suites.gpt2_graphs import RecordedGraphs, RepeatedGraphs
 from suites.gpt2_reference import SMALL, lively, prompts
 from suites.numerics import assert_close, needs_cuda, relative_error
+from suites.recorded_graphs import RepeatedGraphs, TapeGraphs
 from torchbridge.hardware import probe
 from torchbridge.llm import (
     GPT2,
@@ -33,9 +33,9 @@ LOOK_AFTER = vars(import_module("torchbridge.llm.generate"))["_LOOK_AFTER"]
 LONG = dataclasses.replace(SMALL, layers=2, positions=300)
 
 
-def graphed(model: GPT2, batch: int, capacity: int) -> tuple[GraphedDecode, RecordedGraphs]:
+def graphed(model: GPT2, batch: int, capacity: int) -> tuple[GraphedDecode, TapeGraphs]:
     """With graphs that are recorded rather than CUDA's."""
-    graphs = RecordedGraphs()
+    graphs = TapeGraphs()
     return GraphedDecode(model, KVCache.of(model, batch, capacity), graphs=graphs), graphs
 
 
@@ -181,8 +181,7 @@ class TestGraphs:
         with pytest.raises(ValueError, match="write another cache"):
             decode(prompts(1, 1, device), KVCache.of(model, 1, 8))
         assert (graphs.replayed, decode.cache.length) == ([], 6)
-        assert GraphedDecode.refusal(torch.device("cuda")) is None
-        with pytest.raises(RuntimeError, match="needs a CUDA device; this is meta"):
+        with pytest.raises(RuntimeError, match="needs a CUDA device, not meta"):
             GraphedDecode(model, KVCache((1, 1, 1, 4, 2), device="meta"))
 
     def test_the_recording_is_no_run(self):
@@ -192,13 +191,13 @@ class TestGraphs:
         def work() -> None:
             result.copy_(memory * 2 + number)
 
-        replay = RecordedGraphs().capture(work)
+        replay, _ = TapeGraphs().record(work)
         number = 100.0
         memory.fill_(5.0)
         replay()
         assert result.tolist() == [11.0, 11.0]
         with pytest.raises(RuntimeError, match="asks the host"):
-            RecordedGraphs().capture(lambda: memory.sum().item())
+            TapeGraphs().record(lambda: memory.sum().item())
 
     @needs_cuda()
     @pytest.mark.parametrize("backend", [None, "inductor"])

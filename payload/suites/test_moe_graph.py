@@ -1,4 +1,4 @@
-"""A captured layer: what surrounds the graph, with a recorder that replays by running once more."""
+"""A captured layer: what surrounds the graph, with graphs that replay by running once more."""
 
 from __future__ import annotations
 
@@ -6,34 +6,12 @@ import pytest
 import torch
 
 from suites.moe_reference import TOLERANCE, relative_error
+from suites.recorded_graphs import RepeatedGraphs
 from torchbridge import moe
-from torchbridge.moe import CapturedLayer, CudaGraphs, MoEConfig, MoELayer, Recording
-from torchbridge.moe.graph import WARM_UPS
+from torchbridge.moe import CapturedLayer, MoEConfig, MoELayer
 
 TOKENS, HIDDEN = 16, 32
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
-
-class Rerun:
-    """Stands in for a CUDA graph: the same memory in and out, the same number of warm-ups.
-
-    A capture runs nothing. This one must, to have an output, and forgets what it counted.
-    """
-
-    def __init__(self, counters=()) -> None:
-        self.counters = counters
-
-    def why_not(self, device):
-        return None
-
-    def record(self, work, device):
-        for _ in range(WARM_UPS):
-            work()
-        before = [counter.clone() for counter in self.counters]
-        output = work()
-        for counter, value in zip(self.counters, before, strict=True):
-            counter.copy_(value)
-        return Recording(output, lambda: output.copy_(work()))
 
 
 def layer_of(device="cpu", kind="standard", **settings) -> MoELayer:
@@ -42,8 +20,7 @@ def layer_of(device="cpu", kind="standard", **settings) -> MoELayer:
 
 def captured(layer: MoELayer, shape=(TOKENS, HIDDEN)) -> CapturedLayer:
     """By the stand-in, for float32 on the CPU."""
-    recorder = Rerun((layer.computed, layer.dropped))
-    return CapturedLayer(layer, torch.zeros(shape), recorder=recorder)
+    return CapturedLayer(layer, torch.zeros(shape), graphs=RepeatedGraphs())
 
 
 class TestReplay:
@@ -102,7 +79,6 @@ class TestRefusals:
             RuntimeError, match=r"cannot be captured: .* needs a CUDA device, not cpu"
         ):
             CapturedLayer(layer_of(), torch.zeros(TOKENS, HIDDEN))
-        assert CudaGraphs().why_not(torch.device("cuda", 0)) is None
 
     def test_training(self):
         with pytest.raises(RuntimeError, match=r"in training; call eval\(\) first"):
@@ -112,7 +88,7 @@ class TestRefusals:
         layer = layer_of("meta", dispatch="segments")
         x = torch.empty(TOKENS, HIDDEN, device="meta")
         with pytest.raises(RuntimeError, match="by segments the host waits for the device"):
-            CapturedLayer(layer, x, recorder=Rerun())
+            CapturedLayer(layer, x, graphs=RepeatedGraphs())
 
     def test_too_many_tokens_for_slots(self):
         layer = MoELayer(MoEConfig(), HIDDEN, 64, expert_type="attention").to("meta").eval()
@@ -120,24 +96,24 @@ class TestRefusals:
         with pytest.raises(
             RuntimeError, match=r"64 tokens at most; these are 65.*waits for the dev"
         ):
-            CapturedLayer(layer, x, recorder=Rerun())
+            CapturedLayer(layer, x, graphs=RepeatedGraphs())
 
     def test_experts_over_processes(self):
         layer = layer_of("meta", expert_parallelism=True)
         layer.parallel.placement = moe.ExpertPlacement(8, 2, 0)
         x = torch.empty(TOKENS, HIDDEN, device="meta")
         with pytest.raises(RuntimeError, match="sizes of its messages"):
-            CapturedLayer(layer, x, recorder=Rerun())
+            CapturedLayer(layer, x, graphs=RepeatedGraphs())
 
     def test_what_fails_while_recording(self):
-        class Failing(Rerun):
-            def record(self, work, device):
+        class Failing(RepeatedGraphs):
+            def record(self, work):
                 work()
                 raise RuntimeError("operation not permitted when stream is capturing")
 
         layer = layer_of()
         with pytest.raises(RuntimeError, match="cannot be captured: operation not permitted"):
-            CapturedLayer(layer, torch.zeros(TOKENS, HIDDEN), recorder=Failing())
+            CapturedLayer(layer, torch.zeros(TOKENS, HIDDEN), graphs=Failing())
         assert int(layer.computed.sum()) == 0  # the attempt is not counted
 
     @pytest.mark.parametrize(

@@ -1,9 +1,6 @@
-"""What a step asks of the device: no number is read, batches are sent without waiting, streams."""
+"""What a step asks of the device: no number is read, batches are sent without waiting."""
 
 from __future__ import annotations
-
-import contextlib
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +10,6 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from suites.train_reference import BF16, FP16, NO_AMP
 from torchbridge.train import TrainConfig, Trainer
 from torchbridge.train.data import send
-from torchbridge.train.graphed import CudaRecorder
 from torchbridge.train.watch import Watch
 
 CPU = torch.device("cpu")
@@ -102,80 +98,3 @@ class TestSending:
     def test_on_the_device_it_is_the_tensor(self):
         x = torch.ones(2)
         assert send(x, CPU) is x
-
-
-class _Cuda:
-    """What `CudaRecorder` asks of torch.cuda, written down; a recording may be made to fail."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, failure: str = "") -> None:
-        self.log: list[str] = []
-        self.failure = failure
-        self.current, self.made = _Stream(self, "current"), 0
-        for name in ("current_stream", "stream", "graph"):
-            monkeypatch.setattr(torch.cuda, name, getattr(self, f"_{name}"))
-        monkeypatch.setattr(torch.cuda, "Stream", self._new)
-        monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=self._replay))
-
-    def _new(self, device: torch.device) -> _Stream:
-        self.made += 1
-        return _Stream(self, f"own {self.made}")
-
-    def _current_stream(self, device: torch.device) -> _Stream:
-        return self.current
-
-    def _replay(self) -> None:
-        self.log.append("replay")
-
-    @contextlib.contextmanager
-    def _stream(self, stream: _Stream):
-        self.log.append(f"enter {stream.name}")
-        yield
-        self.log.append(f"leave {stream.name}")
-
-    @contextlib.contextmanager
-    def _graph(self, graph, stream: _Stream, capture_error_mode: str):
-        self.log.append(f"record on {stream.name}, {capture_error_mode}")
-        yield
-        if self.failure:
-            raise RuntimeError(self.failure)
-
-
-class _Stream:
-    """Says whom it waits for."""
-
-    def __init__(self, cuda: _Cuda, name: str) -> None:
-        self.cuda, self.name = cuda, name
-
-    def wait_stream(self, other: _Stream) -> None:
-        self.cuda.log.append(f"{self.name} waits for {other.name}")
-
-
-class TestCudaRecorder:
-    """The order of what it asks for, as the notes on whole-network capture have it."""
-
-    def test_warms_up_aside_and_records_on_the_same_stream(self, monkeypatch):
-        cuda = _Cuda(monkeypatch)
-        recorder = CudaRecorder(torch.device("cuda", 0))
-        done = recorder.aside(lambda: cuda.log.append("work") or (torch.ones(1),))
-        replay, outputs = recorder.record(lambda: cuda.log.append("work") or (torch.zeros(1),))
-        replay()
-        assert cuda.log == [
-            "own 1 waits for current",
-            "enter own 1",
-            "work",
-            "leave own 1",
-            "current waits for own 1",
-            "record on own 1, thread_local",
-            "work",
-            "replay",
-        ]
-        assert (done[0].item(), outputs[0].item()) == (1, 0)
-
-    def test_what_cannot_be_recorded_says_what_to_do(self, monkeypatch):
-        _Cuda(monkeypatch, "operation not permitted when stream is capturing")
-        recorder = CudaRecorder(torch.device("cuda", 0))
-        message = (
-            "cannot be recorded as a CUDA graph: operation not permitted .*; use graphed=False"
-        )
-        with pytest.raises(RuntimeError, match=message):
-            recorder.record(tuple)

@@ -1,6 +1,6 @@
 """Recorded steps: what is recorded, what is refused, and that the losses are those of the loop.
 
-On the CPU a stand-in records (`train_recorder`); CUDA's own graphs are used where there are any.
+On the CPU a stand-in records (`recorded_graphs`); CUDA's own graphs are used where there are any.
 """
 
 from __future__ import annotations
@@ -14,15 +14,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from suites.numerics import assert_close, needs_cuda
-from suites.train_recorder import TapeRecorder
+from suites.recorded_graphs import TapeGraphs
 from suites.train_reference import BF16, FP16, NO_AMP, batches, network, problem, weights
 from torchbridge.hardware import Hardware
 from torchbridge.train import TensorBatches, TrainConfig, Trainer, checkpoint, fit
-from torchbridge.train.graphed import (
-    WARM_UP,
-    why_not_graphed,
-    why_not_worth_it,
-)
+from torchbridge.train.graphed import WARM_UP, why_not_graphed, why_not_worth_it
 from torchbridge.train.watch import Watch
 
 CPU = torch.device("cpu")
@@ -47,16 +43,16 @@ class TestSameNumbers:
     def test_losses_and_weights_bit_for_bit(self, hardware, accumulate):
         """With dropout, clipping, shuffling and a smaller last batch in every epoch."""
         config = dataclasses.replace(CONFIG, accumulate=accumulate)
-        loop, graphed, recorder = network(0.3), network(0.3), TapeRecorder()
+        loop, graphed, graphs = network(0.3), network(0.3), TapeGraphs()
         options = {"hardware": hardware, "device": CPU}
         expected = fit(loop, uneven(), plain(config), **options)
-        got = fit(graphed, uneven(), config, recorder=recorder, **options)
+        got = fit(graphed, uneven(), config, graphs=graphs, **options)
         assert got.losses == expected.losses
         assert got.gradient_norms == expected.gradient_norms
         for a, b in zip(graphed.parameters(), loop.parameters(), strict=True):
             assert torch.equal(a, b)
         whole = 3 * (7 if accumulate == 1 else 3)  # groups of whole batches
-        assert (recorder.recordings, recorder.asides) == (1, WARM_UP + accumulate - 1)
+        assert (graphs.recordings, graphs.asides) == (1, WARM_UP + accumulate - 1)
         assert (got.replays, got.ungraphed) == (whole - WARM_UP, None)
 
     def test_rate_is_read_at_every_step(self):
@@ -65,7 +61,7 @@ class TestSameNumbers:
         loop, graphed = network(), network()
         options = {"hardware": NO_AMP, "device": CPU}
         expected = fit(loop, uneven(), plain(config), **options)
-        got = fit(graphed, uneven(), config, recorder=TapeRecorder(), **options)
+        got = fit(graphed, uneven(), config, graphs=TapeGraphs(), **options)
         assert got.replays > 15
         assert got.losses == pytest.approx(expected.losses, rel=1e-6)
         for a, b in zip(graphed.parameters(), loop.parameters(), strict=True):
@@ -74,7 +70,7 @@ class TestSameNumbers:
     def test_overflow_skips_a_replayed_step(self):
         x, y = problem(CPU, 32)
         trainer = Trainer(
-            network(), CONFIG, hardware=FP16, device=CPU, recorder=TapeRecorder(), steps=8
+            network(), CONFIG, hardware=FP16, device=CPU, graphs=TapeGraphs(), steps=8
         )
         for _ in range(WARM_UP + 2):
             trainer.step([(x, y)])
@@ -91,9 +87,7 @@ class TestSameNumbers:
         data = list(uneven())
         made = [Trainer(network(), plain(), steps=12, hardware=NO_AMP, device=CPU)]
         made.append(
-            Trainer(
-                network(), CONFIG, steps=12, hardware=NO_AMP, device=CPU, recorder=TapeRecorder()
-            )
+            Trainer(network(), CONFIG, steps=12, hardware=NO_AMP, device=CPU, graphs=TapeGraphs())
         )
         for batch in [*data, data[0]]:  # replays, the smaller one, a replay again
             for trainer in made:
@@ -104,11 +98,11 @@ class TestSameNumbers:
     def test_resumes_to_the_bit(self, tmp_path):
         options = {"hardware": NO_AMP, "device": CPU}
         whole = network(0.3)
-        expected = fit(whole, uneven(), CONFIG, recorder=TapeRecorder(), **options)
+        expected = fit(whole, uneven(), CONFIG, graphs=TapeGraphs(), **options)
         options["checkpoint_path"] = tmp_path / "run.pt"
-        fit(network(0.3), uneven(), CONFIG, recorder=TapeRecorder(), stop_at=10, **options)
+        fit(network(0.3), uneven(), CONFIG, graphs=TapeGraphs(), stop_at=10, **options)
         second = network(0.3, seed=99)
-        result = fit(second, uneven(), CONFIG, recorder=TapeRecorder(), **options)
+        result = fit(second, uneven(), CONFIG, graphs=TapeGraphs(), **options)
         assert result.losses == expected.losses
         assert result.replays == 3 * 7 - 9 - WARM_UP  # nine whole batches among the first ten
         for a, b in zip(second.parameters(), whole.parameters(), strict=True):
@@ -118,7 +112,7 @@ class TestSameNumbers:
         """It would go on with the optimiser's state from before."""
         data = list(uneven())[:6]
         trainer = Trainer(
-            network(), CONFIG, steps=12, hardware=NO_AMP, device=CPU, recorder=TapeRecorder()
+            network(), CONFIG, steps=12, hardware=NO_AMP, device=CPU, graphs=TapeGraphs()
         )
         for batch in data[:5]:
             trainer.step([batch])
@@ -135,19 +129,17 @@ class TestSameNumbers:
 class TestWhatIsRecorded:
     def test_a_recording_computes_nothing(self):
         """Each batch counts once: the step that is recorded is the first that is replayed."""
-        recorder = TapeRecorder()
-        trainer = Trainer(
-            network(), CONFIG, steps=5, hardware=NO_AMP, device=CPU, recorder=recorder
-        )
+        graphs = TapeGraphs()
+        trainer = Trainer(network(), CONFIG, steps=5, hardware=NO_AMP, device=CPU, graphs=graphs)
         for batch in list(uneven())[:5]:
             trainer.step([batch])
         taken = {int(state["step"]) for state in trainer.optimizer.state.values()}
-        assert (taken, recorder.recordings, trainer.result().replays) == ({5}, 1, 2)
+        assert (taken, graphs.recordings, trainer.result().replays) == ({5}, 1, 2)
 
     def test_losses_are_kept_apart(self):
         """The graph has one place for the loss; every step's is copied from there."""
         trainer = Trainer(
-            network(), CONFIG, steps=7, hardware=NO_AMP, device=CPU, recorder=TapeRecorder()
+            network(), CONFIG, steps=7, hardware=NO_AMP, device=CPU, graphs=TapeGraphs()
         )
         for batch in list(uneven())[:7]:
             trainer.step([batch])
@@ -158,7 +150,7 @@ class TestWhatIsRecorded:
         """Its memory is its own: the caller may overwrite a batch after the step."""
         x, y = problem(CPU, 32)
         options = {"steps": 8, "hardware": NO_AMP, "device": CPU}
-        trainer = Trainer(network(), CONFIG, recorder=TapeRecorder(), **options)
+        trainer = Trainer(network(), CONFIG, graphs=TapeGraphs(), **options)
         loop = Trainer(network(), plain(), **options)
         for step in range(8):
             batch = (x + step).clone(), y.clone()
@@ -169,43 +161,43 @@ class TestWhatIsRecorded:
 
     def test_too_few_steps(self):
         result = fit(
-            network(), batches(CPU), CONFIG, stop_at=WARM_UP, device=CPU, recorder=TapeRecorder()
+            network(), batches(CPU), CONFIG, stop_at=WARM_UP, device=CPU, graphs=TapeGraphs()
         )
         assert (result.replays, result.ungraphed) == (0, "no shape of batches came 4 times")
 
 
 class TestRefusals:
-    def reason(self, recorder=None, *, scaled=False, **settings):
+    def reason(self, graphs=None, *, scaled=False, **settings):
         """Of a config on the CPU."""
-        return why_not_graphed(TrainConfig(**settings), recorder, CPU, scaled=scaled)
+        return why_not_graphed(TrainConfig(**settings), graphs, CPU, scaled=scaled)
 
     def test_reasons(self):
-        recorder = TapeRecorder()
-        assert self.reason(recorder) is None
-        assert self.reason(recorder, scaled=True) is None
-        assert self.reason(recorder, graphed=False) == "not asked for"
-        assert self.reason() == "CUDA graphs need a CUDA device, this is cpu"
-        assert self.reason(recorder, compile_backend="eager").startswith("torch.compile is asked")
+        graphs = TapeGraphs()
+        assert self.reason(graphs) is None
+        assert self.reason(graphs, scaled=True) is None
+        assert self.reason(graphs, graphed=False) == "not asked for"
+        assert self.reason() == "a CUDA graph needs a CUDA device, not cpu"
+        assert self.reason(graphs, compile_backend="eager").startswith("torch.compile is asked")
         waits = "scaled losses make the host wait for the device unless AdamW is fused"
-        assert self.reason(recorder, scaled=True, fused=False) == waits
+        assert self.reason(graphs, scaled=True, fused=False) == waits
 
     @pytest.mark.parametrize(
-        ("settings", "hardware", "recorder", "message"),
+        ("settings", "hardware", "graphs", "message"),
         [
-            ({}, NO_AMP, None, "CUDA graphs need a CUDA device, this is cpu; use graphed=None"),
-            ({"compile_backend": "eager"}, NO_AMP, TapeRecorder(), "torch.compile is asked for"),
-            ({"fused": False}, FP16, TapeRecorder(), "scaled losses make the host wait"),
+            ({}, NO_AMP, None, "a CUDA graph needs a CUDA device, not cpu; use graphed=None"),
+            ({"compile_backend": "eager"}, NO_AMP, TapeGraphs(), "torch.compile is asked for"),
+            ({"fused": False}, FP16, TapeGraphs(), "scaled losses make the host wait"),
         ],
         ids=["cpu", "compile", "scaling"],
     )
-    def test_asked_for_and_refused(self, settings, hardware, recorder, message):
+    def test_asked_for_and_refused(self, settings, hardware, graphs, message):
         config = TrainConfig(graphed=True, **settings)
         with pytest.raises(ValueError, match=f"graphed was asked for: {message}"):
-            Trainer(network(), config, hardware=hardware, device=CPU, recorder=recorder)
+            Trainer(network(), config, hardware=hardware, device=CPU, graphs=graphs)
 
     def test_left_open_it_says_why(self):
         result = fit(network(), batches(CPU), TrainConfig(), hardware=NO_AMP, device=CPU)
-        reason = "CUDA graphs need a CUDA device, this is cpu"
+        reason = "a CUDA graph needs a CUDA device, not cpu"
         assert (result.ungraphed, result.replays) == (reason, 0)
 
     @pytest.mark.parametrize("graphed", [None, True])
@@ -216,9 +208,9 @@ class TestRefusals:
         options = {"hardware": NO_AMP, "device": CPU}
         if graphed:
             with pytest.raises(ValueError, match="batches come in more than 2 shapes; use"):
-                fit(network(), data, config, recorder=TapeRecorder(), **options)
+                fit(network(), data, config, graphs=TapeGraphs(), **options)
             return
-        result = fit(network(), data, config, recorder=TapeRecorder(), **options)
+        result = fit(network(), data, config, graphs=TapeGraphs(), **options)
         assert (result.ungraphed, result.replays) == ("batches come in more than 2 shapes", 0)
         assert result.losses == fit(network(), data, plain(config), **options).losses
 
@@ -233,12 +225,12 @@ class TestRefusals:
         options = {"hardware": NO_AMP, "device": CPU, "loss": reading}
         if graphed:
             with pytest.raises(ValueError, match="host wait: aten::_local_scalar_dense; use"):
-                fit(network(), batches(CPU), config, recorder=TapeRecorder(), **options)
+                fit(network(), batches(CPU), config, graphs=TapeGraphs(), **options)
             return
-        recorder = TapeRecorder()
-        result = fit(network(), batches(CPU), config, recorder=recorder, **options)
+        graphs = TapeGraphs()
+        result = fit(network(), batches(CPU), config, graphs=graphs, **options)
         assert result.ungraphed == "the step makes the host wait: aten::_local_scalar_dense"
-        assert (result.replays, recorder.recordings) == (0, 0)
+        assert (result.replays, graphs.recordings) == (0, 0)
         assert result.losses == fit(network(), batches(CPU), plain(config), **options).losses
 
 
@@ -282,12 +274,12 @@ class TestTheRule:
     def test_the_rule_is_asked_when_left_open(self):
         for graphed, replays in ((None, 0), (True, 5)):
             config = TrainConfig(graphed=graphed, learning_rate=RATE)
-            options = {"hardware": NO_AMP, "device": CPU, "recorder": TapeRecorder()}
+            options = {"hardware": NO_AMP, "device": CPU, "graphs": TapeGraphs()}
             result = fit(network(), batches(CPU), config, **options)
             assert result.replays == replays
         slow = Hardware.nvidia((8, 9), units=58, clock_hz=2.04e9)
         config = TrainConfig(precision="float32", learning_rate=RATE)
-        options = {"hardware": slow, "device": CPU, "recorder": TapeRecorder()}
+        options = {"hardware": slow, "device": CPU, "graphs": TapeGraphs()}
         assert fit(network(), batches(CPU), config, **options).replays == 5
 
 

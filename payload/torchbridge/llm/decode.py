@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from torchbridge.device import synchronise
+from torchbridge.graphs import CudaGraphs, Graphs, Replay, why_no_graphs
 from torchbridge.llm.cache import KVCache
 from torchbridge.llm.generate import next_token
 from torchbridge.llm.gpt2 import GPT2
@@ -71,50 +70,6 @@ class CompiledDecode:
         return time.perf_counter() - start
 
 
-class Graphs(Protocol):
-    """What captures work and gives back its replay; `aside` is where to run it before."""
-
-    def aside(self) -> AbstractContextManager:
-        """A stream of its own, in which libraries may set themselves up."""
-
-    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Record what `work` does to memory that outlives it."""
-
-
-class CUDAGraphs:
-    """torch.cuda's, sharing one pool of memory: they are never replayed at the same time."""
-
-    def __init__(self, device: torch.device) -> None:
-        with torch.cuda.device(device):
-            self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
-
-    def aside(self) -> AbstractContextManager:
-        """The stream that captures, as CUDA wants before; it and the others wait for each other."""
-        return _SideStream(self._stream)
-
-    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Record `work`, which is not run; the replay keeps the graph alive."""
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-            work()
-        return graph.replay
-
-
-class _SideStream(AbstractContextManager):
-    def __init__(self, side: torch.cuda.Stream) -> None:
-        self._side = side
-
-    def __enter__(self) -> None:
-        self._main = torch.cuda.current_stream(self._side.device)
-        self._side.wait_stream(self._main)
-        self._entered = torch.cuda.stream(self._side)
-        self._entered.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        self._entered.__exit__(*error)
-        self._main.wait_stream(self._side)
-
-
 class GraphedDecode:
     """A model's step as CUDA graphs, one per bucket, with the choice of the likeliest token inside.
 
@@ -138,13 +93,13 @@ class GraphedDecode:
 
         `graphs` stands in for CUDA's, to try the rest without a device.
         """
-        if graphs is None and (reason := self.refusal(cache.keys.device)):
+        if graphs is None and (reason := why_no_graphs(cache.keys.device)):
             raise RuntimeError(reason)
         self.model, self.cache = model, cache
         self.path_taken = f"CUDA graphs ({backend or 'eager'}, {len(cache.buckets)} of them)"
         self._step: Step = compile_step(model, backend) if backend else model.step
-        self._graphs = graphs or CUDAGraphs(cache.keys.device)
-        self._replays: dict[int, Callable[[], None]] = {}
+        self._graphs = graphs or CudaGraphs(cache.keys.device)
+        self._replays: dict[int, Replay] = {}
         device, batch = cache.keys.device, cache.batch
         self._ids = torch.zeros(batch, 1, dtype=torch.int64, device=device)
         self._place = torch.zeros(1, dtype=torch.int64, device=device)
@@ -152,13 +107,6 @@ class GraphedDecode:
         size = (batch, 1, model.config.vocabulary)
         self._logits = torch.zeros(size, dtype=cache.keys.dtype, device=device)
         self.seconds = self._capture()
-
-    @staticmethod
-    def refusal(device: torch.device) -> str | None:
-        """Why there can be no CUDA graph; None where there can."""
-        if device.type != "cuda":
-            return f"a CUDA graph needs a CUDA device; this is {device.type}"
-        return None
 
     @torch.no_grad()
     def _capture(self) -> float:
@@ -169,7 +117,7 @@ class GraphedDecode:
                     self._place.zero_()
                     self._advance(bucket)
             self._place.zero_()
-            self._replays[bucket] = self._graphs.capture(partial(self._advance, bucket))
+            self._replays[bucket], _ = self._graphs.record(partial(self._advance, bucket))
         synchronise(self.cache.keys.device)
         self.cache.reset()
         return time.perf_counter() - start

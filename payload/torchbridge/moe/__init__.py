@@ -16,7 +16,7 @@ from torchbridge.moe.factories import (
     create_moe_layer,
     create_router,
 )
-from torchbridge.moe.graph import CapturedLayer, CudaGraphs, Recording
+from torchbridge.moe.graph import CapturedLayer
 from torchbridge.moe.layers import (
     AdaptiveMoELayer,
     GLaMStyleMoE,
@@ -53,7 +53,6 @@ __all__ = [
     "CapacityInfo",
     "CapturedLayer",
     "ConvolutionalExpert",
-    "CudaGraphs",
     "DynamicCapacityRouter",
     "ExpertParallelism",
     "ExpertPlacement",
@@ -70,7 +69,6 @@ __all__ = [
     "ModuleBank",
     "ParameterEfficientExpert",
     "Path",
-    "Recording",
     "Segments",
     "SparseMoELayer",
     "SwitchRouter",

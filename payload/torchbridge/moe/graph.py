@@ -4,59 +4,14 @@ to compute and its launches are what takes the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
+from torchbridge.graphs import CudaGraphs, Graphs, Replay, why_no_graphs
 from torchbridge.moe.dispatch import path_for
 from torchbridge.moe.layers import MoELayer
 
-WARM_UPS = 3  # libraries make their handles, kernels are compiled, the allocator settles
-
-Work = Callable[[], Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """`replay` computes the recorded work once more, into `output`."""
-
-    output: Tensor
-    replay: Callable[[], object]
-
-
-class Recorder(Protocol):
-    """What records work whose tensors stay where they are."""
-
-    def why_not(self, device: torch.device) -> str | None:
-        """Why it cannot record work of this device; None when it can."""
-
-    def record(self, work: Work, device: torch.device) -> Recording:
-        """Run `work` some times, and record it."""
-
-
-class CudaGraphs:
-    """Records a CUDA graph, after warm-up on a side stream."""
-
-    def why_not(self, device: torch.device) -> str | None:
-        """A CUDA device is needed."""
-        return None if device.type == "cuda" else f"a CUDA graph needs a CUDA device, not {device}"
-
-    def record(self, work: Work, device: torch.device) -> Recording:
-        """`work` must not wait for the device."""
-        with torch.cuda.device(device):
-            side, here = torch.cuda.Stream(), torch.cuda.current_stream()
-            side.wait_stream(here)
-            with torch.cuda.stream(side):
-                for _ in range(WARM_UPS):
-                    work()
-            here.wait_stream(side)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=side):
-                output = work()
-        return Recording(output, graph.replay)
+WARM_UPS = 3
 
 
 class CapturedLayer:
@@ -67,27 +22,29 @@ class CapturedLayer:
     optimiser, `load_state_dict`); when they move, or the layer goes to training, calls raise.
     """
 
-    def __init__(self, layer: MoELayer, x: Tensor, *, recorder: Recorder | None = None) -> None:
-        """Capture for batches like x [..., d], whose values do not matter.
+    def __init__(self, layer: MoELayer, x: Tensor, *, graphs: Graphs | None = None) -> None:
+        """Capture for batches like x [..., d], whose values do not matter; by CUDA's graphs.
 
         Raises:
             RuntimeError: it cannot be captured, with the reason.
         """
-        recorder = recorder or CudaGraphs()
-        reason = why_not_captured(layer, x, recorder)
+        reason = (graphs is None and why_no_graphs(x.device)) or why_not_captured(layer, x)
         if reason:
             raise RuntimeError(f"the layer cannot be captured: {reason}")
         self.layer = layer
         self._input = x.detach().clone()
         self._places = _places(layer)
         with torch.no_grad():
-            self._recording = self._record(recorder)
+            self._replay, self._output = self._record(graphs or CudaGraphs(x.device))
 
-    def _record(self, recorder: Recorder) -> Recording:
+    def _record(self, graphs: Graphs) -> tuple[Replay, Tensor]:
         counters = (self.layer.computed, self.layer.dropped)
         before = [counter.clone() for counter in counters]
         try:
-            return recorder.record(lambda: self.layer(self._input), self._input.device)
+            with graphs.aside():
+                for _ in range(WARM_UPS):
+                    self.layer(self._input)
+            return graphs.record(lambda: self.layer(self._input))
         except RuntimeError as error:
             raise RuntimeError(f"the layer cannot be captured: {error}") from error
         finally:  # what warmed up was no call
@@ -104,8 +61,8 @@ class CapturedLayer:
         """
         self._check(x)
         self._input.copy_(x)
-        self._recording.replay()
-        return self._recording.output.clone()
+        self._replay()
+        return self._output.clone()
 
     def _check(self, x: Tensor) -> None:
         given, captured = _kind(x), _kind(self._input)
@@ -117,11 +74,8 @@ class CapturedLayer:
             raise RuntimeError("weights or counters have moved since the capture; capture again")
 
 
-def why_not_captured(layer: MoELayer, x: Tensor, recorder: Recorder) -> str | None:
+def why_not_captured(layer: MoELayer, x: Tensor) -> str | None:
     """Why `layer` cannot be captured for batches like x [..., d]; None when it can."""
-    reason = recorder.why_not(x.device)
-    if reason:
-        return reason
     if layer.training:
         return "it is in training; call eval() first"
     with torch.no_grad():

@@ -1,21 +1,19 @@
 """A step that is recorded once as a CUDA graph and then replayed: one launch instead of hundreds.
 
-The first steps of a shape are taken as ever, on a stream of their own: they allocate what stays,
-and are looked at for what cannot be recorded. Recording runs the step's Python once more and
-computes nothing; from then on only the device's work is repeated, from the same memory.
-https://docs.pytorch.org/docs/stable/notes/cuda.html#whole-network-capture
+The first steps of a shape are taken as ever, and looked at for what cannot be recorded. From the
+recording on only the device's work is repeated, from the same memory.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from torchbridge.graphs import Graphs, why_no_graphs
 from torchbridge.hardware import Hardware
 from torchbridge.peaks import peak_bandwidth, peak_flops
 from torchbridge.train.config import TrainConfig
@@ -30,64 +28,16 @@ REACHED = 0.4  # of the device's peaks, by a step of ordinary layers
 
 Outputs = tuple[Tensor, ...]
 Update = Callable[[Sequence[Batch]], Outputs]
-Replay = Callable[[], object]
-
-
-class Recorder(Protocol):
-    """Something that records what a device does."""
-
-    def aside(self, work: Callable[[], Outputs]) -> Outputs:
-        """Run `work` where it will be recorded later, in order with what is queued."""
-
-    def record(self, work: Callable[[], Outputs]) -> tuple[Replay, Outputs]:
-        """How to repeat `work`, and the tensors that then hold its outputs; nothing is computed."""
-
-
-class CudaRecorder:
-    """CUDA graphs, and ROCm's by the same names."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        # one stream for both: libraries that keep a handle per stream make it before the recording
-        self._stream = torch.cuda.Stream(device)
-
-    def aside(self, work: Callable[[], Outputs]) -> Outputs:
-        """On the recording's stream, between what is queued already and what comes."""
-        current = torch.cuda.current_stream(self._device)
-        self._stream.wait_stream(current)
-        with torch.cuda.stream(self._stream), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*capturable=True")  # will be captured later
-            outputs = work()
-        current.wait_stream(self._stream)
-        return outputs
-
-    def record(self, work: Callable[[], Outputs]) -> tuple[Replay, Outputs]:
-        """Waits for the device once.
-
-        Raises:
-            RuntimeError: something in `work` cannot be recorded. The device's random numbers are
-                unusable in this process from then on.
-        """
-        graph = torch.cuda.CUDAGraph()
-        # a thread that loads batches may page-lock memory meanwhile
-        mode = {"stream": self._stream, "capture_error_mode": "thread_local"}
-        try:
-            with torch.cuda.graph(graph, **mode):
-                outputs = work()
-        except RuntimeError as error:
-            message = f"the step cannot be recorded as a CUDA graph: {error}; use graphed=False"
-            raise RuntimeError(message) from error
-        return graph.replay, outputs
 
 
 def why_not_graphed(
-    config: TrainConfig, recorder: Recorder | None, device: torch.device, *, scaled: bool
+    config: TrainConfig, graphs: Graphs | None, device: torch.device, *, scaled: bool
 ) -> str | None:
     """Why no step can be recorded; `scaled`: are losses scaled?"""
     if config.graphed is False:
         return "not asked for"
-    if recorder is None:
-        return f"CUDA graphs need a CUDA device, this is {device.type}"
+    if graphs is None:
+        return why_no_graphs(device)
     if config.compile_backend is not None:
         return "torch.compile is asked for, whose mode reduce-overhead records graphs itself"
     if scaled and (config.fused is False or why_not_fused(device)):
@@ -121,13 +71,16 @@ class Recorded:
     def __init__(
         self,
         update: Update,
-        recorder: Recorder,
+        graphs: Graphs,
         batches: Sequence[Batch],
         parameters: Sequence[nn.Parameter],
     ) -> None:
         """`batches` are on the device; they are copied, not computed with."""
         self._inputs = [tuple(t.clone() for t in batch) for batch in batches]
-        self._replay, self._outputs = recorder.record(lambda: update(self._inputs))
+        try:
+            self._replay, self._outputs = graphs.record(lambda: update(self._inputs))
+        except RuntimeError as error:
+            raise RuntimeError(f"the step: {error}; use graphed=False") from error
         self._gradients = [(parameter, parameter.grad) for parameter in parameters]
 
     def __call__(self, batches: Sequence[Batch]) -> Outputs:
@@ -152,7 +105,7 @@ class GraphedStep:
     def __init__(
         self,
         update: Update,
-        recorder: Recorder,
+        graphs: Graphs,
         parameters: Sequence[nn.Parameter],
         *,
         insist: bool,
@@ -161,7 +114,7 @@ class GraphedStep:
         """`worth` says why a graph would not win; those who `insist` are not asked."""
         self.replays = 0
         self.reason: str | None = f"no shape of batches came {WARM_UP + 1} times"
-        self._update, self._recorder, self._parameters = update, recorder, parameters
+        self._update, self._graphs, self._parameters = update, graphs, parameters
         self._insist, self._worth = insist, worth
         self._seen: Counter[Any] = Counter()
         self._refused = False
@@ -193,17 +146,18 @@ class GraphedStep:
         device = self._parameters[0].device
         batches = [tuple(send(t, device) for t in batch) for batch in batches]
         if self._seen[shape] < WARM_UP:
-            return self._recorder.aside(lambda: self._update(batches))
+            with self._graphs.aside():
+                return self._update(batches)
         if self._seen[shape] == WARM_UP:
             return self._watched(batches)
-        self._recorded = Recorded(self._update, self._recorder, batches, self._parameters)
+        self._recorded = Recorded(self._update, self._graphs, batches, self._parameters)
         self._shape, self.reason, self.replays = shape, None, 1
         return self._recorded(batches)
 
     def _watched(self, batches: Sequence[Batch]) -> Outputs:
         """The last step before the recording, looked at."""
-        with Watch() as watch:
-            outputs = self._recorder.aside(lambda: self._update(batches))
+        with Watch() as watch, self._graphs.aside():
+            outputs = self._update(batches)
         if watch.waits:
             self._refuse(f"the step makes the host wait: {', '.join(sorted(watch.waits))}")
         elif not self._insist and (reason := self._worth(watch)):

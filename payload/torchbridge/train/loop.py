@@ -16,18 +16,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchbridge.device import pick_device, synchronise
+from torchbridge.graphs import CudaGraphs, Graphs, why_no_graphs
 from torchbridge.hardware import Hardware, probe
 from torchbridge.train import checkpoint
 from torchbridge.train.config import TrainConfig
 from torchbridge.train.data import Batch, send
-from torchbridge.train.graphed import (
-    CudaRecorder,
-    GraphedStep,
-    Outputs,
-    Recorder,
-    why_not_graphed,
-    why_not_worth_it,
-)
+from torchbridge.train.graphed import GraphedStep, Outputs, why_not_graphed, why_not_worth_it
 from torchbridge.train.optimizers import make_adamw
 from torchbridge.train.precision import Precision, choose_precision
 from torchbridge.train.schedule import learning_rate
@@ -70,11 +64,11 @@ class Trainer:
         loss: Loss = F.cross_entropy,
         hardware: Hardware | None = None,
         device: torch.device | None = None,
-        recorder: Recorder | None = None,
+        graphs: Graphs | None = None,
     ) -> None:
         """`steps` is how many there will be, which the schedule needs to know.
 
-        `recorder` records graphs, by default CUDA's on a CUDA device.
+        `graphs` records steps, by default CUDA's on a CUDA device.
 
         Raises:
             ValueError: the config cannot be met here.
@@ -86,7 +80,7 @@ class Trainer:
         self.loss = loss
         self.hardware = hardware or probe(self.device)
         self.precision = choose_precision(self.hardware, config.precision)
-        self._recorder = recorder or _cuda_recorder(self.device, config)
+        self._graphs = graphs or _cuda_graphs(self.device, config)
         self._refusal = self._why_not_graphed()
         # read by a graph that is replayed, so it has to be on the device
         self._rate = None if self._refusal else torch.zeros((), device=self.device)
@@ -120,7 +114,7 @@ class Trainer:
 
     def _why_not_graphed(self) -> str | None:
         scaled = self.precision.scaled
-        reason = why_not_graphed(self.config, self._recorder, self.device, scaled=scaled)
+        reason = why_not_graphed(self.config, self._graphs, self.device, scaled=scaled)
         if reason and self.config.graphed:
             raise ValueError(f"graphed was asked for: {reason}; use graphed=None")
         return reason
@@ -129,8 +123,8 @@ class Trainer:
         number = {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(self.precision.dtype, "fp32")
         worth = partial(why_not_worth_it, self.model, hardware=self.hardware, number=number)
         insist = self.config.graphed is True
-        recorder, learning = self._recorder, self._learning
-        return GraphedStep(self._update, recorder, learning, insist=insist, worth=worth)
+        graphs, learning = self._graphs, self._learning
+        return GraphedStep(self._update, graphs, learning, insist=insist, worth=worth)
 
     def step(self, batches: Sequence[Batch]) -> None:
         """One update by all batches together, as if they were one.
@@ -194,7 +188,7 @@ def fit(
     loss: Loss = F.cross_entropy,
     hardware: Hardware | None = None,
     device: torch.device | None = None,
-    recorder: Recorder | None = None,
+    graphs: Graphs | None = None,
     checkpoint_path: Path | None = None,
     stop_at: int | None = None,
 ) -> TrainResult:
@@ -209,7 +203,7 @@ def fit(
     """
     config = config or TrainConfig()
     steps = config.epochs * math.ceil(len(batches) / config.accumulate)
-    options = {"loss": loss, "hardware": hardware, "device": device, "recorder": recorder}
+    options = {"loss": loss, "hardware": hardware, "device": device, "graphs": graphs}
     trainer = Trainer(model.train(), config, steps=steps, **options)
     if config.seed is not None:
         torch.manual_seed(config.seed)
@@ -237,9 +231,9 @@ def _groups(batches: Iterable[Batch], config: TrainConfig) -> Iterator[list[Batc
             yield group
 
 
-def _cuda_recorder(device: torch.device, config: TrainConfig) -> Recorder | None:
-    wanted = device.type == "cuda" and config.graphed is not False
-    return CudaRecorder(device) if wanted else None
+def _cuda_graphs(device: torch.device, config: TrainConfig) -> Graphs | None:
+    wanted = config.graphed is not False and why_no_graphs(device) is None
+    return CudaGraphs(device) if wanted else None
 
 
 def _numbers(scalars: list[Tensor]) -> tuple[float, ...]:
