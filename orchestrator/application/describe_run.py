@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -22,6 +23,7 @@ from orchestrator.domain.cell import (
     Run,
     Transition,
 )
+from orchestrator.domain.facts import TestFact
 from orchestrator.domain.ingested import Ingested, StatedMachine
 from orchestrator.domain.machine import Place, SshReach
 from orchestrator.domain.money import (
@@ -32,6 +34,7 @@ from orchestrator.domain.money import (
     machine_seconds,
     usd_for,
 )
+from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.record import (
     ArtifactRecord,
     CellRecord,
@@ -78,24 +81,30 @@ class _Book:
 
 def describe_run(stores: Stores, run_id: str, *, at: datetime) -> RunRecord:
     """Everything about a run but its single tests. Raises RunMissingError."""
-    run = find_run(stores, run_id)
-    return told_run(stores, run, stores.runs.spec(run_id), at=at)
+    run, cells = find_run(stores, run_id), stores.cells.of_run(run_id)
+    return told_run(stores, run, cells, stores.runs.spec(run_id), at=at)
 
 
 def told_run(
-    stores: Stores, run: Run, spec: RunSpec, *, at: datetime, whole: bool = True
+    stores: Stores,
+    run: Run,
+    cells: Sequence[Cell],
+    spec: RunSpec,
+    *,
+    at: datetime,
+    whole: bool = True,
 ) -> RunRecord:
     """A run that was read already.
 
     Args:
         stores: What is stored.
         run: The run.
-        spec: What it was launched with.
+        cells: All of its cells.
+        spec: What it was launched with, read after the cells: an ingestion adds to both.
         at: Now.
         whole: With what only reports tell: values that were measured (there may be thousands),
             artifacts, attestations and what people stated.
     """
-    cells = stores.cells.of_run(run.id)
     book = _Book.of(stores, run.id, [cell.id for cell in cells], whole=whole)
     told = tuple(_cell(cell, spec, book, at) for cell in cells)
     statements = stores.statements.of_run(run.id) if whole else ()
@@ -115,10 +124,28 @@ def told_run(
 
 def evidence_of(stores: Stores, run_id: str, *, at: datetime) -> Evidence:
     """A run with every test of every cell. Raises RunMissingError."""
-    record = describe_run(stores, run_id, at=at)
-    cells = stores.cells.of_run(run_id)
+    run, cells = find_run(stores, run_id), stores.cells.of_run(run_id)
+    record = told_run(stores, run, cells, stores.runs.spec(run_id), at=at)
     tests = {cell.name: tuple(told_tests(stores, cell.id)) for cell in cells}
-    return Evidence(record, tests)
+    recounted = tuple(_recounted(cell, tests[cell.id]) for cell in record.cells)
+    return Evidence(replace(record, cells=recounted), tests)
+
+
+def _recounted(cell: CellRecord, tests: Sequence[TestFact]) -> CellRecord:
+    """With the counts of these tests where jobs go on: more may have come since they were told."""
+    if all(job.outcome is not None for job in cell.jobs):
+        return cell
+    tallies: dict[str, Counter[TestOutcome]] = {}
+    for test in tests:
+        tallies.setdefault(test.job, Counter())[test.counted] += 1
+    counts = {name: Counts.of(tally) for name, tally in tallies.items()}
+    jobs = (
+        replace(job, counts=counts.get(job.id, Counts()) + job.unnamed)
+        if job.outcome is None
+        else job
+        for job in cell.jobs
+    )
+    return replace(cell, jobs=tuple(jobs))
 
 
 def find_run(stores: Stores, run_id: str) -> Run:

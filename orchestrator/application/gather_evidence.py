@@ -107,17 +107,19 @@ def _completes(new: TakenCell, first: TakenCell) -> bool:
 def _take(context: Context, product: str, run: str, at: datetime) -> Taken:
     stores = context.stores
     find_run(stores, run)
+    failures: dict[str, list[Failure]] = {}
+    for failure in stores.failures.of_run(run):
+        failures.setdefault(failure.cell, []).append(failure)
+    evidence = evidence_of(stores, run, at=at)
+    # After its cells: an ingestion adds to both.
     spec = stores.runs.spec(run)
     if spec.manifest.name != product:
         raise WrongProductError(
             f"run {run} is of {spec.manifest.name!r}, and the gate is of {product!r}; "
             "name a run of that product"
         )
-    failures: dict[str, list[Failure]] = {}
-    for failure in stores.failures.of_run(run):
-        failures.setdefault(failure.cell, []).append(failure)
     return Taken(
-        evidence_of(stores, run, at=at),
+        evidence,
         spec,
         {cell: tuple(some) for cell, some in failures.items()},
         stores.trials.of_run(run),

@@ -33,7 +33,7 @@ def failures_of(evidence: Evidence, cell: str = "") -> FailureTable | None:
     gathered: dict[str, list[_Found]] = {}
     for name in cells:
         for fact in evidence.tests.get(name, ()):
-            signature = signature_of(fact)
+            signature = signature_of(fact) if fact.final else None
             if signature is not None:
                 gathered.setdefault(signature.id, []).append((name, fact, signature))
     known = {cluster.signature.id: cluster for cluster in record.clusters}

@@ -129,7 +129,9 @@ class Sessions:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.is_postgres = engine.dialect.name == "postgresql"
-        self._read = sessionmaker(engine, expire_on_commit=False)
+        # One moment for all statements of a transaction, as SQLite has it.
+        level = {"isolation_level": "REPEATABLE READ"} if self.is_postgres else {}
+        self._read = sessionmaker(engine.execution_options(**level), expire_on_commit=False)
         writing = engine.execution_options(**{_WRITES: True})
         self._write = sessionmaker(writing, expire_on_commit=False)
         # SQLite's own waiting for the one writer is by polling: in a process we queue instead.
@@ -139,7 +141,7 @@ class Sessions:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A transaction that only reads."""
+        """A transaction that only reads, and sees the database as it is at its first statement."""
         with as_store_errors(self.engine), self._read.begin() as session:
             yield session
 

@@ -1,8 +1,8 @@
 """Statements that every store needs, and the order in which rows are locked.
 
 Locks are taken in one order, so that two transactions never wait for each other:
-cell, attempt, texts and tests by their digests, run. The run's row comes last because every feed
-item takes it.
+cell, attempt, texts by their digests, tests by their names, run. The run's row comes last because
+every feed item takes it.
 """
 
 from __future__ import annotations

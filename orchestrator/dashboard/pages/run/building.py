@@ -88,8 +88,9 @@ def run_page(asked: Asked, run: Run, seen: int, *, refused: str = "", chosen: st
         refused: Why.
         chosen: What was to run again.
     """
-    spec = asked.context.stores.runs.spec(run.id)
-    record = told_run(asked.context.stores, run, spec, at=asked.now, whole=False)
+    stores = asked.context.stores
+    cells, spec = stores.cells.of_run(run.id), stores.runs.spec(run.id)
+    record = told_run(stores, run, cells, spec, at=asked.now, whole=False)
     money = Money(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))
     tables = _tables(record, asked.now, whole=asked.wanted is not Format.HTML)
     facts = {
