@@ -137,7 +137,7 @@ def _recounted(cell: CellRecord, tests: Sequence[TestFact]) -> CellRecord:
         return cell
     tallies: dict[str, Counter[TestOutcome]] = {}
     for test in tests:
-        tallies.setdefault(test.job, Counter())[test.counted] += 1
+        tallies.setdefault(test.job, Counter())[test.outcome.counted(final=test.final)] += 1
     counts = {name: Counts.of(tally) for name, tally in tallies.items()}
     jobs = (
         replace(job, counts=counts.get(job.id, Counts()) + job.unnamed)

@@ -40,12 +40,6 @@ class TestFact:
     earlier: tuple[TestOutcome, ...] = ()
     """Outcomes of tries before the last one, where something ran it again in the same job."""
 
-    @property
-    def counted(self) -> TestOutcome:
-        """What it counts as: until its end is known it is missing."""
-        known = self.final or self.outcome is TestOutcome.NOT_RUN
-        return self.outcome if known else TestOutcome.MISSING
-
     def plus(self, other: TestFact) -> TestFact:
         """Both facts together: the worst outcome, with the words that belong to it."""
         words = other if other.outcome > self.outcome else self

@@ -58,6 +58,10 @@ class TestOutcome(IntEnum):
         """The name as people and documents write it."""
         return self.name.lower()
 
+    def counted(self, *, final: bool) -> TestOutcome:
+        """What it counts as: until a test's end is known it is missing."""
+        return self if final or self is TestOutcome.NOT_RUN else TestOutcome.MISSING
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:

@@ -153,7 +153,7 @@ def told_evidence(report: PlatformReport | SummaryReport, evidence: Evidence) ->
     if report.failures is not None:
         cells = [report.cell] if isinstance(report, PlatformReport) else list(evidence.tests)
         tests = [test for name in cells for test in evidence.tests.get(name, ())]
-        found = sum(test.counted.word in BAD for test in tests)
+        found = sum(test.final and test.outcome.word in BAD for test in tests)
         yield from differs("clusters", "failing results", report.failures.failing, found)
 
 
