@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime
 
 from orchestrator.application.context import Context
-from orchestrator.application.describe_run import evidence_of
+from orchestrator.application.end_run import end_run
 from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.application.ports.blobs import BlobMissingError
 from orchestrator.application.ports.ingests import Begun
 from orchestrator.application.ports.stores import StoreError
-from orchestrator.application.quarantine import settle_after
-from orchestrator.domain.cell import Cause, Cell, CellState, RunState, run_outcome
+from orchestrator.domain.cell import Cause, Cell, CellState, RunState
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import fold
 from orchestrator.domain.outcome import Outcome
@@ -35,7 +33,7 @@ def finish_ingestion(context: Context, begun: Begun) -> None:
         cell = context.stores.cells.get(begun.cell_id)
         if cell.state is not CellState.DONE:
             _finish_cell(context, cell, begun.attempt_id)
-        _finish_run(context, begun.run_id)
+        end_run(context, begun.run_id)
 
 
 def resume_ingestions(context: Context) -> None:
@@ -124,30 +122,3 @@ def _judged(context: Context, cell: Cell) -> Cause:
         JobVerdict(job.id, job.outcome or Outcome.NOT_RUN, job.reason, job.detail) for job in jobs
     ]
     return judge_cell(verdicts, stated)
-
-
-def _finish_run(context: Context, run_id: str) -> None:
-    stores = context.stores
-    cells = stores.cells.of_run(run_id)
-    if any(cell.state is not CellState.DONE for cell in cells):
-        return
-    optional = [stores.cells.plan(cell.id).platform.optional for cell in cells]
-    outcomes = [cell.outcome or Outcome.ERRORED for cell in cells]
-    outcome = run_outcome(list(zip(outcomes, optional, strict=True)))
-    at = max((cell.entered_at for cell in cells if cell.entered_at), default=context.clock.now())
-    _publish(context, run_id, outcome, at=at)
-    stores.runs.finish(run_id, outcome, at=at)
-    settle_after(stores, run_id, at=context.clock.now())
-
-
-def _publish(context: Context, run_id: str, outcome: Outcome, *, at: datetime) -> None:
-    """Write the reports down; they can be rendered again at any time, so a failure is only told."""
-    try:
-        evidence = evidence_of(context.stores, run_id, at=context.clock.now())
-        run = replace(evidence.record.run, state=RunState.FINISHED, outcome=outcome, finished_at=at)
-        context.publish(replace(evidence, record=replace(evidence.record, run=run)))
-    except Exception as error:
-        logger.exception("run %s: its reports could not be written", run_id)
-        context.stores.feed.add(run_id, "report", {"notice": f"not published: {error}"})
-    else:
-        context.stores.feed.add(run_id, "report", {"published": True})

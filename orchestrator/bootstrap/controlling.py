@@ -164,6 +164,7 @@ def _context(
         likeness=FuzzyLikeness(),
         gate=_gate_ports(settings),
         wake=wake,
+        locks=world.locks,
     )
 
 

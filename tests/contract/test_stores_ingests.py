@@ -9,6 +9,8 @@ from threading import Barrier
 
 import pytest
 
+from orchestrator.adapters.db import ingests
+from orchestrator.adapters.db.database import open_database
 from orchestrator.application.ports.evidence import Artifact
 from orchestrator.application.ports.ingests import Begun, CellTakenError, RunBusyError
 from orchestrator.application.ports.stores import RunSpec
@@ -140,6 +142,29 @@ def test_the_same_from_many_at_once_is_begun_once(stores):
     assert len(found) == 1
     runs, _ = stores.runs.page(limit=10, before=None)
     assert [run.id for run in runs] == [found.pop().run_id]
+
+
+@pytest.mark.needs_postgres
+@pytest.mark.parametrize("is_over", [False, True])
+def test_the_same_for_a_run_that_another_opened_meanwhile(postgres_url, monkeypatch, is_over):
+    """Not on SQLite: there nobody else writes between what one transaction reads and writes."""
+    database = open_database(postgres_url)
+    stores, found = database.stores, ingests._found
+    finish(stores, begin(stores))
+
+    def begun_meanwhile(session, fingerprint):
+        monkeypatch.undo()
+        known = found(session, fingerprint)
+        begun = begin(stores, name="aws", fingerprint="f2")
+        if is_over:
+            finish(stores, begun)
+        return known
+
+    monkeypatch.setattr(ingests, "_found", begun_meanwhile)
+    begun = begin(stores, name="aws", fingerprint="f2")
+    assert begun == Begun("run-1", "run-1-aws-f2", "run-1-aws-f2-1", finished=is_over)
+    assert len(stores.cells.of_run("run-1")) == 2
+    database.close()
 
 
 def test_a_cell_is_added_to_a_finished_run_which_learns_its_jobs(stores):

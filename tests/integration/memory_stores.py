@@ -81,9 +81,12 @@ class MemoryRuns:
         if run.cancel_requested_at is None and run.state is not RunState.FINISHED:
             self.tables.runs[run_id] = replace(run, cancel_requested_at=at)
 
-    def finish(self, run_id: str, outcome: Outcome, *, at: datetime) -> bool:
+    def finish(
+        self, run_id: str, outcome: Outcome, *, at: datetime, cells: int | None = None
+    ) -> bool:
         run = self.tables.runs[run_id]
-        if run.state is RunState.FINISHED:
+        states = [cell.state for cell in self.tables.cells.values() if cell.run_id == run_id]
+        if run.state is RunState.FINISHED or states != [CellState.DONE] * (cells or len(states)):
             return False
         ended = replace(run, state=RunState.FINISHED, outcome=outcome, finished_at=at)
         self.tables.runs[run_id] = ended

@@ -64,7 +64,12 @@ class DbIngests:
             with self._sessions.write() as session:
                 if (known := _found(session, ingested.fingerprint)) is not None:
                     return known
-                _make_room(session, run, spec, cell[1].id)
+                if not _is_made(session, run, spec):
+                    there = run_row(session, run.id, lock=True)
+                    # Whoever had it locked until now may have begun the very same.
+                    if (known := _found(session, ingested.fingerprint)) is not None:
+                        return known
+                    _make_room(session, there, spec, cell[1].id)
                 opened = _opened(attempt_id, cause, at=ingested.ingested_at)
                 row = _add_cell(session, run.id, cell, opened)
                 values = {"cell": row.pk, "fingerprint": ingested.fingerprint, "document": ingested}
@@ -135,17 +140,21 @@ def _found(session: Session, fingerprint: str) -> Begun | None:
     return Begun(run, cell, attempt, finished=state is RunState.FINISHED)
 
 
-def _make_room(session: Session, run: Run, spec: RunSpec, name: str) -> None:
-    """Make the run, or open the finished one for one more cell."""
+def _is_made(session: Session, run: Run, spec: RunSpec) -> bool:
+    """Make the run, unless it is there already."""
     values = {**run_values(run, spec), "state": RunState.INGESTING}
     new = insert_into(session, RunRow).values(values).on_conflict_do_nothing()
-    if changed(session, new):
-        session.execute(insert(RunSpecRow).values(run_id=run.id, spec=spec))
-        return
-    row = run_row(session, run.id, lock=True)
-    if row.state is not RunState.FINISHED:
+    if not changed(session, new):
+        return False
+    session.execute(insert(RunSpecRow).values(run_id=run.id, spec=spec))
+    return True
+
+
+def _make_room(session: Session, run: RunRow, spec: RunSpec, name: str) -> None:
+    """Open the finished run for one more cell."""
+    if run.state is not RunState.FINISHED:
         raise RunBusyError(
-            f"run {run.id} is {row.state}: a cell can be added once it is finished; "
+            f"run {run.id} is {run.state}: a cell can be added once it is finished; "
             f"`seatrial watch {run.id}` tells when"
         )
     taken = select(func.count()).where(CellRow.run_id == run.id, CellRow.name == name)
@@ -154,7 +163,7 @@ def _make_room(session: Session, run: Run, spec: RunSpec, name: str) -> None:
             f"run {run.id} has a cell {name!r} already, with other evidence; "
             "ingest into a new run, or name another --environment"
         )
-    row.state = RunState.INGESTING
+    run.state = RunState.INGESTING
     _learn(session, run.id, spec)
     session.flush()
     tell(session, run.id, "run", data={"state": RunState.INGESTING.value})

@@ -119,11 +119,15 @@ class DbRuns:
             session.flush()
             tell(session, run_id, "run", data={"cancel": True})
 
-    def finish(self, run_id: str, outcome: Outcome, *, at: datetime) -> bool:
-        """Finish it; True for exactly one caller."""
+    def finish(
+        self, run_id: str, outcome: Outcome, *, at: datetime, cells: int | None = None
+    ) -> bool:
+        """Finish it; True for exactly one caller, who has judged all of its cells."""
         with self._sessions.write() as session:
             row = run_row(session, run_id, lock=True)
             if row.state is RunState.FINISHED:
+                return False
+            if cells is not None and _states(session, run_id) != [CellState.DONE] * cells:
                 return False
             row.state, row.outcome, row.finished_at = RunState.FINISHED, outcome, at
             session.flush()
@@ -136,6 +140,11 @@ class DbRuns:
         query = select(RunRow.id).where(RunRow.state != RunState.FINISHED).order_by(RunRow.id)
         with self._sessions.read() as session:
             return tuple(session.scalars(query))
+
+
+def _states(session: Session, run_id: str) -> list[CellState]:
+    """Of its cells."""
+    return list(session.scalars(select(CellRow.state).where(CellRow.run_id == run_id)))
 
 
 def _asked(asked: RunsAsked) -> Iterator[ColumnElement[bool]]:

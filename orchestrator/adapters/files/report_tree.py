@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.adapters.files.home import temporary_folder
@@ -35,7 +37,19 @@ def write_report_tree(home: Path, run_id: str, files: Mapping[str, Iterable[byte
 
 
 def _replace(fresh: Path, place: Path) -> Path:
-    if place.exists():
-        place.rename(fresh.with_name("old"))
-    fresh.rename(place)
+    """Others may do so at the same time: each takes away what is there, the last one stays."""
+    while not _is_put(fresh, place):
+        with suppress(FileNotFoundError):  # another has just taken it away
+            place.rename(Path(tempfile.mkdtemp(prefix="old-", dir=fresh.parent)) / "report")
     return place
+
+
+def _is_put(fresh: Path, place: Path) -> bool:
+    """Put it there, unless there is one."""
+    try:
+        fresh.rename(place)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True

@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from orchestrator.application.cell.proving import keep_proofs
 from orchestrator.application.cell.world import Situation, World, situation
-from orchestrator.application.describe_run import evidence_of
+from orchestrator.application.end_run import end_run
 from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.application.ports.engine import NotYet, Value
 from orchestrator.application.ports.stores import RunSpec, StoreError
-from orchestrator.application.quarantine import settle_after
-from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState, RunState, run_outcome
+from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.proof import REUSED, all_proven
 from orchestrator.domain.record import JobRecord
@@ -87,31 +85,6 @@ def may_try_again(now: Situation) -> bool:
 
 def look_finished(world: World, cell_id: str) -> Value | NotYet:
     """End the run when this was its last cell: publish its reports, then say so."""
-    stores = world.stores
-    cells = stores.cells.of_run(stores.cells.get(cell_id).run_id)
-    if any(cell.state is not CellState.DONE for cell in cells):
-        return "others run"
-    run = stores.runs.get(cells[0].run_id)
-    if run is None or run.state is RunState.FINISHED:
-        return "finished"
-    optional = [stores.cells.plan(cell.id).platform.optional for cell in cells]
-    outcomes = [cell.outcome or Outcome.ERRORED for cell in cells]
-    outcome = run_outcome(list(zip(outcomes, optional, strict=True)))
-    at = max((cell.entered_at for cell in cells if cell.entered_at), default=world.clock.now())
-    _publish(world, run.id, outcome, at=at)
-    stores.runs.finish(run.id, outcome, at=at)
-    settle_after(stores, run.id, at=world.clock.now())
-    return "finished"
-
-
-def _publish(world: World, run_id: str, outcome: Outcome, *, at: datetime) -> None:
-    """Write the reports down; they can be rendered again at any time, so a failure is only told."""
-    try:
-        evidence = evidence_of(world.stores, run_id, at=world.clock.now())
-        run = replace(evidence.record.run, state=RunState.FINISHED, outcome=outcome, finished_at=at)
-        world.publish(replace(evidence, record=replace(evidence.record, run=run)))
-    except Exception as error:
-        logger.exception("run %s: its reports could not be written", run_id)
-        world.stores.feed.add(run_id, "report", {"notice": f"not published: {error}"})
-    else:
-        world.stores.feed.add(run_id, "report", {"published": True})
+    run_id = world.stores.cells.get(cell_id).run_id
+    with world.locks.of(run_id):
+        return "finished" if end_run(world, run_id) else "others run"

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from orchestrator.application.cell.backoff import Backoff
+from orchestrator.application.locks import Locks
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.bundles import UnpackBundle
 from orchestrator.application.ports.clock import Clock
@@ -114,6 +115,8 @@ class World:
     timings: Timings = field(default_factory=Timings)
     lapses: Lapses = field(default_factory=Lapses)
     backoff: Backoff = field(default_factory=Backoff)
+    locks: Locks = field(default_factory=Locks)
+    """So that one run is ended by one thread at a time; the faces' context has the same."""
 
 
 @dataclass(frozen=True, slots=True)

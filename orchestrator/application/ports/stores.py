@@ -135,8 +135,14 @@ class RunStore(Protocol):
         """Write the row that every look reads; a feed item tells the watchers."""
         ...
 
-    def finish(self, run_id: str, outcome: Outcome, *, at: datetime) -> bool:
-        """Finish it, once; True if this call did."""
+    def finish(
+        self, run_id: str, outcome: Outcome, *, at: datetime, cells: int | None = None
+    ) -> bool:
+        """Finish it, once; True if this call did.
+
+        With `cells`, how many were judged, only while the run has just these and all are done,
+        decided under the run row's lock: it may have been opened for one more meanwhile.
+        """
         ...
 
     def unfinished(self) -> tuple[str, ...]:
