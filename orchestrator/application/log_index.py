@@ -46,18 +46,25 @@ class LogIndex:
     def extend(self, size_bytes: int, read: Read) -> tuple[int, int]:
         """Take in what the log has grown by.
 
+        Others may know of more by now: what is told is of so many bytes, and what they scanned
+        stays.
+
         Returns:
-            How many lines have ended, and the offset after the last of them.
+            How many lines have ended within them, and the offset after the last of these.
         """
         with self._guard:
-            if size_bytes < self._scanned:
+            if size_bytes < self._scanned and not read(self._scanned - 1, 1):
                 self._forget()  # another log of the same name, as after a restored backup
             while self._scanned < size_bytes:
                 piece = read(self._scanned, min(PIECE_BYTES, size_bytes - self._scanned))
                 if not piece:
                     break
                 self._scan(piece)
-            return self._ended, self._open_from
+            if size_bytes >= self._open_from:
+                return self._ended, self._open_from
+            at = bisect_right(self._offsets, size_bytes) - 1
+            line, offset = self._lines[at], self._offsets[at]
+        return _count(line, offset, size_bytes, read)
 
     def place(self, line: int) -> tuple[int, int]:
         """The mark before a line: which line it is, and its offset."""
@@ -65,16 +72,16 @@ class LogIndex:
             at = bisect_right(self._lines, line) - 1
             return self._lines[at], self._offsets[at]
 
-    def block(self, line: int) -> tuple[int, int, int]:
+    def block(self, line: int, size_bytes: int) -> tuple[int, int, int]:
         """A stretch of the log that a line is in and that is worth reading at once.
 
         Returns:
-            The mark that it begins at, its offset, and the offset of the mark that it ends at: of
-            the end of what was scanned where there is none.
+            The mark that it begins at, its offset, and the offset of the mark that it ends at, or
+            the size where that is less.
         """
         with self._guard:
             at = bisect_right(self._lines, line)
-            end = self._scanned if at == len(self._lines) else self._offsets[at]
+            end = size_bytes if at == len(self._lines) else min(size_bytes, self._offsets[at])
             first = bisect_left(self._offsets, max(0, end - PIECE_BYTES), 0, at - 1)
             return self._lines[first], self._offsets[first], end
 
@@ -109,6 +116,17 @@ class LogIndex:
         if len(self._lines) > _MOST_MARKS:
             self._lines, self._offsets = self._lines[::2], self._offsets[::2]
             self._step *= 2
+
+
+def _count(line: int, offset: int, end: int, read: Read) -> tuple[int, int]:
+    """How many lines have ended before an offset, and where the last did, told from a mark on."""
+    begins_at = offset
+    while offset < end and (piece := read(offset, min(PIECE_BYTES, end - offset))):
+        line += piece.count(b"\n")
+        if (last := piece.rfind(b"\n")) >= 0:
+            begins_at = offset + last + 1
+        offset += len(piece)
+    return line, begins_at
 
 
 class LogIndexes:

@@ -109,8 +109,7 @@ class LogReader:
         """The last line before a number that has the text."""
         reached, searched = min(before, self.total + 1), 0
         while search.text and reached > 1 and searched < SEARCHED_BYTES:
-            line, begin, end = self.index.block(reached - 2)
-            end = min(end, self.size_bytes)
+            line, begin, end = self.index.block(reached - 2, self.size_bytes)
             hits = [one for one, _, _ in self._hits(search, line, begin, end) if one]
             fitting = [hit for hit in hits if hit < reached]
             if fitting:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.application.ports.logs import AttemptLog
 from orchestrator.dashboard.pages.log.shown import LONGEST, MOST_PARTS
 from tests.databases import Agent
 from tests.integration.dashboard.desk import PageDesk, page_desk
@@ -80,6 +81,33 @@ def test_what_grew_is_there_at_once_and_nothing_twice(log: Log) -> None:
     answer = told(log, "?from=2")
     assert texts(answer) == ["two", "three"]
     assert not answer["has_open_line"]
+
+
+def test_who_is_late_sees_what_there_was_and_nobody_scans_anew(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.write("".join(f"line {n}\n" for n in range(1, 1201)))
+    logs = log.pages.stores.logs
+    of_cell, read, begun = logs.of_cell, logs.read, []
+
+    def late(cell_id: str) -> list[AttemptLog]:
+        """Somebody else looks at what came meanwhile."""
+        found = of_cell(cell_id)
+        monkeypatch.setattr(logs, "of_cell", of_cell)
+        log.write("".join(f"line {n}\n" for n in range(1201, 2401)))
+        assert told(log)["total"] == 2400
+        return found
+
+    def counted(attempt_id: str, *, after: int, limit: int) -> bytes:
+        begun.append(after)
+        return read(attempt_id, after=after, limit=limit)
+
+    monkeypatch.setattr(logs, "of_cell", late)
+    answer = told(log)
+    assert (answer["total"], texts(answer)[-1]) == (1200, "line 1200")
+    monkeypatch.setattr(logs, "read", counted)
+    assert texts(told(log, "?from=2100&count=1")) == ["line 2100"]
+    assert len(begun) == 1  # of the window
 
 
 def test_the_page_has_the_end_and_ways_to_the_rest(log: Log) -> None:
