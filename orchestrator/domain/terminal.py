@@ -14,7 +14,7 @@ from itertools import groupby
 
 _SEQUENCE = (
     r"\x1b\[([0-?]*)([ -/]*)([@-~])"  # CSI: colours, erasing, moving
-    r"|\x1b[\]PX^_][^\n]*?(?:\x07|\x1b\\|$)"  # OSC, DCS and other strings
+    r"|\x1b[\]PX^_][^\n]*?(?:\x07|\x1b\\|(?![^\n]))"  # OSC, DCS and other strings
     r"|\x1b[ -/]*[0-~]"
 )
 _ESCAPE = re.compile(_SEQUENCE + r"|[\r\b]")

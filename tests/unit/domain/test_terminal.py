@@ -99,6 +99,12 @@ def test_everything_else_is_dropped(told):
     assert plain(f"a{told}b\nc") == "ab\nc"
 
 
+def test_a_title_without_an_end_hides_the_rest_of_its_line_alone():
+    lines = ["a\x1b]0;title", "b\x1bPnext", "c"]
+    assert [shown(line) for line in lines] == ["a", "b", "c"]
+    assert plain("\n".join(lines)) == "a\nb\nc"
+
+
 def test_hidden_text_is_shown():
     assert shown("\x1b[8msecret\x1b[0m") == "secret"
 
