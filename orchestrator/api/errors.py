@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from orchestrator.api.shapes import FaultShape, ProblemShape
 from orchestrator.application.add_statements import TooManyStatementsError
-from orchestrator.application.bisect_gate import NothingToBisectError, NoTrialsError
+from orchestrator.application.bisect_gate import NothingToBisectError
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.end_machine import (
     MachineInUseError,
@@ -26,7 +26,7 @@ from orchestrator.application.end_machine import (
     ProviderUnreadError,
 )
 from orchestrator.application.enter_machine import NoMachineError
-from orchestrator.application.gate_policies import GateMissingError
+from orchestrator.application.gate_policies import GateMissingError, PolicyMissingError
 from orchestrator.application.gather_evidence import WrongProductError
 from orchestrator.application.launch_run import (
     KeyInFlightError,
@@ -45,6 +45,7 @@ from orchestrator.application.ports.intake import IntakeError, IntakeFullError
 from orchestrator.application.ports.notary import KeyUnusableError
 from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.ports.schedules import ScheduleTakenError
+from orchestrator.application.ports.trials import NoTrialsError
 from orchestrator.application.replay_verdict import VerdictMissingError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
 from orchestrator.application.schedules import ScheduleMissingError
@@ -113,6 +114,7 @@ TABLE: Mapping[type[Exception], Refusal] = {
     ScheduleMissingError: Refusal(404, "not-found", "There is no such schedule"),
     ScheduleTakenError: Refusal(409, "schedule-taken", "There is a schedule of this name"),
     GateMissingError: Refusal(404, "not-found", "There is no such gate"),
+    PolicyMissingError: Refusal(409, "policy-missing", "The gate never had this policy"),
     VerdictMissingError: Refusal(404, "not-found", "There is no such verdict"),
     KeyMissingError: Refusal(404, "not-found", "There is no such key"),
     WrongProductError: Refusal(422, "wrong-product", "The run is of another product"),

@@ -64,6 +64,9 @@ class EvaluateBody(_Given):
     """Ids of runs, the beginning of them, or ``latest``; none: the product's newest finished."""
     lineage: Word = ""
     """The line of verdicts that it stands in; the gate's own by default."""
+    policy_digest: Word = ""
+    """The version of the gate's policy that decides, as its PUT answered; the present one by
+    default."""
 
 
 class DryRunBody(_Given):
@@ -95,8 +98,10 @@ class WaiverBody(_Given):
     approver: Filled
     """Who agreed: somebody else."""
     days: int = Field(ge=1, le=LONGEST_DAYS)
+    verdict: Word = ""
+    """``V-0001``, which its author has read; the gate's newest one by default."""
     only_this: bool = False
-    """It is for the evidence of the gate's newest verdict only."""
+    """It is for the evidence of that verdict only."""
 
 
 class ApprovalBody(_Given):

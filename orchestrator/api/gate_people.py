@@ -50,6 +50,7 @@ def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> Waiver
         author=signed_by(caller, body.author, "author"),
         approver=body.approver,
         days=body.days,
+        verdict=body.verdict,
         only_this=body.only_this,
     )
     return tell_waiver(waive(context, new), at=context.clock.now())

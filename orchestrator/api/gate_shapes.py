@@ -134,7 +134,7 @@ class WaiverShape(Shape):
     evidence: str
     """The only evidence that it is for; empty: whatever the gate looks at until it expires."""
     verdict: str
-    """The gate's newest verdict when it was given."""
+    """That its author had read: the one that they named, else the gate's newest."""
     seen: str
     """The evidence of that verdict."""
     is_expired: bool

@@ -86,8 +86,15 @@ def evaluate(
     asked = body or EvaluateBody()
     find_policy(context, name)
     runs = [resolve_run(context, run) for run in asked.runs]
-    stored = evaluate_gate(context, name, runs=runs, lineage=asked.lineage, key=f"api:{key}")
-    _refuse_other(stored, name, runs, asked.lineage)
+    stored = evaluate_gate(
+        context,
+        name,
+        runs=runs,
+        lineage=asked.lineage,
+        version=asked.policy_digest,
+        key=f"api:{key}",
+    )
+    _refuse_other(stored, name, runs, asked)
     announce_verdict(context, stored)
     response.headers["Location"] = f"/api/v1/verdicts/{stored.id}"
     return tell_verdict(stored)
@@ -148,10 +155,14 @@ def replay_verdict(context: ContextDep, verdict_id: VerdictId) -> ReplayShape:
     return tell_replay(replay(context, verdict_id))
 
 
-def _refuse_other(stored: StoredVerdict, gate: str, runs: Sequence[str], lineage: str) -> None:
+def _refuse_other(
+    stored: StoredVerdict, gate: str, runs: Sequence[str], asked: EvaluateBody
+) -> None:
     """Raise KeyReusedError where the key belongs to another request."""
     same_runs = not runs or set(runs) == set(stored.runs)
-    if stored.gate != gate or not same_runs or stored.lineage != (lineage or gate):
+    same_line = stored.gate == gate and stored.lineage == (asked.lineage or gate)
+    same_policy = asked.policy_digest in ("", stored.verdict.policy_digest)
+    if not (same_runs and same_line and same_policy):
         raise KeyReusedError(f"the key made {stored.id}, which is about something else")
 
 

@@ -41,7 +41,13 @@ class _Case:
 
 
 def evaluate_gate(
-    context: Context, gate: str, *, runs: Sequence[str] = (), lineage: str = "", key: str = ""
+    context: Context,
+    gate: str,
+    *,
+    runs: Sequence[str] = (),
+    lineage: str = "",
+    version: str = "",
+    key: str = "",
 ) -> StoredVerdict:
     """Decide, sign and store. With a key it is done once, and the first verdict is the answer.
 
@@ -50,14 +56,16 @@ def evaluate_gate(
         gate: Name of a gate whose policy is stored.
         runs: Whose evidence; none means the newest finished run of the gate's product.
         lineage: The line of verdicts that this one stands in; the gate's own by default.
+        version: Digest of the policy that decides; the gate's present one by default.
         key: Of the request.
 
-    Raises GateMissingError, RunMissingError, WrongProductError, KeyUnusableError.
+    Raises GateMissingError, PolicyMissingError, RunMissingError, WrongProductError,
+    KeyUnusableError.
     """
     known = context.stores.gates.verdict_of_key(key) if key else None
     if known is not None:
         return known
-    stored, now = find_policy(context, gate), context.clock.now()
+    stored, now = find_policy(context, gate, version=version), context.clock.now()
     case = _case(context, policy_of(stored), stored.digest, runs, now)
     verdict = _decide(context, case)
     snapshot_digest = _keep(context, canonical(snapshot_document(case.snapshot)))

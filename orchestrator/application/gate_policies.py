@@ -21,6 +21,10 @@ class GateMissingError(LookupError):
     """No gate of this name has a policy."""
 
 
+class PolicyMissingError(LookupError):
+    """The gate never had this version of its policy."""
+
+
 def put_policy(
     context: Context, text: Source, name: str, *, gate: str = "", by: str = ""
 ) -> StoredPolicy:
@@ -39,15 +43,8 @@ def put_policy(
     if gate and policy.metadata.name != gate:
         said = f"is {policy.metadata.name!r}, and it was sent to the gate {gate!r}"
         raise InvalidDocumentError(name, [Problem(("metadata", "name"), said)])
-    known = context.stores.gates.policy(policy.metadata.name)
-    if known is not None and known.product != policy.metadata.product:
-        said = (
-            f"is {policy.metadata.product!r}, and the gate {known.gate!r} is of {known.product!r}:"
-            " a gate keeps its product; give the policy another name"
-        )
-        raise InvalidDocumentError(name, [Problem(("metadata", "product"), said)])
     at = context.clock.now()
-    stored = StoredPolicy(
+    new = StoredPolicy(
         gate=policy.metadata.name,
         product=policy.metadata.product,
         digest=policy_digest(policy),
@@ -57,20 +54,41 @@ def put_policy(
         since=at,
         by=by,
     )
-    return context.stores.gates.put_policy(stored)
+    stored = context.stores.gates.put_policy(new)
+    if stored.product != new.product:
+        said = (
+            f"is {new.product!r}, and the gate {new.gate!r} is of {stored.product!r}:"
+            " a gate keeps its product; give the policy another name"
+        )
+        raise InvalidDocumentError(name, [Problem(("metadata", "product"), said)])
+    return stored
 
 
-def find_policy(context: Context, gate: str) -> StoredPolicy:
-    """The gate's present policy. Raises GateMissingError."""
+def find_policy(context: Context, gate: str, *, version: str = "") -> StoredPolicy:
+    """The gate's present policy, or the version of that digest which it has or had.
+
+    Raises GateMissingError, PolicyMissingError.
+    """
     stored = context.stores.gates.policy(gate)
     if stored is None:
         known = ", ".join(one.gate for one in context.stores.gates.policies()) or "none yet"
         raise GateMissingError(
             f"there is no gate {gate!r} (known: {known}); `seatrial gate check FILE` stores one"
         )
-    return stored
+    return stored if version in ("", stored.digest) else _version(context, gate, version)
 
 
 def policy_of(stored: StoredPolicy) -> GatePolicy:
     """What a stored version says."""
     return read_policy_document(json.loads(stored.document))
+
+
+def _version(context: Context, gate: str, digest: str) -> StoredPolicy:
+    # A policy names its gate, so that a version is of one gate alone.
+    stored = context.stores.gates.policy_version(digest)
+    if stored is None or stored.gate != gate:
+        raise PolicyMissingError(
+            f"the gate {gate!r} never had the policy {digest!r}: `seatrial gate check FILE` puts a"
+            f" file and decides by it, `seatrial gate history {gate} --policies` lists those it had"
+        )
+    return stored

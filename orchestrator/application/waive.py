@@ -29,22 +29,24 @@ class NewWaiver:
     author: str
     approver: str
     days: int
+    verdict: str = ""
+    """Id of the one that its author has before them; the gate's newest by default."""
     only_this: bool = False
-    """It is for the evidence of the gate's newest verdict only."""
+    """It is for the evidence of that verdict only."""
 
 
 def waive(context: Context, new: NewWaiver) -> StoredWaiver:
     """Store it, from now on. Not idempotent.
 
-    Raises GateMissingError; InvalidDocumentError, and nothing is stored.
+    Raises GateMissingError, VerdictMissingError, InvalidDocumentError, and nothing is stored.
     """
     policy = find_policy(context, new.gate)
-    last = _last(context, new.gate)
-    problems = list(_problems(context, new, policy, last))
+    read = _read(context, new.gate, new.verdict)
+    problems = list(_problems(context, new, policy, read))
     if problems:
         raise InvalidDocumentError("the waiver", problems)
     at = context.clock.now()
-    seen = last.verdict.evidence_digest if last else ""
+    seen = read.verdict.evidence_digest if read else ""
     waiver = Waiver(
         id="",
         gate=new.gate,
@@ -56,7 +58,7 @@ def waive(context: Context, new: NewWaiver) -> StoredWaiver:
         expires=at + timedelta(days=new.days),
         evidence=seen if new.only_this else "",
     )
-    given = StoredWaiver(waiver=waiver, verdict=last.id if last else "", seen=seen)
+    given = StoredWaiver(waiver=waiver, verdict=read.id if read else "", seen=seen)
     return context.stores.gates.add_waiver(given)
 
 
@@ -66,20 +68,20 @@ def approve(context: Context, gate: str, *, by: str, verdict: str = "") -> Appro
     Raises GateMissingError, VerdictMissingError, InvalidDocumentError.
     """
     find_policy(context, gate)
-    meant = find_verdict(context, verdict) if verdict else _last(context, gate)
-    if meant is None or meant.gate != gate:
+    read = _read(context, gate, verdict)
+    if read is None:
         raise VerdictMissingError(
-            f"the gate {gate!r} has no such verdict to approve: `seatrial gate check {gate}` makes"
-            " one, `seatrial gate history` lists them"
+            f"the gate {gate!r} has no verdict to approve yet: `seatrial gate check {gate}` makes"
+            " one"
         )
     if not by.strip():
         raise InvalidDocumentError("the approval", [Problem(("by",), "must say who approves")])
-    yes = Approval(by=by.strip(), at=context.clock.now(), evidence=meant.verdict.evidence_digest)
+    yes = Approval(by=by.strip(), at=context.clock.now(), evidence=read.verdict.evidence_digest)
     return context.stores.gates.add_approval(gate, yes)
 
 
 def _problems(
-    context: Context, new: NewWaiver, policy: StoredPolicy, last: StoredVerdict | None
+    context: Context, new: NewWaiver, policy: StoredPolicy, read: StoredVerdict | None
 ) -> Iterator[Problem]:
     for name in ("reason", "author", "approver"):
         if not getattr(new, name).strip():
@@ -88,38 +90,38 @@ def _problems(
         yield Problem(("approver",), "must be somebody else than the author")
     if not 1 <= new.days <= LONGEST_DAYS:
         yield Problem(("days",), f"must be from 1 to {LONGEST_DAYS}")
-    if new.only_this and last is None:
+    if new.only_this and read is None:
         yield Problem(("only_this",), "the gate has no verdict yet, so there is no evidence")
-    fault = _rule_fault(context, new.rule, policy, last)
+    fault = _rule_fault(context, new.rule, policy, read)
     if fault:
         yield Problem(("rule",), fault)
 
 
 def _rule_fault(
-    context: Context, rule: str, policy: StoredPolicy, last: StoredVerdict | None
+    context: Context, rule: str, policy: StoredPolicy, read: StoredVerdict | None
 ) -> str:
     """Why nobody can waive it, and what to do instead; empty where it can be waived."""
-    rules = _rules(context, policy, last)
+    rules = _rules(context, policy, read)
     fault = rule_fault(rule, policy_of(policy))
     if rule in rules and not fault:
-        return _stuck_fault(rule, last)
+        return _stuck_fault(rule, read)
     known = nearest(rule, rules)
-    return fault or f"there is no rule {rule!r} in the policy or the newest verdict{known}"
+    return fault or f"there is no rule {rule!r} in the policy or the verdict{known}"
 
 
-def _stuck_fault(rule: str, last: StoredVerdict | None) -> str:
+def _stuck_fault(rule: str, read: StoredVerdict | None) -> str:
     """Where nobody looked there is nothing to waive; what a run finds may be."""
-    told = next((one for one in last.verdict.rules if one.id == rule), None) if last else None
-    if last is None or told is None or told.waivable:
+    told = next((one for one in read.verdict.rules if one.id == rule), None) if read else None
+    if read is None or told is None or told.waivable:
         return ""
     return (
-        f"nothing waives {rule!r} as {last.id} has it: {told.sentence} Run what is asked for and"
-        f" check again (`seatrial run`, `seatrial gate check {last.gate}`), or take it out of the"
+        f"nothing waives {rule!r} as {read.id} has it: {told.sentence} Run what is asked for and"
+        f" check again (`seatrial run`, `seatrial gate check {read.gate}`), or take it out of the"
         " policy"
     )
 
 
-def _rules(context: Context, policy: StoredPolicy, last: StoredVerdict | None) -> tuple[str, ...]:
+def _rules(context: Context, policy: StoredPolicy, read: StoredVerdict | None) -> tuple[str, ...]:
     """Ids of those that the policy has of itself, and of those that evidence gave rise to."""
     own = evaluate(
         policy_of(policy),
@@ -130,9 +132,18 @@ def _rules(context: Context, policy: StoredPolicy, last: StoredVerdict | None) -
         evidence_digest="",
         tool="",
     )
-    rules = (*own.rules, *(last.verdict.rules if last else ()))
+    rules = (*own.rules, *(read.verdict.rules if read else ()))
     return tuple(dict.fromkeys(rule.id for rule in rules))
 
 
-def _last(context: Context, gate: str) -> StoredVerdict | None:
-    return next(iter(context.stores.gates.verdicts(gate=gate, limit=1)), None)
+def _read(context: Context, gate: str, verdict: str) -> StoredVerdict | None:
+    """What somebody has before them: the verdict that they name, else the gate's newest."""
+    if not verdict:
+        return next(iter(context.stores.gates.verdicts(gate=gate, limit=1)), None)
+    found = find_verdict(context, verdict)
+    if found.gate != gate:
+        raise VerdictMissingError(
+            f"{found.id} is of the gate {found.gate!r}, not of {gate!r}:"
+            f" `seatrial gate history {gate}` lists its own"
+        )
+    return found

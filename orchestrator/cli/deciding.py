@@ -1,4 +1,4 @@
-"""What `gate check` does before and after the decision: the policy's file, waiting, the file."""
+"""What gates decide by and on: the policy's file, finished runs, the verdict that is meant."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from orchestrator.cli.faults import (
     CliError,
 )
 from orchestrator.cli.finding import find_run
+from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
-from orchestrator.cli.shown_gates import Verdict
+from orchestrator.cli.shown_gates import Policy, Verdict, read_policy, read_verdicts
 
 WITH_EXCEPTIONS = 10
 _LOOK_S = 2.0
@@ -48,16 +49,17 @@ def policy_text(policy: str) -> str | None:
         raise CliError(f"{policy} is not UTF-8: byte {error.start} is wrong") from None
 
 
-def store_policy(session: Session, client: Client, policy: str) -> str:
-    """The gate's name; a file becomes its policy first. Raises CliError."""
+def store_policy(session: Session, client: Client, policy: str) -> Policy:
+    """The version that is to decide: a file's, put first, or a gate's present one.
+
+    Raises CliError.
+    """
     text = policy_text(policy)
     if text is None:
-        client.get(f"/gates/{quote(policy, safe='')}")
-        return policy
+        return read_policy(client.get(f"/gates/{quote(policy, safe='')}"))
     name = session.wiring.documents.read_policy(text, policy).metadata.name
     path = f"/gates/{quote(name, safe='')}"
-    client.put(path, {"policy": text, "name": policy[-200:]}, document=policy)
-    return name
+    return read_policy(client.put(path, {"policy": text, "name": policy[-200:]}, document=policy))
 
 
 def finished_runs(
@@ -82,6 +84,29 @@ def finished_runs(
             clock.sleep(_LOOK_S)
             _, run = find_run(client, run.id)
     return [run.id for run in found]
+
+
+def newest_verdict(client: Client, gate: str) -> Verdict | None:
+    """The gate's newest one, without its rules; None where it has none yet."""
+    answer = client.get(f"/gates/{quote(gate, safe='')}/verdicts", limit=1)
+    return next(iter(read_verdicts(answer)), None)
+
+
+def meant_verdict(session: Session, client: Client, gate: str, named: str) -> str:
+    """Id of the one that a person names, else of the gate's newest, which they are shown.
+
+    Empty where there is none.
+    """
+    newest = None if named else newest_verdict(client, gate)
+    if newest is None:
+        return named
+    session.say(f"{newest.id}, the newest verdict: {one_line(newest.summary)}")
+    return newest.id
+
+
+def no_verdict(gate: str) -> CliError:
+    """What to say where there is none to look at."""
+    return CliError(f"the gate {gate!r} has no verdict yet: `seatrial gate check {gate}`")
 
 
 def write_file(path: Path, text: str) -> None:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from orchestrator.cli.faults import CliError, UnreachableError
+
+Shown = TypeVar("Shown", bound=BaseModel)
+
+
+class Policy(BaseModel):
+    """A version of a gate's policy."""
+
+    gate: str
+    digest: str
 
 
 class BlameRow(BaseModel):
@@ -59,12 +69,14 @@ class Verdict(BaseModel):
     key_id: str = ""
 
 
+def read_policy(shown: Mapping[str, object]) -> Policy:
+    """The policy in an answer. Raises UnreachableError where it is none."""
+    return _read(Policy, shown)
+
+
 def read_verdict(shown: Mapping[str, object]) -> Verdict:
     """The verdict in an answer. Raises UnreachableError where it is none."""
-    try:
-        return Verdict.model_validate(shown)
-    except ValidationError as error:
-        raise UnreachableError(f"the controller's answer cannot be read: {error}") from None
+    return _read(Verdict, shown)
 
 
 def read_verdicts(answer: Mapping[str, object]) -> list[Verdict]:
@@ -73,3 +85,10 @@ def read_verdicts(answer: Mapping[str, object]) -> list[Verdict]:
     if not isinstance(items, list):
         raise CliError("the controller's answer has no list")
     return [read_verdict(item) for item in items if isinstance(item, dict)]
+
+
+def _read(form: type[Shown], shown: Mapping[str, object]) -> Shown:
+    try:
+        return form.model_validate(shown)
+    except ValidationError as error:
+        raise UnreachableError(f"the controller's answer cannot be read: {error}") from None

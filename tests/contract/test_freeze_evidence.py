@@ -14,6 +14,7 @@ from orchestrator.application.freeze_evidence import evidence_digest
 from orchestrator.application.gather_evidence import WrongProductError
 from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
 from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.cell import CellState
 from orchestrator.domain.gate.document import canonical, snapshot_document
 from orchestrator.domain.gate.snapshot import Approval, Quarantine, Waiver
 from orchestrator.domain.gate.verdict import Decision, Verdict
@@ -38,7 +39,7 @@ from tests.contract.frozen_runs import (
     ran,
     skips,
 )
-from tests.databases import NOW, a_run, after
+from tests.databases import NOW, a_run, advance, after
 
 
 @pytest.fixture
@@ -175,12 +176,17 @@ def test_failed_checks_and_fallbacks_are_told(context, stores) -> None:
 
 
 def test_reruns_and_who_broke_it_stand_beside_a_failure(context, stores) -> None:
-    ran(stores, "run-1", fails("a"), fails("b"), outcome=Outcome.FAILED)
+    (cell_id,) = launched(stores, "run-1")
+    agent = at_work(stores, cell_id, "run-1")
+    agent.send(fails("a")(agent), fails("b")(agent))
+    advance(stores, cell_id, CellState.DIAGNOSING)
     ask = TrialAsk(kind=TrialKind.RERUN, tests={"unit": ("a", "b")}, times=2)
     sitting = stores.trials.ask("run-1.p0-1", ask, at=NOW)
     stores.trials.begin(sitting.id, at=NOW)
     outcomes = [{"unit::a": "failed", "unit::b": "failed"}, {"unit::a": "passed"}]
     stores.trials.end(sitting.id, at=NOW, outcomes=outcomes)
+    done(stores, cell_id, Outcome.FAILED)
+    stores.runs.finish("run-1", Outcome.FAILED, at=after(60))
     cell = only_cell(context, "run-1")
     assert [test.reruns for test in cell.jobs[0].failed] == [("failed", "passed"), ("failed",)]
     answers = {one["nodeid"]: one["answer"] for one in cell.blame}

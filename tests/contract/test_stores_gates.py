@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
 
+from orchestrator.adapters.db import gates as gates_of_database
+from orchestrator.adapters.db.database import open_database
 from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
 from orchestrator.application.ports.notary import PublicKey
 from orchestrator.application.ports.stores import DamagedError, RunSpec
@@ -133,6 +136,42 @@ def test_a_policy_put_by_many_at_once_stands_once(gates, stores) -> None:
     answers = together([lambda: stores.gates.put_policy(second)] * 4)
     assert {answer.digest for answer in answers} == {"d" * 64}
     assert len(gates.policy_history("release")) == 2
+
+
+def test_of_policies_put_at_once_each_is_the_gates_and_told_as_put(gates, stores) -> None:
+    many = [replace(POLICY, digest=letter * 64) for letter in "bcdefg"]
+    answers = together([lambda one=one: stores.gates.put_policy(one) for one in many])
+    assert answers == many
+    assert {one.digest for one in gates.policy_history("release")} == {
+        one.digest for one in (POLICY, *many)
+    }
+
+
+@pytest.mark.needs_postgres
+def test_who_puts_a_policy_second_in_the_same_instant_is_told_its_own(
+    postgres_url, monkeypatch
+) -> None:
+    with closing(open_database(postgres_url)) as opened:
+        store, present, left = opened.stores.gates, gates_of_database._present, [1]
+        store.put_policy(POLICY)
+        mine, others = (replace(POLICY, digest=letter * 64) for letter in "de")
+
+        def overtaken(session, gate):
+            found = present(session, gate)
+            if left:
+                left.pop()
+                assert store.put_policy(others) == others
+            return found
+
+        monkeypatch.setattr(gates_of_database, "_present", overtaken)
+        assert store.put_policy(mine) == mine
+        assert [one.digest[0] for one in store.policy_history("release")] == ["d", "e", "a"]
+
+
+def test_a_gate_keeps_its_product_whoever_asks(gates) -> None:
+    other = replace(POLICY, digest="d" * 64, product="other")
+    assert gates.put_policy(other) == POLICY
+    assert gates.policy_history("release") == [POLICY]
 
 
 # Verdicts

@@ -70,6 +70,39 @@ def test_a_waiver_may_be_for_this_evidence_only(api: Desk) -> None:
     assert check(api, "next", runs=[again])["decision"] == "FAIL"
 
 
+def test_a_waiver_is_for_the_verdict_that_was_read_though_another_came(api: Desk) -> None:
+    run = ran(api, tests=FAILS)
+    put(api)
+    seen = check(api, "before", runs=[run])
+    newer = check(api, "newer", runs=[ran(api, "key-2", FAILS)])
+    waiver = waive(api, only_this=True, verdict=seen["id"])
+    assert waiver["evidence"] == waiver["seen"] == seen["evidence_digest"]
+    assert waiver["verdict"] == seen["id"]
+    assert check(api, "same", runs=[run])["decision"] == "PASS_WITH_EXCEPTIONS"
+    assert check(api, "next", runs=newer["runs"])["decision"] == "FAIL"
+
+
+def test_a_verdict_of_another_gate_is_neither_waived_nor_approved(api: Desk) -> None:
+    run = ran(api, tests=FAILS)
+    put(api)
+    seen = check(api, runs=[run])
+    other = POLICY.replace("name: release", "name: other")
+    assert api.client.put(f"{API}/gates/other", json={"policy": other}).status_code == 200
+    asked = {"verdict": seen["id"], "gate": "other"}
+    for path, body in (
+        ("waivers", {**WAIVER, **asked, "only_this": True}),
+        ("approvals", {"by": "bo", **asked}),
+    ):
+        answer = api.client.post(f"{API}/{path}", json=body)
+        assert answer.status_code == 404
+        assert "V-0001 is of the gate 'release', not of 'other'" in answer.json()["detail"]
+        unknown = api.client.post(f"{API}/{path}", json={**body, "verdict": "V-0009"})
+        assert (unknown.status_code, "'V-0009'" in unknown.json()["detail"]) == (404, True)
+    assert api.client.get(f"{API}/waivers").json()["items"] == []
+    approvals = api.client.get(f"{API}/approvals", params={"gate": "other"}).json()
+    assert approvals["items"] == []
+
+
 @pytest.mark.parametrize(
     ("changed", "pointer"),
     [

@@ -14,6 +14,7 @@ from tests.integration.api_context import Desk, desk
 from tests.integration.gate_desk import API, POLICY, begun, check, put, ran
 
 OTHER = POLICY.replace("- {id: here}", "- {id: here, level: informing}\n    - {id: there}")
+LAX = POLICY.replace("on: [here]}", "on: [here], level: informing}")
 FAILS = {"tests/test_a.py::one": "failed", "tests/test_a.py::two": "passed"}
 
 
@@ -142,6 +143,52 @@ def test_the_same_request_is_one_verdict(api: Desk) -> None:
     assert other.status_code == 422
     assert other.json()["type"] == "urn:seatrial:problem:key-reused"
     assert len(api.client.get(f"{API}/gates/release/verdicts").json()["items"]) == 1
+
+
+def test_the_version_that_was_asked_for_decides_whatever_was_put_since(api: Desk) -> None:
+    run = ran(api, tests=FAILS)
+    strict, lax = put(api), put(api, LAX)
+    asked = check(api, "strict", runs=[run], policy_digest=strict["digest"])
+    assert (asked["decision"], asked["policy_digest"]) == ("FAIL", strict["digest"])
+    assert check(api, "lax", runs=[run], policy_digest=lax["digest"])["decision"] == "PASS"
+    assert check(api, "present", runs=[run])["policy_digest"] == lax["digest"]
+    replayed = api.client.get(f"{API}/verdicts/{asked['id']}/replay").json()
+    assert (replayed["identical"], replayed["decision"]) == (True, "FAIL")
+
+
+def test_a_version_that_the_gate_never_had_decides_nothing(api: Desk) -> None:
+    run = ran(api)
+    put(api)
+    other = api.client.put(
+        f"{API}/gates/other", json={"policy": POLICY.replace("name: release", "name: other")}
+    )
+    for digest in ("0" * 64, other.json()["digest"]):
+        answer = api.client.post(
+            f"{API}/gates/release/evaluate",
+            json={"runs": [run], "policy_digest": digest},
+            headers={"Idempotency-Key": "k"},
+        )
+        assert (answer.status_code, answer.json()["type"]) == (
+            409,
+            "urn:seatrial:problem:policy-missing",
+        )
+        assert f"'release' never had the policy {digest!r}" in answer.json()["detail"]
+        assert "`seatrial gate check FILE`" in answer.json()["detail"]
+    assert api.client.get(f"{API}/gates/release/verdicts").json()["items"] == []
+
+
+def test_a_key_with_another_policy_is_another_request(api: Desk) -> None:
+    run = ran(api)
+    strict, lax = put(api), put(api, LAX)
+    made = check(api, "again", runs=[run], policy_digest=strict["digest"])
+    assert check(api, "again", runs=[run], policy_digest=strict["digest"]) == made
+    answer = api.client.post(
+        f"{API}/gates/release/evaluate",
+        json={"runs": [run], "policy_digest": lax["digest"]},
+        headers={"Idempotency-Key": "again"},
+    )
+    assert answer.status_code == 422
+    assert answer.json()["type"] == "urn:seatrial:problem:key-reused"
 
 
 def test_a_run_of_another_product_is_refused(api: Desk) -> None:

@@ -53,6 +53,7 @@ VERDICT = {
     "evidence_digest": "c" * 64,
     "key_id": "k",
 }
+PUT, PRESENT = "1" * 64, "2" * 64
 LINE = '{"payload":"e30="}\n'
 
 
@@ -65,8 +66,8 @@ def policy(cli: Cli) -> str:
 
 @pytest.fixture
 def gate(controller: FakeController) -> FakeController:
-    controller.answers["PUT", GATE] = Answer.of({"gate": "release"})
-    controller.answers["GET", GATE] = Answer.of({"gate": "release"})
+    controller.answers["PUT", GATE] = Answer.of({"gate": "release", "digest": PUT})
+    controller.answers["GET", GATE] = Answer.of({"gate": "release", "digest": PRESENT})
     controller.answers["POST", f"{GATE}/evaluate"] = Answer.of(VERDICT, 201)
     controller.answers["GET", f"{API}/verdicts/V-0003"] = Answer.of(VERDICT)
     controller.answers["GET", f"{API}/verdicts/V-0003/statement"] = Answer(200, LINE.encode())
@@ -127,7 +128,7 @@ def test_a_policy_file_is_stored_and_the_decision_comes_first(
     (put,) = gate.sent("PUT", GATE)
     assert put.json == {"policy": POLICY, "name": policy}
     (asked,) = gate.sent("POST", f"{GATE}/evaluate")
-    assert asked.json == {"runs": [], "lineage": ""}
+    assert asked.json == {"runs": [], "lineage": "", "policy_digest": PUT}
     assert asked.headers["Idempotency-Key"]
     lines = cli.out.splitlines()
     assert lines[0].startswith("FAIL  release V-0003  torchbridge 0.4.6")
@@ -173,7 +174,32 @@ def test_runs_that_go_on_are_waited_for(cli: Cli, gate: FakeController) -> None:
     assert cli("gate", "check", "release", "--run", ID) == 1
     (asked,) = gate.sent("POST", f"{GATE}/evaluate")
     assert asked.json["runs"] == [ID]
+    assert asked.json["policy_digest"] == PRESENT
     assert "waiting for it to finish" in cli.err
+
+
+def test_the_policy_that_was_put_decides_though_another_came_while_it_waited(
+    cli: Cli, gate: FakeController, policy: str
+) -> None:
+    finished = states("running", "finished", "finished")
+
+    def overtaken(request: Request) -> Answer:
+        gate.answers["GET", GATE] = Answer.of({"gate": "release", "digest": "3" * 64})
+        return finished(request)
+
+    gate.answers["GET", SHOWN] = overtaken
+    assert cli("gate", "check", policy, "--run", ID, "--run", ID) == 1
+    (asked,) = gate.sent("POST", f"{GATE}/evaluate")
+    assert asked.json == {"runs": [ID, ID], "lineage": "", "policy_digest": PUT}
+
+
+def test_an_answer_without_the_policys_digest_decides_nothing(
+    cli: Cli, gate: FakeController, policy: str
+) -> None:
+    gate.answers["PUT", GATE] = Answer.of({"gate": "release"})
+    assert cli("gate", "check", policy) != 0
+    assert "cannot be read" in cli.err
+    assert gate.sent("POST", f"{GATE}/evaluate") == []
 
 
 def test_waiting_too_long_is_no_verdict(cli: Cli, gate: FakeController) -> None:
@@ -250,6 +276,7 @@ def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) 
     waiver = {"id": "W-0001", "gate": "release", "rule": "platform/tpu", "expires": "2026-02-01"}
     gate.answers["POST", f"{API}/waivers"] = Answer.of(waiver, 201)
     words = ("--reason", "late", "--author", "ann", "--approver", "bo", "--days", "7")
+    gate.answers["GET", f"{GATE}/verdicts"] = Answer.of({"items": [VERDICT], "next": None})
     assert cli("gate", "waive", "release", "platform/tpu", *words) == 0
     assert cli.out == "W-0001\n"
     (asked,) = gate.sent("POST", f"{API}/waivers")
@@ -261,6 +288,7 @@ def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) 
         "approver": "bo",
         "days": 7,
         "only_this": False,
+        "verdict": "V-0003",
     }
     assert cli("gate", "waive", "release", "platform/tpu", *words[:-1], "31") == 2
     gate.answers["GET", f"{API}/waivers"] = Answer.of({"items": [waiver]})
@@ -269,7 +297,39 @@ def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) 
     yes = {"gate": "release", "by": "bo", "evidence": "c" * 64}
     gate.answers["POST", f"{API}/approvals"] = Answer.of(yes, 201)
     assert cli("gate", "approve", "release", "--by", "bo") == 0
-    assert "bo approves the evidence cccccccccccc" in cli.err
+    assert "bo approves the evidence cccccccccccc of V-0003" in cli.err
+    (asked,) = gate.sent("POST", f"{API}/approvals")
+    assert asked.json == {"gate": "release", "verdict": "V-0003", "by": "bo"}
+
+
+def test_what_people_say_is_of_the_verdict_that_they_name_or_are_shown(
+    cli: Cli, gate: FakeController
+) -> None:
+    gate.answers["POST", f"{API}/waivers"] = Answer.of({"id": "W-0001"}, 201)
+    gate.answers["POST", f"{API}/approvals"] = Answer.of({"by": "bo", "evidence": "c"}, 201)
+    words = ("--reason", "late", "--approver", "bo", "--days", "7", "--only-this")
+    gate.answers["GET", f"{GATE}/verdicts"] = Answer.of({"items": [VERDICT], "next": None})
+    for named, meant in ((("--verdict", "V-0002"), "V-0002"), ((), "V-0003")):
+        for path, action in (
+            ("waivers", ("waive", "release", "platform/tpu", *words)),
+            ("approvals", ("approve", "release")),
+        ):
+            assert cli("gate", *action, *named) == 0
+            assert gate.sent("POST", f"{API}/{path}")[-1].json["verdict"] == meant
+            is_shown = f"V-0003, the newest verdict: {VERDICT['summary']}" in cli.err
+            assert is_shown is not bool(named)
+
+
+def test_nobody_waives_or_approves_evidence_that_is_not_there(
+    cli: Cli, gate: FakeController
+) -> None:
+    gate.answers["GET", f"{GATE}/verdicts"] = Answer.of({"items": [], "next": None})
+    words = ("--reason", "late", "--approver", "bo", "--days", "7", "--only-this")
+    assert cli("gate", "waive", "release", "platform/tpu", *words) == 2
+    assert "has no verdict yet: `seatrial gate check release`" in cli.err
+    assert cli("gate", "approve", "release") == 2
+    assert "has no verdict yet: `seatrial gate check release`" in cli.err
+    assert gate.sent("POST", f"{API}/waivers") == gate.sent("POST", f"{API}/approvals") == []
 
 
 def test_keys_are_listed_rotated_retired_and_exported(cli: Cli, gate: FakeController) -> None:

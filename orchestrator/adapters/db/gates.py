@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Row, Select, func, select
 from sqlalchemy.orm import Session
 
 from orchestrator.adapters.db import green
@@ -46,36 +46,18 @@ class DbGates(DbVerdictLines):
     def put_policy(self, policy: StoredPolicy) -> StoredPolicy:
         """Make it its gate's policy, unless it is."""
         with self._sessions.write() as session:
-            fresh = {
-                "digest": policy.digest,
-                "product": policy.product,
-                "text": policy.text,
-                "document": policy.document,
-                "first_seen": policy.first_seen,
-            }
-            session.execute(insert_into(session, PolicyRow).values(fresh).on_conflict_do_nothing())
-            last = session.scalar(
-                select(func.max(GatePolicyRow.number)).where(GatePolicyRow.gate == policy.gate)
-            )
             present = _present(session, policy.gate)
-            if present is None or present.digest != policy.digest:
-                line = {
-                    "gate": policy.gate,
-                    "number": (last or 0) + 1,
-                    "digest": policy.digest,
-                    "since": policy.since,
-                    "by": policy.by,
-                }
-                # Whoever comes second in the same instant finds the first one's policy.
-                new = insert_into(session, GatePolicyRow).values(line).on_conflict_do_nothing()
-                session.execute(new)
+            # Whoever comes second in the same instant finds its number taken, and takes the next.
+            while present is None or _can_follow(*present, policy):
+                _put_next(session, policy, number=present[0].number + 1 if present else 1)
                 present = _present(session, policy.gate)
-        return present or policy
+            return _policy(*present)
 
     def policy(self, gate: str) -> StoredPolicy | None:
         """The gate's present policy."""
         with self._sessions.read() as session:
-            return _present(session, gate)
+            row = _present(session, gate)
+            return _policy(*row) if row else None
 
     def policy_version(self, digest: str) -> StoredPolicy | None:
         """The version of a digest, as it was first put."""
@@ -271,10 +253,33 @@ def _policies() -> Select[GatePolicyRow, PolicyRow]:
     return select(GatePolicyRow, PolicyRow).join(PolicyRow, joined)
 
 
-def _present(session: Session, gate: str) -> StoredPolicy | None:
+def _present(session: Session, gate: str) -> Row[GatePolicyRow, PolicyRow] | None:
     query = _policies().where(GatePolicyRow.gate == gate)
-    row = session.execute(query.order_by(GatePolicyRow.number.desc()).limit(1)).one_or_none()
-    return _policy(*row) if row else None
+    return session.execute(query.order_by(GatePolicyRow.number.desc()).limit(1)).one_or_none()
+
+
+def _can_follow(line: GatePolicyRow, version: PolicyRow, policy: StoredPolicy) -> bool:
+    return version.product == policy.product and line.digest != policy.digest
+
+
+def _put_next(session: Session, policy: StoredPolicy, *, number: int) -> None:
+    """Write it as the gate's next policy, unless somebody else's has the number."""
+    version = {
+        "digest": policy.digest,
+        "product": policy.product,
+        "text": policy.text,
+        "document": policy.document,
+        "first_seen": policy.first_seen,
+    }
+    session.execute(insert_into(session, PolicyRow).values(version).on_conflict_do_nothing())
+    line = {
+        "gate": policy.gate,
+        "number": number,
+        "digest": policy.digest,
+        "since": policy.since,
+        "by": policy.by,
+    }
+    session.execute(insert_into(session, GatePolicyRow).values(line).on_conflict_do_nothing())
 
 
 def _policy(line: GatePolicyRow, version: PolicyRow) -> StoredPolicy:

@@ -61,7 +61,7 @@ class StoredWaiver:
 
     waiver: Waiver
     verdict: str
-    """Id of the gate's newest verdict when it was given; empty if there was none."""
+    """Its id: the one that they named, else the gate's newest; empty if there was none."""
     seen: str
     """That verdict's evidence."""
 
@@ -88,7 +88,11 @@ class GateStore(VerdictLines, Protocol):
     """
 
     def put_policy(self, policy: StoredPolicy) -> StoredPolicy:
-        """Make it its gate's policy; the one that stands already changes nothing."""
+        """Make it its gate's policy; the one that stands already changes nothing.
+
+        Of several that are put at once each becomes a version of the gate. A gate keeps its
+        product: a policy of another one is not stored, and the answer is the one that stands.
+        """
         ...
 
     def policy(self, gate: str) -> StoredPolicy | None:

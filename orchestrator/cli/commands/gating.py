@@ -19,6 +19,8 @@ from orchestrator.cli.commands.waiving import approve_command, waive_command, wa
 from orchestrator.cli.deciding import (
     exit_code,
     finished_runs,
+    newest_verdict,
+    no_verdict,
     policy_text,
     read_file,
     store_policy,
@@ -88,10 +90,11 @@ def gate_check(
     """Decide, sign and keep the verdict. Exit code: 0 pass, 1 fail, 5 inconclusive."""
     session = session_of(context)
     client = session.client()
-    gate = store_policy(session, client, policy)
+    stored = store_policy(session, client, policy)
     runs = finished_runs(session, client, run or [], minutes=timeout, waits=not no_wait)
-    path = f"/gates/{quote(gate, safe='')}/evaluate"
-    body: Json = {"runs": runs, "lineage": lineage}
+    path = f"/gates/{quote(stored.gate, safe='')}/evaluate"
+    # Somebody may give the gate another policy while this waits.
+    body: Json = {"runs": runs, "lineage": lineage, "policy_digest": stored.digest}
     verdict = _show(session, client.post(path, body, key=session.wiring.new_id()), as_json=as_json)
     if output is not None:
         write_file(output, client.text(f"/verdicts/{verdict.id}/statement"))
@@ -224,10 +227,10 @@ def _find(client: Client, name: str) -> Json:
     """A verdict by its id, or the newest one of a gate."""
     if name.startswith("V-"):
         return client.get(f"/verdicts/{quote(name, safe='')}")
-    newest = read_verdicts(client.get(f"/gates/{quote(name, safe='')}/verdicts", limit=1))
-    if not newest:
-        raise CliError(f"the gate {name!r} has no verdict yet: `seatrial gate check {name}`")
-    return client.get(f"/verdicts/{newest[0].id}")
+    newest = newest_verdict(client, name)
+    if newest is None:
+        raise no_verdict(name)
+    return client.get(f"/verdicts/{newest.id}")
 
 
 def _name(session: Session, text: str, file: str) -> str:

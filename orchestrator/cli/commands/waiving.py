@@ -9,6 +9,7 @@ from rich.text import Text
 
 from orchestrator.cli.client import Json
 from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.deciding import meant_verdict, no_verdict
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, fitting
@@ -39,16 +40,23 @@ def waive_command(
     author: Annotated[
         str, _option("--author", "NAME", "Who asks for it; with a token, its name stands.")
     ] = "",
+    verdict: Annotated[
+        str, _option("--verdict", "V-0001", "The one that was read; the newest by default.")
+    ] = "",
     only_this: Annotated[
-        bool, typer.Option("--only-this", help="Only for the newest verdict's evidence.")
+        bool, typer.Option("--only-this", help="Only for that verdict's evidence.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Waive one rule for some days: every verdict that it changes says so."""
     session = session_of(context)
+    client = session.client()
+    read = meant_verdict(session, client, gate, verdict)
+    if only_this and not read:
+        raise no_verdict(gate)
     body: Json = {"gate": gate, "rule": rule, "reason": reason, "author": author}
-    body |= {"approver": approver, "days": days, "only_this": only_this}
-    answer = session.client().post("/waivers", body)
+    body |= {"approver": approver, "days": days, "verdict": read, "only_this": only_this}
+    answer = client.post("/waivers", body)
     if as_json:
         session.print_json(answer)
         return
@@ -85,12 +93,16 @@ def approve_command(
 ) -> None:
     """Say yes to the evidence of a verdict: the gate's next evaluation of it counts this."""
     session = session_of(context)
-    answer = session.client().post("/approvals", {"gate": gate, "verdict": verdict, "by": by})
+    client = session.client()
+    read = meant_verdict(session, client, gate, verdict)
+    if not read:
+        raise no_verdict(gate)
+    answer = client.post("/approvals", {"gate": gate, "verdict": read, "by": by})
     if as_json:
         session.print_json(answer)
         return
     evidence = str(answer.get("evidence"))[:12]
-    session.say(f"{one_line(str(answer.get('by')))} approves the evidence {evidence}.")
+    session.say(f"{one_line(str(answer.get('by')))} approves the evidence {evidence} of {read}.")
     session.say(f"`seatrial gate check {gate}` decides anew.")
 
 

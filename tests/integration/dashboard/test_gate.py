@@ -90,6 +90,36 @@ def test_a_rule_is_waived_once_however_often_the_form_is_sent(pages: PageDesk) -
     assert late[0]["State"].endswith("expired")
 
 
+def test_a_waiver_is_for_the_verdict_that_the_page_showed(pages: PageDesk) -> None:
+    assert not pages.page("/gates/release").all("input", name="only_this")
+    failing(pages)
+    seen = gate_desk.check(pages.api, "other-line", lineage="nightly")
+    gate_desk.ran(pages.api, "key-2", FAILED)
+    gate_desk.check(pages.api, "newer")
+    form = pages.page("/gates/release?lineage=nightly").one(id="waive")
+    shown = form.one("input", name="verdict")["value"]
+    assert shown == seen["id"]
+    assert f"Only for the evidence of {shown}" in form.text
+    sent: dict[str, Any] = {"rule": RULE, "reason": "known", "only_this": "1", "verdict": shown}
+    refused = pages.post("/gates/release/waivers", status=422, **sent, approver="", days="7")
+    again = read_page(refused.text).one(id="waive")
+    assert again.one("input", name="verdict")["value"] == shown
+    assert f"Only for the evidence of {shown}" in again.text
+    pages.post("/gates/release/waivers", **sent, approver="Bo", days="7")
+    [waiver] = pages.stores.gates.waivers()
+    assert (waiver.verdict, waiver.waiver.evidence) == (shown, seen["evidence_digest"])
+
+
+def test_a_waiver_for_a_verdict_of_nowhere_is_refused_in_words(pages: PageDesk) -> None:
+    failing(pages)
+    form: dict[str, Any] = {"rule": RULE, "reason": "known", "approver": "Bo", "days": "7"}
+    answer = pages.post("/gates/release/waivers", status=422, **form, verdict="V-0009")
+    page = read_page(answer.text).one(id="waive")
+    assert "there is no verdict 'V-0009'" in page.text
+    assert page.one("input", name="verdict")["value"] == "V-0001"
+    assert pages.stores.gates.waivers() == []
+
+
 @pytest.mark.parametrize(
     ("changed", "field", "says"),
     [

@@ -50,6 +50,7 @@ def add_waiver(
     reason: Word = "",
     approver: Word = "",
     days: Word = "",
+    verdict: Word = "",
     only_this: Word = "",
 ) -> Response:
     """Waive a rule; a form that is sent twice waives once."""
@@ -61,14 +62,17 @@ def add_waiver(
         author=viewer.name,
         approver=approver,
         days=int(days) if days.isascii() and days.isdigit() else 0,
+        verdict=verdict,
         only_this=bool(only_this),
     )
     try:
         known = _standing(asked, new) or waive(asked.context, new).waiver.id
     except InvalidDocumentError as error:
         problems = [(str(one.path[0]) if one.path else "", one.message) for one in error.problems]
-        refused = Refused("waiver", problems, {**written, "only_this": only_this})
-        return gate_page(asked, gate, refused)
+        kept = {**written, "verdict": verdict, "only_this": only_this}
+        return gate_page(asked, gate, Refused("waiver", problems, kept))
+    except VerdictMissingError as error:
+        return gate_page(asked, gate, Refused("waiver", [("", str(error))], written))
     return asked.go(f"{urls.gate_url(gate)}#{known}")
 
 

@@ -37,6 +37,7 @@ _VERDICTS = (
     Column("policy", "Policy"),
     Column("decided", "Decided"),
 )
+_WRITTEN = ("rule", "reason", "approver", "days", "verdict")
 
 
 @router.get(urls.GATES + "/{gate}")
@@ -78,7 +79,7 @@ def gate_page(asked: Asked, gate: str, refused: Refused | None = None) -> Respon
                 "rules_ok": len(kept),
                 "rules_hidden": len(rules) - len(open_[:RULES_SHOWN]) - len(kept[:RULES_SHOWN]),
                 "summary": _summary(newest),
-                **_form(asked, rules, refused),
+                **_form(asked, newest, rules, refused),
             },
             data={"gate": gate, "policy": _told_policy(standing)},
             section=urls.GATES,
@@ -135,15 +136,19 @@ def _summary(newest: StoredVerdict | None) -> str:
 
 
 def _form(
-    asked: Asked, rules: Sequence[RuleResult], refused: Refused | None
+    asked: Asked,
+    newest: StoredVerdict | None,
+    rules: Sequence[RuleResult],
+    refused: Refused | None,
 ) -> Mapping[str, object]:
     """What stands in the waiver's form: what was written, or the rule that was pointed at."""
     written = refused.written if refused and refused.about == "waiver" else {}
-    given = {"rule": asked.query.get("rule", ""), "days": "7", **written}
+    shown = newest.id if newest else ""
+    given = {"rule": asked.query.get("rule", ""), "days": "7", "verdict": shown, **written}
     return {
         "refused": refused,
         "refused_about": refused.about if refused else "",
-        "written": {name: given.get(name, "") for name in ("rule", "reason", "approver", "days")},
+        "written": {name: given.get(name, "") for name in _WRITTEN},
         "only_this": bool(written.get("only_this")),
         "waivable": waivable(rules),
         "is_waiving": bool(asked.query.get("rule")) or refused is not None,
