@@ -104,28 +104,28 @@ def concluded(firing: Firing, outcome: str, reason: str) -> Firing:
     return replace(firing, state=FiringState.JUDGED, outcome=outcome, reason=reason)
 
 
-def _earlier(context: Context, firing: Firing) -> list[Firing]:
-    known = context.stores.schedules.open()
-    return [x for x in known if x.schedule == firing.schedule and x.due_at < firing.due_at]
+def _before(context: Context, firing: Firing) -> list[Firing]:
+    return [one for one in context.stores.schedules.open() if one.goes_before(firing)]
 
 
 def _queues(context: Context, schedule: Schedule, firing: Firing) -> bool:
     if firing.superseded or schedule.overlap is Overlap.SKIP:
         return False
-    earlier = _earlier(context, firing)
+    before = _before(context, firing)
     if schedule.overlap is Overlap.QUEUE:
-        return bool(earlier)
-    return bool(earlier) and all(one.superseded for one in earlier)
+        return bool(before)
+    return bool(before) and all(one.superseded for one in before)
 
 
 def _begin(context: Context, schedule: Schedule, firing: Firing) -> Firing:
     if firing.superseded:
         return concluded(firing, CANCELLED, "a later firing took its place")
-    earlier = _earlier(context, firing)
-    if earlier and schedule.overlap is Overlap.SKIP:
-        at = f"{earlier[-1].due_at:%Y-%m-%d %H:%M} UTC"
-        return concluded(firing, SKIPPED, f"the firing of {at} is not over")
-    if earlier and schedule.overlap is Overlap.CANCEL_PREVIOUS:
+    before = _before(context, firing)
+    if before and schedule.overlap is Overlap.SKIP:
+        by = f", triggered by {before[-1].by}," if before[-1].by else ""
+        at = f"{before[-1].due_at:%Y-%m-%d %H:%M} UTC"
+        return concluded(firing, SKIPPED, f"the firing of {at}{by} is not over")
+    if before and schedule.overlap is Overlap.CANCEL_PREVIOUS:
         context.stores.schedules.supersede(firing)
         return firing
     resolved = resolve_firing(context, schedule)

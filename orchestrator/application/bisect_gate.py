@@ -12,6 +12,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.failing import failing_keys
 from orchestrator.application.launch_run import IdempotencyKey, Launched, LaunchOrder, launch_run
 from orchestrator.application.ports.stores import RunSpec
+from orchestrator.application.ports.trials import NoTrialsError
 from orchestrator.domain.cell import Cell, CellState
 from orchestrator.domain.matrix import GitSource, Matrix, Platform
 from orchestrator.domain.trials import (
@@ -26,10 +27,6 @@ from orchestrator.domain.trials import (
 
 class NothingToBisectError(ValueError):
     """The cell has nothing that a search could begin with; the text says what is missing."""
-
-
-class NoTrialsError(RuntimeError):
-    """The cell's machine does not wait for trials (any more)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +141,7 @@ def _waiting(context: Context, cell: Cell) -> str:
     order = stores.runs.spec(cell.run_id).trials
     attempts = stores.cells.attempts(cell.id)
     if cell.state is not CellState.DIAGNOSING or not attempts:
-        raise NoTrialsError(f"cell {cell.name} is {cell.state}: its machine takes no trials")
+        raise NoTrialsError.because(cell.name, cell.state)
     if order is None or not order.await_minutes or stores.trials.is_dismissed(attempts[-1].id):
         raise NoTrialsError(f"the machine of cell {cell.name} does not wait for trials")
     return attempts[-1].id

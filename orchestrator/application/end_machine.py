@@ -31,6 +31,7 @@ def end_machine(context: Context, provider: str, machine_id: str) -> Sight:
     sight = _find(context, provider, machine_id)
     _refuse_owned(sight)
     if not context.janitor.end(sight):
+        _refuse_needed(context, sight)
         raise ProviderUnreadError(
             f"{provider} did not take the order to end {machine_id}; the controller's log says why,"
             " and the janitor tries again"
@@ -66,3 +67,12 @@ def _refuse_owned(sight: Sight) -> None:
         raise MachineStaysError(f"{name} is controller {owner}'s until {until}; only that ends it")
     if sight.standing is Standing.SHARED:
         raise MachineStaysError(f"{name} serves machines that are still there; they go first")
+
+
+def _refuse_needed(context: Context, sight: Sight) -> None:
+    needs = context.janitor.needed_by(sight)
+    if needs is not None:
+        raise MachineStaysError(
+            f"{sight.machine.id} serves every machine there, and lease {needs.id} of"
+            f" {needs.provider} is open: the janitor ends it when no lease is"
+        )

@@ -116,7 +116,9 @@ def _take_further(
             raise
         except Exception as error:  # noqa: BLE001 - people are told of whatever it was
             moved = _faulted(context, firing, error)
-        if not store.save(moved, holder):
+        begins = moved.has_begun and not firing.has_begun
+        if not (store.begin if begins else store.save)(moved, holder):
+            # It is somebody else's, or another began while it was resolved: the next look sees.
             return
         fresh = store.firing(firing.schedule, firing.due_at)
         if fresh is None:

@@ -155,8 +155,15 @@ class Janitor:
         return [sight for sight in survey.sights if self._is_due(sight) and self.end(sight)]
 
     def end(self, sight: Sight) -> bool:
-        """Tell its provider to end it now; False when that failed, and is to be tried again."""
+        """Tell its provider to end it now; False when that failed, and is to be tried again.
+
+        What is needed again by now is left: False too.
+        """
         machine, lease = sight.machine, sight.lease
+        if (needs := self.needed_by(sight)) is not None:
+            what, whose = f"{machine.kind} {machine.id}", f"lease {needs.id} of {needs.provider}"
+            logger.info("janitor: %s is left: %s is open, and may need it", what, whose)
+            return False
         if lease is not None and _is_unpaid(machine, lease):
             # it was ruled out too early: the ledger pays for the machine after all
             self.stores.leases.reopen(lease.id, machine.id)
@@ -167,6 +174,17 @@ class Janitor:
             return False
         logger.warning("janitor: ended %s %s (%s)", machine.kind, machine.id, sight.standing)
         return True
+
+    def needed_by(self, sight: Sight) -> Lease | None:
+        """The open lease whose machine an idle thing may serve by now.
+
+        The cloud was asked a while ago; the ledger has the row before a launch looks at what is
+        there.
+        """
+        if sight.standing is not Standing.IDLE:
+            return None
+        is_open = (one for one in self.stores.leases.open() if one.provider == sight.provider)
+        return next(is_open, None)
 
     def _settle(self) -> None:
         """See off what was opened again for a machine that turned up late, and close it."""

@@ -25,7 +25,7 @@ _AFTER = re.compile(r"([1-9][0-9]{0,4})m")
 
 
 class Overlap(StrEnum):
-    """What a firing does while an earlier one of its schedule is not over."""
+    """What a firing does while another one goes before it; see `Firing.goes_before`."""
 
     SKIP = "skip"
     QUEUE = "queue"
@@ -202,6 +202,20 @@ class Firing:
     def is_over(self) -> bool:
         """Whether nothing is left to do."""
         return self.state is FiringState.TOLD
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it launches a run, or launched one."""
+        return self.state is FiringState.RESOLVED or bool(self.run)
+
+    def goes_before(self, other: Firing) -> bool:
+        """Whether it is not over, and was due earlier than the other or has begun already.
+
+        What is due earlier may be written down later: after downtime, or when a person triggers.
+        """
+        if self.is_over or self.schedule != other.schedule or self.due_at == other.due_at:
+            return False
+        return self.due_at < other.due_at or self.has_begun
 
 
 @dataclass(frozen=True, slots=True)

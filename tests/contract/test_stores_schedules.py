@@ -11,6 +11,7 @@ import pytest
 from orchestrator.application.ports.schedules import DueSchedule, ScheduleTakenError
 from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.schedule import (
+    SKIPPED,
     Firing,
     FiringState,
     Overlap,
@@ -147,6 +148,52 @@ def test_the_earlier_ones_are_asked_to_end_even_while_they_are_held(kept: Stores
     assert [one.superseded for one in known] == [False, True, True, False]
     assert [one.due_at for one in known] == days[::-1]
     assert [one.due_at for one in kept.schedules.open()] == days[1:]
+
+
+def resolved(one: Firing) -> Firing:
+    return replace(one, state=FiringState.RESOLVED, resolved=Resolved(matrix={"kind": "Matrix"}))
+
+
+def test_of_two_that_meet_only_one_begins(kept: Stores) -> None:
+    earlier, later = firing(), firing(AT + timedelta(seconds=1), by="ada")
+    claimed(kept, earlier, later)
+    for one in (earlier, later):
+        assert kept.schedules.take(one, "holder", lease_s=60) == one
+    begin = kept.schedules.begin
+    assert not begin(resolved(later), "holder")
+    assert not begin(resolved(earlier), "somebody else")
+    begins = [partial(begin, resolved(one), "holder") for one in (earlier, later)]
+    assert together(begins * 3) == [True, False] * 3
+    assert kept.schedules.open() == [resolved(earlier), later]
+    over = replace(earlier, state=FiringState.TOLD)
+    assert kept.schedules.save(over, "holder")
+    assert begin(resolved(later), "holder")
+
+
+@pytest.mark.parametrize("state", [FiringState.RESOLVED, FiringState.LAUNCHED])
+def test_what_has_begun_goes_before_one_that_was_due_earlier(
+    kept: Stores, state: FiringState
+) -> None:
+    earlier, later = firing(), firing(AT + timedelta(seconds=1), by="ada")
+    run = "run-1" if state is FiringState.LAUNCHED else ""
+    begun = replace(resolved(later), state=state, run=run)
+    claimed(kept, earlier, begun, firing(AT + DAY))
+    kept.schedules.add(replace(NIGHTLY, name="weekly"), next_due_at=AT)
+    kept.schedules.trigger(firing(AT - DAY, schedule="weekly"))
+    kept.schedules.take(earlier, "holder", lease_s=60)
+    assert not kept.schedules.begin(resolved(earlier), "holder")
+    kept.schedules.supersede(earlier)
+    assert [one.due_at for one in kept.schedules.open() if one.superseded] == [begun.due_at]
+    kept.schedules.take(begun, "holder", lease_s=60)
+    assert kept.schedules.save(replace(begun, state=FiringState.TOLD), "holder")
+    assert kept.schedules.begin(resolved(earlier), "holder")
+
+
+def test_what_came_to_its_end_without_a_run_holds_nothing_up(kept: Stores) -> None:
+    earlier, later = firing(), firing(AT + timedelta(seconds=1), by="ada")
+    claimed(kept, earlier, replace(later, state=FiringState.JUDGED, outcome=SKIPPED))
+    kept.schedules.take(earlier, "holder", lease_s=60)
+    assert kept.schedules.begin(resolved(earlier), "holder")
 
 
 def test_the_latest_firings_of_every_schedule_are_read_at_once(kept: Stores) -> None:

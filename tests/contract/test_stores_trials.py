@@ -6,8 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from orchestrator.application.ports.trials import NoTrialsError
+from orchestrator.domain.cell import CellState
 from orchestrator.domain.trials import SittingState, TrialAsk, TrialKind
-from tests.databases import NOW, after, attempt, create
+from tests.databases import NOW, advance, after, attempt, create, together
 
 KEY = "suite::a.py::test_a"
 RERUN = TrialAsk(kind=TrialKind.RERUN, tests={"suite": ("a.py::test_a",)}, times=2, key="one")
@@ -25,7 +27,9 @@ BISECT = TrialAsk(
 @pytest.fixture
 def tried(stores):
     create(stores)
-    return attempt(stores, "run-1.p0", 1)
+    tried = attempt(stores, "run-1.p0", 1)
+    advance(stores, "run-1.p0", CellState.DIAGNOSING)
+    return tried
 
 
 def test_nothing_was_tried(stores, tried):
@@ -54,6 +58,39 @@ def test_many_who_ask_at_once_ask_once(stores, tried):
         found = list(pool.map(lambda n: stores.trials.ask(tried, RERUN, at=after(n)), range(8)))
     assert len({sitting.id for sitting in found}) == 1
     assert len(stores.trials.of_attempt(tried)) == 1
+
+
+@pytest.mark.parametrize("state", [CellState.COLLECTING, CellState.RELEASING])
+def test_a_machine_that_is_not_kept_for_trials_takes_none(stores, state):
+    create(stores)
+    tried = attempt(stores, "run-1.p1", 1)
+    advance(stores, "run-1.p1", state)
+    with pytest.raises(NoTrialsError, match=rf"p1 is {state}.*seatrial gate bisect RUN"):
+        stores.trials.ask(tried, BISECT, at=NOW)
+    assert stores.trials.of_attempt(tried) == ()
+
+
+def test_what_was_asked_in_time_is_known_when_the_machine_has_left(stores, tried):
+    first = stores.trials.ask(tried, BISECT, at=NOW)
+    stores.cells.reach("run-1.p0", CellState.RELEASING, at=after(1))
+    assert stores.trials.ask(tried, BISECT, at=after(2)) == first
+    with pytest.raises(NoTrialsError):
+        stores.trials.ask(tried, RERUN, at=after(2))
+
+
+def test_nothing_is_asked_once_a_machine_has_left_whoever_is_first(stores, tried):
+    def leave():
+        stores.cells.reach("run-1.p0", CellState.RELEASING, at=after(1))
+
+    def ask():
+        try:
+            return stores.trials.ask(tried, BISECT, at=after(1)).id
+        except NoTrialsError:
+            return None
+
+    _, *asked = together([leave, ask, ask, ask])
+    late = [sitting.id for sitting in stores.trials.of_attempt(tried)]
+    assert sorted({one for one in asked if one}) == late
 
 
 def test_a_sitting_goes_one_way_only(stores, tried):

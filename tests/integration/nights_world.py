@@ -126,7 +126,9 @@ class Machines:
 
     def _again(self, attempt_id: str, outcome: str) -> None:
         """The failed test, once more on its machine."""
-        trials, at = self.desk.database.stores.trials, self.desk.clock.now()
+        stores, at = self.desk.database.stores, self.desk.clock.now()
+        stores.cells.reach(attempt_id.removesuffix("-1"), CellState.DIAGNOSING, at=at)
+        trials = stores.trials
         ask = TrialAsk(kind=TrialKind.RERUN, tests={"unit": (TESTS[1],)}, times=1)
         sitting = trials.ask(attempt_id, ask, at=at)
         trials.begin(sitting.id, at=at)

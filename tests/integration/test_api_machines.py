@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.api.machine_shapes import AccessShape
 from orchestrator.domain.cell import CellState
+from orchestrator.domain.machine import Machine, MachineState
 from orchestrator.domain.outcome import Outcome
 from tests.integration.api_clouds import LOGIN, Clouds, clouds
 from tests.integration.api_context import Desk, desk
@@ -108,6 +109,27 @@ def test_another_controllers_machine_is_its_own_until_it_expires(here: Clouds) -
     assert here.cloud.terminates == 0
     here.desk.clock.move(hours=2)
     assert end(here, name).status_code == 202
+
+
+def test_rules_stay_while_a_lease_is_open_though_no_machine_is_seen_yet(
+    here: Clouds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tags = {"seatrial-project": "seatrial", "seatrial-shared": "true"}
+    rule = Machine(id="rule", token="", state=MachineState.READY, kind="firewall", tags=tags)
+    monkeypatch.setattr(here.provider, "inventory", lambda: (rule,))
+    run = str(here.desk.launch()["id"])
+    here.desk.begin(run, "here")
+    here.lease(run, "here", "lease-1")
+    (item,) = here.client.get(MACHINES, params={"orphans": "true"}).json()["items"]
+    assert (item["id"], item["standing"]) == ("rule", "idle")
+    answer = end(here, "rule")
+    assert answer.status_code == 409
+    assert answer.json()["type"] == "urn:seatrial:problem:machine-stays"
+    assert "lease lease-1 of fake is open" in answer.json()["detail"]
+    assert here.cloud.terminates == 0
+    here.settle("lease-1")
+    assert end(here, "rule").status_code == 202
+    assert here.cloud.terminates == 1
 
 
 @pytest.mark.parametrize("path", ["fake/nope", "fake/a/b/c", "nope/a", "fake/%2e%2e/x"])

@@ -107,6 +107,24 @@ def test_a_machine_that_does_not_wait_takes_no_trials(at):
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:seatrial:problem:no-trials")
 
 
+def test_a_machine_that_leaves_while_a_trial_is_asked_for_takes_none(at, monkeypatch):
+    run = failed(at, trials={"await_minutes": 30})
+    diagnosing(at, run)
+    stores, cell = at.database.stores, at.cell_id(run, "there")
+    tests = stores.results.tests
+
+    def let_go(cell_id):
+        stores.cells.reach(cell, CellState.RELEASING, at=at.clock.now())
+        return tests(cell_id)
+
+    monkeypatch.setattr(stores.results, "tests", let_go)
+    answer = ask(at, run)
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:seatrial:problem:no-trials")
+    assert "cell there is releasing: its machine takes no trials" in answer.json()["detail"]
+    assert "`seatrial gate bisect RUN` begins a search" in answer.json()["detail"]
+    assert stores.trials.of_attempt(f"{cell}-1") == ()
+
+
 def test_a_wheel_that_was_not_uploaded(at):
     run = failed(at, trials={"await_minutes": 30})
     diagnosing(at, run)

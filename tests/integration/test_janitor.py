@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 
+from orchestrator.application.ports.stores import Stores
 from orchestrator.application.sweep_leaks import (
     EXPIRED_GRACE,
     ORPHAN_GRACE,
@@ -15,10 +19,19 @@ from orchestrator.application.sweep_leaks import (
     Standing,
 )
 from orchestrator.domain.cell import LeaseState
-from orchestrator.domain.machine import LaunchRequest, Place
+from orchestrator.domain.machine import LaunchRequest, Machine, MachineState, Place
 from runners import registry
 from runners.fake import Fault
+from tests.databases import attempt, create, lease
 from tests.integration.fake_world import FakeWorld
+
+RULE = Machine(
+    id="rule",
+    token="",
+    state=MachineState.READY,
+    kind="firewall",
+    tags={"seatrial-project": "test", "seatrial-shared": "true"},
+)
 
 
 @pytest.fixture
@@ -139,3 +152,59 @@ def test_a_machine_that_was_ruled_out_and_turned_up_is_ended_and_paid_for(here, 
     assert lease.launched_at is not None
     hours = Decimal((here.clock.now() - lease.launched_at).total_seconds()) / 3600
     assert settled.cost_usd == pytest.approx(hours * Decimal("0.5"), abs=Decimal("0.01"))
+
+
+@dataclass
+class Ruled:
+    """A provider of which only the rule for its machines is left."""
+
+    once_listed: Callable[[], None] = lambda: None
+    """Called when its list is made, before the janitor has it."""
+    ended: list[str] = field(default_factory=list)
+
+    def inventory(self) -> tuple[Machine, ...]:
+        self.once_listed()
+        return (RULE,)
+
+    def terminate(self, machine_id: str) -> None:
+        self.ended.append(machine_id)
+
+
+@pytest.fixture
+def ruled() -> Ruled:
+    return Ruled()
+
+
+@pytest.fixture
+def sweeper(janitor: Janitor, here: FakeWorld, ruled: Ruled) -> Janitor:
+    known(here)
+    found = replace(janitor, provider=lambda _: ruled)
+    found.sweep()
+    here.clock.step(ORPHAN_GRACE.total_seconds())
+    return found
+
+
+def reserve(stores: Stores, lease_id: str, provider: str) -> None:
+    """What a cell writes down before it makes anything."""
+    (cell,) = create(stores, lease_id, platforms=1)
+    row = replace(lease(lease_id, attempt(stores, cell)), provider=provider)
+    stores.leases.reserve(row, run_id=lease_id, exclusive=False, max_usd=None)
+
+
+def test_rules_that_served_machines_of_which_none_is_left_are_ended(sweeper, here, ruled):
+    reserve(here.database.stores, "elsewhere", "another cloud")
+    assert [sight.standing for sight in sweeper.sweep()] == [Standing.IDLE]
+    assert ruled.ended == ["rule"]
+
+
+def test_rules_are_left_to_a_cell_that_launched_after_they_were_listed(
+    sweeper, here, ruled, caplog
+):
+    ruled.once_listed = lambda: reserve(here.database.stores, "new", "fake")
+    with caplog.at_level(logging.INFO, logger="orchestrator.application.sweep_leaks"):
+        assert sweeper.sweep() == []
+    assert ruled.ended == []
+    assert "firewall rule is left: lease new of fake is open" in caplog.text
+    ruled.once_listed = lambda: None
+    here.database.stores.leases.gone("new", at=here.clock.now(), cost_usd=Decimal(0))
+    assert [sight.machine.id for sight in sweeper.sweep()] == ["rule"]

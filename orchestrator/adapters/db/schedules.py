@@ -169,10 +169,15 @@ class DbSchedules:
 
     def save(self, firing: Firing, holder: str) -> bool:
         """Write it, where it is the holder's."""
-        values = {"state": firing.state, "document": firing}
         with self._sessions.write() as session:
-            mine = (*_is(firing), FiringRow.holder == holder)
-            return changed(session, update(FiringRow).where(*mine).values(values)) > 0
+            return _save(session, firing, holder)
+
+    def begin(self, firing: Firing, holder: str) -> bool:
+        """Write it, where it is the holder's and no other goes before it."""
+        with self._sessions.write() as session:
+            if _before(session, firing):
+                return False
+            return _save(session, firing, holder)
 
     def give_back(self, firing: Firing, holder: str) -> None:
         """Hold it no longer."""
@@ -181,15 +186,29 @@ class DbSchedules:
             changed(session, update(FiringRow).where(*mine).values(holder=_NOBODY))
 
     def supersede(self, firing: Firing) -> None:
-        """Ask for the end of the earlier ones."""
-        earlier = (FiringRow.schedule == firing.schedule, FiringRow.due_at < firing.due_at)
+        """Ask for the end of those that go before it."""
         with self._sessions.write() as session:
-            still = (*earlier, FiringRow.state != FiringState.TOLD)
-            changed(session, update(FiringRow).where(*still).values(superseded=True))
+            for row in _before(session, firing):
+                row.superseded = True
 
 
 def _is(firing: Firing) -> tuple[ColumnElement[bool], ...]:
     return FiringRow.schedule == firing.schedule, FiringRow.due_at == firing.due_at
+
+
+def _before(session: Session, firing: Firing) -> list[FiringRow]:
+    """Those that go before it; none begins, and none ends, until the transaction is over."""
+    # Its row first, as everywhere: two that meet are asked one after the other.
+    session.get(ScheduleRow, firing.schedule, with_for_update=True)
+    still = FiringRow.schedule == firing.schedule, FiringRow.state != FiringState.TOLD
+    query = select(FiringRow).where(*still).order_by(FiringRow.pk).with_for_update()
+    return [row for row in session.scalars(query) if row.document.goes_before(firing)]
+
+
+def _save(session: Session, firing: Firing, holder: str) -> bool:
+    mine = (*_is(firing), FiringRow.holder == holder)
+    values = {"state": firing.state, "document": firing}
+    return changed(session, update(FiringRow).where(*mine).values(values)) > 0
 
 
 def _insert(session: Session, firing: Firing) -> None:

@@ -20,6 +20,8 @@ from orchestrator.adapters.db.tables import (
     SittingRow,
 )
 from orchestrator.adapters.db.types import short
+from orchestrator.application.ports.trials import NoTrialsError
+from orchestrator.domain.cell import CellState
 from orchestrator.domain.trials import Sitting, SittingState, Trial, TrialAsk, trials_of
 
 
@@ -30,13 +32,16 @@ class DbTrials:
         self._sessions = sessions
 
     def ask(self, attempt_id: str, ask: TrialAsk, *, at: datetime) -> Sitting:
-        """Store it under the next number, unless its key is known."""
+        """Store it under the next number, unless its key is known. Raises NoTrialsError."""
         with self._sessions.write() as session:
-            attempt = attempt_row(session, attempt_id, lock=True)
+            attempt = attempt_row(session, attempt_id)
+            cell = _locked_cell(session, attempt)
             mine = select(SittingRow).where(SittingRow.attempt == attempt.pk)
             known = session.scalars(mine.where(SittingRow.key == short(ask.key))).one_or_none()
             if known is not None:
                 return known.document
+            if cell.state is not CellState.DIAGNOSING:
+                raise NoTrialsError.because(cell.name, cell.state)
             count = select(func.count()).select_from(mine.subquery())
             number = session.scalar(count) or 0
             sitting = Sitting(
@@ -46,11 +51,10 @@ class DbTrials:
                 ask=ask,
                 asked_at=at,
             )
-            run_id = session.scalars(select(CellRow.run_id).where(CellRow.pk == attempt.cell)).one()
             row = SittingRow(
                 id=sitting.id,
                 attempt=attempt.pk,
-                run_id=run_id,
+                run_id=cell.run_id,
                 key=short(ask.key),
                 document=sitting,
             )
@@ -140,6 +144,12 @@ class DbTrials:
         with self._sessions.read() as session:
             row = session.get(SecondRunRow, run_id)
             return row.second if row else None
+
+
+def _locked_cell(session: Session, attempt: AttemptRow) -> CellRow:
+    """It stays in its state, and nobody else asks, until the transaction is over."""
+    query = select(CellRow).where(CellRow.pk == attempt.cell).with_for_update(key_share=True)
+    return session.scalars(query.execution_options(populate_existing=True)).one()
 
 
 def _row(session: Session, sitting_id: str) -> SittingRow:

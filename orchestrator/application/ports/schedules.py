@@ -99,10 +99,17 @@ class ScheduleStore(Protocol):
         """Write it as it is now; False, and nothing is written, where it is not the holder's."""
         ...
 
+    def begin(self, firing: Firing, holder: str) -> bool:
+        """Write one that launches its run now, as `save` does, if no other goes before it.
+
+        Of those that meet only one begins, whoever asks at the same time.
+        """
+        ...
+
     def give_back(self, firing: Firing, holder: str) -> None:
         """Hold it no longer; nothing happens where it is somebody else's."""
         ...
 
     def supersede(self, firing: Firing) -> None:
-        """Ask for the end of every earlier firing of the same schedule that is not over."""
+        """Ask for the end of every firing that goes before it."""
         ...

@@ -6,7 +6,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from orchestrator.domain.cell import CellState
 from orchestrator.domain.trials import Sitting, Trial, TrialAsk
+
+
+class NoTrialsError(RuntimeError):
+    """The cell's machine does not wait for trials (any more)."""
+
+    @classmethod
+    def because(cls, cell: str, state: CellState) -> NoTrialsError:
+        """The cell of this name is not diagnosing."""
+        return cls(
+            f"cell {cell} is {state}: its machine takes no trials;"
+            " `seatrial gate bisect RUN` begins a search on a machine that waits for them"
+        )
 
 
 class TrialStore(Protocol):
@@ -16,7 +29,10 @@ class TrialStore(Protocol):
     """
 
     def ask(self, attempt_id: str, ask: TrialAsk, *, at: datetime) -> Sitting:
-        """Store what is to be tried; the same key of an attempt is stored once."""
+        """Store what is to be tried; the same key of an attempt is stored once.
+
+        Raises NoTrialsError where the cell is not diagnosing, as nobody would try it.
+        """
         ...
 
     def begin(self, sitting_id: str, *, at: datetime) -> None:

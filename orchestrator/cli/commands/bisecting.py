@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import typer
 
@@ -15,7 +15,7 @@ from orchestrator.application.ports.wheels import Revision, Revisions, SubjectWh
 from orchestrator.cli.asking import ask
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import CellOption, JsonOption, YesOption
-from orchestrator.cli.faults import FAILED, CliError
+from orchestrator.cli.faults import FAILED, CliError, RefusalError
 from orchestrator.cli.finding import find_run
 from orchestrator.cli.planned import read_plan
 from orchestrator.cli.session import Session, session_of
@@ -23,6 +23,7 @@ from orchestrator.cli.shown import Run
 from orchestrator.domain.bisect import Answer, Found, Try, Undecided, answer_of, next_step
 
 _POLL_S = 0.5
+_CONFLICT = 409
 _WORDS = {"check": "does it pass at all?", "halve": "", "confirm": "once more, it decides"}
 
 
@@ -38,6 +39,10 @@ BadOption = Annotated[
     str | None,
     typer.Option("--bad", metavar="REV", help="A revision that fails. Default: the run's."),
 ]
+
+
+class _MachineLeftError(Exception):
+    """The machine takes no more trials; the text says why, and what to do."""
 
 
 @dataclass(slots=True)
@@ -89,13 +94,30 @@ class _Search:
             "times": self.times,
         }
         key = f"{revision.commit}-{len(self.answers.get(step.place, ()))}"
-        asked = self.client.post(f"{self.path}/trials", body, key=key)
+        try:
+            asked = self.client.post(f"{self.path}/trials", body, key=key)
+        except RefusalError as error:
+            if error.status == _CONFLICT:
+                raise _MachineLeftError(str(error)) from None
+            raise
         while True:
+            # The state first: what ends in time ends before the machine leaves.
+            state = _state(self.client, self.path)
             shown = self.client.get(f"{self.path}/trials")
             for sitting in _items(shown):
                 if sitting.get("id") == asked.get("id") and sitting.get("state") == "ended":
                     return sitting
+            if state != "diagnosing":
+                raise _MachineLeftError(self._left(revision, state))
             self.session.wiring.clock.sleep(_POLL_S)
+
+    def _left(self, revision: Revision, state: str) -> str:
+        _, _, run, _, cell = self.path.split("/")
+        return (
+            f"cell {unquote(cell)} of run {run} is {state}: its machine left, and no answer came"
+            f" of revision {revision.commit[:12]}. `seatrial watch {run}` tells why; search again,"
+            " with more --minutes, and with --good and --bad of what is known by now"
+        )
 
     def _note(self, revision: Revision, step: Try, answer: Answer, trouble: str) -> None:
         row: Json = {"commit": revision.commit, "why": step.why, "answer": answer.value}
@@ -171,31 +193,34 @@ def _searched(search: _Search, run_id: str, cell: str) -> Found | Undecided:
     search.path = f"/runs/{run_id}/cells/{cell}"
     session.say(f"run {run_id}: the failing jobs at the last revision")
     try:
-        if not _waits(session, client, run_id, search.path):
+        if not _waits(session, client, search.path):
             return Undecided(
                 f"run {run_id} did not fail: its last revision passes on this machine now"
             )
         search.answers[len(search.range) - 1] = [Answer.BAD]
         return search.walk()
+    except _MachineLeftError as error:
+        return Undecided(str(error))
     finally:
         client.delete(f"{search.path}/trials")
 
 
-def _waits(session: Session, client: Client, run_id: str, path: str) -> bool:
+def _waits(session: Session, client: Client, path: str) -> bool:
     """Whether the cell's machine came to wait for trials; False if the cell ended without."""
-    name = path.rpartition("/")[2]
     while True:
-        shown = client.get(f"/runs/{run_id}")
-        states = [
-            cell.get("state")
-            for cell in _items(shown, "cells")
-            if quote(str(cell["id"]), safe="") == name
-        ]
-        if "diagnosing" in states:
+        state = _state(client, path)
+        if state == "diagnosing":
             return True
-        if "releasing" in states or "done" in states:
+        if state in ("releasing", "done"):
             return False
         session.wiring.clock.sleep(_POLL_S)
+
+
+def _state(client: Client, path: str) -> str:
+    """Where the cell of this path is now."""
+    run, _, name = path.partition("/cells/")
+    cells = _items(client.get(run), "cells")
+    return next((str(c["state"]) for c in cells if quote(str(c["id"]), safe="") == name), "gone")
 
 
 def _tell(
