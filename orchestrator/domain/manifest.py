@@ -108,6 +108,8 @@ class Manifest:
     """Version of this file's form."""
     root: str = "."
     """Folder that is shipped and is every job's working directory, relative to this file."""
+    exclude: tuple[str, ...] = ()
+    """Files and folders below it that are not shipped; `*` is any characters, `/` too."""
     python: PythonChoice = field(default_factory=PythonChoice)
     """The interpreter."""
     env: dict[str, Environment] = field(default_factory=dict)
@@ -141,6 +143,9 @@ def _manifest_problems(manifest: Manifest) -> Iterator[Problem]:
         yield Problem(("setup",), "[setup] is the short form of [env.image]: keep one of them")
     if PurePosixPath(manifest.root).is_absolute():
         yield Problem(("root",), f"{manifest.root!r} must be relative to payload.toml")
+    for index, pattern in enumerate(manifest.exclude):
+        if not pattern or PurePosixPath(pattern).is_absolute() or ".." in pattern.split("/"):
+            yield Problem(("exclude", index), f"{pattern!r} must name something below the root")
     for name, environment in manifest.env.items():
         yield from _identifier_problems(name, ("env", name))
         yield from _variable_problems(environment.variables, ("env", name, "variables"))

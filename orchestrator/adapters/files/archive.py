@@ -110,7 +110,8 @@ class FilePayloadArchives:
             message = f"{path} says root = {manifest.root!r}, which does not hold the file"
             raise ArchiveError(message)
         place = path.relative_to(root).as_posix()
-        names = [place, *(name for name in payload_files(root) if name != place)]
+        shipped = payload_files(root, exclude=manifest.exclude)
+        names = [place, *(name for name in shipped if name != place)]
         archive = self._write(root, names, into)
         self.read_manifest(file_chunks(archive))  # what is sent must be what is accepted
         return PackedPayload(archive, archive.name.split(".")[0], archive.stat().st_size, manifest)

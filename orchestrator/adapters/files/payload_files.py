@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
+import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -16,17 +18,30 @@ HOME_MARK = "controller.lock"
 _GIT = ("env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE", "git")
 
 
-def payload_files(root: Path) -> list[str]:
+def payload_files(root: Path, *, exclude: Iterable[str] = ()) -> list[str]:
     """Names of the files and links to ship, relative to `root`, sorted.
 
     Inside a git work tree these are the tracked and the untracked files that are not ignored,
     unless the folder as a whole is ignored; elsewhere, all. Never caches, virtual environments and
     homes of Seatrial.
 
+    Args:
+        root: The folder.
+        exclude: Patterns of files and folders that stay behind.
+
     Raises:
         ArchiveError: Git cannot tell.
     """
-    return sorted(set(_kept(list(_in_work_tree(root) if _is_work_tree(root) else _below(root)))))
+    found = set(_kept(list(_in_work_tree(root) if _is_work_tree(root) else _below(root))))
+    for pattern in exclude:
+        fits = re.compile(fnmatch.translate(pattern.rstrip("/"))).fullmatch
+        found = {name for name in found if not any(map(fits, _with_folders(name)))}
+    return sorted(found)
+
+
+def _with_folders(name: str) -> Iterator[str]:
+    path = PurePosixPath(name)
+    return (one.as_posix() for one in (path, *path.parents))
 
 
 def _is_work_tree(root: Path) -> bool:

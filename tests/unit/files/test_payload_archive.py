@@ -98,6 +98,36 @@ def test_caches_and_virtual_environments_stay_here(folder: Path, into: Path) -> 
     assert ARCHIVES.pack(folder, into=into).digest == before
 
 
+@pytest.mark.parametrize(
+    ("exclude", "left"),
+    [
+        ([], ["docs/a/b.md", "docs/c.md", "run.sh", "suites/data.bin", "suites/test_a.py"]),
+        (["docs"], ["run.sh", "suites/data.bin", "suites/test_a.py"]),
+        (["docs/a/", "*.bin"], ["docs/c.md", "run.sh", "suites/test_a.py"]),
+        (["suites/test_*.py", "doc"], ["docs/a/b.md", "docs/c.md", "run.sh", "suites/data.bin"]),
+        (["*"], []),
+    ],
+)
+def test_what_is_excluded_stays_here(
+    folder: Path, into: Path, exclude: list[str], left: list[str]
+) -> None:
+    for name in ("docs/a/b.md", "docs/c.md", "suites/data.bin"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    told = f"exclude = {exclude}\n".encode()
+    (folder / "payload.toml").write_bytes(told + MANIFEST)
+    assert names(ARCHIVES.pack(folder, into=into).path) == ["payload.toml", *left]
+
+
+@pytest.mark.parametrize("pattern", ["", "/etc", "../elsewhere", "docs/../../x"])
+def test_only_what_is_below_the_root_can_be_excluded(
+    folder: Path, into: Path, pattern: str
+) -> None:
+    (folder / "payload.toml").write_bytes(f"exclude = [{pattern!r}]\n".encode() + MANIFEST)
+    with pytest.raises(InvalidDocumentError, match=r"exclude.*must name something below the root"):
+        ARCHIVES.pack(folder, into=into)
+
+
 @needs_git
 def test_a_work_tree_ships_what_git_would_keep(folder: Path, into: Path) -> None:
     git(folder, "init", "-q")
