@@ -47,6 +47,18 @@ def differentiate(
     return _send(_differentiate, function, upstream, args, kwargs)
 
 
+def differentiate_twice(function: str, upstream: Tensor, *args: Any, **kwargs: Any) -> list[Tensor]:
+    """The gradients of a loss that has first gradients in it: `penalised`."""
+    return _send(_differentiate, function, upstream, args, kwargs, penalised)
+
+
+def penalised(output: Tensor, leaves: list[Tensor], upstream: Tensor) -> list[Tensor]:
+    """Of sum(upstream * output) and the squares of its gradients."""
+    first = torch.autograd.grad(output, leaves, upstream, create_graph=True)
+    loss = (upstream * output).sum() + sum(one.square().sum() for one in first)
+    return list(torch.autograd.grad(loss, leaves))
+
+
 def interpreted() -> bool:
     """Do kernels run in the interpreter here, not on a device?"""
     return pick_device().type != "cuda"
@@ -135,11 +147,13 @@ def _call(function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _differentiate(
-    function: str, upstream: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Any, list[Tensor]]:
+    function: str, upstream: Any, args: tuple[Any, ...], kwargs: dict[str, Any], twice: Any = None
+) -> Any:
     given = [*args, *kwargs.values()]
     leaves = [one for one in given if isinstance(one, Tensor) and one.requires_grad]
     output = _find(function)(*args, **kwargs)
+    if twice:
+        return twice(output, leaves, upstream)
     outputs = output if isinstance(output, tuple) else (output,)
     upstream = upstream if isinstance(upstream, tuple) else (upstream,)
     gradients = torch.autograd.grad(outputs, leaves, upstream)

@@ -187,6 +187,16 @@ class TestPaths:
             linear_gelu(x, weight, approximate=other, path="epilogue")
         assert linear_gelu(x, weight, approximate=other)[1] == "composed"
 
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=short)
+    def test_autocast_has_rules_for_the_composition(self, device, dtype):
+        """And, on CUDA, none for the epilogue."""
+        kind = epilogue_gelu(device.type) or "none"
+        layer = quiet(FusedLinearGELU(8, 6, approximate=kind).to(device))
+        x = torch.randn(3, 8, device=device, dtype=dtype)
+        with torch.autocast(device.type, torch.bfloat16):
+            assert layer(x).dtype == torch.bfloat16
+        assert layer.path_taken == "composed"
+
     def test_no_epilogue_on_a_device_that_is_not_there(self):
         assert epilogue_gelu("xla") is None
         if not torch.cuda.is_available():

@@ -6,7 +6,14 @@ import pytest
 import torch
 
 from suites import row_reference as reference
-from suites.interpreter import differentiate, interpreted, needs_triton, run
+from suites.interpreter import (
+    differentiate,
+    differentiate_twice,
+    interpreted,
+    needs_triton,
+    penalised,
+    run,
+)
 from suites.numerics import assert_close
 from torchbridge.fp8 import FP8QuantizedTensor, Granularity, scaled_matmul
 from torchbridge.kernels import KernelRefused, functional
@@ -116,6 +123,16 @@ class TestNorms:
         weight, bias = affine(width, x.dtype, device, 2)
         _, slopes = differentiate("norms.layer_norm", upstream, x, weight.detach(), bias)
         assert_near(slopes, [upstream.double().sum(0)])
+
+    @names
+    @pytest.mark.parametrize("shape", [(1,), (32,), (1, 64)], ids=str)
+    def test_weights_of_another_shape_or_place(self, device, name, shape):
+        x = torch.ones(2, 64, device=device)
+        for weights in ([torch.ones(shape)], [x[0], torch.ones(shape)])[: NORMS[name][1]]:
+            with pytest.raises(ValueError, match=rf"\(2, 64\) on .* cannot have .*\({shape[0]}"):
+                run(f"norms.{name}", x, *(one.to(device) for one in weights))
+        with pytest.raises(ValueError, match="on meta"):
+            run(f"norms.{name}", x, x[0].to("meta"))
 
     @names
     @pytest.mark.parametrize("width", [700, 9001])
@@ -236,6 +253,21 @@ class TestSoftmax:
         first, second = (differentiate("softmax.softmax", upstream, x) for _ in range(2))
         assert torch.equal(first[0], second[0])
         assert torch.equal(first[1][0], second[1][0])
+
+
+@needs_triton
+@pytest.mark.parametrize("name", [*NORMS, "softmax"])
+@pytest.mark.parametrize("width", [40, 17001])
+def test_second_derivatives(device, name, width):
+    formula, count = NORMS.get(name, (reference.softmax, 0))
+    x, upstream = 2 * torch.randn(2, 3, width, device=device)
+    tensors = [x.requires_grad_(), *affine(width, x.dtype, device, count)]
+    place, eps = ("norms", {"eps": 1e-5}) if count else (name, {})
+    found = differentiate_twice(f"{place}.{name}", upstream, *tensors, **eps)
+    leaves = [reference.double(one).requires_grad_() for one in tensors]
+    wanted = penalised(formula(*leaves, *eps.values()), leaves, upstream.cpu())
+    for one, should in zip(found, wanted, strict=True):
+        assert_close(one, should)
 
 
 def assert_same_bits(actual, expected) -> None:

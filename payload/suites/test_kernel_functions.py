@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from suites.numerics import assert_close, needs_cuda, needs_module
 from torchbridge.fp8 import FP8QuantizedTensor, Granularity
 from torchbridge.hardware import probe
-from torchbridge.kernels import KernelRefused, functional
+from torchbridge.kernels import REGISTRY, KernelRefused, functional, linear_gelu
 
 FLOAT8 = [torch.float8_e4m3fn, torch.float8_e4m3fnuz]
 CALLS = {
@@ -96,6 +96,24 @@ class TestFunctional:
         with torch.autocast(device.type, torch.bfloat16):
             assert functional.softmax(x).dtype == F.softmax(x, -1).dtype
             assert functional.layer_norm(x).dtype == F.layer_norm(x, (8,)).dtype
+
+    def test_autocast_leaves_float8_alone(self, device, monkeypatch):
+        asked, lookup = [], REGISTRY.lookup
+        monkeypatch.setattr(REGISTRY, "lookup", lambda *ask: asked.append(ask[0]) or lookup(*ask))
+        x = torch.randn(3, 8, device=device)
+        with torch.autocast(device.type, torch.bfloat16):
+            functional.softmax(x)
+            functional.quantise_rows(x)
+        assert asked == ["quantise_rows"]
+
+    def test_shapes_without_numbers(self):
+        """Autocast does not answer for "meta"."""
+        x = torch.empty(2, 8, device="meta", requires_grad=True)
+        for call in (functional.rms_norm, functional.softmax, lambda x: linear_gelu(x, x)[0]):
+            assert call(x).is_meta
+        assert functional.gated_linear(x, x, x).shape == (2, 2)
+        loss = functional.linear_cross_entropy(x, x, x[:, 0].long())
+        assert torch.autograd.grad(loss, x)[0].shape == x.shape
 
     def test_softmax_along_any_dimension(self, device):
         x = torch.randn(3, 4, 5, device=device)

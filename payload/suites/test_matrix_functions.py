@@ -112,6 +112,44 @@ class TestDispatch:
         assert learns.kernel.name == "torch"
         assert REGISTRY.named("gated_linear", "triton", Request(hardware, bf16, True, many))
 
+    def test_what_tiles_are_slow_at_is_the_librarys(self):
+        x, weight = torch.ones(2, 64), torch.ones(32, 64)
+        odd, across = "widths are multiples of 16", "would be copied"
+        for tensors, reason in (
+            ((x, weight, None, weight[:, 0]), None),
+            ((x[:, :40], weight[:, :40]), odd),
+            ((x, torch.ones(32, 72)[:, :64]), odd),
+            ((torch.ones(2, 72)[:, :64], weight), odd),
+            ((x, weight.T.contiguous().T), across),
+            ((x, weight, torch.ones(2, 64, 32).mT), across),
+        ):
+            for hardware in (Hardware.nvidia((9, 0)), Hardware.amd("gfx942")):
+                request = Request(hardware, variant=rows_variant(2, 1, *tensors))
+                choice = REGISTRY.lookup("gated_linear", request)
+                assert (choice.kernel.name == "triton") == (reason is None)
+                assert (reason or "") in choice.refused.get("triton", "")
+            assert rows_variant(0, 1, *tensors) == ""  # traced: sizes are not looked at
+
+    @pytest.mark.parametrize("operation", ["gated_linear", "moe_experts"])
+    def test_float32_without_a_matrix_instruction_is_for_fewer_rows(self, operation):
+        for hardware, dtype, rows, taken in (
+            (Hardware.nvidia((9, 0)), torch.float32, 16, "triton"),
+            (Hardware.nvidia((9, 0)), torch.float32, 17, "torch"),
+            (Hardware.nvidia((9, 0)), torch.float16, 64, "triton"),
+            (Hardware.amd("gfx942"), torch.float32, 64, "triton"),
+        ):
+            request = Request(hardware, dtype, variant=rows_variant(8 * rows, 8))
+            assert REGISTRY.lookup(operation, request).kernel.name == taken
+
+    def test_sizes_are_asked_for_by_the_functions(self, monkeypatch):
+        """A device's choices, on the CPU: where Triton were taken it would find no driver."""
+        monkeypatch.setattr(functional, "hardware_of", lambda _: Hardware.nvidia((9, 0)))
+        x, weight, experts = torch.ones(2, 40), torch.ones(64, 40), torch.zeros(2, 1).long()
+        assert functional.gated_linear(x, weight).shape == (2, 64)
+        given = (x, experts, torch.ones(2, 1), weight[None], torch.ones(1, 40, 64))
+        assert functional.moe_experts(*given).shape == (2, 40)
+        assert functional.softmax(torch.ones(1, 50257)).shape == (1, 50257)
+
     def test_experts_learn_by_the_library_only(self):
         request = Request(Hardware.nvidia((9, 0)), torch.bfloat16, gradient=True)
         with pytest.raises(KernelRefused, match="moe_experts/triton: has no backward"):

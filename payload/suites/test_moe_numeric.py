@@ -82,6 +82,14 @@ class TestDtypes:
         assert routing["probs"].dtype == torch.float32
         assert relative_error(routing["probs"], logits.softmax(dim=1)) <= 1e-6
 
+    @pytest.mark.parametrize("name", ["topk", "switch", "learned"])
+    def test_routing_is_wide_under_autocast(self, device, name):
+        router = moe.create_router(name, 64).to(device).eval()
+        x = torch.randn(200, 64, device=device)
+        with torch.autocast(device.type, torch.bfloat16):
+            routing = router(x)
+        assert torch.equal(routing["logits"], router(x)["logits"])
+
 
 class TestSymmetries:
     def test_tokens_may_be_shuffled(self, device):

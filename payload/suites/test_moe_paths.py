@@ -84,13 +84,26 @@ class TestNumbers:
             assert relative_error(layer(x), layer(x)) > 0.01
             assert torch.equal(layer.eval()(x), layer(x))
 
-    def test_autocast_picks_the_dtype(self, device):
-        layer = layer_of(device, torch.float32, "segments").eval()
-        x = torch.randn(50, 32, device=device)
-        with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+    @pytest.mark.parametrize("gradient", [False, True])
+    @pytest.mark.parametrize("dispatch", WAYS)
+    def test_autocast_picks_the_dtype(self, device, dispatch, gradient, dtype):
+        skip_without(device, torch.bfloat16, dispatch)
+        layer = layer_of(device, torch.float32, dispatch).eval()
+        x = torch.randn(50, 32, device=device).to(dtype)
+        with torch.set_grad_enabled(gradient), torch.autocast(device.type, torch.bfloat16):
             narrow = layer(x)
-        assert narrow.dtype == torch.bfloat16
-        assert 1e-4 < relative_error(narrow, layer(x)) <= TOLERANCE[torch.bfloat16]
+        assert (narrow.dtype, layer.path_taken) == (torch.bfloat16, dispatch)
+        layer.config = layer.experts.config = dataclasses.replace(layer.config, dispatch="segments")
+        whole = layer(x.float())
+        assert 1e-4 < relative_error(narrow, whole) <= TOLERANCE[torch.bfloat16]
+        if gradient:
+            pairs = [
+                torch.autograd.grad(one.sum(), [*layer.parameters()]) for one in (narrow, whole)
+            ]
+            for one, should in zip(*pairs, strict=True):
+                assert one.dtype == torch.float32
+                assert relative_error(one, should) <= 2 * TOLERANCE[torch.bfloat16]
 
     @pytest.mark.parametrize("dispatch", WAYS)
     def test_two_calls_are_equal_bit_for_bit(self, device, dispatch):
@@ -164,6 +177,15 @@ class TestChoice:
         weights.requires_grad_()  # the router learns, the experts do not
         assert Batch.of(x, weights, 2, layer.experts).gradient
         assert Batch.of(x.requires_grad_(), None, 2, layer.experts).gradient
+
+    def test_autocast_decides_what_is_multiplied(self, device):
+        bank, bf16 = layer_of(device, torch.float32, "auto").experts, torch.bfloat16
+        given = {torch.float32: bf16, bf16: bf16, torch.float64: torch.float64}
+        with torch.autocast(device.type, bf16):
+            for dtype, taken in given.items():
+                x = torch.zeros(3, 32, dtype=dtype, device=device)
+                assert Batch.of(x, None, 2, bank).dtype == taken
+                assert Batch.of(x.to("meta"), None, 2, bank).dtype == dtype
 
     def test_on_the_cpu_asking_is_free(self):
         assert choose(self.ON_CPU, "auto", self.refusals()) == Path("segments")

@@ -9,6 +9,7 @@ saves is memory, and with it traffic.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,12 +17,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torchbridge.hardware import Hardware, probe
-from torchbridge.kernels.registry import REGISTRY, Request
+from torchbridge.kernels.registry import REGISTRY, Request, autocast_on, hardware_of
 
 REDUCTIONS = ("mean", "sum", "none")
 CHUNKS = 8  # as many at most: each one rounds the weight's gradient to its dtype
-LEAST_ROWS = {"cuda": 512}  # fewer, and reading the weight takes longer than multiplying
+FULL_ROWS = {"cuda": 2048}  # of a chunk that its products run at speed with
+TILE = 64  # rows and classes that memory is laid out for
 _TAKEN = (
     "linear_cross_entropy gives away the gradients it made in the forward pass: a second backward "
     "needs a second forward (or reduction='none', which computes them anew)"
@@ -77,7 +78,9 @@ def linear_cross_entropy(
         flat, labels = flat.index_select(0, kept), labels.index_select(0, kept)
     rows = rows or chunk_rows(len(labels), x.device.type)
     terms = Terms(ignore_index, float(label_smoothing), float(z_loss), way, rows)
-    with torch.autocast(x.device.type, enabled=False):
+    kind = x.device.type
+    casts = autocast_on(kind)
+    with torch.autocast(kind, enabled=False) if casts else contextlib.nullcontext():
         result = _reduced(flat, matrix, labels, terms, reduction)
     if reduction != "none":
         return result
@@ -87,9 +90,20 @@ def linear_cross_entropy(
 
 
 def chunk_rows(tokens: int, device: str) -> int:
-    """An eighth of all tokens, in full tiles; on a GPU enough for its products to run at speed."""
-    eighth = -(-tokens // CHUNKS)
-    return max(LEAST_ROWS.get(device, 64), -(-eighth // 64) * 64)
+    """Even chunks in full tiles: of 2,048 rows at most on a GPU, but no more than 8 of them.
+
+    At 16,384 tokens of 2,048 numbers and 131,072 classes in 16 bit torch.compile holds the logits,
+    4.3 GB, and the gradients, 0.6 GB: 4.9. This holds the gradients and a chunk's logits: 2,048
+    rows take 0.54 GB, 1.14 in all, 0.23 of that; 3,302 would be 0.3 of it, the goal. Of those,
+    2,048 x 2,048 numbers of x's gradient are 128 tiles for the 132 processors of an H100.
+    """
+    tokens = max(tokens, 1)
+    parts = min(CHUNKS, -(-tokens // FULL_ROWS.get(device, TILE)))
+    return _tiled(-(-tokens // parts))
+
+
+def _tiled(size: int) -> int:
+    return -(-size // TILE) * TILE
 
 
 def _reduced(x: Tensor, weight: Tensor, target: Tensor, terms: Terms, reduction: str) -> Tensor:
@@ -104,19 +118,20 @@ def _reduced(x: Tensor, weight: Tensor, target: Tensor, terms: Terms, reduction:
 
 
 class _Total(torch.autograd.Function):
-    """factor * the sum of all losses; the gradients are made at once, without the factor.
+    """factor * the sum of all losses; gradients are made at once, of float16 without the factor.
 
-    With the factor in them, numbers of float16 would be lost that a scaled loss could have saved.
-    Without it a weight's gradient in float16 can overflow, for a class that is very frequent: what
-    65504 is too little for needs bfloat16, or reduction "none".
+    With it numbers of float16 would be lost that a scaled loss could have saved. Without it a
+    weight's gradient in float16 can overflow, for a class that is very frequent: what 65504 is too
+    little for needs bfloat16, or reduction "none".
     """
 
     @staticmethod
     def forward(ctx, x, weight, target, factor, terms, wanted):
-        scale = torch.ones_like(factor).expand(len(x))
-        losses, *gradients = _walk(x, weight, target, scale, terms, wanted)
-        ctx.wanted, ctx.taken = wanted, False
-        ctx.save_for_backward(factor, *gradients)
+        one = torch.ones_like(factor)
+        now, later = (one, factor) if x.dtype == torch.float16 else (factor, one)
+        losses, *gradients = _walk(x, weight, target, now.expand(len(x)), terms, wanted)
+        ctx.wanted, ctx.taken, ctx.way = wanted, False, terms.way
+        ctx.save_for_backward(later, *gradients)
         return losses.sum() * factor
 
     @staticmethod
@@ -129,10 +144,7 @@ class _Total(torch.autograd.Function):
         _refuse(_TAKEN, ctx.taken)
         ctx.taken = True
         factor, *gradients = ctx.saved_tensors
-        worth = upstream * factor
-        if worth.is_cuda:
-            worth = worth.reshape(1)  # without a dimension CUDA rounds it to the gradients' dtype
-        scaled = [one.mul_(worth) for one in gradients]  # in place: they are large
+        scaled = [_times(one, upstream * factor, ctx.way) for one in gradients]
         return (*_only(ctx.wanted, scaled), None, None, None, None)
 
 
@@ -187,8 +199,11 @@ def _chunks(
     losses, x_grad, weight_grad = _outputs(x, weight, want_x, want_weight)
     if len(x) == 0:
         return losses, x_grad, weight_grad.zero_()
-    compute = _computer(way, x)
-    buffer = x.new_empty(min(rows, len(x)), len(weight))
+    room = _tiled(len(weight))  # so that rows are read 16 bytes at a time
+    compute = _computer(way, x, room)
+    buffer = x.new_empty(min(rows, len(x)), room)
+    buffer[:, len(weight) :] = 0  # some products read it, multiplied by 0
+    buffer = buffer[:, : len(weight)]
     for start in range(0, len(x), rows):
         part = slice(start, start + rows)
         logits = torch.mm(x[part], weight.t(), out=buffer[: len(x[part])])
@@ -224,20 +239,29 @@ torch.library.custom_op(
 ).register_fake(_fake)
 
 
-@functools.cache
-def _hardware(device: torch.device) -> Hardware:
-    return probe(device)
-
-
-def _computer(way: str, x: Tensor) -> Callable[..., tuple[Tensor, Tensor]]:
+def _in_triton(way: str, x: Tensor) -> bool:
     if way == "auto":
-        request = Request(_hardware(x.device), x.dtype)
+        request = Request(hardware_of(x.device), x.dtype)
         way = REGISTRY.lookup("linear_cross_entropy", request).kernel.name
-    if way == "triton":
-        from torchbridge.kernels.gpu.cross_entropy import cross_entropy_rows_
+    return way == "triton"
 
-        return cross_entropy_rows_
-    return cross_entropy_rows_by_library_
+
+def _computer(way: str, x: Tensor, room: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    if not _in_triton(way, x):
+        return cross_entropy_rows_by_library_
+    from torchbridge.kernels.gpu.cross_entropy import cross_entropy_rows_
+
+    return functools.partial(cross_entropy_rows_, room=room)
+
+
+def _times(x: Tensor, factor: Tensor, way: str) -> Tensor:
+    """In place: they are large."""
+    if x.numel() and _in_triton(way, x):
+        from torchbridge.kernels.gpu.cross_entropy import multiply_
+
+        return multiply_(x, factor)
+    # without a dimension CUDA rounds it to x's dtype
+    return x.mul_(factor.reshape(1) if x.is_cuda else factor)
 
 
 def cross_entropy_rows_by_library_(
@@ -280,7 +304,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 def _autocast(x: Tensor) -> Tensor:
     """As autocast has it: what F.linear would be given."""
     kind = x.device.type
-    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
+    return x.to(torch.get_autocast_dtype(kind)) if autocast_on(kind) else x
 
 
 def _check(
@@ -293,6 +317,5 @@ def _check(
     if weight.dim() != 2 or x.shape[-1] != weight.shape[1] or x.shape[:-1] != target.shape:
         shapes = [tuple(one.shape) for one in (x, weight, target)]
         raise ValueError(f"x, weight and target of {shapes} do not go together")
-    autocast = torch.is_autocast_enabled(x.device.type)
-    if x.dtype != weight.dtype and not autocast:
+    if x.dtype != weight.dtype and not autocast_on(x.device.type):
         raise ValueError(f"x is {x.dtype}, weight {weight.dtype}: they must be the same")

@@ -1,8 +1,8 @@
 """Operations that have a kernel of our own next to the library's, by one name each.
 
 `path` is a kernel's name, "triton" or "torch", which is used or refused, or "auto" for the best.
-Under torch.compile, export, trace and autocast that is the library's: their compilers fuse it, and
-autocast has rules for it. What "auto" takes elsewhere is said where a kernel is registered.
+Under torch.compile, export and trace that is the library's, which they fuse; under autocast too
+where it has rules. What "auto" takes elsewhere is said where a kernel is registered.
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchbridge.hardware import Hardware, probe
 from torchbridge.kernels import cross_entropy, gpu, matrices
-from torchbridge.kernels.registry import REGISTRY, Kernel, Request
+from torchbridge.kernels.registry import (
+    REGISTRY,
+    Kernel,
+    Request,
+    autocast_on,
+    hardware_of,
+    traced,
+)
 
 if TYPE_CHECKING:
     from torchbridge.fp8 import FP8QuantizedTensor
@@ -70,7 +76,8 @@ def softmax(x: Tensor, dim: int = -1, *, path: str = "auto") -> Tensor:
     """
     along_rows = dim in (-1, x.ndim - 1)
     wide = along_rows and x.ndim and x.shape[-1] * x.element_size() > SOFTMAX_BYTES
-    variant = (_WIDE if wide else "") if along_rows and x.ndim else "across rows"
+    size = "" if not wide else _WIDE if traced() or x.shape[-1] % 16 == 0 else matrices.ODD
+    variant = size if along_rows and x.ndim else "across rows"
     return _kernel("softmax", F.softmax, (x,), path, variant)(x, dim=dim)
 
 
@@ -91,7 +98,8 @@ def quantise_rows(
         raise ValueError(f"a matrix has rows, shape {tuple(x.shape)} has not")
     dtype = native_dtype(FP8Dtype.E4M3, x.device) if dtype is None else dtype
     variant = str(dtype).removeprefix("torch.float8_")
-    return _kernel("quantise_rows", _torch_quantise, (x.detach(),), path, variant)(x, dtype)
+    run = _kernel("quantise_rows", _torch_quantise, (x.detach(),), path, variant, ruled=False)
+    return run(x, dtype)
 
 
 def gated_linear(
@@ -112,7 +120,7 @@ def gated_linear(
         ValueError: an unknown activation, or a bias next to `up`.
     """
     tensors = (x, gate, up, bias)
-    rows = 0 if _watched() else x.numel() // max(x.shape[-1], 1)
+    rows = 0 if traced() else x.numel() // max(x.shape[-1], 1)
     variant = matrices.rows_variant(rows, 1, *tensors)
     return _kernel("gated_linear", matrices.gated_linear, tensors, path, variant)(
         *tensors, activation
@@ -163,7 +171,7 @@ def moe_experts(
         IndexError: an expert that there is not; the kernel in Triton answers NaN for its token.
     """
     tensors = (x, up, down, up_bias, down_bias)
-    variant = matrices.rows_variant(0 if _watched() else experts.numel(), len(up), *tensors)
+    variant = matrices.rows_variant(0 if traced() else experts.numel(), len(up), *tensors)
     asked = (*tensors, weights)
     run = _kernel("moe_experts", matrices.moe_experts, asked, path, variant)
     return run(x, experts, weights, *tensors[1:], activation, gated)
@@ -175,26 +183,21 @@ def _kernel(
     tensors: tuple[Tensor | None, ...],
     path: str,
     variant: str = "",
+    ruled: bool = True,
 ) -> Callable[..., Any]:
-    """The function of the kernel to take; the first of `tensors` says where and in which dtype."""
+    """The function of the kernel to take; the first of `tensors` says where and in which dtype.
+
+    `ruled`: autocast has rules for what the library does.
+    """
     x = tensors[0]
-    if path == "auto" and (_watched() or torch.is_autocast_enabled(x.device.type)):
+    if path == "auto" and (traced() or (ruled and autocast_on(x.device.type))):
         return library
     given = [one for one in tensors if one is not None]
     gradient = torch.is_grad_enabled() and any(one.requires_grad for one in given)
-    request = Request(_hardware(x.device), x.dtype, gradient, variant)
+    request = Request(hardware_of(x.device), x.dtype, gradient, variant)
     if path == "auto":
         return REGISTRY.lookup(operation, request).kernel.run
     return REGISTRY.named(operation, path, request).run
-
-
-def _watched() -> bool:
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()
-
-
-@functools.cache
-def _hardware(device: torch.device) -> Hardware:
-    return probe(device)
 
 
 def _norm_variant(x: Tensor, *affine: Tensor | None) -> str:
@@ -254,7 +257,8 @@ def _yield_layer_norm(request: Request) -> str | None:
 
 
 def _yield_softmax(request: Request) -> str | None:
-    return None if request.variant == _WIDE else "torch's softmax reads such rows once, too"
+    short = "torch's softmax reads such rows once, too"
+    return None if request.variant == _WIDE else matrices.SLOW.get(request.variant, short)
 
 
 def _torch_rms_norm(x: Tensor, weight: Tensor | None, eps: float | None) -> Tensor:
@@ -354,7 +358,7 @@ REGISTRY.register(Kernel("gated_linear", "torch", matrices.gated_linear))
 # once, where torch's operations go over a float32 copy of them some ten times.
 _register("linear_cross_entropy", _triton_cross_entropy, refuse=matrices.refuse)
 REGISTRY.register(Kernel("linear_cross_entropy", "torch", _torch_cross_entropy))
-# For few rows: four launches, whatever the routing, and no wait for the device, where the library's
+# For few rows: five launches, whatever the routing, and no wait for the device, where the library's
 # way makes a handful for each expert and must know how many rows it has.
 _register(
     "moe_experts",

@@ -12,8 +12,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchbridge.hardware import Hardware, probe
-from torchbridge.kernels.registry import REGISTRY, Kernel, Request
+from torchbridge.kernels.registry import (
+    REGISTRY,
+    Kernel,
+    Request,
+    autocast_on,
+    hardware_of,
+    traced,
+)
 
 _addmm_activation = getattr(torch, "_addmm_activation", None)  # no public name has it
 _DEVICE = {"cpu": "cpu", "nvidia": "cuda", "amd": "cuda", "intel": "xpu"}
@@ -30,7 +36,8 @@ def linear_gelu(
     """gelu(x W^T + b) and the name of the kernel: x [..., i], weight [o, i], bias [o] -> [..., o].
 
     `approximate` is "none" (erf) or "tanh"; `path` a kernel's name, or "auto" for the best. Under
-    torch.compile, export and trace that is "composed", which their compilers fuse themselves.
+    torch.compile, export and trace that is "composed", which their compilers fuse themselves, and
+    under autocast, which has rules for that alone.
 
     Raises:
         ValueError: another approximation.
@@ -38,7 +45,7 @@ def linear_gelu(
     """
     if approximate not in ("none", "tanh"):
         raise ValueError(f'approximate must be "none" or "tanh", got {approximate!r}')
-    if path == "auto" and _watched():
+    if path == "auto" and _watched(x):
         return _composed_gelu(x, weight, bias, approximate), "composed"
     kernel = _pick("linear_gelu", x, weight, bias, approximate, path)
     return kernel.run(x, weight, bias, approximate), kernel.name
@@ -52,7 +59,7 @@ def linear_silu(
     Raises:
         KernelRefused: the kernel asked for cannot compute this here.
     """
-    if path == "auto" and _watched():
+    if path == "auto" and _watched(x):
         return _composed_silu(x, weight, bias), "composed"
     kernel = _pick("linear_silu", x, weight, bias, "", path)
     return kernel.run(x, weight, bias), kernel.name
@@ -77,8 +84,8 @@ def _ask_epilogue(device: str) -> str | None:
     return None
 
 
-def _watched() -> bool:
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+def _watched(x: Tensor) -> bool:
+    return traced() or autocast_on(x.device.type)
 
 
 def _pick(
@@ -86,15 +93,10 @@ def _pick(
 ) -> Kernel:
     tensors = (x, weight) if bias is None else (x, weight, bias)
     gradient = torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
-    request = Request(_hardware(x.device), x.dtype, gradient, variant)
+    request = Request(hardware_of(x.device), x.dtype, gradient, variant)
     if path == "auto":
         return REGISTRY.lookup(operation, request).kernel
     return REGISTRY.named(operation, path, request)
-
-
-@functools.cache
-def _hardware(device: torch.device) -> Hardware:
-    return probe(device)
 
 
 def _refuse_epilogue(request: Request) -> str | None:

@@ -12,7 +12,14 @@ from torch import Tensor
 from torchbridge.kernels.registry import Request
 
 FEW_ROWS = 64  # for one weight: the time goes into reading the weight
-MANY, MIXED = "many rows", "mixed dtypes"
+FEW_WIDE_ROWS = 16  # of float32 where no matrix instruction multiplies it
+MANY, SOME, MIXED = "many rows", "some rows", "mixed dtypes"
+ODD, ACROSS = "odd widths", "transposed weights"
+SLOW = {
+    MANY: f"for more than {FEW_ROWS} rows the library multiplies faster",
+    ODD: "reads fast where widths are multiples of 16 only, one number at a time elsewhere",
+    ACROSS: "transposed weights would be copied at every call",
+}
 ACTIVATION: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -88,11 +95,21 @@ def moe_experts(
 
 
 def rows_variant(rows: int, experts: int = 1, *tensors: Tensor | None) -> str:
-    """What a request says of its size: are these more than a few rows for each weight?"""
+    """What a request says of its size, and of x and the weights and biases in `tensors`.
+
+    Without rows, as for a call that is traced, no more than whether dtypes are mixed.
+    """
     given = [one for one in tensors if one is not None]
     if any(one.dtype != given[0].dtype for one in given):
         return MIXED
-    return MANY if rows > FEW_ROWS * experts else ""
+    if rows > FEW_ROWS * experts:
+        return MANY
+    sized = [one for one in given if one.ndim > 1 and rows]
+    if any(one.stride(-1) != 1 for one in sized[1:]):
+        return ACROSS
+    if any(one.shape[-1] % 16 or one.stride(-2) % 16 for one in sized):
+        return ODD
+    return SOME if rows > FEW_WIDE_ROWS * experts else ""
 
 
 def refuse(request: Request) -> str | None:
@@ -106,8 +123,11 @@ def refuse(request: Request) -> str | None:
 
 def yields(request: Request) -> str | None:
     """Why the library's way is taken although the kernel in Triton could compute it."""
-    if request.variant == MANY:
-        return f"for more than {FEW_ROWS} rows the library multiplies faster"
+    if request.variant in SLOW:
+        return SLOW[request.variant]
+    wide = request.dtype == torch.float32 and request.hardware.vendor == "nvidia"
+    if request.variant == SOME and wide:  # TF32 drops 13 bits
+        return f"for more than {FEW_WIDE_ROWS} rows the library multiplies float32 faster"
     if request.gradient:
         return "the library's way keeps as much for backward, and multiplies faster"
     return None

@@ -5,13 +5,14 @@ Every kernel that was passed over says why, so that a slow path never comes as a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from torchbridge.hardware import Hardware
+from torchbridge.hardware import Hardware, probe
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +164,19 @@ class KernelRegistry:
 
 
 REGISTRY = KernelRegistry()
+
+
+@functools.cache
+def hardware_of(device: torch.device) -> Hardware:
+    """What is at `device`; asked once."""
+    return probe(device)
+
+
+def traced() -> bool:
+    """Is this for a compiler or a trace? They fuse the library's operations themselves."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+
+
+def autocast_on(device: str) -> bool:
+    """Does autocast choose the dtypes on such devices? There are some that it does not know."""
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)

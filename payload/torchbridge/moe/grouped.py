@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torchbridge.moe import autocast
+
 
 def _function():
     """The public function (torch 2.10), else the private one (torch 2.8), else None."""
@@ -34,6 +36,9 @@ class _WholeGradient(torch.autograd.Function):
 
 def grouped_mm(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
     """rows[start:end] @ weights[e].T per expert: [A, K], [E, N, K], ends [E] int32 -> [A, N]."""
+    dtype = autocast.picked(rows)  # autocast does not know the operator
+    if dtype is not None:
+        rows, weights = rows.to(dtype), weights.to(dtype)
     return _WholeGradient.apply(_function()(rows, weights.transpose(-2, -1), offs=ends))
 
 

@@ -15,10 +15,11 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from torchbridge.hardware import Hardware, probe
 from torchbridge.kernels import Kernel, Request
 from torchbridge.kernels.functional import REGISTRY  # with what that module registers
 from torchbridge.kernels.matrices import FEW_ROWS, rows_variant
+from torchbridge.kernels.registry import autocast_on, hardware_of
+from torchbridge.moe import autocast
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class Path:
 class Batch:
     """What is to be computed: T tokens for k experts each; `gradient`: it will be differentiated.
 
-    `spread`: the experts are spread over processes, so a way must take rows, not tokens.
+    `dtype` is of the numbers that are multiplied. `spread`: the experts are spread over processes,
+    so a way must take rows, not tokens.
     """
 
     device: torch.device
@@ -56,7 +58,8 @@ class Batch:
     ) -> Batch:
         """x [T, d] for experts of `bank`, whose outputs are weighted [T, k]."""
         gradient = wants_gradient(bank, x, weights)
-        return cls(x.device, x.dtype, x.shape[0], top_k, gradient, spread)
+        dtype = autocast.picked(x) or x.dtype
+        return cls(x.device, dtype, x.shape[0], top_k, gradient, spread)
 
     @property
     def on_host(self) -> bool:
@@ -116,10 +119,10 @@ def why_no_kernel(batch: Batch, num_experts: int, *, by_name: bool = False) -> s
         return "triton needs all experts in one process"
     if batch.device.type == "meta":
         return "triton needs tensors with values"
-    if torch.compiler.is_compiling() or torch.is_autocast_enabled(batch.device.type):
+    if torch.compiler.is_compiling() or autocast_on(batch.device.type):
         return "triton takes tensors as they are, neither traced nor under autocast"
     variant = rows_variant(batch.tokens * batch.top_k, num_experts)
-    request = Request(_hardware(batch.device), batch.dtype, batch.gradient, variant)
+    request = Request(hardware_of(batch.device), batch.dtype, batch.gradient, variant)
     kernel = triton_kernel()
     reason = kernel.refusal(request) if by_name else kernel.objection(request)
     return reason and f"triton {reason}"
@@ -130,8 +133,3 @@ def triton_kernel() -> Kernel:
     """The registry's kernel that computes experts at once, from tokens to output."""
     (kernel,) = (one for one in REGISTRY.kernels("moe_experts") if one.name == "triton")
     return kernel
-
-
-@cache
-def _hardware(device: torch.device) -> Hardware:
-    return probe(device)

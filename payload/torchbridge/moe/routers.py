@@ -3,7 +3,7 @@
 Each takes x [T, d] and answers with a dict: `logits` [T, E], `probs` [T, E] (sum to 1),
 `expert_indices` [T, k] (distinct in a row, best first), `expert_weights` [T, k].
 `expert_mask` ([E] or [T, E], True = may be used) rules experts out. Scores are computed in float32
-or wider, whatever the dtype of x. Equal scores: the lower expert number wins.
+or wider, whatever the dtype of x, also under autocast. Equal scores: the lower expert number wins.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torchbridge.moe import autocast
 from torchbridge.moe.config import MoEConfig
 from torchbridge.moe.hashing import hash_rows, mix
 
@@ -26,6 +27,12 @@ _assert_on_device = getattr(torch, "_assert_async", None)  # no public name has 
 def wide(x: Tensor) -> Tensor:
     """x in float32, or in float64 where it is that already."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def wide_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """F.linear in float32 or wider."""
+    with autocast.spared(x):
+        return F.linear(wide(x), wide(weight), None if bias is None else wide(bias))
 
 
 def usable(expert_mask: Tensor, top_k: int, device: torch.device) -> Tensor:
@@ -80,7 +87,7 @@ class TopKRouter(nn.Module):
 
     def logits(self, x: Tensor) -> Tensor:
         """[T, E] scores of x [T, d]."""
-        return F.linear(wide(x), wide(self.gate.weight))
+        return wide_linear(x, self.gate.weight)
 
     def ranking(self, probs: Tensor) -> Tensor:
         """[T, E] what experts are chosen by; the probabilities themselves here."""
@@ -132,8 +139,7 @@ class LearnedRouter(TopKRouter):
 
     def forward(self, x: Tensor, expert_mask: Tensor | None = None) -> Routing:
         """x [T, d] -> routing and its features."""
-        x = wide(x)
-        features = F.relu(F.linear(x, wide(self.features.weight), wide(self.features.bias)))
+        features = F.relu(wide_linear(x, self.features.weight, self.features.bias))
         return {**super().forward(features, expert_mask), "features": features}
 
 

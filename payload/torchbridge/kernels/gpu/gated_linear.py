@@ -3,21 +3,20 @@
 x is read once for both products and neither of them goes through memory. The gradients are
 matrix products of the library's and one kernel that makes both products' gradients.
 
-On a device the fastest of a few tiles is found at the first call for a shape: make that call before
-a CUDA graph is captured.
+Tiles are by a table, not measured at run time: measuring cannot be put in a CUDA graph.
 """
 
 from __future__ import annotations
 
-import functools
+from functools import partial
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from torchbridge.kernels import matrices
 from torchbridge.kernels.gpu.specimens import Specimen, launching, pointer
 from torchbridge.kernels.gpu.tiles import (
     ASYNCHRONOUS,
@@ -30,6 +29,7 @@ from torchbridge.kernels.gpu.tiles import (
     specimens,
     target_of,
 )
+from torchbridge.kernels.gpu.twice import by_library
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -39,10 +39,9 @@ ELEMENTS = 1024  # of a program of the backward kernel
 # The narrow ones are for the few rows of decoding, where the weights are all that is read.
 TABLE = (
     Tiles(16, 32, 64, 4, 4, bits=16, rows=16),
-    Tiles(16, 64, 64, 4, 3, bits=16, rows=16),
     Tiles(64, 32, 64, 4, 3, bits=16, rows=64),
-    Tiles(128, 64, 64, 8, 3, bits=16),
     Tiles(128, 64, 64, 8, 4, bits=16, targets=ASYNCHRONOUS),
+    Tiles(128, 64, 64, 8, 3, bits=16),
     Tiles(16, 32, 32, 4, 2, bits=32, rows=16),
     Tiles(32, 32, 32, 4, 2, bits=32),
 )
@@ -51,7 +50,7 @@ TABLE = (
 @triton.jit
 def gated_linear_kernel(
     x, gate, up, bias, y, gate_kept, up_kept,
-    rows, columns, depth, x_stride, gate_stride, up_stride, bucket,
+    rows, columns, depth, x_stride, gate_stride, up_stride,
     activation: tl.constexpr, gated: tl.constexpr, biased: tl.constexpr, keep: tl.constexpr,
     group: tl.constexpr, block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr,
 ):  # fmt: skip
@@ -109,14 +108,14 @@ def gated_linear(
     bias: Tensor | None = None,
     activation: str = "silu",
 ) -> Tensor:
-    """x [..., d], gate and up [h, d], bias [h] (only without up) -> [..., h]; differentiable once.
+    """x [..., d], gate and up [h, d], bias [h] (only without up) -> [..., h]; differentiable.
 
     Raises:
-        ValueError: shapes, dtypes or an activation that do not go together.
+        ValueError: shapes, dtypes, devices or an activation that do not go together.
     """
     _check(x, gate, up, bias, activation)
     rows = _rowwise(x.reshape(-1, x.shape[-1]))
-    gate, up = _rowwise(gate), None if up is None else _rowwise(up)
+    gate, up, bias = (one if one is None else _rowwise(one) for one in (gate, up, bias))
     keep = torch.is_grad_enabled() and any(
         one is not None and one.requires_grad for one in (x, gate, up, bias)
     )
@@ -129,13 +128,16 @@ class _GatedLinear(torch.autograd.Function):
     def forward(ctx, x, gate, up, bias, activation, keep):
         y, first, second = _forward(x, gate, up, bias, activation, keep)
         ctx.activation = activation
-        ctx.save_for_backward(x, gate, up, first, second)
+        ctx.save_for_backward(x, gate, up, bias, first, second)
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, upstream):
-        x, gate, up, first, second = ctx.saved_tensors
+        *given, first, second = ctx.saved_tensors
+        x, gate, up, _ = given
+        if torch.is_grad_enabled():
+            library = partial(matrices.gated_linear, activation=ctx.activation)
+            return *by_library(library, given, upstream), None, None
         gate_grad, up_grad = _gradients(upstream.contiguous(), first, second, ctx.activation)
         wanted = ctx.needs_input_grad
         x_grad = gate_grad @ gate if wanted[0] else None
@@ -165,35 +167,14 @@ def _forward(
     tensors = (x, gate, *(absent if one is None else one for one in (up, bias)), y)
     kept = tuple(absent if one is None else one for one in (first, second))
     strides = (x.stride(0), gate.stride(0), gate.stride(0) if up is None else up.stride(0))
-    sizes = (rows, columns, depth, *strides, triton.next_power_of_2(rows))
+    sizes = (rows, columns, depth, *strides)
     flags = {"gated": up is not None, "biased": bias is not None, "keep": keep, "group": GROUP}
-    kernel, constants = _kernel(target_of(x.device), x.dtype, rows, x.is_cuda)
+    tiles = candidates(TABLE, target_of(x.device), x.dtype, rows)[0]
     with launching(x):
-        kernel[lambda meta: (_programs(rows, columns, meta),)](
-            *tensors, *kept, *sizes, activation=activation, **flags, **constants
+        gated_linear_kernel[(triton.cdiv(rows, tiles.m) * triton.cdiv(columns, tiles.n),)](
+            *tensors, *kept, *sizes, activation=activation, **flags, **tiles.launch()
         )
     return y, first, second
-
-
-def _programs(rows: int, columns: int, meta: dict[str, Any]) -> int:
-    return triton.cdiv(rows, meta["block_m"]) * triton.cdiv(columns, meta["block_n"])
-
-
-def _kernel(target: str, dtype: torch.dtype, rows: int, device: bool) -> tuple[Any, dict[str, Any]]:
-    """The kernel and its constants: measured on a device, the first suitable ones elsewhere."""
-    found = candidates(TABLE, target, dtype, rows)
-    if device and len(found) > 1:
-        return _tuned(tuple(found)), {}
-    return gated_linear_kernel, found[0].launch()
-
-
-@functools.cache
-def _tuned(found: tuple[Tiles, ...]) -> Any:
-    """Tries these tiles once for every matrix shape and power of two of rows, keeps the fastest."""
-    configs = [
-        triton.Config(one.blocks(), num_warps=one.warps, num_stages=one.stages) for one in found
-    ]
-    return triton.autotune(configs, key=["columns", "depth", "bucket"])(gated_linear_kernel)
 
 
 def _gradients(
@@ -228,9 +209,11 @@ def _check(
         raise ValueError(f"dtypes must be one 16 or 32 bit float, got {[o.dtype for o in given]}")
     if up is not None and bias is not None:
         raise ValueError("a bias is for the form without `up`")
-    shapes = [tuple(one.shape) for one in given]
-    if gate.shape[1:] != x.shape[-1:] or (up is not None and up.shape != gate.shape):
-        raise ValueError(f"x, weights and bias of {shapes} do not go together")
+    fits = gate.shape[1:] == x.shape[-1:] and (up is None or up.shape == gate.shape)
+    fits &= bias is None or bias.shape == gate.shape[:1]
+    if not fits or any(one.device != x.device for one in given):
+        told = ", ".join(f"{tuple(one.shape)} on {one.device}" for one in given)
+        raise ValueError(f"x, weights and bias of {told} do not go together")
 
 
 def _specimens() -> list[Specimen]:
@@ -240,14 +223,14 @@ def _specimens() -> list[Specimen]:
     wanted += [(tiles, fp32, {}) for tiles in TABLE if tiles.bits == 32]
     wanted += [(tiles, bf16, {"keep": True}) for tiles in half if not tiles.rows]
     wanted += [(small, bf16, {"activation": name}) for name in ACTIVATIONS[:-1]]
-    wanted += [(half[-2], fp16, {"gated": False, "biased": True, "keep": True})]
+    wanted += [(half[-1], fp16, {"gated": False, "biased": True, "keep": True})]
     found = [one for tiles, dtype, how in wanted for one in _forward_specimens(tiles, dtype, **how)]
     return [*found, *(_backward_specimen(name) for name in ACTIVATIONS)]
 
 
 def _forward_specimens(tiles: Tiles, dtype: torch.dtype, **flags: Any) -> list[Specimen]:
     names = ("x", "gate", "up", "bias", "y", "gate_kept", "up_kept")
-    sizes = ("rows", "columns", "depth", "x_stride", "gate_stride", "up_stride", "bucket")
+    sizes = ("rows", "columns", "depth", "x_stride", "gate_stride", "up_stride")
     constants = {"activation": "silu", "gated": True, "biased": False, "keep": False, **flags}
     shown = "-".join(str(value) if isinstance(value, str) else key for key, value in flags.items())
     return specimens(

@@ -1,7 +1,7 @@
-"""A mixture's feed-forward experts on few tokens, in four launches. Needs Triton.
+"""A mixture's feed-forward experts on few tokens, in five launches. Needs Triton.
 
-One program sorts the assignments and lists blocks of rows, each of one expert; two products walk
-that list, the first with its rows picked out of x, the second with the routing weight; the sum over
+The assignments are sorted and blocks of rows listed, each of one expert; two products walk that
+list, the first with its rows picked out of x, the second with the routing weight; the sum over
 a token's experts has a fixed order. Grids follow from shapes alone, so a CUDA graph may hold it.
 
 T tokens, k choices each, A = T * k assignments, E experts, width d, hidden width h.
@@ -27,9 +27,9 @@ from torchbridge.kernels.gpu.tiles import (
     target_of,
 )
 
-ACTIVATIONS = ("relu", "gelu", "silu")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-WIDTHS = (64, 256, 1024)  # numbers of experts, the next one up
+COUNTED = {"rows": 32, "chunk": 64}  # assignments of a program, and those they meet at a time
 COLUMNS = 1024  # of a program that adds up a token's experts
 
 # By rows of one expert. Fixed, not measured at run time: measuring cannot be put in a CUDA graph.
@@ -42,49 +42,47 @@ TABLE = (
 
 
 @inlined
-def one_hot(experts, at, assignments, number):
-    """[chunk, width] int32: 1 where an assignment of `at` has this expert."""
+def chosen(experts, at, assignments, num_experts):
+    """The experts of assignments `at`, int32; where there is none or an unknown one, E."""
     expert = tl.load(experts + at, mask=at < assignments, other=-1)
-    return (expert[:, None] == number[None, :]).to(tl.int32)
-
-
-@inlined
-def list_blocks(blocks, count, begins, ends, number, block_m, chunk: tl.constexpr):
-    """blocks [3, count] int32: expert, first row, one past the last; unused ones have no rows."""
-    tiles = (ends - begins + block_m - 1) // block_m
-    tile_ends = tl.cumsum(tiles, 0)
-    for start in range(0, count, chunk):
-        at = start + tl.arange(0, chunk)
-        expert = tl.sum((at[:, None] >= tile_ends[None, :]).to(tl.int32), 1)
-        mine = number[None, :] == expert[:, None]
-        rank = at[:, None] - (tile_ends - tiles)[None, :]
-        first = tl.sum(tl.where(mine, begins[None, :] + rank * block_m, 0), 1)
-        last = tl.minimum(tl.sum(tl.where(mine, ends[None, :], 0), 1), first + block_m)
-        tl.store(blocks + at, expert, mask=at < count)
-        tl.store(blocks + count + at, first, mask=at < count)
-        tl.store(blocks + 2 * count + at, last, mask=at < count)
+    return tl.where((expert >= 0) & (expert < num_experts), expert, num_experts).to(tl.int32)
 
 
 @triton.jit
 def expert_index_kernel(
     experts, order, blocks, assignments, num_experts, count, block_m,
-    chunk: tl.constexpr, width: tl.constexpr,
+    rows: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """order [A] int32: the assignments by expert, in one expert by number; and their blocks."""
-    number = tl.arange(0, width)
-    number = tl.where(number < num_experts, number, -2)  # no expert, nor a masked assignment
-    counts = tl.zeros((width,), tl.int32)
+    """order [A] int32: the assignments by expert, in one expert by number, unknown ones last.
+
+    blocks [3, count] int32, zeros before: expert, first row, one past the last. Each program counts
+    who comes before its `rows` assignments, and lists the blocks that start with one of them.
+    """
+    at = tl.program_id(0) * rows + tl.arange(0, rows)
+    expert = chosen(experts, at, assignments, num_experts)
+    lower = tl.zeros((rows, chunk), tl.int32)
+    equal = tl.zeros((rows, chunk), tl.int32)
+    before = tl.zeros((rows, chunk), tl.int32)
     for start in range(0, assignments, chunk):
-        counts += tl.sum(one_hot(experts, start + tl.arange(0, chunk), assignments, number), 0)
-    ends = tl.cumsum(counts, 0)
-    running = ends - counts
-    for start in range(0, assignments, chunk):
-        at = start + tl.arange(0, chunk)
-        hot = one_hot(experts, at, assignments, number)
-        slot = tl.sum(hot * (tl.cumsum(hot, 0) - 1 + running[None, :]), 1)
-        tl.store(order + slot, at, mask=tl.sum(hot, 1) > 0)
-        running += tl.sum(hot, 0)
-    list_blocks(blocks, count, ends - counts, ends, tl.arange(0, width), block_m, chunk)
+        others = start + tl.arange(0, chunk)
+        other = chosen(experts, others, assignments, num_experts)
+        same = other[None, :] == expert[:, None]
+        lower += (other[None, :] < expert[:, None]).to(tl.int32)
+        equal += same.to(tl.int32)
+        before += (same & (others[None, :] < at[:, None])).to(tl.int32)
+    begin, rank = tl.sum(lower, 1), tl.sum(before, 1)
+    slot = begin + rank
+    tl.store(order + slot, at, mask=at < assignments)
+    # an expert's first block is listed by its number, or by its row where there are fewer of those;
+    # another by its row, of which every `block_m` have at most one
+    number = tl.where(num_experts < assignments, expert, slot)
+    further = tl.minimum(num_experts, assignments) + slot // block_m - 1
+    place = blocks + tl.where(rank == 0, number, further)
+    starts = (at < assignments) & (expert < num_experts) & (rank % block_m == 0)
+    last = tl.minimum(begin + tl.sum(equal, 1), slot + block_m)
+    tl.store(place, expert, mask=starts)
+    tl.store(place + count, slot, mask=starts)
+    tl.store(place + 2 * count, last, mask=starts)
 
 
 @triton.jit
@@ -94,7 +92,7 @@ def expert_up_kernel(
     block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr,
 ):  # fmt: skip
     """hidden [A, width] in the order of experts: act(x up^T + bias), gated by its second half."""
-    block = tl.program_id(0) % count  # neighbours share an expert's weights
+    block = tl.program_id(0) % count  # a column's together: those of an expert share its weights
     slot = tl.load(blocks + count + block) + tl.arange(0, block_m)
     last = tl.load(blocks + 2 * count + block)
     if tl.load(blocks + count + block) >= last:
@@ -173,7 +171,7 @@ def expert_sum_kernel(
 
 
 class ExpertIndex(NamedTuple):
-    """order [A] int32, blocks [3, B] int32: expert (E or more: none), first row, past the last."""
+    """order [A] int32, blocks [3, B] int32: expert, first row, past the last; zeros: no rows."""
 
     order: Tensor
     blocks: Tensor
@@ -187,19 +185,19 @@ def expert_index(experts: Tensor, num_experts: int, block_m: int) -> ExpertIndex
     assignments = experts.numel()
     count = most_blocks(assignments, num_experts, block_m)
     order = torch.empty(assignments, dtype=torch.int32, device=experts.device)
-    blocks = torch.empty(3, count, dtype=torch.int32, device=experts.device)
-    width = next(one for one in WIDTHS if one >= num_experts)
+    blocks = torch.zeros(3, count, dtype=torch.int32, device=experts.device)
     with launching(experts):
-        expert_index_kernel[(1,)](
-            experts, order, blocks, assignments, num_experts, count, block_m,
-            chunk=_chunk(width), width=width,
-        )  # fmt: skip
+        expert_index_kernel[(triton.cdiv(assignments, COUNTED["rows"]),)](
+            experts, order, blocks, assignments, num_experts, count, block_m, **COUNTED
+        )
     return ExpertIndex(order, blocks)
 
 
 def most_blocks(assignments: int, num_experts: int, block_m: int) -> int:
-    """How many blocks of `block_m` rows the worst routing makes: all but one begin a new expert."""
-    return (assignments + min(assignments, num_experts) * (block_m - 1)) // block_m
+    """Places for blocks of `block_m` rows: one that begins an expert for each expert that may have
+    rows; of others at most one starts in each `block_m` places after the first so many.
+    """
+    return min(assignments, num_experts) + (assignments - 1) // block_m
 
 
 def moe_experts(
@@ -220,7 +218,9 @@ def moe_experts(
         ValueError: shapes, dtypes or an activation that do not go together.
         RuntimeError: a tensor that requires a gradient, while gradients are recorded.
     """
-    _check(x, experts, up, down, activation, gated)
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+    _check(x, experts, weights, up, down, up_bias, down_bias, gated)
     _refuse_gradient(x, weights, up, down, up_bias, down_bias)
     (tokens, top_k), depth = experts.shape, x.shape[1]
     y = x.new_empty(tokens, depth)
@@ -289,31 +289,33 @@ def _or(bias: Tensor | None, absent: Tensor) -> Tensor:
     return absent if bias is None else bias.contiguous()
 
 
-def _chunk(width: int) -> int:
-    """Assignments at a time: `chunk` * `width` numbers are in registers."""
-    return min(64, 4096 // width)
-
-
 def _check(
-    x: Tensor, experts: Tensor, up: Tensor, down: Tensor, activation: str, gated: bool
-) -> None:
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
-    if not 1 <= len(up) <= WIDTHS[-1]:
-        raise ValueError(f"1 to {WIDTHS[-1]} experts, got {len(up)}")
+    x: Tensor, experts: Tensor, weights: Tensor, up: Tensor, down: Tensor,
+    up_bias: Tensor | None, down_bias: Tensor | None, gated: bool,
+) -> None:  # fmt: skip
     if x.dtype not in DTYPES or up.dtype != x.dtype or down.dtype != x.dtype:
         raise ValueError(f"x, up, down must be of one 16 or 32 bit float type, got {x.dtype}")
-    width, depth = down.shape[2], x.shape[1]
-    wanted = ((len(up), width * (1 + gated), depth), (len(up), depth, width))
-    if (tuple(up.shape), tuple(down.shape)) != wanted or len(experts) != len(x):
-        raise ValueError(
-            f"up {tuple(up.shape)}, down {tuple(down.shape)}, experts {tuple(experts.shape)} "
-            f"do not fit x {tuple(x.shape)}"
-        )
+    depth, width, count = x.shape[-1], down.shape[-1], len(up)
+    if not count:
+        raise ValueError("there must be an expert, up has none")
+    outputs = width * (1 + gated)
+    wanted = {
+        "x": (x, (len(x), depth)),
+        "experts": (experts, (len(x), experts.shape[-1])),
+        "weights": (weights, tuple(experts.shape)),
+        "up": (up, (count, outputs, depth)),
+        "down": (down, (count, depth, width)),
+        "up_bias": (up_bias, (count, outputs)),
+        "down_bias": (down_bias, (count, depth)),
+    }
+    for name, (given, shape) in wanted.items():
+        if given is not None and (tuple(given.shape), given.device) != (shape, x.device):
+            what = f"{tuple(given.shape)} on {given.device}"
+            raise ValueError(f"{name} must be {shape} on {x.device}, got {what}")
 
 
 def _specimens() -> list[Specimen]:
-    found = [_index_specimen(width) for width in WIDTHS]
+    found = [_index_specimen()]
     for tiles in TABLE:
         dtype = torch.bfloat16 if tiles.bits == 16 else torch.float32
         found += _up_specimens(tiles, dtype, "silu", gated=True) + _down_specimens(tiles, dtype)
@@ -323,16 +325,15 @@ def _specimens() -> list[Specimen]:
     return [*found, *_down_specimens(small, fp16), _sum_specimen(torch.bfloat16)]
 
 
-def _index_specimen(width: int) -> Specimen:
+def _index_specimen() -> Specimen:
     names = ("experts", "order", "blocks")
     sizes = ("assignments", "num_experts", "count", "block_m")
     signature = {**dict.fromkeys(names, "*i32"), "experts": "*i64", **dict.fromkeys(sizes, "i32")}
     return Specimen(
-        f"expert_index-{width}",
+        "expert_index",
         expert_index_kernel,
         signature,
-        {"chunk": _chunk(width), "width": width},
-        num_warps=4,
+        COUNTED,
         dtype=torch.bfloat16,  # of the rows; the kernel does not see them
         operation="moe_experts",
         odd=frozenset({"num_experts", "count", "assignments"}),

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from torchbridge.kernels.gpu.rows import Plan, as_rows, plan, plans, units
 from torchbridge.kernels.gpu.specimens import Specimen, arguments, launching, pointer
+from torchbridge.kernels.gpu.twice import by_library
 
 FORWARD_WIDEST, BACKWARD_WIDEST = 16384, 8192
 TILE = Plan(16, 128, 4)  # of `weight_sums`
@@ -91,7 +92,7 @@ def backward(
         factor = tl.load(weight + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
     by_weight = tl.zeros((height, block), tl.float32)
     by_bias = tl.zeros((height, block), tl.float32)
-    for step in range(steps):
+    for step in tl.range(0, steps, num_stages=2):  # loads the next rows meanwhile
         row = first + step * height + tl.arange(0, height)
         live = (row < rows)[:, None] & (column < width)[None, :]
         given, normal, scale = _load_pair(
@@ -152,7 +153,7 @@ def weight_sums(
     column = tl.program_id(1) * block + tl.arange(0, block)
     by_weight = tl.zeros((height, block), tl.float32)
     by_bias = tl.zeros((height, block), tl.float32)
-    for step in range(steps):
+    for step in tl.range(0, steps, num_stages=2):
         row = first + step * height + tl.arange(0, height)
         live = (row < rows)[:, None] & (column < width)[None, :]
         given, normal, _ = _load_pair(
@@ -202,17 +203,30 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float | None = None) 
     """x / sqrt(mean(x^2) + eps) * weight over the last dimension: x [..., n], weight [n].
 
     `eps` is the smallest step of the dtype unless given, as torch's. x of any strides; the output
-    is contiguous. Differentiable once.
+    is contiguous. Differentiable.
+
+    Raises:
+        ValueError: a weight of another shape or on another device.
     """
-    eps = torch.finfo(x.dtype).eps if eps is None else eps
-    return _Norm.apply(as_rows(x), weight, None, eps, False).view(x.shape)
+    return _norm(x, weight, None, torch.finfo(x.dtype).eps if eps is None else eps, False)
 
 
 def layer_norm(
     x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, as `rms_norm`."""
-    return _Norm.apply(as_rows(x), weight, bias, eps, True).view(x.shape)
+    return _norm(x, weight, bias, eps, True)
+
+
+def _norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, centred: bool
+) -> Tensor:
+    for one in (weight, bias):
+        if one is not None and (one.shape, one.device) != (x.shape[-1:], x.device):
+            told = (f"{tuple(each.shape)} on {each.device}" for each in (x, one))
+            raise ValueError("x {} cannot have a weight or bias {}".format(*told))
+    weight, bias = (one if one is None else one.contiguous() for one in (weight, bias))
+    return _Norm.apply(as_rows(x), weight, bias, eps, centred).view(x.shape)
 
 
 class _Norm(torch.autograd.Function):
@@ -222,15 +236,23 @@ class _Norm(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, centred: bool
     ) -> Tensor:
-        weight, bias = (one if one is None else one.contiguous() for one in (weight, bias))
         y, mean, inverse = _forward(x, weight, bias, eps, centred)
-        ctx.save_for_backward(x, weight, mean, inverse)
+        ctx.eps = eps
+        ctx.save_for_backward(x, weight, bias, mean, inverse)
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, mean, inverse = ctx.saved_tensors
+        *given, mean, inverse = ctx.saved_tensors
+        x, weight, _ = given
+        if torch.is_grad_enabled():
+
+            def library(x: Tensor, *affine: Tensor | None) -> Tensor:
+                if mean is None:
+                    return F.rms_norm(x, x.shape[1:], affine[0], ctx.eps)
+                return F.layer_norm(x, x.shape[1:], *affine, ctx.eps)
+
+            return *by_library(library, given, upstream), None, None
         wanted = ctx.needs_input_grad[1:3]
         slope, *parts = _backward(as_rows(upstream), x, weight, mean, inverse, wanted)
         sums = [None if part is None else part.sum(0).to(x.dtype) for part in parts]
@@ -262,7 +284,8 @@ def _backward(
     (rows, width), how = x.shape, plan(x.shape[1], BACKWARD_WIDEST)
     slope, tile = x.new_empty(x.shape), TILE if how.wide else how
     programs = max(1, min(triton.cdiv(rows, tile.height), units(x) * (16 // tile.warps)))
-    made = [x.new_zeros(programs, width, dtype=torch.float32) if one else None for one in wanted]
+    make = x.new_empty if x.numel() else x.new_zeros
+    made = [make((programs, width), dtype=torch.float32) if one else None for one in wanted]
     if not x.numel():
         return slope, *made
     places = rows, width, upstream.stride(0), x.stride(0)

@@ -1,7 +1,8 @@
 """Softmax over the last dimension and its gradient, in float32 whatever the input's dtype.
 
 A row that fits is read once. A wider one is read twice: maximum and sum are found together, the sum
-being scaled down whenever a block raises the maximum.
+being scaled down whenever a block raises the maximum. The next blocks are loaded meanwhile: rows
+may be too few to hide the wait.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from torchbridge.kernels.gpu.rows import Plan, as_rows, plan, plans
 from torchbridge.kernels.gpu.specimens import Specimen, arguments, launching, pointer
@@ -41,7 +41,7 @@ def forward_wide(x, y, rows, width, stride, height: tl.constexpr, block: tl.cons
     row = tl.program_id(0).to(tl.int64)
     highest = -float("inf")
     total = 0.0
-    for start in range(0, width, block):
+    for start in tl.range(0, width, block, num_stages=3):
         column = start + tl.arange(0, block)
         value = tl.load(x + row * stride + column, mask=column < width, other=-float("inf"))
         value = value.to(tl.float32)
@@ -49,7 +49,7 @@ def forward_wide(x, y, rows, width, stride, height: tl.constexpr, block: tl.cons
         level = tl.where(raised == -float("inf"), 0.0, raised)  # -inf so far: its powers are 0
         total = total * tl.exp(highest - level) + tl.sum(tl.exp(value - level), 0)
         highest = raised
-    for start in range(0, width, block):
+    for start in tl.range(0, width, block, num_stages=3):
         column = start + tl.arange(0, block)
         value = tl.load(x + row * stride + column, mask=column < width, other=0.0).to(tl.float32)
         result = tl.exp(value - highest) / total
@@ -82,13 +82,13 @@ def backward_wide(
     """As `backward`, for one row that does not fit."""
     row = tl.program_id(0).to(tl.int64)
     total = 0.0
-    for start in range(0, width, block):
+    for start in tl.range(0, width, block, num_stages=3):
         column = start + tl.arange(0, block)
         live = column < width
         given = tl.load(upstream + row * upstream_stride + column, mask=live, other=0.0)
         share = tl.load(y + row * stride + column, mask=live, other=0.0).to(tl.float32)
         total += tl.sum(given.to(tl.float32) * share, 0)
-    for start in range(0, width, block):
+    for start in tl.range(0, width, block, num_stages=3):
         column = start + tl.arange(0, block)
         live = column < width
         given = tl.load(upstream + row * upstream_stride + column, mask=live, other=0.0)
@@ -98,7 +98,7 @@ def backward_wide(
 
 
 def softmax(x: Tensor) -> Tensor:
-    """e^x / sum(e^x) over the last dimension of x [..., n]; differentiable once.
+    """e^x / sum(e^x) over the last dimension of x [..., n]; differentiable.
 
     x of any strides; the output is contiguous.
     """
@@ -114,9 +114,11 @@ class _Softmax(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> Tensor:
         (y,) = ctx.saved_tensors
+        if torch.is_grad_enabled():  # to be differentiated again
+            given, share = upstream.float(), y.float()
+            return (share * (given - (given * share).sum(1, keepdim=True))).to(y.dtype)
         given, slope = as_rows(upstream), torch.empty_like(y)
         _launch(backward, backward_wide, (given, y, slope), given.stride(0), y.stride(0))
         return slope

@@ -28,8 +28,9 @@ class Specimen:
 
     `signature` has the type of every argument that is no constant ("*bf16", "i32", "fp32"), in any
     order. All of them are taken to be divisible by 16, as the launcher finds them with the widths
-    of real models, but those in `odd`. `operation`, `dtype`, `gradient` and `variant` are what the
-    registry is asked with; `targets` are those that the launcher's table has it for, all if empty.
+    of real models, but those in `odd`: at other widths it may spill. `operation`, `dtype`,
+    `gradient` and `variant` are what the registry is asked with; `targets` are those that the
+    launcher's table has it for, all if empty.
     """
 
     name: str  # unique in its module
