@@ -39,8 +39,8 @@ bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreig
 	PYTHONPATH=payload OMP_WAIT_POLICY=PASSIVE $(BIN)/python benchmarks/bench_core.py
 	cd payload && OMP_WAIT_POLICY=PASSIVE ../$(BIN)/python -m benchmarks.floors
 
-bench-gpu: $(VENV)/.run ## Every target on this machine's GPU: one JSON file and one page in OUT (up to 40 minutes)
-	cd payload && ../$(BIN)/python -m benchmarks.gpu --out $(abspath $(OUT))
+bench-gpu: $(VENV)/.run ## Every target on this machine's GPU: one JSON file and one page in OUT (up to 40 minutes); ARGS='--only moe gpt2' for some
+	cd payload && ../$(BIN)/python -m benchmarks.gpu --out $(abspath $(OUT)) $(ARGS)
 
 bench-dashboard: $(VENV)/.test ## Every page over a million results on Postgres (SIZE=full: ten million) and half a million on SQLite
 	tests/system-packages.sh

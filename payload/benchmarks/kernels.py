@@ -181,9 +181,11 @@ def gated_linear(device: torch.device, small: bool) -> Duel:
     return against_compiled("gated_linear", kernel, formula, (x, gate, up), work=work)
 
 
-def linear_cross_entropy(device: torch.device, small: bool) -> Duel:
-    """Loss and both gradients at a vocabulary of 128k, against torch.compile; memory counts."""
-    tokens, width, classes = (32, 64, 1000) if small else (4096, 2048, 131_072)
+def linear_cross_entropy(
+    tokens: int, memory_goal: float | None, device: torch.device, small: bool
+) -> Duel:
+    """Loss and both gradients at a vocabulary of 128k, against torch.compile."""
+    tokens, width, classes = (32, 64, 1000) if small else (tokens, 2048, 131_072)
     x = drawn(device, tokens, width).requires_grad_()
     weight = drawn(device, classes, width, scale=width**-0.5).requires_grad_()
     target = torch.randint(0, classes, (tokens,), device=device)
@@ -207,7 +209,8 @@ def linear_cross_entropy(device: torch.device, small: bool) -> Duel:
     duel = against_compiled("linear_cross_entropy", kernel, formula, (x, weight, target))
     baseline = Arm("torch.compile", library, compiled=True)
     work = Work(flops=6 * tokens * width * classes, number="bf16")
-    return replace(duel, baseline=baseline, goal=1.5, memory_goal=0.3, work=work, cold=False)
+    told = {"goal": 1.5, "memory_goal": memory_goal, "work": work, "cold": False}
+    return replace(duel, baseline=baseline, **told)
 
 
 def moe_experts(device: torch.device, small: bool) -> Duel:
@@ -240,6 +243,7 @@ DUELS: dict[str, Make] = {
     "softmax/compile": softmax,
     "quantise_rows/compile": quantise_rows,
     "gated_linear/compile": gated_linear,
-    "linear_cross_entropy/compile": linear_cross_entropy,
+    "linear_cross_entropy/compile": partial(linear_cross_entropy, 16_384, 0.3),
+    "linear_cross_entropy/compile/4096": partial(linear_cross_entropy, 4096, None),
     "moe_experts/compile": moe_experts,
 }

@@ -170,18 +170,20 @@ def hf_duels(
     device: torch.device,
     *,
     floors: Mapping[str, float] | None = None,
-    goals: Mapping[str, float] | None = None,
+    goals: Mapping[str, float | None] | None = None,
+    graph: bool = False,
 ) -> list[Duel]:
     """The layer against transformers' experts; floors and goals by implementation.
 
-    Up to 64 tokens the layer is captured as a graph where it can be.
+    Up to 64 tokens, and with `graph`, the layer is captured as a graph where it can be.
 
     Raises:
         ImportError: see `why_no_hf`.
     """
     layer, x = make_layer(shape, device, SwiGLUMoE), make_tokens(shape, device)
-    graph = captured(layer, x) if shape.tokens <= FEW_ROWS else None
-    subject = Arm("layer", partial(layer, x)) if graph is None else Arm("graph", partial(graph, x))
+    subject = None
+    if replay := captured(layer, x) if graph or shape.tokens <= FEW_ROWS else None:
+        subject = Arm("layer as a graph", partial(replay, x))
     floors, goals = floors or {}, goals or {}
     return [
         _duel(
@@ -230,6 +232,8 @@ def _duel(
     path = path_for(layer.experts, x, layer.config)
     products = 3 if layer.gated else 2
     flops = 2.0 * products * wanted * shape.hidden * shape.expert_hidden
+    reads = sum(p.nbytes for p in layer.parameters()) if shape.tokens <= FEW_ROWS else 0
+    number = {"float32": "fp32", "bfloat16": "bf16"}[shape.dtype]
     sizes = asdict(shape) | {"tokens": shape.tokens, "path": path.name}
     return Duel(
         name=name,
@@ -238,7 +242,7 @@ def _duel(
         equal=equal,
         device=x.device,
         params=sizes | {"threads": torch.get_num_threads()},
-        work=Work(flops=flops, number={"float32": "fp32", "bfloat16": "bf16"}[shape.dtype]),
+        work=Work(flops, reads, number),  # few rows wait for the weights
         inputs=lambda _: layer.reset_expert_utilization(),
         rounds=1,
         **marks,

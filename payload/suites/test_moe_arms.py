@@ -69,9 +69,22 @@ def test_duels_name_and_measure_what_they_compare():
         assert duel.work.flops == 65 * 2 * products * 2 * 32 * 64  # tokens, k, products, 2 d h
     names = ["moe/32", "moe/32/dense_all_experts", "moe/32/hf_eager", "moe/32/hf_grouped_mm"]
     assert [duel.name for duel in duels()] == names[: len(duels())]
+    assert {duel.work.bytes for duel in duels()} == {0}
     assert moe_arms.duel_name(
         replace(SHAPE, batch=64, sequence=1, dtype="bfloat16"), "hf_eager"
     ) == ("moe/32/decode/bf16/hf_eager")
+
+
+@needs_hf
+@pytest.mark.parametrize(("rows", "graph"), [(64, None), (65, False), (65, True)])
+def test_few_rows_read_the_weights_and_are_captured_as_others_when_asked(monkeypatch, rows, graph):
+    monkeypatch.setattr(moe_arms, "captured", lambda layer, x: lambda x: x)
+    shape = replace(SHAPE, batch=rows, sequence=1)
+    asked = {} if graph is None else {"graph": graph}
+    for duel in moe_arms.hf_duels(shape, CPU, **asked):
+        assert duel.subject.name == ("layer" if graph is False else "layer as a graph")
+        weights = 4 * (4 * 3 * 32 * 64 + 4 * 32)  # float32; up and gate, down; the router
+        assert duel.work.bytes == (weights if rows == 64 else 0)
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ from torch import nn
 
 from suites.backend_models import encoder, in_float64, mlp, resnet
 from suites.numerics import assert_close, needs_cuda, needs_module, relative_error, rms_error
+from suites.test_memory import ALONE
 from torchbridge import memory
 from torchbridge.attention import attend
 from torchbridge.backends.nvidia import (
@@ -173,10 +174,15 @@ class TestMemory:
         manager.return_to_pool(first, "a")
         assert manager.allocate_tensor((MIB,), pool_id="a").data_ptr() == address
 
+    @ALONE
     def test_a_model_that_does_not_fit(self, device):
         memory.empty_cache(device)
         size = memory.stats(device).free - 64 * MIB
         hoard = torch.empty(size, dtype=torch.uint8, device=device)
-        with pytest.raises(OutOfMemoryError, match="Insufficient GPU memory for the model"):
-            NVIDIABackend().prepare_model(nn.Linear(2**14, 2**13))  # 512 MiB
-        assert hoard.nbytes == size
+        try:
+            with pytest.raises(OutOfMemoryError, match="Insufficient GPU memory for the model"):
+                NVIDIABackend().prepare_model(nn.Linear(2**14, 2**13))  # 512 MiB
+            assert hoard.nbytes == size
+        finally:
+            del hoard
+            memory.empty_cache(device)

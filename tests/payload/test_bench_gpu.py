@@ -1,0 +1,373 @@
+"""`make bench-gpu` on the CPU: what it keeps when it, a duel or the profiler is cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.payload.collected import PAYLOAD
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of what torch imports
+CPU = torch.device("cpu")
+ONES = torch.ones(8)
+COPY, REFUSED = "kernels/rms_norm/copy", "attention/full/cudnn"
+HELD = {"goal": None, "memory_goal": None, "ratio": {"median": 2.0}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def payload():
+    """The payload's package `benchmarks`; the repository has one of its own."""
+
+    def forget() -> dict:
+        names = [name for name in sys.modules if name.split(".")[0] == "benchmarks"]
+        return {name: sys.modules.pop(name) for name in names}
+
+    before = forget()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(PAYLOAD))
+        patch.chdir(PAYLOAD)
+        yield
+    forget()
+    sys.modules.update(before)
+
+
+@pytest.fixture(scope="module")
+def gpu(payload):
+    return import_module("benchmarks.gpu")
+
+
+def words(out: Path, *more: str) -> list[str]:
+    return ["--out", str(out), "--device", "cpu", "--small", *more]
+
+
+def told_in(out: Path) -> dict:
+    return json.loads((out / "gpu.json").read_text())
+
+
+class TestRun:
+    def test_without_the_device_it_says_so(self, gpu, tmp_path, capsys, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        monkeypatch.setattr(gpu, "driver", lambda: None)
+        assert gpu.main(["--out", str(tmp_path)]) == 2
+        assert capsys.readouterr().out == "No CUDA device here: nothing was measured.\n"
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_driver_too_old_for_torch_is_named_with_the_way_out(self, gpu, capsys, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        monkeypatch.setattr(torch.version, "cuda", "13.0")
+        monkeypatch.setattr(gpu, "driver", lambda: "550.54")
+        assert gpu.main(["--out", "x"]) == 2
+        said = capsys.readouterr().out
+        assert "driver 550.54" in said
+        assert "its CUDA: 13.0" in said
+        assert "TORCH='torch==2.8.0'" in said
+        assert "No CUDA device" not in said
+
+    def test_the_cpu_is_only_tried(self, gpu, tmp_path, capsys):
+        assert gpu.main(["--out", str(tmp_path), "--device", "cpu"]) == 2
+        assert "--small is needed" in capsys.readouterr().out
+
+    def test_a_file_and_a_page(self, gpu, tmp_path, capsys):
+        out = tmp_path / "out"
+        assert gpu.main(words(out, "--only", COPY, REFUSED)) == 0
+        norm, refused = told_in(out)["duels"]
+        assert norm["equality"]["equal"] is True
+        assert norm["baseline"] == "copy"
+        assert len(norm["samples"]) == 4 * norm["ratio"]["quads"] >= 24
+        assert norm["roofline"]["copy"] > 0
+        assert "sdpa_cudnn" in refused["refused"]
+        assert told_in(out)["machine"]["copy_bytes_per_s"] > 0
+        text = (out / "gpu.md").read_text()
+        assert f"| {REFUSED} |  |  |  | refused: " in text
+        assert f"| {COPY} | auto | copy | " in text
+        assert "No figure here means anything" in text
+        said = capsys.readouterr().out
+        assert f"\nrefused: {REFUSED}\n" in said
+        assert "1 duels held, 1 refused, 0 failed" in said
+
+    def test_every_target_has_a_duel(self, gpu):
+        names = set(gpu.makers())
+        wanted = {"moe/512/grouped_mm", "moe/1024/eager", "moe/decode", "gpt2", "fp8/4096"}
+        wanted |= {f"attention/{kind}/cudnn" for kind in ("full", "causal")}
+        wanted |= {f"kernels/{name}/compile" for name in ("softmax", "linear_cross_entropy")}
+        assert wanted | {"kernels/rms_norm/copy", "kernels/layer_norm/copy"} <= names
+
+    def test_the_memory_of_the_copies_is_given_back(self, gpu, monkeypatch):
+        log = []
+        monkeypatch.setattr(gpu, "measured_bandwidth", lambda device: log.append("copied") or 1.0)
+        monkeypatch.setattr(torch.cuda, "empty_cache", lambda: log.append("CPU has none"))
+        monkeypatch.setattr(gpu.memory, "empty_cache", lambda device: log.append(device))
+        gpu.machine(CPU)
+        assert log == ["copied", CPU]
+
+
+@pytest.fixture
+def said(gpu, monkeypatch):
+    """What each duel's process would answer, by target; makers know no others."""
+    answers = {"a": {"target": "a"} | HELD, "b": {"target": "b"} | HELD}
+    monkeypatch.setattr(gpu, "makers", lambda: dict.fromkeys(answers))
+    monkeypatch.setattr(gpu, "machine", lambda device: {"device": "d", "torch": "t"})
+    monkeypatch.setattr(gpu, "page", lambda told: f"{len(told['duels'])} rows")
+    monkeypatch.setattr(gpu, "in_a_process", lambda name, options: answers[name])
+    return answers
+
+
+class TestKept:
+    def test_what_is_done_is_written_at_once(self, gpu, said, tmp_path, monkeypatch):
+        def cut_off(name, options):
+            if name == "b":
+                raise KeyboardInterrupt
+            return said[name]
+
+        monkeypatch.setattr(gpu, "in_a_process", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            gpu.main(words(tmp_path))
+        assert [one["target"] for one in told_in(tmp_path)["duels"]] == ["a"]
+        assert (tmp_path / "gpu.md").read_text() == "1 rows"
+        assert {path.name for path in tmp_path.iterdir()} == {"gpu.json", "gpu.md"}
+
+    def test_groups_run_one_after_the_other_into_one_file(self, gpu, said, tmp_path):
+        said["b"]["run"] = 1
+        assert gpu.main(words(tmp_path, "--only", "b")) == 0
+        assert gpu.main(words(tmp_path, "--only", "a")) == 0
+        assert [one["target"] for one in told_in(tmp_path)["duels"]] == ["a", "b"]
+        said["b"]["run"] = 2
+        assert gpu.main(words(tmp_path, "--only", "b")) == 0
+        assert told_in(tmp_path)["duels"] == [said["a"], said["b"]]
+
+    @pytest.mark.parametrize("changed", ["device", "torch"])
+    def test_nothing_of_another_machine_is_kept(self, gpu, said, tmp_path, monkeypatch, changed):
+        gpu.main(words(tmp_path, "--only", "b"))
+        now = {"device": "d", "torch": "t", changed: "other"}
+        monkeypatch.setattr(gpu, "machine", lambda device: now)
+        gpu.main(words(tmp_path, "--only", "a"))
+        assert [one["target"] for one in told_in(tmp_path)["duels"]] == ["a"]
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_a_run_that_is_ended_ends_its_duel(self, tmp_path, number):
+        with started(ASLEEP, *words(tmp_path, "--only", COPY)) as run:
+            while not (children := sleepers(run.pid)):
+                assert run.poll() is None
+                time.sleep(0.05)
+            run.send_signal(number)
+            assert run.wait(60) != 0
+        left = [child for child in children if Path(f"/proc/{child}").exists()]
+        for child in left:
+            os.kill(child, signal.SIGKILL)
+        assert left == []
+
+    def test_a_run_that_is_killed_ends_its_duel(self, tmp_path):
+        """What only the kernel can tell: the other end of its input is closed."""
+        with started(AT_WORK, *words(tmp_path, "--one", COPY)) as duel:
+            assert duel.stdout.readline() == b"at work\n"
+            duel.stdin.close()
+            try:
+                assert duel.wait(20) == -signal.SIGKILL
+            finally:
+                duel.kill()
+
+
+ASLEEP = """
+import runpy, subprocess, benchmarks.gpu
+real = subprocess.Popen
+asleep = ["sleep", "600"]  # in place of the duel
+subprocess.Popen = lambda words, **more: real(asleep if "--one" in words else words, **more)
+runpy.run_module("benchmarks.gpu", run_name="__main__", alter_sys=True)
+"""
+AT_WORK = """
+import sys, time, benchmarks.gpu
+benchmarks.gpu.fight = lambda *_: print("at work", flush=True) or time.sleep(600)
+benchmarks.gpu.main(sys.argv[1:])
+"""
+
+
+def started(code: str, *more: str) -> subprocess.Popen:
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    command = [sys.executable, "-c", code, *more]
+    return subprocess.Popen(command, cwd=PAYLOAD, start_new_session=True, **streams)
+
+
+def sleepers(parent: int) -> list[int]:
+    found = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [int(n) for n in found if Path(f"/proc/{n}/cmdline").read_bytes() == b"sleep\x00600\x00"]
+
+
+class TestOneDuel:
+    @pytest.fixture
+    def answer(self, gpu, tmp_path, monkeypatch):
+        """What the parent makes of a child that runs this Python, told where the outcome goes."""
+
+        def answer(code: str, **options) -> dict:
+            script, python = tmp_path / "child.py", tmp_path / "python"
+            script.write_text(f"import os, pathlib, sys, time\n{code}")
+            python.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$8"\n')
+            python.chmod(0o755)
+            monkeypatch.setattr(sys, "executable", str(python))
+            given = {"device": "cpu", "small": True, "limit": 20.0} | options
+            return gpu.in_a_process("d", Namespace(**given))
+
+        return answer
+
+    def test_one_that_hangs_costs_only_itself(self, gpu, answer):
+        hung = answer("time.sleep(60)", limit=0.3)
+        assert hung["error"] == "still running after 0.3 s"
+        line, good = gpu.summarise([hung, {"target": "x", "refused": "needs sm_90"}])
+        expected = "gpu: 0 of 0 goals met, 0 duels held, 1 refused, 1 failed"
+        assert (line, good) == (expected, False)
+
+    def test_a_child_that_fails_is_told_of_with_its_words(self, gpu, tmp_path):
+        broken = gpu.in_a_process("no such duel", gpu.parse(words(tmp_path)))
+        assert broken["exit"] == 1
+        assert "KeyError: 'no such duel'" in broken["error"]
+
+    def test_enough_of_its_words_is_kept(self, answer):
+        broken = answer("sys.exit('RuntimeError: no\\n' + 'frame\\n' * 1000)")
+        assert "RuntimeError: no" in broken["error"]
+
+    @pytest.mark.parametrize(
+        ("end", "why"),
+        [("os.kill(os.getpid(), 11)", "failed with -11"), ("time.sleep(60)", "still running")],
+    )
+    def test_a_profiler_that_takes_the_child_along_costs_no_outcome(self, answer, end, why):
+        kept = 'pathlib.Path(sys.argv[1]).write_text(\'{"ratio": 2, "unprofiled": ""}\')'
+        told = answer(f"{kept}\n{end}", limit=2.0)
+        assert told["ratio"] == 2
+        assert told["unprofiled"].startswith(why)
+
+    @pytest.mark.parametrize("error", [AssertionError, RuntimeError, KeyboardInterrupt])
+    def test_a_profiler_that_fails_costs_no_outcome(self, gpu, tmp_path, monkeypatch, error):
+        bench = import_module("torchbridge.bench")
+        arm = bench.Arm("a", lambda: ONES + 1)
+        duel = {"name": "d", "subject": arm, "baseline": arm, "equal": bench.identical}
+        duel = bench.Duel(device=CPU, goal=99.0, **duel)
+
+        def broken(*_) -> None:
+            raise error("CUPTI says no")
+
+        monkeypatch.setattr(gpu, "makers", lambda: {"d": lambda device, small: duel})
+        monkeypatch.setattr(gpu, "profile_of", broken)
+        with suppress(KeyboardInterrupt):
+            gpu.fight("d", CPU, True, tmp_path / "o.json")
+        told = json.loads((tmp_path / "o.json").read_text())
+        assert told["ratio"]["median"] > 0
+        assert told["target"] == "d"
+        expected = "" if error is KeyboardInterrupt else f"{error.__name__}: CUPTI says no"
+        assert told["unprofiled"] == expected
+
+    @pytest.mark.parametrize(
+        ("name", "asked", "limit"),
+        [("gpt2", [], 540), ("moe/decode", [], 240), ("gpt2", ["--limit", "9"], 9)],
+    )
+    def test_limits(self, gpu, tmp_path, monkeypatch, name, asked, limit):
+        seen = []
+        monkeypatch.setattr(gpu, "child", lambda words, log, s: seen.append(s) or log.touch())
+        gpu.in_a_process(name, gpu.parse(words(tmp_path, *asked)))
+        assert seen == [limit]
+
+
+class TestVerdict:
+    def test_nothing_held_is_not_good(self, gpu):
+        assert gpu.summarise([{"target": "x", "refused": "needs sm_90"}])[1] is False
+        assert gpu.summarise([{"target": "a"} | HELD])[1] is True
+
+    @pytest.mark.parametrize(
+        ("absent", "more", "device", "code"),
+        [
+            (True, [], "cuda", 1),
+            (True, ["--allow-refused"], "cuda", 0),
+            (False, [], "cuda", 0),
+            (True, [], "cpu", 0),
+        ],
+    )
+    def test_an_absent_baseline_fails_unless_allowed(
+        self, gpu, said, tmp_path, capsys, monkeypatch, absent, more, device, code
+    ):
+        monkeypatch.setattr(gpu, "why_not", lambda device, small: None)
+        monkeypatch.setattr(gpu, "describe", str)
+        said["b"] = {"target": "b", "refused": "transformers is not installed", "absent": absent}
+        assert gpu.main(["--out", str(tmp_path), "--device", device, *more]) == code
+        text = capsys.readouterr().out
+        assert "refused: b\n" in text
+        assert ("--allow-refused" in text) == bool(code)
+
+    def test_which_refusals_are_for_want_of_a_baseline(self, gpu):
+        kinds = import_module("benchmarks.floor_duels"), import_module("torchbridge.kernels")
+        for error, absent in ((kinds[0].NotHereError, True), (kinds[1].KernelRefused, False)):
+            with pytest.raises(gpu.RefusedError) as found, gpu.refusing():
+                raise error("no")
+            assert found.value.absent is absent
+
+
+def a_row(**more) -> dict:
+    """A duel of a kernel as gpu.json has it."""
+    low, high = more.pop("interval", (1.1, 1.3))
+    row = {
+        "target": "kernels/x/compile",
+        "subject": "triton",
+        "baseline": "torch.compile",
+        "ratio": {"median": 1.2, "low": low, "high": high},
+        "goal": 1.0,
+        "goal_met": True,
+        "memory_goal": None,
+        "memory_goal_met": None,
+        "memory_ratio": None,
+        "roofline": {"peak": 0.5, "compute": None, "memory": 0.5, "copy": 0.625},
+        "peak_memory": {"subject": {"bytes": 3_000_000}, "baseline": {"bytes": None}},
+    }
+    return row | more
+
+
+MACHINE = {
+    **dict.fromkeys(("device", "torch", "cuda", "triton", "driver"), "x"),
+    "transformers": "5.23.0",
+    "copy_bytes_per_s": 2e12,
+    "peak_flops": {"bf16": 989e12, "fp8": None},
+}
+
+
+class TestPage:
+    @pytest.fixture
+    def gpu_page(self, payload):
+        return import_module("benchmarks.gpu_page")
+
+    def test_rows(self, gpu_page):
+        met = a_row(memory_goal=0.3, memory_goal_met=False)
+        unequal = {k: v for k, v in a_row(equality={"error": 0.5}).items() if k != "ratio"}
+        duels = [met, unequal, {"target": "gpt2", "error": "Traceback\nKilled | now\n"}]
+        said = "x.AcceleratorError: CUDA error: y\nFor debugging consider RuntimeError\n\n"
+        duels += [{"target": "fp8", "error": f"ValueError: before\n{said}"}]
+        text = gpu_page.page({"machine": MACHINE, "small": False, "duels": duels})
+        expected = "1.200 [1.100, 1.300] | 1x met, memory 0.3x **missed** | "
+        expected += "50% of peak bandwidth, 62% of a copy | 3 MB / not known |"
+        assert expected in text
+        assert "| **not equal**: 0.5 |" in text
+        assert "| **failed**: Killed \\| now |" in text
+        assert "| **failed**: x.AcceleratorError: CUDA error: y |" in text
+        assert "TFLOP/s: bf16 989\n" in text
+        assert "- transformers: 5.23.0\n" in text
+        assert "No figure here" not in text
+
+    def test_what_falls_short_has_its_profile(self, gpu_page):
+        kernels = [{"name": "void gemm<1|2>", "us": 12.34, "calls": 2.0}]
+        row = a_row(profile={"subject": kernels, "baseline": []})
+        unknown = a_row(unprofiled="failed with -11")
+        text = gpu_page.page({"machine": MACHINE, "small": False, "duels": [row, a_row(), unknown]})
+        assert "| kernels/x/compile |  |  |  | not known: failed with -11 |" in text
+        assert "| kernels/x/compile | subject | 12.3 | 2 | `void gemm<1\\|2>` |" in text
+        assert text.count("| subject |") == 1
+
+    def test_a_goal_met_by_the_median_only_says_so(self, gpu_page):
+        row = a_row(interval=(0.9, 1.3))
+        text = gpu_page.page({"machine": MACHINE, "small": False, "duels": [row]})
+        assert "1x met by the median" in text
