@@ -136,16 +136,20 @@ def check_manifest(manifest: Manifest) -> tuple[Problem, ...]:
     return tuple(_manifest_problems(manifest))
 
 
-def _manifest_problems(manifest: Manifest) -> Iterator[Problem]:
-    if not manifest.job:
-        yield Problem(("job",), "a payload needs at least one [[job]]")
-    if manifest.setup and "image" in manifest.env:
-        yield Problem(("setup",), "[setup] is the short form of [env.image]: keep one of them")
+def _shipping_problems(manifest: Manifest) -> Iterator[Problem]:
     if PurePosixPath(manifest.root).is_absolute():
         yield Problem(("root",), f"{manifest.root!r} must be relative to payload.toml")
     for index, pattern in enumerate(manifest.exclude):
         if not pattern or PurePosixPath(pattern).is_absolute() or ".." in pattern.split("/"):
             yield Problem(("exclude", index), f"{pattern!r} must name something below the root")
+
+
+def _manifest_problems(manifest: Manifest) -> Iterator[Problem]:
+    if not manifest.job:
+        yield Problem(("job",), "a payload needs at least one [[job]]")
+    if manifest.setup and "image" in manifest.env:
+        yield Problem(("setup",), "[setup] is the short form of [env.image]: keep one of them")
+    yield from _shipping_problems(manifest)
     for name, environment in manifest.env.items():
         yield from _identifier_problems(name, ("env", name))
         yield from _variable_problems(environment.variables, ("env", name, "variables"))
