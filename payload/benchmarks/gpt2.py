@@ -79,7 +79,7 @@ def ready_decode(model: GPT2, cache: KVCache) -> tuple[CompiledDecode | GraphedD
 
     Where the compiled step cannot be captured, the eager one is; the evidence says so.
     """
-    if why_no_graphs(cache.keys.device):
+    if why_no_graphs(cache.device):
         decode = CompiledDecode(model)
         return decode, decode.compile(cache)
     try:

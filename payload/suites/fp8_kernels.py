@@ -41,20 +41,35 @@ def strides(scale: Tensor, shape: tuple[int, int], wanted: tuple[int, int]) -> b
 class Kernels:
     """`torch._scaled_mm` and `F.scaled_mm`; `calls` has what was multiplied.
 
-    `ignores_blocks` is a kernel that is wrong: it takes the first scale of b for all of it.
+    `ignores_blocks` is a kernel that is wrong: it takes the first scale of b for all of it;
+    `adds` one that takes a bias.
     """
 
-    def __init__(self, *, blocks: bool = True, ignores_blocks: bool = False) -> None:
-        self.blocks, self.ignores_blocks = blocks, ignores_blocks
+    def __init__(
+        self, *, blocks: bool = True, ignores_blocks: bool = False, adds: bool = True
+    ) -> None:
+        self.blocks, self.ignores_blocks, self.adds = blocks, ignores_blocks, adds
         self.calls: list[dict[str, object]] = []
 
-    def private(self, a, b, scale_a, scale_b, *, out_dtype, use_fast_accum=False) -> Tensor:
+    def private(
+        self, a, b, scale_a, scale_b, *, bias=None, out_dtype, use_fast_accum=False
+    ) -> Tensor:
         """It finds the kind of scales by itself; those of b are transposed."""
         kinds = self._kind(a, scale_a), self._kind(b.t(), scale_b.t())
-        return self.product(a, b, (scale_a, scale_b.t()), kinds, out_dtype, use_fast_accum)
+        return self.product(a, b, (scale_a, scale_b.t()), kinds, out_dtype, use_fast_accum, bias)
 
     def public(
-        self, a, b, scale_a, kind_a, scale_b, kind_b, *, output_dtype, use_fast_accum=False
+        self,
+        a,
+        b,
+        scale_a,
+        kind_a,
+        scale_b,
+        kind_b,
+        *,
+        bias=None,
+        output_dtype,
+        use_fast_accum=False,
     ) -> Tensor:
         """It is told the kinds, and checks them."""
         if ScalingType.RowWise in (kind_a, kind_b):
@@ -65,7 +80,8 @@ class Kernels:
             self._check_told(matrix, scale, kind)
         tiles = ScalingType.BlockWise128x128
         scales = [s.t() if k == tiles else s for s, k in ((scale_a, kind_a), (scale_b, kind_b))]
-        return self.product(a, b, scales, (kind_a, kind_b), output_dtype, use_fast_accum)
+        kinds = kind_a, kind_b
+        return self.product(a, b, scales, kinds, output_dtype, use_fast_accum, bias)
 
     def _check_told(self, matrix: Tensor, scale: Tensor, kind: ScalingType) -> None:
         rows, blocks = matrix.shape[0], -(-matrix.shape[1] // BLOCK)
@@ -91,7 +107,7 @@ class Kernels:
             return ScalingType.BlockWise128x128
         raise ValueError("Invalid scaling configuration")
 
-    def product(self, a, b, scales, kinds, dtype, fast) -> Tensor:
+    def product(self, a, b, scales, kinds, dtype, fast, bias=None) -> Tensor:
         (rows, inner), columns = a.shape, b.shape[1]
         if inner % 16 or columns % 16 or not a.is_contiguous() or not b.t().is_contiguous():
             raise RuntimeError("Expected trailing dimension to be divisible by 16")
@@ -99,10 +115,13 @@ class Kernels:
             raise ValueError("Multiplication of two Float8_e5m2 matrices is not supported")
         if kinds == (ScalingType.BlockWise128x128,) * 2:
             raise ValueError("Invalid scaling configuration")
-        self.calls.append({"sizes": (rows, inner, columns), "kinds": kinds, "fast": fast})
+        if bias is not None and not (self.adds and bias.dtype == dtype and dtype.itemsize == 2):
+            raise RuntimeError(f"Bias is not supported when out_dtype is set to {dtype}")
+        call = {"sizes": (rows, inner, columns), "kinds": kinds, "fast": fast}
+        self.calls.append({**call, "bias": bias is not None})
         left = a.double() * self._spread(scales[0], a.shape)
         right = b.t().double() * self._spread(scales[1], b.t().shape, b=True)
-        return (left @ right.t()).to(dtype)
+        return (left @ right.t() + (0 if bias is None else bias)).to(dtype)
 
     def _spread(self, scale: Tensor, shape: torch.Size, b: bool = False) -> Tensor:
         """The scale of each number."""

@@ -9,10 +9,18 @@ import torch
 from torch import nn
 
 from suites import fp8_reference as ref
+from suites.fp8_kernels import install
 from suites.fp8_reference import assert_path, mlp
 from suites.numerics import assert_close, rms_error
 from torchbridge import fp8
-from torchbridge.fp8 import FP8Dtype, FP8InferenceEngine, FP8InferenceLinear
+from torchbridge.fp8 import (
+    FP8Dtype,
+    FP8InferenceEngine,
+    FP8InferenceLinear,
+    FP8QuantizedTensor,
+    products,
+    scaled_matmul,
+)
 from torchbridge.fp8.conversion import linear_layers
 from torchbridge.fp8.formats import native_dtype
 
@@ -75,6 +83,64 @@ class TestLayer:
         x = torch.randn(4, 64, device=device)
         compiled = torch.compile(layer, backend="eager", fullgraph=True)
         assert_close(compiled(x), layer(x), 1e-6)
+
+
+class TestBias:
+    """The kernel adds it as it writes where it can; elsewhere that takes a pass of its own."""
+
+    def check(self, device, columns, dtype, granularity="tensor"):
+        plain = nn.Linear(144, columns, device=device)
+        nn.init.normal_(plain.bias, std=3)
+        x = torch.randn(3, 11, 144, device=device, dtype=dtype)
+        layer = FP8InferenceLinear(plain, granularity=granularity)
+        out, near = layer(x), layer.weight.dtype
+        wanted = ref.forward(x.reshape(33, 144), plain.weight, near, granularity)
+        wanted += plain.bias.detach().cpu().double()
+        assert_close(out, wanted.reshape(out.shape), 8e-3)
+        return layer
+
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+    def test_on_the_device(self, device, dtype):
+        layer = self.check(device, 48, dtype)
+        assert_path(layer)
+        if dtype.itemsize == 2 and (device.type == "cpu" or torch.version.cuda):  # these add it
+            assert layer.taken.adds == (layer.fallback is None)
+
+    @pytest.mark.parametrize("private", [True, False])
+    @pytest.mark.parametrize(
+        ("granularity", "columns", "dtype", "within"),
+        [
+            ("tensor", 48, torch.bfloat16, True),
+            ("tensor", 48, torch.float16, True),
+            ("tensor", 48, torch.float32, False),
+            ("tensor", 40, torch.bfloat16, False),
+            ("row", 48, torch.bfloat16, False),
+            ("block", 48, torch.bfloat16, False),
+        ],
+    )
+    def test_where_the_kernel_adds_it(
+        self, monkeypatch, granularity, columns, dtype, within, private
+    ):
+        fake = install(monkeypatch)
+        if not private:
+            monkeypatch.delitem(products.KERNELS, "torch._scaled_mm")
+        layer = self.check(torch.device("cpu"), columns, dtype, granularity)
+        assert (fake.calls[-1]["bias"], layer.path_taken) == (within, "scaled_mm")
+
+    def test_a_kernel_that_does_not_add(self, monkeypatch):
+        fake = install(monkeypatch, adds=False)
+        layer = self.check(torch.device("cpu"), 48, torch.bfloat16)
+        assert (fake.calls[-1]["bias"], layer.path_taken) == (False, "scaled_mm")
+
+    def test_gradients_and_no_numbers(self, monkeypatch):
+        fake, codes = install(monkeypatch), torch.ones(16, 16).to(torch.float8_e4m3fn)
+        ones = FP8QuantizedTensor(codes, torch.ones(()), torch.bfloat16)
+        bias = torch.ones(16, dtype=torch.bfloat16, requires_grad=True)
+        scaled_matmul(ones, ones, bias, out_dtype=torch.bfloat16)[0].sum().backward()
+        assert (fake.calls[-1]["bias"], bias.grad.tolist()) == (False, [16.0] * 16)
+        none = FP8QuantizedTensor(codes[:, :0], torch.ones(()), torch.bfloat16)
+        out, _ = scaled_matmul(none, none, bias.detach(), out_dtype=torch.bfloat16)
+        assert (out == 1).all()
 
 
 class TestMemory:

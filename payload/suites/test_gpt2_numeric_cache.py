@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import math
 import os
+import re
 import shutil
 
 import pytest
 import torch
 from torch._dynamo.utils import counters
+from torch._inductor import config
+from torch._inductor.graph import GraphLowering
 
 from suites import gpt2_reference as ref
 from suites.gpt2_reference import SMALL, lively, prompts
 from suites.numerics import assert_close
 from torchbridge.llm import GPT2, CompiledDecode, KVCache, generate
+from torchbridge.llm.decode import compile_step
 
 
 def no_inductor(device: torch.device) -> str | None:
@@ -64,10 +69,11 @@ class TestCache:
             model(ids, whole)
             for part in ids.split([3, 1, 5], dim=1):
                 model(part, parts)
-        assert_close(parts.keys, whole.keys)
-        assert_close(parts.values, whole.values)
-        assert whole.keys[:, :, :, :9].abs().amin(dim=(1, 2, 3, 4)).min().item() > 0
-        assert whole.keys[:, :, :, 9:].abs().max().item() == 0
+        keys = torch.stack(whole.keys)
+        assert_close(torch.stack(parts.keys), keys)
+        assert_close(torch.stack(parts.values), torch.stack(whole.values))
+        assert keys[:, :, :, :9].abs().amin(dim=(1, 2, 3, 4)).min().item() > 0
+        assert keys[:, :, :, 9:].abs().max().item() == 0
 
     @torch.no_grad()
     def test_reuse_after_reset(self, device):
@@ -78,16 +84,17 @@ class TestCache:
         for prompt in (3, 40, 1):
             ids = prompts(2, prompt, device)
             assert torch.equal(generate(model, ids, 10, cache=cache), generate(model, ids, 10))
-        keys = cache.keys.data_ptr()
+        held = [one.data_ptr() for one in cache.keys + cache.values]
         cache.reset()
-        assert (cache.length, cache.keys.data_ptr()) == (0, keys)
+        assert cache.length == 0
+        assert [one.data_ptr() for one in cache.keys + cache.values] == held
 
     @torch.no_grad()
     def test_nothing_stale_is_seen(self, device):
         model = lively().to(device)
         cache = KVCache.of(model, 1, 30)
-        cache.keys.fill_(1e4)  # what an earlier text may have left
-        cache.values.fill_(1e4)
+        for one in cache.keys + cache.values:
+            one.fill_(1e4)  # what an earlier text may have left
         ids = prompts(1, 10, device)
         parts = [model(part, cache) for part in ids.split([4, 1, 5], dim=1)]
         assert_close(torch.cat(parts, dim=1), ref.logits(model, ids))
@@ -101,11 +108,11 @@ class TestCache:
         model = lively().to(device)
         cache = KVCache.of(model, 1, 8)
         model(prompts(1, 6, device), cache)
-        before = cache.keys.clone()
+        before = torch.stack(cache.keys)
         with pytest.raises(ValueError, match="room for 8 tokens and holds 6: 3 more do not fit"):
             model(prompts(1, 3, device), cache)
         assert cache.length == 6
-        assert torch.equal(cache.keys, before)  # nothing was written
+        assert torch.equal(torch.stack(cache.keys), before)  # nothing was written
         model(prompts(1, 2, device), cache)  # exactly full is allowed
         with pytest.raises(ValueError, match="1 more do not fit"):
             model(prompts(1, 1, device), cache)
@@ -169,6 +176,26 @@ class TestCompiledDecode:
         ids = prompts(1, 6, device)
         tokens = generate(model, ids, 10, cache=cache, decode=decode)
         assert torch.equal(tokens.cpu(), ref.greedy(model, ids, 10))
+
+    @torch.no_grad()
+    def test_no_cache_is_copied(self, device, monkeypatch):
+        """The generated code allocates nothing of the size of a layer's keys; it is not run."""
+        if reason := no_inductor(device):
+            pytest.skip(reason)
+        model, codes = lively(dataclasses.replace(SMALL, layers=2)).to(device), []
+
+        def keep(code: str) -> None:
+            codes.append(code)
+            raise ValueError("enough")
+
+        monkeypatch.setattr(GraphLowering, "save_output_code", staticmethod(keep))
+        step, cache = compile_step(model, "inductor"), KVCache.of(model, 1, 56)
+        zero = torch.zeros(1, dtype=torch.int64, device=device)
+        with pytest.raises(Exception, match="enough"), config.patch(fx_graph_cache=False):
+            step(zero[:, None], zero, cache, 56)
+        shapes = re.findall(r"empty_strided\w*\(\(([\d, ]+)\)", codes[0])
+        sizes = [math.prod(int(one) for one in re.findall(r"\d+", shape)) for shape in shapes]
+        assert 0 < max(sizes) < cache.keys[0].numel()
 
     @torch.no_grad()
     def test_full_cache_is_refused(self, device):

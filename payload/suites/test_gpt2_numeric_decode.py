@@ -63,8 +63,8 @@ class TestBuckets:
     def test_a_step_is_exact_at_every_fill(self, device, length):
         model = lively(LONG).to(device)
         cache = KVCache.of(model, 2, 300)
-        cache.keys.fill_(1e4)  # what an earlier text may have left
-        cache.values.fill_(1e4)
+        for one in cache.keys + cache.values:
+            one.fill_(1e4)  # what an earlier text may have left
         ids = prompts(2, length + 1, device, LONG)
         model(ids[:, :-1], cache)
         place = torch.tensor([length], device=device)
@@ -78,8 +78,8 @@ class TestBuckets:
         cache = KVCache.of(model, 1, 300)
         ids = prompts(1, 100, device, LONG)
         model(ids[:, :-1], cache)
-        cache.keys[:, :, :, 128:] = torch.nan  # a masked NaN would still be felt
-        cache.values[:, :, :, 128:] = torch.nan
+        for one in cache.keys + cache.values:
+            one[:, :, 128:] = torch.nan  # a masked NaN would still be felt
         logits = model.step(ids[:, -1:], torch.tensor([99], device=device), cache, 128)
         assert_close(logits, ref.logits(model, ids)[:, -1:])
 

@@ -85,13 +85,11 @@ class FP8InferenceLinear(PinnedDtypes):
         if self.choice is not None and not self.choice.float8:
             self.taken = self.choice.plain
             return F.linear(x, dequantize_from_fp8(self.weight, self.weight_scale, x.dtype), bias)
-        out, self.taken = self._product(flat)
-        if bias is not None:
-            out = out + bias
+        out, self.taken = self._product(flat, bias)
         return out.reshape(*x.shape[:-1], self.out_features)
 
-    def _product(self, x: Tensor) -> tuple[Tensor, Path]:
-        """x [M, in], quantised, times the weight transposed."""
+    def _product(self, x: Tensor, bias: Tensor | None) -> tuple[Tensor, Path]:
+        """x [M, in], quantised, times the weight transposed, plus the bias."""
         fmt = format_of(self.weight.dtype)
         if self.input_scale is None:
             a = quantised(x, fmt, self.input_kind)
@@ -99,7 +97,7 @@ class FP8InferenceLinear(PinnedDtypes):
             a = FP8QuantizedTensor.from_tensor(x, fmt, scale=self.input_scale)
         b = FP8QuantizedTensor(self.weight, self.weight_scale, torch.float32)
         path = "auto" if self.path == "predicted" else self.path
-        return scaled_matmul(a, b, out_dtype=x.dtype, path=path, fast_accum=self.fast_accum)
+        return scaled_matmul(a, b, bias, out_dtype=x.dtype, path=path, fast_accum=self.fast_accum)
 
     def _product_of(self, x: Tensor) -> Path:
         """How a float8 product of x [M, in] would be computed."""

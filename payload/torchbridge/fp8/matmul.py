@@ -32,12 +32,13 @@ Heights = tuple[int, int]  # rows of a and of b (1 or 128) that share a block sc
 def scaled_matmul(
     a: FP8QuantizedTensor,
     b: FP8QuantizedTensor,
+    bias: Tensor | None = None,
     *,
     out_dtype: torch.dtype = torch.float32,
     path: str = "auto",
     fast_accum: bool = False,
 ) -> tuple[Tensor, Path]:
-    """a [M, K] times b [N, K] transposed: [M, N], and how it was computed.
+    """a [M, K] times b [N, K] transposed, plus bias [N]: [M, N], and how it was computed.
 
     Paths: `scaled_mm` multiplies float8 numbers; `dequantised` the float32 numbers that they stand
     for, which is slower than not quantising at all. `auto` takes the first where it runs. With
@@ -54,8 +55,16 @@ def scaled_matmul(
     dtypes = a.data.dtype, b.data.dtype, out_dtype
     how = {"single": single, "path": path, "fast_accum": fast_accum, "heights": _heights(a, b)}
     taken = find_path(a.data.device, *dtypes, **how)
+    within = bias if bias is not None and _adds(taken, a, b, bias) else None
     product = _dequantised if taken.kernel is None else _by_kernel
-    return product(a, b, taken).to(out_dtype), taken
+    out = product(a, b, taken, within).to(out_dtype)
+    return (out if within is bias else out + bias), taken
+
+
+def _adds(path: Path, a: FP8QuantizedTensor, b: FP8QuantizedTensor, bias: Tensor) -> bool:
+    """Is this bias the kernel's to add? One that is wanted for gradients is not."""
+    whole = b.shape[0] % ALIGNMENT == 0 and 0 not in (*a.shape, b.shape[0])
+    return path.adds and whole and bias.dtype == path.writes and not bias.requires_grad
 
 
 def find_path(
@@ -102,19 +111,24 @@ def _heights(a: FP8QuantizedTensor, b: FP8QuantizedTensor) -> Heights | None:
     return left, right
 
 
-def _dequantised(a: FP8QuantizedTensor, b: FP8QuantizedTensor, _: Path) -> Tensor:
+def _dequantised(a: FP8QuantizedTensor, b: FP8QuantizedTensor, *_: object) -> Tensor:
     """In float32, also under autocast."""
     with torch.autocast(a.data.device.type, enabled=False):
         return a.dequantize(torch.float32) @ b.dequantize(torch.float32).t()
 
 
-def _by_kernel(a: FP8QuantizedTensor, b: FP8QuantizedTensor, path: Path) -> Tensor:
-    """One call, or one per 128 columns of K where no kernel takes a scale for each of them."""
+def _by_kernel(
+    a: FP8QuantizedTensor, b: FP8QuantizedTensor, path: Path, bias: Tensor | None = None
+) -> Tensor:
+    """One call, or one per 128 columns of K where no kernel takes a scale for each of them.
+
+    With a bias, which single scales alone allow, it is one call.
+    """
     (rows, inner), columns = a.shape, b.shape[0]
     if 0 in (rows, inner, columns):
         return a.scale.new_zeros(rows, columns)
     if a.scale.ndim == b.scale.ndim == 0:
-        return _aligned(a.data, b.data, a.scale.reciprocal(), b.scale.reciprocal(), path)
+        return _aligned(a.data, b.data, a.scale.reciprocal(), b.scale.reciprocal(), path, bias)
     if path.kernel in BLOCK_KERNELS:
         return _by_blocks(a, b, path)
     a_scale, b_scale = _per_row(a), _per_row(b)
@@ -153,13 +167,20 @@ def _per_row(matrix: FP8QuantizedTensor) -> Tensor:
     return spread(scale, torch.Size((rows, scale.shape[1]))).expand(rows, -1)
 
 
-def _aligned(a: Tensor, b: Tensor, a_inverse: Tensor, b_inverse: Tensor, path: Path) -> Tensor:
+def _aligned(
+    a: Tensor,
+    b: Tensor,
+    a_inverse: Tensor,
+    b_inverse: Tensor,
+    path: Path,
+    bias: Tensor | None = None,
+) -> Tensor:
     """The kernel wants widths of a multiple of 16, `a` by rows and `b` transposed by columns."""
     rows, columns = a.shape[0], b.shape[0]
     if a_inverse.ndim:  # the scales of the columns that are added do not matter
         b_inverse = F.pad(b_inverse, (0, 0, 0, -columns % ALIGNMENT))
     a, b = padded(a), padded(b, ALIGNMENT)
-    out = KERNELS[path.kernel](a, b.t(), a_inverse, b_inverse.t(), path)
+    out = KERNELS[path.kernel](a, b.t(), a_inverse, b_inverse.t(), path, bias)
     return out[:rows, :columns]
 
 
@@ -185,7 +206,8 @@ def _search(
     for fast in (True, False) if fast_accum and heights is None else (False,):
         path, troubles = _first(of, KERNELS, dtypes, fast_accum=fast)
         if path is not None:
-            return replace(path, splits=split)
+            adds = single and path.writes.itemsize == 2 and _probe(*of, path, adds=True) is None
+            return replace(path, splits=split, adds=adds)
     if not troubles:
         return Path("dequantised", f"torch {torch.__version__} has no scaled_mm")
     scales = "one scale" if single else "a scale per row"
@@ -222,16 +244,21 @@ def _probe(
     single: bool,
     path: Path,
     heights: Heights | None = None,
+    *,
+    adds: bool = False,
 ) -> str | None:
-    """Run a tiny product and look at the numbers; None when they are right."""
+    """Run a tiny product (`adds`: and a bias), look at the numbers; None when they are right."""
     if heights is None:
         a, b = _example(device, 16, a_dtype, single), _example(device, 48, b_dtype, single)
     else:
         a = _blocks(device, 20, a_dtype, heights[0])
         b = _blocks(device, 144, b_dtype, heights[1])
-    expected = _dequantised(a, b, path)
+    expected, bias = _dequantised(a, b), None
+    if adds:
+        bias = expected.amax(dim=0).to(path.writes)
+        expected += bias
     try:
-        actual = _by_kernel(a, b, path).float()
+        actual = _by_kernel(a, b, path, bias).float()
     except torch.OutOfMemoryError:
         raise  # says nothing of the kernel, and would be remembered
     except (RuntimeError, ValueError, NotImplementedError) as error:

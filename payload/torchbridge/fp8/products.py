@@ -26,8 +26,9 @@ class Path:
     """How a product is computed; `fallback` says why not by the device's kernel.
 
     `kernel` is torch's name of it, `writes` the dtype of its output, `fast_accum` whether it sums
-    in fewer bits. `splits` says why a product with 128-block scales takes a call per 128 columns;
-    None where one call takes them, or where there are none.
+    in fewer bits, `adds` whether it adds a bias as it writes (with single scales). `splits` says
+    why a product with 128-block scales takes a call per 128 columns; None where one call takes
+    them, or where there are none.
     """
 
     name: str
@@ -36,9 +37,10 @@ class Path:
     writes: torch.dtype = torch.float32
     fast_accum: bool = False
     splits: str | None = None
+    adds: bool = False
 
 
-Kernel = Callable[[Tensor, Tensor, Tensor, Tensor, Path], Tensor]
+Kernel = Callable[..., Tensor]  # of a, b, their inverse scales, a path, and perhaps a bias
 
 
 def padded(matrix: Tensor, height: int = 1, width: int = ALIGNMENT) -> Tensor:
@@ -49,14 +51,19 @@ def padded(matrix: Tensor, height: int = 1, width: int = ALIGNMENT) -> Tensor:
     return matrix.contiguous()
 
 
-def _private(a: Tensor, b: Tensor, a_inverse: Tensor, b_inverse: Tensor, path: Path) -> Tensor:
+def _private(
+    a: Tensor, b: Tensor, a_inverse: Tensor, b_inverse: Tensor, path: Path, bias: Tensor | None
+) -> Tensor:
     scales = a_inverse.contiguous(), b_inverse.contiguous()
-    return _PRIVATE(a, b, *scales, out_dtype=path.writes, use_fast_accum=path.fast_accum)
+    options = {"out_dtype": path.writes, "use_fast_accum": path.fast_accum}
+    return _PRIVATE(a, b, *scales, bias=bias, **options)
 
 
-def _public(a: Tensor, b: Tensor, a_inverse: Tensor, b_inverse: Tensor, path: Path) -> Tensor:
+def _public(
+    a: Tensor, b: Tensor, a_inverse: Tensor, b_inverse: Tensor, path: Path, bias: Tensor | None
+) -> Tensor:
     kind = F.ScalingType.RowWise if a_inverse.ndim else F.ScalingType.TensorWise
-    options = {"output_dtype": path.writes, "use_fast_accum": path.fast_accum}
+    options = {"output_dtype": path.writes, "use_fast_accum": path.fast_accum, "bias": bias}
     return F.scaled_mm(a, b, a_inverse, kind, b_inverse, kind, **options)
 
 

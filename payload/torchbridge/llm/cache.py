@@ -15,8 +15,9 @@ SMALLEST = 128  # slots that a compiled step attends to at least: fewer save not
 
 
 class KVCache:
-    """`keys` and `values` [L, B, H, S, D]; the first `length` of S slots are filled.
+    """`keys` and `values`, [B, H, S, D] per layer; the first `length` of S slots are filled.
 
+    A tensor per layer: one of all layers, torch's compiler would write anew for each token.
     What lies beyond `length` is never attended to: `reset` forgets by setting it to 0.
     """
 
@@ -28,8 +29,9 @@ class KVCache:
         device: torch.device | str = "cpu",
     ) -> None:
         """Room for `shape` = (L, B, H, S, D)."""
-        self.keys = torch.zeros(shape, dtype=dtype, device=device)
-        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        layers, *sizes = shape
+        both = [torch.zeros(sizes, dtype=dtype, device=device) for _ in range(2 * layers)]
+        self.keys, self.values = both[:layers], both[layers:]
         self.length = 0
 
     @classmethod
@@ -50,17 +52,22 @@ class KVCache:
     @property
     def batch(self) -> int:
         """How many sequences."""
-        return self.keys.shape[1]
+        return self.keys[0].shape[0]
 
     @property
     def capacity(self) -> int:
         """How many tokens of each."""
-        return self.keys.shape[3]
+        return self.keys[0].shape[2]
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self.keys[0].device
 
     @property
     def nbytes(self) -> int:
         """Of the storage that it holds."""
-        return self.keys.untyped_storage().nbytes() + self.values.untyped_storage().nbytes()
+        return sum(one.untyped_storage().nbytes() for one in self.keys + self.values)
 
     def reset(self) -> None:
         """Forget all tokens; the memory stays."""
@@ -91,12 +98,13 @@ class KVCache:
         """
         tokens = keys.shape[2]
         end = start + tokens
-        self.keys[layer, :, :, start:end] = keys
-        self.values[layer, :, :, start:end] = values
+        all_keys, all_values = self.keys[layer], self.values[layer]
+        all_keys[:, :, start:end] = keys
+        all_values[:, :, start:end] = values
         mask = None
         if start > 0 and tokens > 1:
             mask = torch.ones(tokens, end, dtype=torch.bool, device=keys.device).tril(start)
-        return self.keys[layer, :, :, :end], self.values[layer, :, :, :end], mask
+        return all_keys[:, :, :end], all_values[:, :, :end], mask
 
     @property
     def buckets(self) -> tuple[int, ...]:
@@ -113,14 +121,14 @@ class KVCache:
     def seen(self, place: Tensor, bucket: int) -> Tensor:
         """What attention adds, [1, bucket]: 0 for the slots up to `place` [1], -inf beyond."""
         slots = torch.arange(bucket, device=place.device)
-        hidden = torch.full((1, bucket), -math.inf, dtype=self.keys.dtype, device=place.device)
+        hidden = torch.full((1, bucket), -math.inf, dtype=self.keys[0].dtype, device=place.device)
         return hidden.masked_fill(slots <= place[:, None], 0.0)
 
     def write(
         self, layer: int, place: Tensor, mask: Tensor, keys: Tensor, values: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Store [B, H, 1, D] at `place` [1]; the slots that `mask` [1, bucket] is for, and it."""
-        self.keys[layer].index_copy_(2, place, keys)
-        self.values[layer].index_copy_(2, place, values)
         bucket = mask.shape[-1]
-        return self.keys[layer, :, :, :bucket], self.values[layer, :, :, :bucket], mask
+        all_keys = self.keys[layer].index_copy_(2, place, keys)
+        all_values = self.values[layer].index_copy_(2, place, values)
+        return all_keys[:, :, :bucket], all_values[:, :, :bucket], mask

@@ -60,12 +60,12 @@ class CompiledDecode:
         _keep_address(cache)
         if self._graphs:  # torch takes them only where the cache stays where it is
             self.path_taken = self.path_taken.replace(")", ", CUDA graphs)")
-        ids = torch.zeros(cache.batch, 1, dtype=torch.int64, device=cache.keys.device)
+        ids = torch.zeros(cache.batch, 1, dtype=torch.int64, device=cache.device)
         for bucket in cache.buckets:
             for _ in range(2):  # the second call proves that one was enough
                 cache.length = bucket - 1
                 self(ids, cache)
-        synchronise(cache.keys.device)
+        synchronise(cache.device)
         cache.reset()
         return time.perf_counter() - start
 
@@ -93,19 +93,19 @@ class GraphedDecode:
 
         `graphs` stands in for CUDA's, to try the rest without a device.
         """
-        if graphs is None and (reason := why_no_graphs(cache.keys.device)):
+        if graphs is None and (reason := why_no_graphs(cache.device)):
             raise RuntimeError(reason)
         self.model, self.cache = model, cache
         self.path_taken = f"CUDA graphs ({backend or 'eager'}, {len(cache.buckets)} of them)"
         self._step: Step = compile_step(model, backend) if backend else model.step
-        self._graphs = graphs or CudaGraphs(cache.keys.device)
+        self._graphs = graphs or CudaGraphs(cache.device)
         self._replays: dict[int, Replay] = {}
-        device, batch = cache.keys.device, cache.batch
+        device, batch = cache.device, cache.batch
         self._ids = torch.zeros(batch, 1, dtype=torch.int64, device=device)
         self._place = torch.zeros(1, dtype=torch.int64, device=device)
         self._tokens = torch.zeros(batch, cache.capacity + 1, dtype=torch.int64, device=device)
         size = (batch, 1, model.config.vocabulary)
-        self._logits = torch.zeros(size, dtype=cache.keys.dtype, device=device)
+        self._logits = torch.zeros(size, dtype=cache.keys[0].dtype, device=device)
         self.seconds = self._capture()
 
     @torch.no_grad()
@@ -118,7 +118,7 @@ class GraphedDecode:
                     self._advance(bucket)
             self._place.zero_()
             self._replays[bucket], _ = self._graphs.record(partial(self._advance, bucket))
-        synchronise(self.cache.keys.device)
+        synchronise(self.cache.device)
         self.cache.reset()
         return time.perf_counter() - start
 
@@ -162,6 +162,6 @@ class GraphedDecode:
 def _keep_address(cache: KVCache) -> None:
     """Tell the compiler that the cache stays where it is: only then may a CUDA graph write it."""
     mark = getattr(getattr(torch, "_dynamo", None), "mark_static_address", None)
-    if mark is not None and cache.keys.device.type == "cuda":
-        mark(cache.keys)
-        mark(cache.values)
+    if mark is not None and cache.device.type == "cuda":
+        for one in cache.keys + cache.values:
+            mark(one)
