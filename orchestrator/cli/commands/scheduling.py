@@ -146,7 +146,7 @@ def schedule_add(
     when |= {"overlap": overlap, "catch_up": catch_up, "catch_up_hours": catch_up_hours}
     when |= {"reuse_hours": _hours(reuse), "last_passed_baseline": baseline == "last-passed"}
     what = _uploaded(session, client, matrix, selector)
-    when |= {"gate": store_policy(session, client, gate) if gate else ""}
+    when |= {"gate": store_policy(session, client, gate).gate if gate else ""}
     answer = client.post("/schedules", {**when, **what}, document=f"schedule {name}")
     _tell_added(session, _read(answer))
     if as_json:
