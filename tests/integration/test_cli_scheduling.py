@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.test_cli_gates import POLICY
 from tests.unit.cli import in_process
 from tests.unit.cli.fake_controller import Answer, FakeController, Request
 from tests.unit.cli.in_process import Cli
@@ -76,6 +77,17 @@ def test_a_schedule_is_sent_with_what_it_launches(cli: Cli, kept: FakeController
     assert body["matrix_name"] == "release.yaml"
     assert "fires Mon 2026-10-26 01:00 UTC" in cli.err
     assert cli.out == ""
+
+
+def test_a_gate_is_named_by_its_policy_or_its_name(cli: Cli, kept: FakeController) -> None:
+    gate = "/api/v1/gates/release"
+    kept.answers["PUT", gate] = Answer.of({"gate": "release", "digest": "1" * 64})
+    kept.answers["GET", gate] = Answer.of({"gate": "release", "digest": "2" * 64})
+    file = cli.folder / "gate.yaml"
+    file.write_text(POLICY)
+    for given in (str(file), "release"):
+        assert add(cli, "--gate", given) == 0
+    assert [one.json["gate"] for one in kept.sent("POST", PATH)] == ["release", "release"]
 
 
 def test_it_is_owned_by_whoever_adds_it(cli: Cli, kept: FakeController) -> None:
