@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser.conftest import signed_in
+from tests.browser.log_eyes import Open, a_log, expect, seen, shows, until
 from tests.browser.log_world import Writer, writer
 from tests.browser.serving import free_port, served
-from tests.browser.watching import MOST_NODES, Watched, watched
+from tests.browser.watching import MOST_NODES, watched
 
 pytestmark = pytest.mark.xdist_group("browser-log")
 
 MILLION = 1_000_000
-_SEEN = """() => {
-    const box = document.querySelector('.log-box').getBoundingClientRect();
-    return [...document.querySelectorAll('.log-row')].filter((row) => {
-        const at = row.getBoundingClientRect();
-        return at.top >= box.top - 1 && at.bottom <= box.bottom + 1;
-    }).map((row) => [Number(row.id.slice(1)), row.querySelector('.log-text').textContent]);
-}"""
 _TOTAL = "parseInt(document.querySelector('[data-count]').innerText.replaceAll(',', ''))"
-Open = Callable[..., AbstractContextManager[Watched]]
 
 
 @pytest.fixture(scope="module")
@@ -53,43 +43,8 @@ def look(chromium: Browser, live: Writer, home: Path) -> Iterator[Open]:
 @pytest.fixture(scope="module")
 def long_log(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
     """A log of a million lines that is over."""
-    home = tmp_path_factory.mktemp("long")
-    with writer(home) as found:
-        found.number(1, MILLION)
-        found.finish()
-        path = found.path
-    with served(home, "--no-cells") as it:
-        state = signed_in(chromium, it)
-
-        @contextmanager
-        def opened(query: str = "", **more: Any) -> Iterator[Watched]:
-            with watched(chromium, it, state, **more) as eyes:
-                eyes.open(path + query)
-                yield eyes
-
+    with a_log(chromium, tmp_path_factory.mktemp("long"), lines=MILLION) as opened:
         yield opened
-
-
-def seen(page: Page) -> list[tuple[int, str]]:
-    """The lines that a reader sees."""
-    return [(number, text) for number, text in page.evaluate(_SEEN)]
-
-
-def until(met: Callable[[], bool], *, within_s: float = 8.0) -> float:
-    """Wait; how long it took."""
-    begin = time.monotonic()
-    while not met():
-        assert time.monotonic() - begin < within_s, "it did not happen in time"
-        time.sleep(0.02)
-    return time.monotonic() - begin
-
-
-def shows(page: Page, number: int) -> bool:
-    return (number, f"line {number} of the log") in seen(page)
-
-
-def expect(page: Page, number: int) -> None:
-    until(lambda: shows(page, number))
 
 
 def right(page: Page) -> list[int]:

@@ -27,6 +27,7 @@ function offerSilence(box) {
 }
 
 function pressed(event, box) {
+  if (event.defaultPrevented) waitsUntil = 0; // it meant something else
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || box.open) return;
   if (types(event.target)) {
     if (event.key === "Escape") event.target.blur();

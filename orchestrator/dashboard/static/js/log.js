@@ -7,7 +7,7 @@ import { Search } from "./log/search.js";
 import { Stream } from "./log/stream.js";
 
 const AGAIN_MS = 1500;
-const WORDS = { live: "● live", lost: "connection lost; trying again", ended: "ended" };
+const WORDS = { "": "", live: "● live", lost: "connection lost; trying again", ended: "ended" };
 
 class View {
   constructor(section) {
@@ -96,11 +96,10 @@ class View {
 
   // The server cannot be reached, or is just being started again.
   later() {
-    if (!this.section.dataset.stream) return this.tell("lost");
     this.tell("lost");
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
-      this.refresh();
+      if (this.stream) this.refresh();
       this.draw();
     }, AGAIN_MS);
   }
@@ -113,7 +112,8 @@ class View {
 
   changed() {
     this.scroller.setTotal(this.lines.total);
-    if (this.stream?.source && !this.lines.isOver) this.tell("live");
+    if (!this.stream) this.tell("");
+    else if (this.stream.source && !this.lines.isOver) this.tell("live");
     if (this.follows) this.scroller.toEnd();
     this.draw();
     const words = this.lines.total === 1 ? "line" : "lines";
@@ -171,6 +171,17 @@ class View {
   toEnd() {
     this.scroller.toEnd();
     this.follow(true);
+  }
+
+  // So many lines on; two stay in sight from page to page.
+  scroll(lines) {
+    if (lines < 0) this.follow(false);
+    this.scroller.by(lines);
+    if (lines > 0 && this.scroller.isAtEnd) this.follow(true);
+  }
+
+  get page() {
+    return Math.max(1, this.scroller.wholeLines - 2);
   }
 
   // The line before or after the one that is looked at.

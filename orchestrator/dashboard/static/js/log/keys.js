@@ -1,4 +1,6 @@
-// Keys of the log: n and N, f, g and G, Home and End. The slash is every page's.
+// Keys of the log: n and N, f, g and G, Home and End; in its box also those that scroll, as a
+// browser glides to where they lead, and a key that follows would not end where it should. The
+// slash is every page's.
 import { kept } from "../kept.js";
 
 const TWICE_MS = 600;
@@ -20,7 +22,7 @@ export function offerLogKeys(view, search) {
         view.toTop();
         return;
       }
-      if (isSecond && event.key !== "G") return;
+      if (isSecond && event.key.length === 1 && !"G ".includes(event.key)) return;
       const action = {
         j: () => view.step(1),
         k: () => view.step(-1),
@@ -31,6 +33,7 @@ export function offerLogKeys(view, search) {
         n: () => search.go("next"),
         N: () => search.go("previous"),
         f: () => view.follow(!view.follows),
+        ...(view.box.contains(event.target) && scrolling(view, event.shiftKey)),
       }[event.key];
       if (!action) return;
       event.preventDefault();
@@ -38,4 +41,14 @@ export function offerLogKeys(view, search) {
     },
     { capture: true },
   );
+}
+
+function scrolling(view, isBack) {
+  return {
+    ArrowUp: () => view.scroll(-1),
+    ArrowDown: () => view.scroll(1),
+    PageUp: () => view.scroll(-view.page),
+    PageDown: () => view.scroll(view.page),
+    " ": () => view.scroll(isBack ? -view.page : view.page),
+  };
 }

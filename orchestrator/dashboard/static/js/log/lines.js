@@ -41,14 +41,16 @@ export class Lines {
     } catch (error) {
       if (error.name !== "AbortError") this.failed?.(error);
     } finally {
-      this.asked.delete(at);
+      if (this.asked.get(at) === stop) this.asked.delete(at);
     }
   }
 
   // What was asked for while somebody dragged the bar along is not waited for.
   drop(first, last) {
     for (const [at, stop] of this.asked) {
-      if (at < blockOf(first) - 1 || at > blockOf(last) + 1) stop.abort();
+      if (at >= blockOf(first) - 1 && at <= blockOf(last) + 1) continue;
+      stop.abort();
+      this.asked.delete(at);
     }
   }
 

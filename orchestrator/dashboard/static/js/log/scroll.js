@@ -4,6 +4,8 @@ const TALLEST = 4_000_000;
 // At both ends of the log a point of the bar is a point of the log.
 const EXACT = 100_000;
 const STILL_MS = 150;
+// A wheel's glide goes on for so long, wherever the bar is put meanwhile.
+const GLIDE_MS = 300;
 
 export class Scroller {
   constructor(box, rowHeight, moved) {
@@ -15,9 +17,14 @@ export class Scroller {
     this.height = 0;
     this.known = 0;
     this.still = 0;
+    this.turnedAt = -Infinity;
+    this.isHeld = false;
     this.space = ruleOf(".log-space");
     this.rows = ruleOf(".log-rows");
     box.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    for (const kind of ["wheel", "pointerdown"]) {
+      box.addEventListener(kind, (event) => this.taken(event), { passive: true });
+    }
     new ResizeObserver(() => this.resized()).observe(box);
     this.view = box.clientHeight;
   }
@@ -36,6 +43,10 @@ export class Scroller {
 
   get visibleLines() {
     return Math.ceil(this.view / this.rowHeight) + 1;
+  }
+
+  get wholeLines() {
+    return Math.floor(this.view / this.rowHeight);
   }
 
   // Rows from a line on lie where that line is, to the point.
@@ -59,10 +70,21 @@ export class Scroller {
     this.to(this.most);
   }
 
+  by(lines) {
+    this.to(this.top + lines * this.rowHeight);
+  }
+
   to(top) {
     this.top = Math.min(Math.max(0, top), this.most);
+    this.isHeld = true;
     this.put();
     this.moved(false);
+  }
+
+  // The reader's hand is on it again.
+  taken(event) {
+    if (event.type === "wheel") this.turnedAt = performance.now();
+    this.isHeld = false;
   }
 
   // Puts the bar where it belongs; that is no scrolling of the reader's.
@@ -80,6 +102,10 @@ export class Scroller {
     const place = this.box.scrollTop;
     const step = place - this.known;
     if (!step) return;
+    if (this.isHeld && performance.now() - this.turnedAt < GLIDE_MS) {
+      this.put();
+      return;
+    }
     this.known = place;
     const isJump = this.isExact || Math.abs(step) > 2 * this.view;
     const top = isJump ? this.fromBar(place) : this.top + step;
