@@ -147,7 +147,7 @@ def in_a_process(name: str, options: argparse.Namespace) -> dict[str, Any]:
         code = child(words, log, limit)
         said = log.read_text(errors="replace")
         print(said, end="", flush=True)
-        why = f"still running after {limit:g} s" if code is None else f"failed with {code}"
+        why = f"still running after {limit:g} s" if code is None else ended(code)
         if code != 0:
             print(f"{name}: {why}", flush=True)
         if out.is_file():
@@ -155,6 +155,14 @@ def in_a_process(name: str, options: argparse.Namespace) -> dict[str, Any]:
             return told | ({"unprofiled": why} if told.get("unprofiled") == "" else {})
         told = {"target": name, "error": why}
         return told if code is None else told | {"error": said[-SAID:] or why, "exit": code}
+
+
+def ended(code: int) -> str:
+    """How a process that was not good ended, in words."""
+    if code >= 0:
+        return f"failed with {code}"
+    hint = ", which the kernel sends for want of memory" if -code == signal.SIGKILL else ""
+    return f"ended by {signal.Signals(-code).name}{hint}"
 
 
 def child(words: list[str], log: Path, limit: float) -> int | None:

@@ -232,13 +232,17 @@ class TestOneDuel:
         assert broken["exit"] == 1
         assert "KeyError: 'no such duel'" in broken["error"]
 
+    def test_one_that_was_killed_is_told_of_with_a_reason(self, answer):
+        killed = answer("os.kill(os.getpid(), 9)")
+        assert killed["error"] == "ended by SIGKILL, which the kernel sends for want of memory"
+
     def test_enough_of_its_words_is_kept(self, answer):
         broken = answer("sys.exit('RuntimeError: no\\n' + 'frame\\n' * 1000)")
         assert "RuntimeError: no" in broken["error"]
 
     @pytest.mark.parametrize(
         ("end", "why"),
-        [("os.kill(os.getpid(), 11)", "failed with -11"), ("time.sleep(60)", "still running")],
+        [("os.kill(os.getpid(), 11)", "ended by SIGSEGV"), ("time.sleep(60)", "still running")],
     )
     def test_a_profiler_that_takes_the_child_along_costs_no_outcome(self, answer, end, why):
         kept = 'pathlib.Path(sys.argv[1]).write_text(\'{"ratio": 2, "unprofiled": ""}\')'
