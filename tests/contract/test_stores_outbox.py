@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,14 @@ def ids(prefix: str = "d") -> Callable[[], str]:
     return lambda: f"{prefix}-{next(numbers):04d}"
 
 
-def told(state: str, key: str, *, lineage: str = "nightly", **facts: str) -> Announcement:
+def told(
+    state: str,
+    key: str,
+    *,
+    lineage: str = "nightly",
+    judged_at: datetime | None = None,
+    **facts: str,
+) -> Announcement:
     return Announcement(
         lineage=lineage,
         state=LineageState(state),
@@ -42,6 +50,7 @@ def told(state: str, key: str, *, lineage: str = "nightly", **facts: str) -> Ann
         url="",
         at=NOW,
         key=key,
+        judged_at=judged_at,
         facts=facts,
     )
 
@@ -69,7 +78,7 @@ def receipt(reception: str, **more: object) -> Receipt:
 def put(stores: Stores) -> Callable[..., bool]:
     new_id = ids()
 
-    def put(state: str, key: str, *, at: datetime = NOW, **more: str) -> bool:
+    def put(state: str, key: str, *, at: datetime = NOW, **more: Any) -> bool:
         return stores.outbox.put(told(state, key, **more), new_id=new_id, at=at)
 
     return put
@@ -105,6 +114,32 @@ def test_lines_stand_for_themselves(stores: Stores, put) -> None:
     assert put("fail", "a", lineage="one")
     assert put("fail", "b", lineage="two")
     assert not put("fail", "c", lineage="one")
+
+
+def test_a_verdict_that_is_told_after_a_newer_one_is_no_news(stores: Stores, put) -> None:
+    stores.outbox.add(channel())
+    assert put("pass", "newer", judged_at=after(60))
+    assert not put("fail", "older", judged_at=after(30))
+    assert not put("pass", "newest", judged_at=after(90)), "it never stood at FAIL"
+    assert not put("fail", "older than the newest", judged_at=after(75))
+    assert put("fail", "of its moment", judged_at=after(90))
+    assert sent(stores) == ["newer", "of its moment"]
+
+
+def test_what_tells_of_no_verdict_is_news_whenever_it_comes(stores: Stores, put) -> None:
+    assert put("pass", "verdict", judged_at=after(60))
+    assert put("late", "deadline")
+    assert put("pass", "told after its own deadline", judged_at=after(60))
+    assert put("errored", "firing")
+    assert not put("fail", "older", judged_at=after(30))
+
+
+def test_an_older_verdict_does_not_change_the_status_of_its_commit(stores: Stores, put) -> None:
+    stores.outbox.add(channel(kind=ChannelKind.GITHUB))
+    assert put("pass", "newer", judged_at=after(60), git_sha=SHA)
+    assert not put("fail", "older", judged_at=after(30), git_sha=SHA)
+    put("fail", "older, of another commit", judged_at=after(30), git_sha="b" * 40)
+    assert sent(stores) == ["newer", "older, of another commit"]
 
 
 def test_news_knows_what_it_was_before(stores: Stores, put) -> None:

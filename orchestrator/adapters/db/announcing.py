@@ -30,8 +30,7 @@ def announced(session: Session, told: Announcement, *, new_id: NewId, at: dateti
     """
     if not _is_new(session, told, at):
         return False
-    before = _stand(session, f"line:{told.lineage}", told.state.value, at)
-    is_news = before != told.state.value
+    before, is_news = _stand(session, f"line:{told.lineage}", told.state.value, told, at)
     if is_news:
         known = session.get_one(AnnouncementRow, short(told.key))
         known.is_news = True
@@ -56,17 +55,27 @@ def _is_new(session: Session, told: Announcement, at: datetime) -> bool:
     return changed(session, new) == 1
 
 
-def _stand(session: Session, name: str, state: str, at: datetime) -> str:
-    """Let it stand so from now; returns how it stood before, empty for never."""
+def _stand(
+    session: Session, name: str, state: str, told: Announcement, at: datetime
+) -> tuple[str, bool]:
+    """Let it stand so from now, unless a newer verdict was told.
+
+    Returns:
+        How it stood before, empty for never, and whether it stands elsewhere now.
+    """
     name = short(name)
     never = {"name": name, "state": "", "since": at}
     session.execute(insert_into(session, StandingRow).values(never).on_conflict_do_nothing())
     row = session.get_one(StandingRow, name, with_for_update=True)
     before = row.state
+    if told.judged_at is not None:
+        if row.judged_at is not None and told.judged_at < row.judged_at:
+            return before, False
+        row.judged_at = told.judged_at
     if before != state:
         row.state, row.since = state, at
-        session.flush()
-    return before
+    session.flush()
+    return before, before != state
 
 
 def _channels(session: Session) -> Iterator[Channel]:
@@ -89,8 +98,8 @@ def _subject(
     # A status belongs to its commit: a new commit has none, however the line stands.
     subject = f"{commit_of(told)}:{told.facts.get('gate') or told.lineage}"
     state = f"{told.state.value}/{status_word(told)}"
-    before = _stand(session, f"commit:{channel.id}:{subject}", state, at)
-    return subject if before != state else None
+    _, is_elsewhere = _stand(session, f"commit:{channel.id}:{subject}", state, told, at)
+    return subject if is_elsewhere else None
 
 
 def _write(

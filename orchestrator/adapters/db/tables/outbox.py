@@ -25,6 +25,8 @@ class StandingRow(Table):
     state: Mapped[str]
     """Empty before the first."""
     since: Mapped[datetime]
+    judged_at: Mapped[datetime | None]
+    """Of the newest verdict that was told."""
 
 
 class AnnouncementRow(Table):
