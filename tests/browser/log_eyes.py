@@ -49,7 +49,7 @@ def seen(page: Page) -> list[tuple[int, str]]:
     return [(number, text) for number, text in page.evaluate(_SEEN)]
 
 
-def until(met: Callable[[], bool], *, within_s: float = 8.0) -> float:
+def until(met: Callable[[], bool], *, within_s: float = 30.0) -> float:
     """Wait; how long it took."""
     begin = time.monotonic()
     while not met():

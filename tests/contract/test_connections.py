@@ -55,7 +55,7 @@ def shell_to(host: SshHost, reach: SshReach | None = None, **options: float) -> 
     return SshShell(reach, key=KeyFile(host.keys_dir / reach.key_file), **options)
 
 
-def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+def until(condition: Callable[[], bool], within_s: float = 30.0) -> None:
     end = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < end, "it never happened"
@@ -183,7 +183,7 @@ def test_a_port_without_ssh_behind_it_is_unreachable_in_time(host: SshHost, rela
     shell = shell_to(host, host.reach(port=relay.port), connect_timeout_s=1.0)
     with pytest.raises(UnreachableError, match="within 1 s"):
         shell.run("true")
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 12
 
 
 def test_a_frozen_machine_is_unreachable_in_time_and_reachable_again(host: SshHost) -> None:
@@ -192,7 +192,7 @@ def test_a_frozen_machine_is_unreachable_in_time_and_reachable_again(host: SshHo
     began = time.monotonic()
     with pytest.raises(UnreachableError):
         shell.run("true")
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 12
     host.thaw()
     assert shell.run("echo up").stdout == b"up\n"
 
@@ -207,7 +207,7 @@ def test_a_server_killed_in_the_middle_is_a_lost_connection(host: SshHost) -> No
     began = time.monotonic()
     with pytest.raises(ConnectionLostError, match="attach again"):
         shell.run("sleep 20", timeout_s=30)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     with pytest.raises(UnreachableError):
         shell.run("true")
 
@@ -288,7 +288,7 @@ def test_a_silent_peer_is_noticed_long_before_the_commands_own_bound(
     began = time.monotonic()
     with pytest.raises(ConnectionLostError, match="fell silent"):
         shell.run("sleep 600", timeout_s=600)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 40
 
 
 def test_a_quiet_command_on_a_living_machine_is_not_a_silence(host: SshHost) -> None:
@@ -302,7 +302,7 @@ def test_a_silent_peer_during_an_upload_is_noticed(host: SshHost, relay: Relay) 
     began = time.monotonic()
     with pytest.raises(ConnectionLostError):
         shell.run("cat >/dev/null", stdin=iter(lambda: bytes(65536), b""), timeout_s=600)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 40
 
 
 def test_a_silent_peer_never_outlasts_the_commands_bound(host: SshHost, relay: Relay) -> None:
@@ -312,7 +312,7 @@ def test_a_silent_peer_never_outlasts_the_commands_bound(host: SshHost, relay: R
     began = time.monotonic()
     with pytest.raises((CommandTimeoutError, UnreachableError)):
         shell.run("echo never", timeout_s=2)
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 20
     relay.heal()
     assert shell.run("echo back", timeout_s=30).stdout == b"back\n"
 
@@ -323,7 +323,7 @@ def test_a_frozen_server_during_an_upload_ends_in_time(host: SshHost) -> None:
     began = time.monotonic()
     with pytest.raises(CommandTimeoutError):
         shell.run("cat >/dev/null", stdin=iter(lambda: bytes(65536), b""), timeout_s=3)
-    assert time.monotonic() - began < 9
+    assert time.monotonic() - began < 25
     host.thaw()
     assert shell.run("echo back", timeout_s=30).stdout == b"back\n"
 

@@ -36,7 +36,7 @@ def test_success_without_output(shell: Shell) -> None:
 
 
 def test_without_input_the_command_reads_an_end_at_once(shell: Shell) -> None:
-    assert shell.run("cat; echo ended", timeout_s=10).stdout == b"ended\n"
+    assert shell.run("cat; echo ended", timeout_s=30).stdout == b"ended\n"
 
 
 @pytest.mark.parametrize("status", [1, 2, 126, 127, 128, 255])
@@ -96,7 +96,7 @@ def test_time_is_bounded(shell: Shell) -> None:
     began = time.monotonic()
     with pytest.raises(CommandTimeoutError, match=r"within 1 s"):
         shell.run("sleep 30", timeout_s=1)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     assert shell.run("echo next").stdout == b"next\n"
 
 
@@ -104,7 +104,7 @@ def test_time_is_bounded_while_input_is_not_taken(shell: Shell) -> None:
     began = time.monotonic()
     with pytest.raises(CommandTimeoutError):
         shell.run("sleep 30", stdin=_Endless(), timeout_s=1)
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 15
     assert shell.run("echo next").stdout == b"next\n"
 
 
@@ -139,11 +139,10 @@ def test_an_error_of_the_input_is_the_callers(shell: Shell) -> None:
 
 def test_a_detached_process_outlives_its_command(shell: Shell, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    inner = shlex.quote(f"sleep 0.5; echo late > {shlex.quote(str(mark))}")
-    began = time.monotonic()
+    inner = shlex.quote(f"sleep 2; echo late > {shlex.quote(str(mark))}")
     command = f"setsid sh -c {inner} </dev/null >/dev/null 2>&1 & echo started"
     assert shell.run(command).stdout == b"started\n"
-    assert time.monotonic() - began < 0.5
+    assert not mark.exists()
     shell.close()
     _until(mark.exists)
 
@@ -186,7 +185,7 @@ class _Endless:
             yield block
 
 
-def _until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+def _until(condition: Callable[[], bool], within_s: float = 30.0) -> None:
     end = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < end, "it never happened"

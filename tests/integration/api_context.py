@@ -304,7 +304,7 @@ def served(app: FastAPI) -> Iterator[int]:
             assert not thread.is_alive()
 
 
-def until(met: Callable[[], bool], *, within_s: float = 10.0) -> None:
+def until(met: Callable[[], bool], *, within_s: float = 30.0) -> None:
     """Wait for a real server to do something."""
     end = time.monotonic() + within_s
     while not met():

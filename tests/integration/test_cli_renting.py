@@ -345,7 +345,7 @@ def test_a_signal_leaves_no_key_behind(
             folder = _told(seen)
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
             process.send_signal(number)
-            assert process.wait(20) == 128 + number
+            assert process.wait(60) == 128 + number
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -124,7 +124,7 @@ def ask(
 
 
 def until(
-    provider: TpuProvider, machine_id: str, *states: MachineState, limit_s: float = 10.0
+    provider: TpuProvider, machine_id: str, *states: MachineState, limit_s: float = 30.0
 ) -> Machine:
     """Look until it is in one of the states."""
     end = time.monotonic() + limit_s

@@ -30,9 +30,9 @@ def account() -> Iterator[Account]:
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not condition():
-        assert time.monotonic() < deadline, "nothing came of it in 10 s"
+        assert time.monotonic() < deadline, "nothing came of it in 30 s"
         time.sleep(0.02)
 
 

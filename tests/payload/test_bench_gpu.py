@@ -173,7 +173,7 @@ class TestKept:
             assert duel.stdout.readline() == b"at work\n"
             duel.stdin.close()
             try:
-                assert duel.wait(20) == -signal.SIGKILL
+                assert duel.wait(60) == -signal.SIGKILL
             finally:
                 duel.kill()
 

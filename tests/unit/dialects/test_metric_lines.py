@@ -212,9 +212,9 @@ def test_how_sure_it_is(tmp_path: Path) -> None:
     "line", ["1," * 30_000, "a=1ms, " * 40, "(" * 300, "1ms " * 70, "x: " * 99, " " * 299 + "1ms"]
 )
 def test_long_lines_take_no_longer_than_they_should(line: str) -> None:
-    begin = time.perf_counter()
+    begin = time.thread_time()
     measured(line)
-    assert time.perf_counter() - begin < 0.2
+    assert time.thread_time() - begin < 0.2
 
 
 @given(st.text(alphabet="0123456789.,xmsKµ/:=|() ±eE+-ab✅", max_size=120))

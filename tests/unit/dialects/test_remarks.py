@@ -210,9 +210,9 @@ def test_any_line_is_read(line: str) -> None:
     ],
 )
 def test_long_lines_take_no_longer_than_they_should(line: str) -> None:
-    begin = time.perf_counter()
+    begin = time.thread_time()
     Remarks().see(line)
-    assert time.perf_counter() - begin < 0.5
+    assert time.thread_time() - begin < 0.5
 
 
 def test_memory_stays_bounded() -> None:

@@ -133,7 +133,7 @@ def powered_off(tmp_path: Path, expires_at: datetime) -> Path:
         check=True,
         timeout=10,
     )
-    assert time.monotonic() - started < 3  # it is detached: nothing waits for the deadline
+    assert time.monotonic() - started < 9  # it is detached: nothing waits for the deadline
     return said
 
 
