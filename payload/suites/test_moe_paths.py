@@ -17,7 +17,7 @@ from torchbridge.hardware import Hardware
 from torchbridge.kernels import Kernel, Request
 from torchbridge.kernels.gpu import triton_missing
 from torchbridge.kernels.matrices import rows_variant
-from torchbridge.moe import Batch, Path
+from torchbridge.moe import Batch, Path, banks, paths
 from torchbridge.moe.dispatch import by_kernel
 from torchbridge.moe.paths import FEW_ROWS, choose, triton_kernel, why_no_kernel
 
@@ -233,6 +233,23 @@ class TestChoice:
             pytest.skip(triton_missing())
         objection = triton_kernel().objection(hopper)
         assert objection is None if reason is None else reason in objection
+
+    @interpreter.needs_triton
+    def test_the_kernel_is_not_for_weights_that_it_reads_slowly(self, monkeypatch):
+        monkeypatch.setattr(paths, "hardware_of", lambda device: Hardware.nvidia((9, 0)))
+        few = Batch(torch.device("cpu"), torch.bfloat16, 16, 2)
+        up, down = torch.ones(8, 64, 32), torch.ones(8, 32, 64)
+        assert why_no_kernel(few, 8, up, down, None) is None
+        assert "transposed" in why_no_kernel(few, 8, down.mT, down)
+        assert "multiples of 16" in why_no_kernel(few, 8, up[..., :20], down)
+        assert why_no_kernel(few, 8, up[..., :20], down, by_name=True) is None
+        odd = layer_of("cpu", torch.bfloat16, "auto", 24, 8).eval().experts
+        monkeypatch.setattr(banks, "why_not", lambda *_, **__: "no grouped_mm")
+        there = dataclasses.replace(few, device=torch.device("cuda"))
+        path = odd.path(there, "auto")
+        assert path.name == "slots"
+        assert "multiples of 16" in path.fallback
+        assert odd.path(there, "triton") == Path("triton")
 
     def test_experts_over_processes(self):
         bank = layer_of("meta", torch.float32, "auto", 6, 10).experts

@@ -14,6 +14,7 @@ from torchbridge.fp8.matmul import PATHS, Heights, Path, find_path, scaled_matmu
 from torchbridge.fp8.rows import quantised
 from torchbridge.fp8.scaling import BLOCK, Granularity
 from torchbridge.fp8.tensor import FP8QuantizedTensor
+from torchbridge.kernels.registry import autocast_on
 
 GRANULARITIES = ("tensor", "row", "block")
 LAYER_PATHS = (*PATHS, "predicted")
@@ -93,7 +94,7 @@ class NativeFP8Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """x [..., in] to [..., out], in x's dtype or autocast's."""
         dtype = x.dtype
-        if torch.is_autocast_enabled(x.device.type):
+        if autocast_on(x.device.type):
             dtype = torch.get_autocast_dtype(x.device.type)
         flat = x.reshape(-1, self.in_features)
         paths = self._plan(flat, dtype)

@@ -94,18 +94,20 @@ def moe_experts(
     return (rows.unflatten(0, experts.shape) * weights.to(x.dtype).unsqueeze(-1)).sum(1)
 
 
-def rows_variant(rows: int, experts: int = 1, *tensors: Tensor | None) -> str:
-    """What a request says of its size, and of x and the weights and biases in `tensors`.
+def rows_variant(
+    rows: int, experts: int = 1, x: Tensor | None = None, *weights: Tensor | None
+) -> str:
+    """What a request says of its size, and of x and the weights and biases it comes with.
 
     Without rows, as for a call that is traced, no more than whether dtypes are mixed.
     """
-    given = [one for one in tensors if one is not None]
+    given = [one for one in (x, *weights) if one is not None]
     if any(one.dtype != given[0].dtype for one in given):
         return MIXED
     if rows > FEW_ROWS * experts:
         return MANY
     sized = [one for one in given if one.ndim > 1 and rows]
-    if any(one.stride(-1) != 1 for one in sized[1:]):
+    if any(one.stride(-1) != 1 for one in sized if one is not x):
         return ACROSS
     if any(one.shape[-1] % 16 or one.stride(-2) % 16 for one in sized):
         return ODD

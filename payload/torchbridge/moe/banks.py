@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchbridge.kernels import Kernel
+from torchbridge.kernels.registry import autocast_on
 from torchbridge.moe.config import MoEConfig
 from torchbridge.moe.experts import FeedForwardExpert, activate, activate_
 from torchbridge.moe.grouped import grouped_mm, why_not
@@ -98,7 +99,8 @@ class FeedForwardBank(nn.Module):
     def _why_no_kernel(self, batch: Batch, dispatch: str) -> str | None:
         if self.training and self.config.expert_dropout > 0:
             return "triton has no dropout"
-        return why_no_kernel(batch, len(self), by_name=dispatch == "triton")
+        weights = (self.up, self.down, self.up_bias, self.down_bias)
+        return why_no_kernel(batch, len(self), *weights, by_name=dispatch == "triton")
 
     def forward(self, rows: Tensor, segments: Segments, path: Path) -> Tensor:
         """[A, d] sorted by expert -> [A, d]"""
@@ -149,8 +151,7 @@ class FeedForwardBank(nn.Module):
     def _differs_from_inference(self, rows: Tensor) -> bool:
         """Are there gradients, dropout, or dtypes that autocast picks?"""
         dropout = self.training and self.config.expert_dropout > 0
-        autocast = torch.is_autocast_enabled(rows.device.type)
-        return wants_gradient(self, rows) or dropout or autocast
+        return wants_gradient(self, rows) or dropout or autocast_on(rows.device.type)
 
     def _without_gradient(self, rows: Tensor, sizes: list[int]) -> Tensor:
         """As `_one`, with one hidden layer for all experts: memory that is warm, and no copies."""

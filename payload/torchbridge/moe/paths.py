@@ -110,10 +110,12 @@ def wants_gradient(bank: nn.Module, *inputs: Tensor | None) -> bool:
     return any(t.requires_grad for t in (*inputs, *bank.parameters()) if t is not None)
 
 
-def why_no_kernel(batch: Batch, num_experts: int, *, by_name: bool = False) -> str | None:
+def why_no_kernel(
+    batch: Batch, num_experts: int, *weights: Tensor | None, by_name: bool = False
+) -> str | None:
     """Why the registry's Triton kernel for experts cannot serve, or is not worth it.
 
-    Asked for `by_name` it need not be worth it.
+    It depends on how the `weights` lie in memory. Asked for `by_name` it need not be worth it.
     """
     if batch.spread:
         return "triton needs all experts in one process"
@@ -121,7 +123,7 @@ def why_no_kernel(batch: Batch, num_experts: int, *, by_name: bool = False) -> s
         return "triton needs tensors with values"
     if torch.compiler.is_compiling() or autocast_on(batch.device.type):
         return "triton takes tensors as they are, neither traced nor under autocast"
-    variant = rows_variant(batch.tokens * batch.top_k, num_experts)
+    variant = rows_variant(batch.tokens * batch.top_k, num_experts, None, *weights)
     request = Request(hardware_of(batch.device), batch.dtype, batch.gradient, variant)
     kernel = triton_kernel()
     reason = kernel.refusal(request) if by_name else kernel.objection(request)
