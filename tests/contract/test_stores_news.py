@@ -8,9 +8,7 @@ import pytest
 
 from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.application.ports.stores import Stores
-from orchestrator.domain.channel import (
-    ChannelKind,
-)
+from orchestrator.domain.channel import ChannelKind
 from tests.contract.outbox_words import (
     LAST,
     SHA,
