@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -248,6 +249,34 @@ def test_who_scrolls_up_is_left_there_and_told_what_is_new(look: Open, live: Wri
         assert follow.get_attribute("aria-pressed") == "false"
         live.write("three\n")
         until(lambda: fresh.is_visible())
+
+
+def test_who_scrolls_up_while_lines_pour_in_is_left_there(look: Open, live: Writer) -> None:
+    enough = threading.Event()
+
+    def pour() -> None:
+        while not enough.wait(0.02):
+            live.write("more\n")
+
+    pouring = threading.Thread(target=pour)
+    with look() as eyes:
+        page = eyes.page
+        eyes.open(live.path)
+        follow = page.get_by_role("button", name="Follow")
+        until(lambda: page.locator(".log-state").inner_text() == "● live")
+        page.locator(".log-box").hover()
+        page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": 8})
+        pouring.start()
+        try:
+            for _ in range(8):
+                page.mouse.wheel(0, -400)
+                page.wait_for_timeout(400)
+                assert follow.get_attribute("aria-pressed") == "false"
+                follow.click()
+                page.locator(".log-box").hover()
+        finally:
+            enough.set()
+            pouring.join()
 
 
 def test_nothing_is_lost_or_doubled_when_the_browser_was_away(look: Open, live: Writer) -> None:

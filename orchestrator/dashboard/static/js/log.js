@@ -114,7 +114,7 @@ class View {
     this.scroller.setTotal(this.lines.total);
     if (!this.stream) this.tell("");
     else if (this.stream.source && !this.lines.isOver) this.tell("live");
-    if (this.follows) this.scroller.toEnd();
+    if (this.follows) this.scroller.stayAtEnd();
     this.draw();
     const words = this.lines.total === 1 ? "line" : "lines";
     this.count.textContent = `${this.lines.total.toLocaleString("en")} ${words}, ${sizeOf(this.lines.size)}`;

@@ -70,6 +70,13 @@ export class Scroller {
     this.to(this.most);
   }
 
+  // As the log grows; nobody has asked for it, and a hand on the wheel goes on.
+  stayAtEnd() {
+    const isHeld = this.isHeld;
+    this.toEnd();
+    this.isHeld = isHeld;
+  }
+
   by(lines) {
     this.to(this.top + lines * this.rowHeight);
   }
