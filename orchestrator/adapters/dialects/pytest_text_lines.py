@@ -56,6 +56,7 @@ _WORKER = re.compile(
 _ROOTLESS = re.compile(r"::[A-Za-z_]\w{0,200}(?:::|\[| |$)")
 """A node id of a file outside of pytest's root folder has no path."""
 _LETTERED = re.compile(r"(?:(\S+) )?([.FEsxXRuy,-]+)")
+_GLUED_ROW = re.compile(r"([.FEsxXRuy,-]+) {1,200}\[ {0,3}\d{1,3}%\](?=\S)")
 _TRIES = 8
 """How many places of a word on a line are looked at."""
 
@@ -183,7 +184,9 @@ def lettered(line: str) -> tuple[str, str] | None:
     body, _, is_marked = marked(line)
     found = _LETTERED.fullmatch(body)
     if found is None:
-        return None
+        # What another process wrote behind the row, before the row was ended.
+        row = _GLUED_ROW.match(line)
+        return ("", row[1]) if row else None
     path = found[1] or ""
     if path and "." not in path and "/" not in path:
         return None

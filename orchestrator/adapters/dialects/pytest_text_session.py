@@ -346,7 +346,10 @@ class Session:
             return self._announced.skipped if self._announced else 0
         of_tests = self.tests.seen if self.tests.total else self._unlined.letters
         extra = self.tests.extra["skipped"]
-        return max((counts or {}).get("skipped", 0) - of_tests["skipped"] - extra, 0)
+        unseen = 0  # tests, where letters of theirs were lost in what others printed
+        if self._announced is not None and not self.tests.total:
+            unseen = max(self._announced.items - of_tests.total(), 0)
+        return max((counts or {}).get("skipped", 0) - of_tests["skipped"] - extra - unseen, 0)
 
     def _total(self, announced: Collected, counts: dict[str, int] | None) -> int:
         errors = self._broken if self._is_shared else announced.errors

@@ -331,6 +331,14 @@ def test_letters_of_xdist(tmp_path):
     assert said.unnamed == {"passed": 3, "skipped": 1}
 
 
+@pytest.mark.parametrize("row", ["..s.     [100%]/x/y.py:54: Warning", "noise ..s.     [100%]"])
+def test_letters_lost_in_noise_are_no_modules_that_were_skipped(tmp_path, row):
+    text = HEADER + f"2 workers [4 items]\n\n{row}\n" + bar("3 passed, 1 skipped in 1.0s")
+    said = read(tmp_path, text)
+    assert said.collected == [4]
+    assert said.unnamed == {"passed": 3, "skipped": 1}
+
+
 def test_pytest_s_own_failure(tmp_path):
     text = session("a.py::x PASSED [ 50%]", items=2)
     text += "INTERNALERROR> Traceback (most recent call last):\nINTERNALERROR> KeyError: 'x'\n\n"
