@@ -71,7 +71,9 @@ class DbDifferences:
                 *(rows.c.pair, rows.c.kind, rows.c.after, func.count().label("many")),
                 *(cast(null(), kind).label(name) for name, kind in _WORDS),
             ).group_by(rows.c.pair, rows.c.kind, rows.c.after)
-            found = session.execute(union_all(counted, _named(_first(rows, each)))).all()
+            found = session.execute(
+                union_all(counted, _named(_first(rows, len(pairs), each)))
+            ).all()
         counts = [
             Counted(pair, KINDS[kind], _outcome(after), many)
             for pair, kind, after, many, *_ in found
@@ -149,7 +151,7 @@ def _facts(session: Session, cells: Collection[int]) -> Mapping[int, Mapping[str
     return {cell: document.facts for cell, document in session.execute(query)}
 
 
-def _first(rows: CTE, each: int) -> Subquery:
+def _first(rows: CTE, pairs: int, each: int) -> Subquery:
     """Of each pair and kind so many, by number: names of thousands are not sorted for a few."""
     place = func.row_number().over(partition_by=(rows.c.pair, rows.c.kind), order_by=rows.c.test)
     differing = select(rows, place.label("place")).where(rows.c.kind != RANKS[Difference.SAME])
@@ -158,6 +160,8 @@ def _first(rows: CTE, each: int) -> Subquery:
         select(ranked, TestCaseRow.job, TestCaseRow.nodeid)
         .join(TestCaseRow, TestCaseRow.id == ranked.c.test)
         .where(ranked.c.place <= each)
+        # More there cannot be. Untold, Postgres expects them all, and reads every result for them.
+        .limit(pairs * len(RANKS) * each)
         .subquery("mine")
     )
 
