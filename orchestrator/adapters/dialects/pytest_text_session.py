@@ -347,7 +347,7 @@ class Session:
         of_tests = self.tests.seen if self.tests.total else self._unlined.letters
         extra = self.tests.extra["skipped"]
         unseen = 0  # tests, where letters of theirs were lost in what others printed
-        if self._announced is not None and not self.tests.total:
+        if self._announced is not None and not self.tests.total and not self.stopped:
             unseen = max(self._announced.items - of_tests.total(), 0)
         return max((counts or {}).get("skipped", 0) - of_tests["skipped"] - extra - unseen, 0)
 

@@ -339,6 +339,12 @@ def test_letters_lost_in_noise_are_no_modules_that_were_skipped(tmp_path, row):
     assert said.unnamed == {"passed": 3, "skipped": 1}
 
 
+def test_a_module_was_skipped_though_the_run_stopped_early(tmp_path):
+    text = HEADER + "2 workers [9 items]\n\n.F     [ 22%]\n" + bar("stopping after 1 failures", "!")
+    said = read(tmp_path, text + bar("1 failed, 1 passed, 1 skipped in 1.0s"))
+    assert said.collected == [10]
+
+
 def test_pytest_s_own_failure(tmp_path):
     text = session("a.py::x PASSED [ 50%]", items=2)
     text += "INTERNALERROR> Traceback (most recent call last):\nINTERNALERROR> KeyError: 'x'\n\n"
