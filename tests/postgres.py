@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import pwd
 import shutil
@@ -46,6 +47,8 @@ class PostgresServer:
     process: subprocess.Popen[bytes]
     serve: Callable[[], subprocess.Popen[bytes]]
     """Starts its process again."""
+    lock: int
+    """Held for as long as this process lives: nobody else removes the folder."""
 
     def url(self, database: str) -> str:
         """The URL of one of its databases."""
@@ -80,6 +83,7 @@ class PostgresServer:
             self.process.kill()
             self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self.lock)
 
 
 def start_postgres(*, fast: bool = True) -> PostgresServer:
@@ -96,7 +100,8 @@ def start_postgres(*, fast: bool = True) -> PostgresServer:
     in_memory = _IN_MEMORY if fast and os.access(_IN_MEMORY, os.W_OK) else None
     parent = Path(in_memory or tempfile.gettempdir())
     _forget_dead(parent)
-    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+    lock = _hold(folder)
     if identity:
         os.chown(folder, identity["user"], identity["group"])
     log = folder / "log"
@@ -114,7 +119,7 @@ def start_postgres(*, fast: bool = True) -> PostgresServer:
                 stdout=output, stderr=output, cwd=folder, preexec_fn=_die_with_parent, **identity,
             )  # fmt: skip
 
-    server = PostgresServer(folder, serve(), serve)
+    server = PostgresServer(folder, serve(), serve, lock)
     try:
         _wait(server, log)
     except BaseException:
@@ -123,11 +128,20 @@ def start_postgres(*, fast: bool = True) -> PostgresServer:
     return server
 
 
+def _hold(folder: Path) -> int:
+    """A lock, which also holds where process ids mean others; it is taken before it is seen."""
+    lock = os.open(folder / "lock.new", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    (folder / "lock.new").rename(folder / "lock")
+    return lock
+
+
 def _forget_dead(parent: Path) -> None:
     """Remove what tests that were killed have left behind: it takes memory."""
-    for folder in parent.glob(f"{_PREFIX}*"):
-        if not Path("/proc", folder.name.removeprefix(_PREFIX).partition("-")[0]).exists():
-            shutil.rmtree(folder, ignore_errors=True)
+    for path in parent.glob(f"{_PREFIX}*/lock"):
+        with suppress(OSError), path.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def _die_with_parent() -> None:
