@@ -9,6 +9,12 @@ SIZE ?= large
 OUT ?= var/bench-gpu
 VENV := .venv
 BIN := $(VENV)/bin
+# Nothing of a run remains, however it ends.
+CONTAINED := $(BIN)/python tests/contained.py
+TESTS := $(CONTAINED) $(BIN)/python -m pytest -n 2 --dist loadfile
+SUITES := cd payload && ../$(BIN)/python ../tests/contained.py ../$(BIN)/python -m pytest -n 2 --dist loadfile --no-header -q
+# The payload's numbers against their references: a minute of its suites.
+CORE := $(addprefix suites/test_,moe_numeric.py attention_numeric.py custom_kernels_numeric.py gpt2_numeric.py fp8_native_numeric.py train_numeric.py)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 help: ## Show what there is
@@ -17,10 +23,16 @@ help: ## Show what there is
 run: $(VENV)/.run ## Validate the built-in payload on this computer: install, run, report
 	$(BIN)/seatrial run matrices/local.yaml
 
-test: $(VENV)/.test ## Run every test; as root on Debian, install what they need first
+test: $(VENV)/.test ## What needs Python alone, in minutes; says at its end what it left out
+	$(SUITES) $(CORE)
+	$(TESTS) --part quick tests
+
+test-rest: $(VENV)/.test ## What `make test` leaves out: Postgres, browsers, SSH hosts, whole runs, the payload's other suites
 	tests/system-packages.sh
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
-	cd payload && ../$(BIN)/python -m pytest -n 2 --dist loadfile --no-header suites
+	$(TESTS) --part rest tests
+	$(SUITES) $(addprefix --ignore=,$(CORE)) suites
+
+test-all: test test-rest ## Every test; as root on Debian, what they need is installed first
 
 check: $(VENV)/.test ## Format, lint, types, import rules, migrations, sizes
 	$(BIN)/ruff format --check .
@@ -89,4 +101,4 @@ $(VENV)/.test: $(VENV)/.run
 	$(PIP) --editable '.[payload,test,check]'
 	touch $@
 
-.PHONY: help run test check bench bench-gpu bench-dashboard gate-power mutants fuzz lab cloud-smoke format docs vendor clean
+.PHONY: help run test test-rest test-all check bench bench-gpu bench-dashboard gate-power mutants fuzz lab cloud-smoke format docs vendor clean

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
 import pwd
 import shutil
@@ -28,7 +27,6 @@ _TEMPLATE = "seatrial_template"
 _INITDB = ("-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
 _ALWAYS = ("listen_addresses=", "max_connections=200")
 _FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off")
-_IN_MEMORY = "/dev/shm"
 _PREFIX = "seatrial-pg-"
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -47,8 +45,6 @@ class PostgresServer:
     process: subprocess.Popen[bytes]
     serve: Callable[[], subprocess.Popen[bytes]]
     """Starts its process again."""
-    lock: int
-    """Held for as long as this process lives: nobody else removes the folder."""
 
     def url(self, database: str) -> str:
         """The URL of one of its databases."""
@@ -83,25 +79,20 @@ class PostgresServer:
             self.process.kill()
             self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
-        os.close(self.lock)
 
 
 def start_postgres(*, fast: bool = True) -> PostgresServer:
     """Start a server with no databases.
 
     Args:
-        fast: Keep it in memory and sync nothing, as tests want it.
+        fast: Sync nothing, as tests want it.
 
     Raises:
         PostgresMissingError: This computer has none.
     """
     programs = _programs()
     identity = _identity()
-    in_memory = _IN_MEMORY if fast and os.access(_IN_MEMORY, os.W_OK) else None
-    parent = Path(in_memory or tempfile.gettempdir())
-    _forget_dead(parent)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-    lock = _hold(folder)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     if identity:
         os.chown(folder, identity["user"], identity["group"])
     log = folder / "log"
@@ -119,29 +110,13 @@ def start_postgres(*, fast: bool = True) -> PostgresServer:
                 stdout=output, stderr=output, cwd=folder, preexec_fn=_die_with_parent, **identity,
             )  # fmt: skip
 
-    server = PostgresServer(folder, serve(), serve, lock)
+    server = PostgresServer(folder, serve(), serve)
     try:
         _wait(server, log)
     except BaseException:
         server.stop()
         raise
     return server
-
-
-def _hold(folder: Path) -> int:
-    """A lock, which also holds where process ids mean others; it is taken before it is seen."""
-    lock = os.open(folder / "lock.new", os.O_CREAT | os.O_RDWR)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    (folder / "lock.new").rename(folder / "lock")
-    return lock
-
-
-def _forget_dead(parent: Path) -> None:
-    """Remove what tests that were killed have left behind: it takes memory."""
-    for path in parent.glob(f"{_PREFIX}*/lock"):
-        with suppress(OSError), path.open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def _die_with_parent() -> None:
@@ -180,10 +155,7 @@ def _wait(server: PostgresServer, log: Path) -> None:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """A server with a migrated template."""
-    try:
-        server = start_postgres()
-    except PostgresMissingError as missing:
-        pytest.skip(f"needs Postgres: {missing}")
+    server = start_postgres()
     try:
         migrate(server.create(_TEMPLATE))
         yield server
@@ -195,7 +167,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 def postgres_url_factory(postgres_server: PostgresServer) -> Iterator[Callable[..., str]]:
     """Makes databases: `factory()` a migrated one, `factory(migrated=False)` an empty one.
 
-    They go with the test: each takes 11 MB of memory, and there are thousands.
+    They go with the test: each takes 11 MB, and there are thousands.
     """
     made: list[str] = []
 

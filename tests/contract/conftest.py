@@ -13,17 +13,15 @@ from runners.fake import FakeComputer, FakeWorkspace
 from runners.packing import Archive, pack
 from runners.shell import open_shell
 from runners.workspace import Workspace
-from tests.ssh_hosts import SshHost, sshd_missing
+from tests.ssh_hosts import SshHost
 
+SSH = pytest.param("ssh", marks=pytest.mark.needs_sshd)
 STUB = Path(__file__).with_name("stub_agent.py")
 
 
 @pytest.fixture(scope="session")
 def ssh_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHost]:
     """One host that stays as it is; tests that stop or freeze a host make their own."""
-    missing = sshd_missing()
-    if missing:
-        pytest.skip(missing)
     with SshHost(tmp_path_factory.mktemp("ssh"), name="shared") as host:
         yield host
 
@@ -31,9 +29,6 @@ def ssh_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHost]:
 @pytest.fixture
 def new_host(tmp_path: Path) -> Iterator[Callable[..., SshHost]]:
     """Makes and starts hosts that end with the test."""
-    missing = sshd_missing()
-    if missing:
-        pytest.skip(missing)
     made: list[SshHost] = []
 
     def make(name: str = "own", **options: tuple[str, ...]) -> SshHost:
@@ -45,7 +40,7 @@ def new_host(tmp_path: Path) -> Iterator[Callable[..., SshHost]]:
         host.stop()
 
 
-@pytest.fixture(params=["local", "ssh"])
+@pytest.fixture(params=["local", SSH])
 def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
     """Each kind of shell, to a machine that works."""
     reach: LocalReach | SshReach = LocalReach("here")
@@ -77,7 +72,7 @@ def real(shell: Shell, base: Path, stub: Archive) -> Workspace:
     return Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
 
 
-@pytest.fixture(params=["local", "ssh", "fake"])
+@pytest.fixture(params=["local", SSH, "fake"])
 def workspace(
     request: pytest.FixtureRequest, tmp_path: Path, base: Path, stub: Archive
 ) -> Iterator[Workspace | FakeWorkspace]:

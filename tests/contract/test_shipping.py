@@ -205,7 +205,6 @@ def test_what_a_killed_upload_left_is_swept_and_a_running_one_is_not(
 
 
 @pytest.mark.needs_root
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 def test_a_full_disk_is_said_and_leaves_nothing(real: Workspace, shell: Shell, base: Path) -> None:
     base.mkdir()
     place = shlex.quote(str(base))

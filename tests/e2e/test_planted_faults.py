@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks.planted_faults import Score, bisect_round, machine_round, mixed_round, run
 from tests.e2e.home import a_home
-from tests.ssh_hosts import sshd_missing
 
 PAYLOAD = """schema = 1
 name = "calculator"
@@ -69,7 +68,6 @@ def test_a_subject_a_package_and_flaky_tests_are_told_apart(tmp_path):
 
 
 @pytest.mark.needs_sshd
-@pytest.mark.skipif(sshd_missing() is not None, reason=str(sshd_missing()))
 def test_a_machine_that_computes_wrong_is_found_by_a_second_one(tmp_path):
     score = Score()
     machine_round(tmp_path, score, each=1)

@@ -10,14 +10,10 @@ import pytest
 from tests.e2e.home import a_home, eventually
 from tests.e2e.payloads import Steps, matrix
 from tests.e2e.test_ssh_hosts import platform
-from tests.postgres import PostgresMissingError, start_postgres
-from tests.ssh_hosts import SshHost, sshd_missing
+from tests.postgres import start_postgres
+from tests.ssh_hosts import SshHost
 
-pytestmark = [
-    pytest.mark.needs_postgres,
-    pytest.mark.needs_sshd,
-    pytest.mark.skipif(sshd_missing() is not None, reason=str(sshd_missing())),
-]
+pytestmark = [pytest.mark.needs_postgres, pytest.mark.needs_sshd]
 
 
 def test_a_living_controller_takes_over(postgres_url_factory, tmp_path):
@@ -64,10 +60,7 @@ def test_a_database_that_is_restarted_strands_nothing(tmp_path):
 @contextmanager
 def running_postgres():
     """A server of the test's own, as nobody else likes it restarted."""
-    try:
-        server = start_postgres()
-    except PostgresMissingError as missing:
-        pytest.skip(f"needs Postgres: {missing}")
+    server = start_postgres()
     try:
         yield server
     finally:

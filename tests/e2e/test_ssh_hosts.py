@@ -10,12 +10,9 @@ import pytest
 from tests.e2e.home import Home, a_home, eventually
 from tests.e2e.payloads import Steps, matrix
 from tests.e2e.test_main_job import told
-from tests.ssh_hosts import Relay, SshHost, fingerprint, sshd_missing
+from tests.ssh_hosts import Relay, SshHost, fingerprint
 
-pytestmark = [
-    pytest.mark.needs_sshd,
-    pytest.mark.skipif(sshd_missing() is not None, reason=str(sshd_missing())),
-]
+pytestmark = pytest.mark.needs_sshd
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from orchestrator.adapters.ids import new_id
 from orchestrator.domain.announcement import Announcement, LineageState
 from tests.e2e.home import ROOT, alive, eventually
 from tests.integration.receiving import Receiver, Reply, receiver
-from tests.postgres import PostgresMissingError, _identity, _programs
+from tests.postgres import _identity, _programs
 
 pytestmark = [pytest.mark.needs_postgres, pytest.mark.slow]
 NOBODY = 65534
@@ -71,10 +71,7 @@ def open_folder() -> Iterator[Path]:
 @contextmanager
 def database_of(secrets: Path, port: int) -> Iterator[None]:
     """A server as the image's entry point makes one: the password is the file's."""
-    try:
-        programs, identity = _programs(), _identity()
-    except PostgresMissingError as missing:
-        pytest.skip(f"needs Postgres: {missing}")
+    programs, identity = _programs(), _identity()
     folder = Path(tempfile.mkdtemp(prefix="pg"))
     shutil.copy(secrets / "database_password", folder / "password")
     if identity:

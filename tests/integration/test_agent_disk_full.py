@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 
 import pytest
 
 from tests.integration.agent_machine import Machine, command, lean_python, machine_at
 
-pytestmark = [
-    pytest.mark.needs_root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small disk"),
-]
+pytestmark = pytest.mark.needs_root
 
 FILLS = """
 import os, time

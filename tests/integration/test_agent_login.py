@@ -14,12 +14,10 @@ from runners.shell import open_shell
 from runners.workspace import Workspace, WorkspaceError
 from tests.integration.agent_machine import JOB, Evidence, command, parse
 from tests.login_hosts import LOGIN, NOPASSWD, LoginHost, login_host_missing
-from tests.ssh_hosts import sshd_missing
 
 pytestmark = [
     pytest.mark.needs_root,
     pytest.mark.needs_sshd,
-    pytest.mark.skipif(sshd_missing() is not None, reason=str(sshd_missing())),
     pytest.mark.skipif(login_host_missing() is not None, reason=str(login_host_missing())),
 ]
 SHARED = "/var/lib/seatrial"

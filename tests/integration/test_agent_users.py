@@ -18,7 +18,6 @@ from tests.integration.agent_machine import (
     machine_at,
 )
 
-ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 OPEN_PYTHON = "/usr/bin/python3"
 needs_open_python = pytest.mark.skipif(
     not Path(OPEN_PYTHON).exists(), reason=f"needs {OPEN_PYTHON}, which every user can run"
@@ -62,7 +61,6 @@ def payload(tmp_path: Path) -> Path:
 
 
 @pytest.mark.needs_root
-@ROOT
 @needs_open_python
 def test_jobs_run_as_another_user(machine: Machine, payload: Path) -> None:
     evidence = machine.run(
@@ -79,7 +77,6 @@ def test_jobs_run_as_another_user(machine: Machine, payload: Path) -> None:
 
 
 @pytest.mark.needs_root
-@ROOT
 @needs_open_python
 def test_a_suite_as_another_user(machine: Machine) -> None:
     """Records, crash, restart: all of it works across the two users."""
@@ -100,7 +97,6 @@ def test_a_suite_as_another_user(machine: Machine) -> None:
 
 
 @pytest.mark.needs_root
-@ROOT
 def test_why_not_is_said(machine: Machine, payload: Path, tmp_path: Path) -> None:
     """An interpreter that the other user cannot reach."""
     hidden = tmp_path / "hidden"
@@ -126,7 +122,6 @@ def test_the_plan_can_ask_for_one_user(machine: Machine, payload: Path, tmp_path
 
 
 @pytest.mark.needs_root
-@ROOT
 @needs_open_python
 def test_an_agent_that_is_not_root(machine: Machine, payload: Path) -> None:
     """The whole agent as an ordinary user, as on most rented machines."""
