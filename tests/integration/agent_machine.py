@@ -22,6 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runners.agent import lock
+from runners.agent.layout import Attempt
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 AGENT = REPOSITORY / "runners" / "agent"
 PAYLOADS = REPOSITORY / "tests" / "payloads"
@@ -193,14 +196,17 @@ class Machine:
         events, log = bytearray(), bytearray()
         deadline = time.monotonic() + timeout_s
         while True:
+            # Looked at in this process: the verb takes an interpreter, which tests would wait for.
+            while lock.held(Attempt(folder).lock) and not _says(folder, until):
+                assert time.monotonic() < deadline, _tail(folder)
+                time.sleep(0.02)
             said, more, output = self.pull(folder, events=len(events), log=len(log))
             events += more
             log += output
             got_all = len(events) == said["events_size"] and len(log) == said["log_size"]
             if (not said["alive"] and got_all) or (until and until.encode() in events):
                 return Evidence(parse(bytes(events)), bytes(log))
-            assert time.monotonic() < deadline, bytes(events[-3000:]).decode(errors="replace")
-            time.sleep(0.1)
+            assert time.monotonic() < deadline, _tail(folder)
 
     def wait(self, folder: Path, *, timeout_s: float = 60) -> Evidence:
         """Wait for the end, check what is true of every evidence, and return it."""
@@ -241,6 +247,16 @@ JOB: dict[str, Any] = {
     "secrets": [],
     "skip": [],
 }
+
+
+def _says(folder: Path, text: str | None) -> bool:
+    """Whether the text stands in the events."""
+    return text is not None and text.encode() in Attempt(folder).events.read_bytes()
+
+
+def _tail(folder: Path) -> str:
+    """The last events, for a test that waited in vain."""
+    return Attempt(folder).events.read_bytes()[-3000:].decode(errors="replace")
 
 
 def command(*words: str, **more: Any) -> dict[str, Any]:
