@@ -23,6 +23,8 @@ help: ## Show what there is
 run: $(VENV)/.run ## Validate the built-in payload on this computer: install, run, report
 	$(BIN)/seatrial run matrices/local.yaml
 
+install: $(VENV)/.test ## The environment with all that tests and checks import
+
 test: $(VENV)/.test ## What needs Python alone, in minutes; says at its end what it left out
 	$(SUITES) $(CORE)
 	$(TESTS) --part quick tests
@@ -39,7 +41,7 @@ check: $(VENV)/.test ## Format, lint, types, import rules, migrations, sizes
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/unit/test_house.py tests/integration/test_migrations.py -k 'not postgres'
+	$(BIN)/python -m pytest -q --part quick tests/unit/test_house.py tests/integration/test_migrations.py
 
 bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreign; the payload against itself and its floors (up to 40 minutes)
 	tests/system-packages.sh
@@ -73,6 +75,12 @@ lab: $(VENV)/.test ## Three emulated clouds, real machines behind their addresse
 	$(BIN)/python -m tests.lab.wheels
 	$(BIN)/python -m tests.lab.seal -- $(BIN)/python -m pytest tests/lab
 
+lab-release: $(VENV)/.test ## The lab's one happy release only
+	tests/system-packages.sh
+	$(BIN)/python -m tests.lab.image --torch '$(TORCH)'
+	$(BIN)/python -m tests.lab.wheels
+	$(BIN)/python -m tests.lab.seal -- $(BIN)/python -m pytest tests/lab/test_release.py
+
 cloud-smoke: $(VENV)/.run ## One cheapest cell on each cloud you have an account with; prints its price and asks first
 	$(BIN)/python -m tests.cloud_smoke $(ARGS)
 
@@ -101,4 +109,4 @@ $(VENV)/.test: $(VENV)/.run
 	$(PIP) --editable '.[payload,test,check]'
 	touch $@
 
-.PHONY: help run test test-rest test-all check bench bench-gpu bench-dashboard gate-power mutants fuzz lab cloud-smoke format docs vendor clean
+.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard gate-power mutants fuzz lab lab-release cloud-smoke format docs vendor clean

@@ -25,7 +25,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-PREFIX = "seatrial-tests-"
+PREFIX = "st-"
+FOLDER = "SEATRIAL_TESTS_FOLDER"
+"""The variable that names the temporary folder to the command."""
 GRACE_S = 10.0
 """How long the command may take to end after a signal, before it is killed."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -80,7 +82,7 @@ def start(command: list[str], folder: Path) -> None:
     """Become the command, which has its temporary folder and ends with its supervisor."""
     end_with(os.getppid(), signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job ignores it
-    os.environ["TMPDIR"] = str(folder)
+    os.environ["TMPDIR"] = os.environ[FOLDER] = str(folder)
     os.execvp(command[0], command)
 
 

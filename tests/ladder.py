@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.contained import FOLDER
+
 TESTS = Path(__file__).parent
 QUICK_FOLDERS = ("unit", "contract", "integration")
 
@@ -72,7 +74,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--order-seed", type=int, help="repeat the random order of this seed")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    if FOLDER in os.environ and config.option.basetemp is None:
+        # Shorter than pytest's own choice: a Unix socket's path has 107 characters at most.
+        config.option.basetemp = f"{os.environ[FOLDER]}/t"
     for need in NEEDS:
         config.addinivalue_line("markers", f"{need.marker}: needs {need.what}")
     config.stash[_SEED] = _seed(config)
