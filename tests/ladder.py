@@ -36,6 +36,8 @@ class Need:
     here: Callable[[], object]
     package: str | None = None
     """Debian's package that brings it."""
+    common: bool = False
+    """Developers have it: its tests are quick where it is, and skipped by name where it is not."""
 
     def reason(self) -> str:
         """Why a test is skipped, and what to do about it."""
@@ -65,6 +67,8 @@ NEEDS = (
         "needs_sshd", "an SSH server", ("ssh_host", "new_host"), program("sshd"), "openssh-server"
     ),
     Need("needs_browser", "Chromium", ("chromium",), program("chromium"), "chromium"),
+    Need("needs_git", "git", (), program("git"), "git", common=True),
+    Need("needs_ssh", "an SSH client", (), program("ssh"), "openssh-client", common=True),
 )
 
 
@@ -148,7 +152,7 @@ def _why_not_quick(item: pytest.Item) -> str:
     """What it needs, or the step of the ladder it stands on; empty for a quick test."""
     marks = {mark.name for mark in item.iter_markers()}
     for need in reversed(NEEDS):
-        if need.marker in marks:
+        if need.marker in marks and not need.common:
             return f"need {need.what}"
     if _folder(item) not in QUICK_FOLDERS:
         return f"are in tests/{_folder(item)}"
