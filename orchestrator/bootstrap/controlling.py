@@ -28,8 +28,6 @@ from orchestrator.adapters.keys import new_login
 from orchestrator.adapters.likeness import FuzzyLikeness
 from orchestrator.adapters.notify.courier import HttpCourier
 from orchestrator.adapters.signing.notary import DsseNotary
-from orchestrator.adapters.statistics.paired import PairedStatistics
-from orchestrator.adapters.statistics.trends import StepDetector
 from orchestrator.adapters.subjects import GitAndPipSubjects
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.world import Identity, Timings, World
@@ -41,6 +39,7 @@ from orchestrator.application.publish_report import publish_report
 from orchestrator.application.sweep_leaks import Janitor
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.builtin import BuiltinPayload
+from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.bootstrap.workspaces import WorkspacePool
 from orchestrator.config import Settings, secret
 from orchestrator.domain.machine import Provider, ProviderTraits
@@ -170,12 +169,12 @@ def _context(
 
 def _gate_ports(settings: Settings) -> GatePorts:
     return GatePorts(
-        statistics=PairedStatistics(),
+        statistics=LazyStatistics(),
         notary=DsseNotary(settings.home / "keys" / "signing", settings.signing_key_file),
         cron=CronsimCron(),
         subjects=GitAndPipSubjects(),
         courier=HttpCourier(secret=secret, keys=settings.home / "keys"),
-        detector=StepDetector(),
+        detector=LazyDetector(),
         public_url=settings.public_url or "",
     )
 

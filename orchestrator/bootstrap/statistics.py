@@ -1,0 +1,55 @@
+"""Statistics whose libraries are imported at the first question, not at a start."""
+
+# ruff: noqa: PLC0415
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.application.ports.trends import ChangePoint, Detector, Trend, Watched
+from orchestrator.domain.gate.performance import Comparison, Statistics
+
+
+class LazyStatistics:
+    """`PairedStatistics`, imported when it is needed."""
+
+    def compare(
+        self,
+        subject: Sequence[float],
+        baseline: Sequence[float],
+        *,
+        direction: str,
+        margin: float,
+        alpha: float,
+    ) -> Comparison:
+        """See the protocol."""
+        return _statistics().compare(
+            subject, baseline, direction=direction, margin=margin, alpha=alpha
+        )
+
+    def adjusted(self, p: Sequence[float]) -> tuple[float, ...]:
+        """See the protocol."""
+        return _statistics().adjusted(p) if p else ()
+
+
+class LazyDetector:
+    """`StepDetector`, imported when it is needed."""
+
+    def detect(self, values: Sequence[float], environments: Sequence[str] = ()) -> Trend:
+        """See the protocol."""
+        return _detector().detect(values, environments)
+
+    def changes(self, many: Sequence[Watched]) -> Sequence[Sequence[ChangePoint]]:
+        """See the protocol."""
+        return _detector().changes(many)
+
+
+def _statistics() -> Statistics:
+    from orchestrator.adapters.statistics.paired import PairedStatistics
+
+    return PairedStatistics()
+
+
+def _detector() -> Detector:
+    from orchestrator.adapters.statistics.trends import StepDetector
+
+    return StepDetector()
