@@ -64,6 +64,8 @@ class DecidedShape(Shape):
     evidence_digest: str
     """Of the frozen evidence without waivers and approvals, which are given for it."""
     tool: str
+    rules_version: int
+    """Of the rules that decided."""
 
 
 class VerdictShape(DecidedShape):

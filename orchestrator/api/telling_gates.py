@@ -131,6 +131,7 @@ def _decided(verdict: Verdict) -> dict[str, Any]:
         "policy_digest": verdict.policy_digest,
         "evidence_digest": verdict.evidence_digest,
         "tool": verdict.tool,
+        "rules_version": verdict.rules_version,
     }
 
 

@@ -145,6 +145,7 @@ def _jobs(
             failed_checks=tuple(c.name for c in job.checks if c.outcome == "failed"),
             reused_from=job.reused_from,
             at=job.at,
+            checks=dict(sorted(Counter(check.outcome for check in job.checks).items())),
         )
         for job in one.cell.jobs
     )

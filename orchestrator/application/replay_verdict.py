@@ -68,5 +68,6 @@ def replay(context: Context, verdict_id: str) -> Replay:
         policy_digest=policy.digest,
         evidence_digest=evidence_digest(snapshot),
         tool=then.tool,
+        rules_version=then.rules_version,
     )
     return Replay(stored, again, digest_of(verdict_document(again)))

@@ -54,4 +54,5 @@ def _decided(
         policy_digest=digest,
         evidence_digest=evidence_digest(snapshot),
         tool=TOOL,
+        rules_version=stored.verdict.rules_version,
     )

@@ -10,7 +10,7 @@ import hashlib
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from enum import Enum
@@ -102,7 +102,8 @@ def _read_whole(form: type[T], document: Mapping[str, object]) -> T:
 
 def _told(value: object) -> object:
     if is_dataclass(value):
-        return {f.name: _told(getattr(value, f.name)) for f in fields(value)}
+        told = ((f, getattr(value, f.name)) for f in fields(value))
+        return {f.name: _told(each) for f, each in told if not _is_left_out(f, each)}
     if isinstance(value, Mapping):
         return {str(key): _told(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -114,6 +115,14 @@ def _told(value: object) -> object:
     if isinstance(value, float | Decimal):
         return str(value)
     return value
+
+
+def _is_left_out(field: Field[Any], value: object) -> bool:
+    """Whether it is as in documents that were stored before there was such a field (`LATER`)."""
+    if not field.metadata.get("later"):
+        return False
+    made = field.default_factory
+    return bool(value == (field.default if made is MISSING else made()))
 
 
 def _read(value: object, hint: object, at: str) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from orchestrator.domain.gate.case import Case, open_case
@@ -16,6 +16,7 @@ from orchestrator.domain.gate.rules.cost import cost
 from orchestrator.domain.gate.rules.credibility import attestation, evidence, freshness
 from orchestrator.domain.gate.rules.failures import flaky, known_issues, new_failures
 from orchestrator.domain.gate.rules.jobs import degraded, jobs
+from orchestrator.domain.gate.rules.passed import nothing_passed
 from orchestrator.domain.gate.rules.performance import performance
 from orchestrator.domain.gate.rules.platforms import platforms
 from orchestrator.domain.gate.rules.result import is_bad
@@ -26,7 +27,7 @@ from orchestrator.domain.gate.tidying import warnings
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
 
 Rule = Callable[[Case], Iterator[RuleResult]]
-RULES: tuple[Rule, ...] = (
+_FIRST: tuple[Rule, ...] = (
     evidence,
     subject,
     platforms,
@@ -42,7 +43,28 @@ RULES: tuple[Rule, ...] = (
     performance,
     cost,
 )
-"""In the order in which a verdict tells them; none depends on another."""
+_SECOND: tuple[Rule, ...] = (
+    evidence,
+    subject,
+    platforms,
+    freshness,
+    attestation,
+    jobs,
+    nothing_passed,
+    degraded,
+    missing,
+    skips,
+    new_failures,
+    flaky,
+    known_issues,
+    performance,
+    cost,
+)
+RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND}
+"""In the order in which a verdict tells them; none depends on another. A stored verdict is
+replayed by the rules that made it: a rule that comes to something else makes a new version."""
+RULES_VERSION = max(RULES_BY_VERSION)
+"""What new verdicts are made by."""
 
 
 def evaluate(
@@ -54,6 +76,7 @@ def evaluate(
     policy_digest: str,
     evidence_digest: str,
     tool: str,
+    rules_version: int = RULES_VERSION,
 ) -> Verdict:
     """Decide.
 
@@ -66,9 +89,12 @@ def evaluate(
         evidence_digest: Of the evidence without what people said of it: what waivers and
             approvals are given for.
         tool: Who decides; only told.
+        rules_version: The rules that decide: of a stored verdict, those that made it.
+
+    Raises KeyError of a version that this program does not know.
     """
     case = open_case(policy, snapshot, now, statistics=statistics, evidence_digest=evidence_digest)
-    found = [result for rule in RULES for result in rule(case)]
+    found = [result for rule in RULES_BY_VERSION[rules_version] for result in rule(case)]
     known = excuses(policy, snapshot, now, evidence_digest=evidence_digest)
     wrong = {result.id for result in found if result.blocking and is_bad(result)}
     concerned = [one for one in known if one.rule in wrong]
@@ -87,6 +113,7 @@ def evaluate(
         warnings=warnings(case, results, known),
         summary=summary_of(decision, results),
         tool=tool,
+        rules_version=rules_version,
     )
 
 

@@ -7,6 +7,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Literal
 
+from orchestrator.domain.gate.later import LATER
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from orchestrator.domain.trials import TrialOrder
 
@@ -127,6 +128,10 @@ class JobRule:
     """``recorded_pass`` asks nothing of a job that has no evidence at all."""
     degraded: Literal["forbid", "inform"] = "forbid"
     """What a fallback beside a pass comes to."""
+    nothing_passed: Literal["inconclusive", "accepted"] = field(
+        default="inconclusive", metadata=LATER
+    )
+    """What a job comes to in which no test passed, because all were skipped."""
     level: Level = "blocking"
     """Whether it can stop a release."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
+from orchestrator.domain.gate.later import LATER
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome
 
@@ -57,6 +58,8 @@ class JobEvidence:
     """When the evidence was produced; of a reused job, back then."""
     run: str = ""
     """Run that it was in, where that is not its cell's: a rerun did not have it again."""
+    checks: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    """Statements that it made about itself, by outcome: passed, failed, skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from orchestrator.domain.gate.later import LATER
+
 
 class Decision(StrEnum):
     """The release decision."""
@@ -50,8 +52,8 @@ class RuleResult:
     id: str
     """``platform/aws-a10g``, ``job/moe@gcp-l4``, ``performance/moe/tokens_per_s@gcp-l4``."""
     kind: str
-    """evidence, subject, platform, freshness, attestation, job, degraded, missing, skips,
-    new_failures, flaky, known_issue, performance, cost, approval."""
+    """evidence, subject, platform, freshness, attestation, job, nothing_passed, degraded,
+    missing, skips, new_failures, flaky, known_issue, performance, cost, approval."""
     blocking: bool
     outcome: RuleOutcome
     sentence: str
@@ -84,3 +86,5 @@ class Verdict:
     """One sentence: the decision and what it hangs on."""
     tool: str = ""
     """``seatrial 0.1.0``."""
+    rules_version: int = field(default=1, metadata=LATER)
+    """Of the rules that decided: it is replayed by these, and by no later ones."""

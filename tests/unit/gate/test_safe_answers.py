@@ -1,0 +1,54 @@
+"""What the defaults say of evidence that looks like a pass, and is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.domain.gate.policy import JobRule
+from orchestrator.domain.gate.verdict import Decision
+from orchestrator.domain.outcome import Counts
+from tests.unit.gate.made import cell, failed, issue, job, judge, policy, result, snapshot
+
+PASS, WITH = Decision.PASS, Decision.PASS_WITH_EXCEPTIONS
+FAIL, OPEN = Decision.FAIL, Decision.INCONCLUSIVE
+
+
+# Something passed in every job
+
+
+@pytest.mark.parametrize(
+    ("counts", "checks", "decision"),
+    [
+        (Counts(skipped=3), {}, OPEN),
+        (Counts(xfailed=3), {}, OPEN),
+        (Counts(skipped=2, xpassed=1), {}, PASS),
+        (Counts(skipped=3, passed=1), {}, PASS),
+        (Counts(), {}, PASS),
+        (Counts(), {"skipped": 2}, OPEN),
+        (Counts(), {"skipped": 2, "passed": 1}, PASS),
+    ],
+)
+def test_a_job_in_which_nothing_passed_is_no_pass(counts, checks, decision):
+    quiet = job("quiet", counts=counts, checks=checks)
+    verdict = judge(policy(), snapshot(cell("gcp-l4", job(), quiet)))
+    assert verdict.decision is decision
+    named = policy(jobs=(JobRule(id="quiet", nothing_passed="accepted"), JobRule(id="*")))
+    assert judge(named, snapshot(cell("gcp-l4", job(), quiet))).decision is PASS
+
+
+def test_it_says_what_was_passed_over():
+    quiet = job("quiet", counts=Counts(skipped=3, xfailed=1))
+    found = result(
+        judge(policy(), snapshot(cell("gcp-l4", job(), quiet))), "nothing_passed/quiet@gcp-l4"
+    )
+    assert found.sentence == (
+        "Nothing of quiet passed on gcp-l4: 3 tests skipped, 1 test expected to fail."
+    )
+
+
+def test_a_tolerated_failure_beside_nothing_but_skips_is_no_pass():
+    only = job("moe", failed(), counts=Counts(failed=1, skipped=9))
+    rules = policy(known_issues=(issue(),))
+    assert judge(rules, snapshot(cell("gcp-l4", job("fp8"), only))).decision is OPEN
+    alone = job("moe", failed(), counts=Counts(failed=1))
+    assert judge(rules, snapshot(cell("gcp-l4", job("fp8"), alone))).decision is WITH
