@@ -19,6 +19,7 @@ from orchestrator.domain.gate.snapshot import (
     JobEvidence,
     Quarantine,
 )
+from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.pairs import pairs_of
 from orchestrator.domain.record import CellRecord, JobRecord
@@ -38,6 +39,9 @@ class Before:
     """Tests of its last green run."""
     signatures: frozenset[str]
     """Of the failures in the run that the gate passed last."""
+    ran: frozenset[tuple[str, str]] = frozenset()
+    """Jobs and tests, as `normal_nodeid` has them, that ran in its last green run or in the runs
+    that the gate passed last."""
 
 
 def freeze_cell(one: TakenCell, before: Before, quarantines: Sequence[Quarantine]) -> CellEvidence:
@@ -145,6 +149,7 @@ def _jobs(
             failed_checks=tuple(c.name for c in job.checks if c.outcome == "failed"),
             reused_from=job.reused_from,
             at=job.at,
+            newly_skipped=_newly_skipped(job, tests, before),
             checks=dict(sorted(Counter(check.outcome for check in job.checks).items())),
         )
         for job in one.cell.jobs
@@ -158,6 +163,17 @@ def _skips(job: JobRecord, tests: Iterable[TestFact]) -> Mapping[str, int]:
     if job.unnamed.skipped:
         reasons[""] += job.unnamed.skipped
     return dict(sorted(reasons.items()))
+
+
+def _newly_skipped(
+    job: JobRecord, tests: Iterable[TestFact], before: Before
+) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for test in tests:
+        is_skipped = test.job == job.id and test.outcome is TestOutcome.SKIPPED
+        if is_skipped and (job.id, normal_nodeid(test.nodeid)) in before.ran:
+            found.setdefault(test.reason, []).append(test.nodeid)
+    return {reason: tuple(sorted(found[reason])) for reason in sorted(found)}
 
 
 def _failed(

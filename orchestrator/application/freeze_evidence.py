@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
@@ -10,11 +10,22 @@ from functools import reduce
 from orchestrator.application.context import Context
 from orchestrator.application.freeze_cell import Before, freeze_cell
 from orchestrator.application.gather_evidence import Taken, TakenCell, gather, standing
+from orchestrator.application.reuse import told_tests
 from orchestrator.domain.gate.completing import completed
 from orchestrator.domain.gate.document import digest_of, snapshot_document
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.snapshot import CellEvidence, Quarantine, Snapshot
+from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.known_issue import KnownIssue
+from orchestrator.domain.outcome import TestOutcome
+
+_RAN = (
+    TestOutcome.PASSED,
+    TestOutcome.FAILED,
+    TestOutcome.ERROR,
+    TestOutcome.XFAILED,
+    TestOutcome.XPASSED,
+)
 
 
 def freeze_evidence(context: Context, policy: GatePolicy, runs: Sequence[str]) -> Snapshot:
@@ -32,10 +43,11 @@ def freeze(context: Context, policy: GatePolicy, taken: Sequence[Taken]) -> Snap
     product, gate = policy.metadata.product, policy.metadata.name
     oldest = min((one.id for one in taken), default="")
     green = context.stores.gates.last_passed(gate, before_run=oldest) if oldest else None
-    seen = _signatures(context, green.runs) if green else frozenset[str]()
+    passed = tuple(green.runs) if green else ()
+    seen = _signatures(context, passed)
     quarantines = tuple(context.stores.quarantines.list(product=product))
     cells = tuple(
-        _frozen(parts, _compared(context, policy, parts[0], oldest, seen), quarantines)
+        _frozen(parts, _compared(context, policy, parts, oldest, seen, passed), quarantines)
         for parts in standing(taken)
     )
     frozen = Snapshot(
@@ -79,15 +91,31 @@ def _signatures(context: Context, runs: Sequence[str]) -> frozenset[str]:
 
 
 def _compared(
-    context: Context, policy: GatePolicy, one: TakenCell, oldest: str, seen: frozenset[str]
+    context: Context,
+    policy: GatePolicy,
+    parts: Sequence[TakenCell],
+    oldest: str,
+    seen: frozenset[str],
+    passed: Sequence[str],
 ) -> Before:
     """What the cell's platform did before; unattested runs only where the policy takes them."""
     gates, product = context.stores.gates, policy.metadata.product
-    platform = one.cell.platform.id
+    platform = parts[0].cell.platform.id
     ingested = policy.spec.evidence.attestation == "unattested_allowed"
     last = gates.last_green(product, platform, before_run=oldest, ingested=ingested)
     streak = gates.green_streak(product, platform, before_run=oldest, ingested=ingested)
-    return Before(streak, last.collected if last else None, seen)
+    ran = frozenset[tuple[str, str]]()
+    if any(job.counts.skipped for part in parts for job in part.cell.jobs):
+        ran = _ran(context, parts[0].cell.id, {*passed, *([last.run_id] if last else [])})
+    return Before(streak, last.collected if last else None, seen, ran)
+
+
+def _ran(context: Context, name: str, runs: Iterable[str]) -> frozenset[tuple[str, str]]:
+    """Jobs and tests that ran in the cells of that name, whatever they came to."""
+    stores = context.stores
+    cells = [one.id for run in runs for one in stores.cells.of_run(run) if one.name == name]
+    tests = (test for cell in cells for test in told_tests(stores, cell))
+    return frozenset((t.job, normal_nodeid(t.nodeid)) for t in tests if t.outcome in _RAN)
 
 
 def _agreed(cells: Sequence[CellEvidence]) -> Mapping[str, str]:

@@ -47,6 +47,13 @@ def take_apart(nodeid: str) -> TestName:
     return TestName(path, classes, function, tuple(sorted(_PARTS.split(param))) if param else ())
 
 
+def normal_nodeid(nodeid: str) -> str:
+    """The same for one test wherever it is collected: ``/`` in its path, parameters sorted."""
+    name = take_apart(nodeid)
+    where = "::".join(part for part in (name.path, name.classes, name.function) if part)
+    return f"{where}[{'-'.join(name.parameters)}]" if name.parameters else where
+
+
 _PARTS = re.compile(r"(?<=[^-])-(?=.)")
 """Between two parameters; a sign stays with its number."""
 _FAMILY = re.compile(r"[-_ ]*(?:tests?|suite|v?\d+(?:\.\d+)+)$")

@@ -162,6 +162,23 @@ def test_skips_are_counted_by_reason(context, stores) -> None:
     assert only_cell(context, "run-1").jobs[0].skips == {"no GPU": 2, "slow": 1}
 
 
+def test_a_skip_of_what_ran_in_the_last_green_run_is_told_by_name(context, stores) -> None:
+    ran(stores, "run-1", passes("t.py::a[x-1]"), skips("t.py::b", "slow"), passes("t.py::c"))
+    ran(stores, "run-2", skips("t.py::a[1-x]", "now"), skips("t.py::b", "slow"), passes("t.py::c"))
+    assert only_cell(context, "run-2").jobs[0].newly_skipped == {"now": ("t.py::a[1-x]",)}
+    assert only_cell(context, "run-1").jobs[0].newly_skipped == {}
+
+
+def test_what_the_gate_passed_stays_the_baseline_of_skips(context, stores) -> None:
+    """A run whose skips no gate has passed is green all the same."""
+    ran(stores, "run-1", passes("t.py::a"), passes("t.py::b"))
+    stores.gates.put_policy(STORED_POLICY)
+    stores.gates.add_verdict(passed("run-1"))
+    for number in (2, 3):
+        ran(stores, f"run-{number}", skips("t.py::a", "now"), passes("t.py::b"))
+    assert only_cell(context, "run-3").jobs[0].newly_skipped == {"now": ("t.py::a",)}
+
+
 def test_failed_checks_and_fallbacks_are_told(context, stores) -> None:
     ran(
         stores,

@@ -20,7 +20,7 @@ from orchestrator.domain.gate.rules.passed import nothing_passed
 from orchestrator.domain.gate.rules.performance import performance
 from orchestrator.domain.gate.rules.platforms import platforms
 from orchestrator.domain.gate.rules.result import is_bad
-from orchestrator.domain.gate.rules.skips import skips
+from orchestrator.domain.gate.rules.skips import skips, skips_where_asked
 from orchestrator.domain.gate.rules.subject import subject
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.tidying import warnings
@@ -36,7 +36,7 @@ _FIRST: tuple[Rule, ...] = (
     jobs,
     degraded,
     missing,
-    skips,
+    skips_where_asked,
     new_failures,
     flaky,
     known_issues,

@@ -145,9 +145,12 @@ class SkipRule:
     allow_reasons: tuple[str, ...] = ()
     """Patterns with ``*``; a reason that fits none is another one."""
     max: int | None = None
-    """Skips with accepted reasons, per platform."""
-    on_other: OnTrouble = "informing"
-    """What another reason comes to."""
+    """Skips that count, per platform; None leaves those of tests that ran on the baseline."""
+    on_other: Literal["fail", "inconclusive", "informing", "counted"] = "counted"
+    """What another reason comes to; ``counted`` ones count against `max` like the accepted."""
+    on_regression: OnTrouble = field(default="fail", metadata=LATER)
+    """What a skip for another reason comes to of a test that ran on the baseline: the last green
+    run of the platform, or the runs that the gate passed last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +317,7 @@ class GateSpec:
     evidence: EvidenceRule = field(default_factory=EvidenceRule)
     """What is believed."""
     skips: SkipRule | None = None
-    """Skips; None accepts all and shows them."""
+    """Skips; None is the defaults."""
     new_failures: NewFailureRule | None = None
     """Against the last green run."""
     flaky: FlakyRule = field(default_factory=FlakyRule)

@@ -60,6 +60,9 @@ class JobEvidence:
     """Run that it was in, where that is not its cell's: a rerun did not have it again."""
     checks: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
     """Statements that it made about itself, by outcome: passed, failed, skipped."""
+    newly_skipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict, metadata=LATER)
+    """By the reason of their skip, the tests that ran in the last green run of the platform, or
+    in the runs that the gate passed last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

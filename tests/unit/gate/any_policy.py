@@ -133,7 +133,8 @@ skip_rules = st.builds(
     SkipRule,
     allow_reasons=st.sampled_from([(), ("needs *",), ("*",)]),
     max=st.sampled_from([None, 0, 3]),
-    on_other=st.sampled_from(["fail", "inconclusive", "informing"]),
+    on_other=st.sampled_from(["fail", "inconclusive", "informing", "counted"]),
+    on_regression=st.sampled_from(["fail", "inconclusive", "informing"]),
 )
 performance_rules = st.builds(
     PerformanceRule,

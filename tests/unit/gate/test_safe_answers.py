@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.domain.gate.policy import JobRule
+from orchestrator.domain.gate.policy import JobRule, SkipRule
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Counts
 from tests.unit.gate.made import cell, failed, issue, job, judge, policy, result, snapshot
@@ -52,3 +52,49 @@ def test_a_tolerated_failure_beside_nothing_but_skips_is_no_pass():
     assert judge(rules, snapshot(cell("gcp-l4", job("fp8"), only))).decision is OPEN
     alone = job("moe", failed(), counts=Counts(failed=1))
     assert judge(rules, snapshot(cell("gcp-l4", job("fp8"), alone))).decision is WITH
+
+
+# Skips
+
+
+@pytest.mark.parametrize(
+    ("rule", "decision"),
+    [
+        (None, FAIL),
+        (SkipRule(), FAIL),
+        (SkipRule(on_regression="inconclusive"), OPEN),
+        (SkipRule(on_regression="informing"), PASS),
+        (SkipRule(allow_reasons=("flaky *",)), PASS),
+        (SkipRule(allow_reasons=("slow",)), FAIL),
+    ],
+)
+def test_a_skip_of_a_test_that_ran_on_the_baseline(rule: SkipRule | None, decision: Decision):
+    lost = job(
+        counts=Counts(passed=5, skipped=2),
+        skips={"flaky today": 1, "": 1},
+        newly_skipped={"flaky today": ("t.py::a",)},
+    )
+    verdict = judge(policy(skips=rule), snapshot(cell("gcp-l4", lost)))
+    assert verdict.decision is decision
+    if decision is FAIL:
+        assert (
+            "1 ran on the baseline: moe@gcp-l4: t.py::a."
+            in result(verdict, "skips/gcp-l4").sentence
+        )
+
+
+@pytest.mark.parametrize(
+    ("rule", "decision"),
+    [
+        (None, PASS),
+        (SkipRule(max=3), PASS),
+        (SkipRule(max=2), FAIL),
+        (SkipRule(allow_reasons=("slow",), max=2), FAIL),
+        (SkipRule(max=2, on_other="informing"), PASS),
+    ],
+)
+def test_every_skip_is_named_or_counted(rule: SkipRule | None, decision: Decision):
+    told = job(counts=Counts(passed=5, skipped=3), skips={"slow": 1, "no network": 2})
+    verdict = judge(policy(skips=rule), snapshot(cell("gcp-l4", told)))
+    assert verdict.decision is decision
+    assert result(verdict, "skips/gcp-l4").sentence.startswith("gcp-l4 skipped 3 tests; ")

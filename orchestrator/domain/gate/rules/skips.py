@@ -1,4 +1,4 @@
-"""Skips: their reasons are accepted, and there are not too many of them."""
+"""Skips: for accepted reasons, not too many, and none of a test that ran on the baseline."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from orchestrator.domain.gate.case import Case, JudgedJob, Stand
 from orchestrator.domain.gate.policy import SkipRule
-from orchestrator.domain.gate.quantities import counted, like
-from orchestrator.domain.gate.rules.result import meant, worst
+from orchestrator.domain.gate.quantities import counted, like, some
+from orchestrator.domain.gate.rules.result import worst
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _TOLD = 20
+_MEANT = {"fail": RuleOutcome.VIOLATED, "inconclusive": RuleOutcome.UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class _Tally:
     """Those without a reason under the empty one."""
     other: int
     """Whose reason is not accepted."""
+    ran_before: list[str]
+    """Of these, the tests that ran on the baseline, by job and node id."""
 
     @property
     def limited(self) -> int:
@@ -31,24 +34,33 @@ class _Tally:
 
 
 def skips(case: Case) -> Iterator[RuleResult]:
-    """Per platform; jobs that only inform take no part."""
-    rule = case.policy.spec.skips
-    for stand in case.stands if rule is not None else ():
-        if rule is not None and stand.ran:
-            yield _skips(stand, rule)
+    """Per platform that skipped, or whose skips the policy is about; without it by the defaults."""
+    asked = case.policy.spec.skips
+    rule = asked or SkipRule()
+    for stand in case.stands:
+        tally = _tally(rule, stand.counting)
+        if stand.ran and (asked is not None or tally.reasons):
+            yield _skips(stand, rule, tally)
 
 
-def _skips(stand: Stand, rule: SkipRule) -> RuleResult:
-    tally = _tally(rule, stand.counting)
+def skips_where_asked(case: Case) -> Iterator[RuleResult]:
+    """As in the first rules: nothing, where the policy says nothing of skips."""
+    return skips(case) if case.policy.spec.skips is not None else iter(())
+
+
+def _skips(stand: Stand, rule: SkipRule, tally: _Tally) -> RuleResult:
     outcomes = [RuleOutcome.OK]
     said = [f"{stand.rule.id} skipped {counted(tally.reasons.total(), 'test')}"]
-    if rule.max is not None and tally.limited > rule.max:
+    limited = tally.reasons.total() if rule.on_other == "counted" else tally.limited
+    if rule.max is not None and limited > rule.max:
         outcomes.append(RuleOutcome.VIOLATED)
-        said.append(f"{tally.limited} count, and {rule.max} may")
+        said.append(f"{limited} count, and {rule.max} may")
     if tally.other:
-        if rule.on_other != "informing":
-            outcomes.append(meant(rule.on_other))
+        outcomes.append(_MEANT.get(rule.on_other, RuleOutcome.OK))
         said.append(f"{tally.other} for a reason that the policy does not accept")
+    if tally.ran_before:
+        outcomes.append(_MEANT.get(rule.on_regression, RuleOutcome.OK))
+        said.append(f"{len(tally.ran_before)} ran on the baseline: {some(tally.ran_before, 3)}")
     rows = sorted(tally.reasons.items(), key=lambda row: (-row[1], row[0]))
     return RuleResult(
         id=f"skips/{stand.rule.id}",
@@ -61,6 +73,7 @@ def _skips(stand: Stand, rule: SkipRule) -> RuleResult:
             "other": tally.other,
             "max": -1 if rule.max is None else rule.max,
             "reasons": [{"reason": reason, "count": number} for reason, number in rows[:_TOLD]],
+            **({"ran_on_baseline": tally.ran_before[:_TOLD]} if tally.ran_before else {}),
         },
     )
 
@@ -73,7 +86,14 @@ def _tally(rule: SkipRule, judged: list[JudgedJob]) -> _Tally:
         reasons[""] += max(silent, 0)
     reasons = +reasons
     accepted = sum(n for reason, n in reasons.items() if _is_accepted(rule, reason))
-    return _Tally(reasons, reasons.total() - accepted)
+    ran_before = [
+        f"{one.name}: {nodeid}"
+        for one in judged
+        for reason, nodeids in one.job.newly_skipped.items()
+        for nodeid in nodeids
+        if not _is_accepted(rule, reason)
+    ]
+    return _Tally(reasons, reasons.total() - accepted, sorted(ran_before))
 
 
 def _is_accepted(rule: SkipRule, reason: str) -> bool:
