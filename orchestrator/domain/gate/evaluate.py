@@ -21,7 +21,7 @@ from orchestrator.domain.gate.rules.performance import performance
 from orchestrator.domain.gate.rules.platforms import platforms
 from orchestrator.domain.gate.rules.result import is_bad
 from orchestrator.domain.gate.rules.skips import skips, skips_where_asked
-from orchestrator.domain.gate.rules.subject import subject
+from orchestrator.domain.gate.rules.subject import subject, subject_as_required
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.tidying import warnings
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
@@ -29,7 +29,7 @@ from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, 
 Rule = Callable[[Case], Iterator[RuleResult]]
 _FIRST: tuple[Rule, ...] = (
     evidence,
-    subject,
+    subject_as_required,
     platforms,
     freshness,
     attestation,

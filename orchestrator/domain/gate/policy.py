@@ -40,6 +40,10 @@ class SubjectRule:
 
     require: tuple[Literal["git_sha", "wheel_sha256", "payload_sha256"], ...] = ()
     """Digests that every cell must carry."""
+    may_differ: tuple[Literal["git_sha", "wheel_sha256", "payload_sha256"], ...] = field(
+        default=(), metadata=LATER
+    )
+    """Digests of which platforms may have several: they were not all tested with the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,7 +179,10 @@ def policies(draw: st.DrawFn) -> GatePolicy:
     levels = ["blocking", *(draw(st.sampled_from(["blocking", "informing"])) for _ in platforms)]
     spec = {
         "jobs": tuple(draw(st.lists(job_rules(), max_size=3))),
-        "subject": SubjectRule(require=draw(st.sampled_from([(), (), ("wheel_sha256",)]))),
+        "subject": SubjectRule(
+            require=draw(st.sampled_from([(), (), ("wheel_sha256",)])),
+            may_differ=draw(st.sampled_from([(), (), ("wheel_sha256",), ("payload_sha256",)])),
+        ),
         "evidence": draw(evidence_rules),
         "skips": draw(maybe(skip_rules)),
         "new_failures": draw(maybe(st.builds(NewFailureRule, max=st.integers(0, 1)))),

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.domain.gate.policy import JobRule, SkipRule
+from orchestrator.domain.gate.policy import (
+    EvidenceRule,
+    JobRule,
+    PlatformRule,
+    SkipRule,
+    SubjectRule,
+)
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Counts
 from tests.unit.gate.made import cell, failed, issue, job, judge, policy, result, snapshot
@@ -98,3 +104,43 @@ def test_every_skip_is_named_or_counted(rule: SkipRule | None, decision: Decisio
     verdict = judge(policy(skips=rule), snapshot(cell("gcp-l4", told)))
     assert verdict.decision is decision
     assert result(verdict, "skips/gcp-l4").sentence.startswith("gcp-l4 skipped 3 tests; ")
+
+
+# The same wheel and payload everywhere
+
+
+WHEEL, PAYLOAD = {"wheel_sha256": "ab" * 32}, {"payload_sha256": "cd" * 32}
+NAMED = {"name": "torchbridge", "version": "0.4.6"}
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "may_differ", "decision"),
+    [
+        ({**WHEEL, **PAYLOAD}, {**WHEEL, **PAYLOAD}, (), PASS),
+        (WHEEL, {"wheel_sha256": "ef" * 32}, (), FAIL),
+        (PAYLOAD, {"payload_sha256": "ef" * 32}, (), FAIL),
+        ({"git_sha": "a" * 40}, {"git_sha": "b" * 40}, (), FAIL),
+        (WHEEL, {}, (), OPEN),
+        ({**WHEEL, "git_sha": "a" * 40}, WHEEL, (), PASS),
+        ({}, {}, (), PASS),
+        (WHEEL, {"wheel_sha256": "ef" * 32}, ("wheel_sha256",), PASS),
+        (WHEEL, {}, ("wheel_sha256",), PASS),
+        (PAYLOAD, {"payload_sha256": "ef" * 32}, ("wheel_sha256",), FAIL),
+    ],
+)
+def test_two_platforms_were_tested_with_the_same(mine, other, may_differ, decision):
+    cells = [cell("gcp-l4", subject={**NAMED, **mine}), cell("aws-a10g", subject=NAMED | other)]
+    rules = policy("gcp-l4", "aws-a10g", subject=SubjectRule(may_differ=may_differ))
+    assert judge(rules, snapshot(*cells)).decision is decision
+
+
+def test_what_only_informs_may_be_of_another_wheel():
+    rules = policy("gcp-l4", PlatformRule(id="aws-a10g", level="informing"))
+    cells = [cell(subject=NAMED | WHEEL), cell("aws-a10g", subject=NAMED)]
+    assert judge(rules, snapshot(*cells)).decision is PASS
+
+
+def test_evidence_from_elsewhere_has_no_digest():
+    rules = policy("gcp-l4", "aws-a10g", evidence=EvidenceRule(attestation="unattested_allowed"))
+    told = cell("aws-a10g", subject=NAMED, ingested=True, attested=False)
+    assert judge(rules, snapshot(cell(subject=NAMED | WHEEL), told)).decision is PASS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from orchestrator.domain.gate.case import Case, is_unavailable
 from orchestrator.domain.gate.quantities import some
@@ -10,22 +10,38 @@ from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _ALWAYS = ("name", "version")
+_TESTED = ("payload_sha256", "wheel_sha256")
+"""What was tested, byte for byte."""
+_DIGESTS = ("git_sha", *_TESTED)
 
 
 def subject(case: Case) -> Iterator[RuleResult]:
-    """What the verdict binds to is known, and one."""
-    blocking = [cell for stand, cell in case.cells if stand.blocking(cell)]
-    cells = [cell for cell in blocking if not is_unavailable(cell)]
-    required = sorted(case.policy.spec.subject.require)
-    several = [key for key in (*_ALWAYS, *required) if len(_values(cells, key)) > 1]
+    """What the verdict binds to is known, and all of it is one."""
+    rule = case.policy.spec.subject
+    compared = [key for key in _DIGESTS if key not in rule.may_differ]
+    known = [key for key in _TESTED if key in compared and _values(_cells(case), key)]
+    yield _subject(case, {*_ALWAYS, *compared}, {*rule.require, *known})
+
+
+def subject_as_required(case: Case) -> Iterator[RuleResult]:
+    """As in the first rules: of the digests, those alone that the policy asks for."""
+    required = case.policy.spec.subject.require
+    yield _subject(case, {*_ALWAYS, *required}, set(required))
+
+
+def _subject(case: Case, compared: Set[str], wanted: Set[str]) -> RuleResult:
+    """`compared` are the same of all cells, where known; `wanted` are known of all cells."""
+    cells = _cells(case)
+    keys = (*_ALWAYS, *sorted({*compared, *wanted} - {*_ALWAYS}))
+    several = [key for key in keys if key in compared and len(_values(cells, key)) > 1]
     lacking = [
         f"{cell.id} has no {key}"
         for cell in cells
-        for key in (*_ALWAYS, *required)
+        for key in (*_ALWAYS, *sorted(wanted))
         if not cell.subject.get(key) and (key in _ALWAYS or _is_asked(case, cell))
     ]
     outcome, sentence = _judged(case, cells, several, lacking)
-    yield RuleResult(
+    return RuleResult(
         id="subject",
         kind="subject",
         blocking=True,
@@ -33,11 +49,17 @@ def subject(case: Case) -> Iterator[RuleResult]:
         sentence=sentence,
         inputs={
             "product": case.snapshot.product,
-            "require": required,
-            "found": {key: _values(cells, key) for key in (*_ALWAYS, *required)},
+            "require": sorted(case.policy.spec.subject.require),
+            "found": {key: _values(cells, key) for key in keys},
         },
         waivable=False,
     )
+
+
+def _cells(case: Case) -> list[CellEvidence]:
+    """Those that can stop a release, and that a machine was had for."""
+    blocking = [cell for stand, cell in case.cells if stand.blocking(cell)]
+    return [cell for cell in blocking if not is_unavailable(cell)]
 
 
 def _judged(
