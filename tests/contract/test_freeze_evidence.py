@@ -179,6 +179,18 @@ def test_what_the_gate_passed_stays_the_baseline_of_skips(context, stores) -> No
     assert only_cell(context, "run-3").jobs[0].newly_skipped == {"now": ("t.py::a",)}
 
 
+def test_tests_that_another_platform_has_are_told_by_name(context, stores) -> None:
+    first, second = launched(stores, "run-1", platforms=2)
+    for cell_id, names in ((first, ("t.py::a[x-1]", "t.py::b")), (second, ("t.py::a[1-x]",))):
+        agent = at_work(stores, cell_id, "run-1")
+        agent.send(agent.manifest(*names), *(agent.test(name) for name in names))
+        done(stores, cell_id)
+    (mine, _), (other, demo) = (cell.jobs for cell in frozen(context, "run-1").cells)
+    assert (mine.tests_lacking, other.tests_lacking) == ((), ("t.py::b",))
+    assert len({mine.tests_digest, other.tests_digest}) == 2
+    assert (demo.tests_digest, demo.tests_lacking) == ("", ())
+
+
 def test_failed_checks_and_fallbacks_are_told(context, stores) -> None:
     ran(
         stores,

@@ -22,6 +22,7 @@ from orchestrator.domain.gate.rules.platforms import platforms
 from orchestrator.domain.gate.rules.result import is_bad
 from orchestrator.domain.gate.rules.skips import skips, skips_where_asked
 from orchestrator.domain.gate.rules.subject import subject, subject_as_required
+from orchestrator.domain.gate.rules.test_sets import test_sets
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.tidying import warnings
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
@@ -53,6 +54,7 @@ _SECOND: tuple[Rule, ...] = (
     nothing_passed,
     degraded,
     missing,
+    test_sets,
     skips,
     new_failures,
     flaky,

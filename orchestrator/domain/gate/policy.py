@@ -136,6 +136,8 @@ class JobRule:
         default="inconclusive", metadata=LATER
     )
     """What a job comes to in which no test passed, because all were skipped."""
+    test_set: Literal["same", "may_differ"] = field(default="same", metadata=LATER)
+    """Whether every platform must have collected the same tests of it."""
     level: Level = "blocking"
     """Whether it can stop a release."""
 

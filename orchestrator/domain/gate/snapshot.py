@@ -63,6 +63,11 @@ class JobEvidence:
     newly_skipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict, metadata=LATER)
     """By the reason of their skip, the tests that ran in the last green run of the platform, or
     in the runs that the gate passed last."""
+    tests_digest: str = field(default="", metadata=LATER)
+    """Of the node ids that were collected (`domain/identity.py`: `normal_nodeid`); empty where
+    not all of them are known."""
+    tests_lacking: tuple[str, ...] = field(default=(), metadata=LATER)
+    """Tests of this job that another cell collected, and this one did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,6 +121,8 @@ def job_rules(draw: st.DrawFn) -> JobRule:
         on=draw(st.one_of(st.just("all"), some_names)),
         require=draw(st.sampled_from(["all_pass", "all_pass", "recorded_pass"])),
         degraded=draw(st.sampled_from(["forbid", "inform"])),
+        nothing_passed=draw(st.sampled_from(["inconclusive", "inconclusive", "accepted"])),
+        test_set=draw(st.sampled_from(["same", "same", "may_differ"])),
         level=draw(st.sampled_from(["blocking", "blocking", "informing"])),
     )
 

@@ -86,6 +86,9 @@ def jobs(draw: st.DrawFn, name: str, *, good: bool) -> JobEvidence:
         outcome = Outcome.FAILED if counts.bad else Outcome.PASSED
         reasons = {draw(st.sampled_from(["needs a GPU", "no network", ""])): counts.skipped}
         told |= {"counts": counts, "failed": tests, "skips": reasons if counts.skipped else {}}
+        lacks = draw(seldom) and not good
+        told |= {"tests_digest": "ab" if lacks else "cd"}
+        told |= {"tests_lacking": ("a.py::lost",) if lacks else ()}
     else:
         outcome = Outcome.PASSED if good else draw(st.sampled_from(list(Outcome)))
         checks = ("tolerance",) if outcome is Outcome.FAILED and draw(st.booleans()) else ()

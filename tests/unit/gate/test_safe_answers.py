@@ -12,7 +12,7 @@ from orchestrator.domain.gate.policy import (
     SubjectRule,
 )
 from orchestrator.domain.gate.verdict import Decision
-from orchestrator.domain.outcome import Counts
+from orchestrator.domain.outcome import Counts, Outcome
 from tests.unit.gate.made import cell, failed, issue, job, judge, policy, result, snapshot
 
 PASS, WITH = Decision.PASS, Decision.PASS_WITH_EXCEPTIONS
@@ -144,3 +144,57 @@ def test_evidence_from_elsewhere_has_no_digest():
     rules = policy("gcp-l4", "aws-a10g", evidence=EvidenceRule(attestation="unattested_allowed"))
     told = cell("aws-a10g", subject=NAMED, ingested=True, attested=False)
     assert judge(rules, snapshot(cell(subject=NAMED | WHEEL), told)).decision is PASS
+
+
+# The same tests wherever a job is sent
+
+
+def collecting(digest: str, *lacking: str, **more: object):
+    return job(tests_digest=digest, tests_lacking=lacking, **more)
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "decision", "wrong"),
+    [
+        (collecting("aa"), collecting("aa"), PASS, []),
+        (collecting("aa"), collecting("bb", "t.py::b"), FAIL, ["test_set/moe@aws-a10g"]),
+        (collecting("aa", "x"), collecting("aa", "x"), PASS, []),
+        (
+            collecting("aa", "x", "t.py::a"),
+            collecting("bb", "x", "t.py::b"),
+            FAIL,
+            ["test_set/moe@gcp-l4", "test_set/moe@aws-a10g"],
+        ),
+        (collecting("aa"), collecting(""), OPEN, ["test_set/moe@aws-a10g"]),
+        (collecting("aa"), job("fp8", tests_digest="bb"), PASS, []),
+        (collecting(""), collecting("", counts=Counts()), PASS, []),
+        (collecting("aa"), collecting("bb", "b", outcome=Outcome.ERRORED), OPEN, []),
+    ],
+)
+def test_a_job_is_the_same_tests_on_every_platform(mine, other, decision, wrong):
+    cells = [cell("gcp-l4", mine), cell("aws-a10g", other)]
+    verdict = judge(policy("gcp-l4", "aws-a10g"), snapshot(*cells))
+    assert verdict.decision is decision
+    assert [one.id for one in verdict.rules if one.kind == "test_set"] == wrong
+
+
+def test_it_names_the_tests_that_are_lacking_and_can_be_let_go():
+    cells = [cell("gcp-l4"), cell("aws-a10g", collecting("bb", "t.py::b"))]
+    verdict = judge(policy("gcp-l4", "aws-a10g"), snapshot(*cells))
+    assert result(verdict, "test_set/moe@aws-a10g").sentence == (
+        "moe on aws-a10g is 5 tests, without 1 of those on gcp-l4: t.py::b."
+    )
+    for rules in (
+        policy("gcp-l4", "aws-a10g", jobs=(JobRule(id="*", test_set="may_differ"),)),
+        policy("gcp-l4", PlatformRule(id="aws-a10g", level="informing")),
+    ):
+        assert judge(rules, snapshot(*cells)).decision is PASS
+
+
+def test_evidence_from_elsewhere_may_count_tests_without_naming_them():
+    told = cell("aws-a10g", collecting(""), ingested=True, attested=False)
+    allowed = EvidenceRule(attestation="unattested_allowed")
+    rules = policy("gcp-l4", "aws-a10g", evidence=allowed)
+    assert judge(rules, snapshot(cell(), told)).decision is PASS
+    named = cell("aws-a10g", collecting("bb", "t.py::b"), ingested=True, attested=False)
+    assert judge(rules, snapshot(cell(), named)).decision is FAIL
