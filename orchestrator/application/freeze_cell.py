@@ -17,6 +17,7 @@ from orchestrator.domain.gate.snapshot import (
     CellEvidence,
     FailedTest,
     JobEvidence,
+    MachineEvidence,
     Quarantine,
 )
 from orchestrator.domain.identity import normal_nodeid
@@ -74,6 +75,7 @@ def freeze_cell(one: TakenCell, before: Before, quarantines: Sequence[Quarantine
         green_streak=before.streak,
         baseline_collected=before.collected,
         blame=tuple(answer.as_text() for answer in one.blames),
+        machines=() if ingested else (_machine(cell),),
     )
 
 
@@ -82,6 +84,18 @@ def _instance_type(cell: CellRecord) -> str:
     leased = [lease.instance_type for lease in cell.leases if lease.instance_type]
     proven = cell.attestation.facts.get("instance_type", "") if cell.attestation else ""
     return leased[-1] if leased else proven
+
+
+def _machine(cell: CellRecord) -> MachineEvidence:
+    """The last one; a cell whose evidence is reused has none, but who produced it had."""
+    leased, told = [lease.provider for lease in cell.leases], cell.attestation
+    return MachineEvidence(
+        provider=leased[-1] if leased else cell.platform.provider,
+        instance_type=_instance_type(cell),
+        devices=None
+        if told is None
+        else tuple(f"{one.vendor} {one.name}".strip() for one in told.devices),
+    )
 
 
 def _is_attested(cell: CellRecord, wrong: str) -> bool:

@@ -61,7 +61,7 @@ def mismatch(asked: Accelerator | None, devices: Sequence[Device], *, simulated:
     mine = [device for device in devices if device.vendor == asked.vendor]
     found = ", ".join(f"{d.vendor} {d.name}".strip() for d in devices) or "no accelerator"
     wanted = f"{asked.count} x {asked.vendor} {asked.name}"
-    named = [device for device in mine if _is_named(device.name, asked.name)]
+    named = [device for device in mine if is_named(device.name, asked.name)]
     if len(named) != asked.count or len(mine) != asked.count:
         return f"asked for {wanted}, found {found}"
     if asked.compute_capability is None:
@@ -76,7 +76,7 @@ def mismatch(asked: Accelerator | None, devices: Sequence[Device], *, simulated:
     return ""
 
 
-def _is_named(found: str, asked: str) -> bool:
+def is_named(found: str, asked: str) -> bool:
     """Whether the asked name's words stand in the found one in order: L4 is not an L40S."""
     words = iter(_words(found))
     return all(word in words for word in _words(asked))

@@ -146,3 +146,44 @@ PLATFORMS: Mapping[str, CataloguedPlatform] = {row.platform.id: row for row in _
 def architecture(capability: str) -> str:
     """NVIDIA's architecture of a compute capability; empty where none is on record."""
     return _ARCHITECTURES.get(capability, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a platform's id says of its machines; empty where it says nothing."""
+
+    provider: str = ""
+    device: str = ""
+    """Words of an accelerator's name."""
+
+
+_PROVIDERS = (("aws-", "aws"), ("gcp-tpu-", "tpu"), ("gcp-", "gcp"))
+"""By how the id begins, the longest first."""
+_DEVICES = {
+    "t4": "T4",
+    "v100": "V100",
+    "l4": "L4",
+    "l40s": "L40S",
+    "a10g": "A10G",
+    "a100": "A100",
+    "h100": "H100",
+    "h200": "H200",
+    "b200": "B200",
+    "mi250": "MI250",
+    "mi300x": "MI300X",
+    "v5e": "TPU v5e",
+    "v5p": "TPU v5p",
+    "v6e": "TPU v6e",
+}
+"""By a word of the id."""
+
+
+def promised(platform: str) -> Promise:
+    """What an id promises: that of a known platform, else by the words that it is made of."""
+    known = PLATFORMS.get(platform)
+    if known is not None:
+        return Promise(known.platform.provider, known.device)
+    name = platform.lower()
+    provider = next((told for begin, told in _PROVIDERS if name.startswith(begin)), "")
+    words = name.replace("_", "-").split("-")
+    return Promise(provider, next((_DEVICES[word] for word in words if word in _DEVICES), ""))

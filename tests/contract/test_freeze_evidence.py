@@ -16,7 +16,7 @@ from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, St
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.gate.document import canonical, snapshot_document
-from orchestrator.domain.gate.snapshot import Approval, Quarantine, Waiver
+from orchestrator.domain.gate.snapshot import Approval, MachineEvidence, Quarantine, Waiver
 from orchestrator.domain.gate.verdict import Decision, Verdict
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.matrix import GitSource, Subject, expand
@@ -122,6 +122,16 @@ def test_only_a_real_machine_that_is_what_was_asked_for_attests(
     assert wrong in cell.mismatch
     assert bool(cell.mismatch) is bool(wrong)
     assert cell.simulated is (attestation is not None and attestation.simulated)
+
+
+def test_what_its_machine_is_comes_from_the_ledger_and_the_probe(context, stores) -> None:
+    ran(stores, "run-1", passes("a"))
+    (told,) = only_cell(context, "run-1").machines
+    assert told == MachineEvidence(
+        provider="fake", instance_type="g2-standard-4", devices=("nvidia NVIDIA L4",)
+    )  # what the ledger says, and not the matrix
+    ran(stores, "run-2", passes("a"), attestation=None)
+    assert only_cell(context, "run-2").machines[0].devices is None
 
 
 def test_this_computer_attests_what_needs_no_accelerator(context, stores) -> None:

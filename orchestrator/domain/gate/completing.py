@@ -51,6 +51,7 @@ def completed(earlier: CellEvidence, later: CellEvidence) -> CellEvidence:
             *(one for one in earlier.pairs if one.job in names),
             *(one for one in later.pairs if one.job not in names),
         ),
+        machines=tuple(dict.fromkeys(one for cell in told for one in cell.machines)),
         cost_usd=earlier.cost_usd + later.cost_usd,
         blame=(
             *(one for one in earlier.blame if one.get("job", "") in names),

@@ -15,6 +15,7 @@ from orchestrator.domain.gate.rules.completeness import missing
 from orchestrator.domain.gate.rules.cost import cost
 from orchestrator.domain.gate.rules.credibility import attestation, evidence, freshness
 from orchestrator.domain.gate.rules.failures import flaky, known_issues, new_failures
+from orchestrator.domain.gate.rules.hardware import hardware
 from orchestrator.domain.gate.rules.jobs import degraded, jobs
 from orchestrator.domain.gate.rules.passed import nothing_passed
 from orchestrator.domain.gate.rules.performance import performance
@@ -50,6 +51,7 @@ _SECOND: tuple[Rule, ...] = (
     platforms,
     freshness,
     attestation,
+    hardware,
     jobs,
     nothing_passed,
     degraded,

@@ -101,6 +101,20 @@ class Unavailable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What a platform's machines must be. Empty: what its id promises; ``any``: nothing."""
+
+    __pydantic_config__ = _STRICT
+
+    provider: str = ""
+    """Who rents them out: ``aws``, ``gcp``, ``tpu``, ``static``, ``local``."""
+    instance: str = ""
+    """The instance type that the provider must say they are."""
+    accelerator: str = ""
+    """Words of the name that their own tools give an accelerator: ``NVIDIA L4``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformRule:
     """A platform that must have passed."""
 
@@ -109,7 +123,9 @@ class PlatformRule:
     id: str
     """As the matrix calls it."""
     instance: str = ""
-    """The instance type that its provider must say it is."""
+    """Short for `expect.instance`."""
+    expect: Expected = field(default_factory=Expected, metadata=LATER)
+    """What its machines must be."""
     level: Level = "blocking"
     """Whether it can stop a release."""
     consecutive_green: int = 1

@@ -49,6 +49,9 @@ def _platforms(policy: GatePolicy) -> Iterator[Problem]:
             yield Problem((*path, index, "id"), _NO_NAME.format(rule.id))
         if rule.consecutive_green < 1:
             yield Problem((*path, index, "consecutive_green"), "must be at least 1")
+        if rule.instance and rule.expect.instance:
+            message = "says the same as `instance` above it: keep one of them"
+            yield Problem((*path, index, "expect", "instance"), message)
         for problem in _unavailable(rule, policy):
             yield Problem((*path, index, "when_unavailable", *problem.path), problem.message)
 

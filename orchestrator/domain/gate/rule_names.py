@@ -18,6 +18,7 @@ _NEVER = {
     "subject": "a verdict is about one subject",
     "freshness": "nothing makes old evidence new: run it again",
     "attestation": "unattested evidence counts where `attestation` says so, and nowhere else",
+    "hardware": "say in `platforms[].expect` what the platform's machines are",
     "approval": "people approve, or they do not",
     "flaky": "it only informs; the rule of the job is what fails",
     "known_issue": "it only informs",

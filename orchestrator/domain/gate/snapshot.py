@@ -90,6 +90,17 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineEvidence:
+    """What a machine is, as its provider and its own tools say."""
+
+    provider: str
+    instance_type: str = ""
+    """As its provider says; empty where it says none."""
+    devices: tuple[str, ...] | None = None
+    """Accelerators by vendor and name, ``nvidia NVIDIA L4``; None where nobody looked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CellEvidence:
     """One platform x environment."""
 
@@ -126,6 +137,8 @@ class CellEvidence:
     """Tests that the last green run of this platform collected."""
     blame: tuple[Mapping[str, str], ...] = ()
     """Who broke it, per failing test: ``nodeid, answer, evidence`` (domain/blame.py)."""
+    machines: tuple[MachineEvidence, ...] = field(default=(), metadata=LATER)
+    """That its jobs ran on; none of evidence that others produced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

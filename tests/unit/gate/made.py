@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from statistics import median
 
+from orchestrator.domain.catalogue import promised
 from orchestrator.domain.gate.document import digest_of, policy_digest, snapshot_document
 from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.performance import Comparison
@@ -19,7 +20,13 @@ from orchestrator.domain.gate.policy import (
     PlatformRule,
     PolicyIssue,
 )
-from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence, Snapshot
+from orchestrator.domain.gate.snapshot import (
+    CellEvidence,
+    FailedTest,
+    JobEvidence,
+    MachineEvidence,
+    Snapshot,
+)
 from orchestrator.domain.gate.verdict import RuleResult, Verdict
 from orchestrator.domain.known_issue import IssueMatch
 from orchestrator.domain.outcome import Counts, Outcome, worst
@@ -76,6 +83,13 @@ def job(name: str = "moe", *tests: FailedTest, passed: int = 5, **more: object) 
     return JobEvidence(id=name, **{**told, **more})  # type: ignore[arg-type]
 
 
+def machine(platform: str = "gcp-l4", **more: object) -> MachineEvidence:
+    """As the platform's id promises it."""
+    known = promised(platform)
+    told: dict[str, object] = {"provider": known.provider or "static", "devices": (known.device,)}
+    return MachineEvidence(**{**told, **more})  # type: ignore[arg-type]
+
+
 def cell(platform: str = "gcp-l4", *jobs: JobEvidence, **more: object) -> CellEvidence:
     """An attested cell that ended an hour ago."""
     held = jobs or (job(),)
@@ -90,6 +104,7 @@ def cell(platform: str = "gcp-l4", *jobs: JobEvidence, **more: object) -> CellEv
         "subject": {"name": "torchbridge", "version": "0.4.6", "wheel_sha256": "ab" * 32},
         "counts": sum((one.counts for one in held), Counts()),
         "jobs": held,
+        "machines": (machine(platform),),
     }
     return CellEvidence(platform=platform, **{**told, **more})  # type: ignore[arg-type]
 

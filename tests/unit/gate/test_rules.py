@@ -42,7 +42,7 @@ FAIL, OPEN = Decision.FAIL, Decision.INCONCLUSIVE
 def test_all_passed():
     verdict = judge(policy(), snapshot(cell()))
     assert verdict.decision is PASS
-    assert verdict.summary == "PASS: all 7 blocking rules are kept."
+    assert verdict.summary == "PASS: all 8 blocking rules are kept."
     assert verdict.warnings == ()
     assert result(verdict, "job/moe@gcp-l4").sentence == "moe on gcp-l4 passed 5 tests."
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.domain.gate.completing import completed
 from orchestrator.domain.gate.policy import (
     EvidenceRule,
+    Expected,
     JobRule,
     PlatformRule,
     SkipRule,
@@ -13,7 +15,17 @@ from orchestrator.domain.gate.policy import (
 )
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Counts, Outcome
-from tests.unit.gate.made import cell, failed, issue, job, judge, policy, result, snapshot
+from tests.unit.gate.made import (
+    cell,
+    failed,
+    issue,
+    job,
+    judge,
+    machine,
+    policy,
+    result,
+    snapshot,
+)
 
 PASS, WITH = Decision.PASS, Decision.PASS_WITH_EXCEPTIONS
 FAIL, OPEN = Decision.FAIL, Decision.INCONCLUSIVE
@@ -198,3 +210,60 @@ def test_evidence_from_elsewhere_may_count_tests_without_naming_them():
     assert judge(rules, snapshot(cell(), told)).decision is PASS
     named = cell("aws-a10g", collecting("bb", "t.py::b"), ingested=True, attested=False)
     assert judge(rules, snapshot(cell(), named)).decision is FAIL
+
+
+# The hardware that the name promises
+
+
+@pytest.mark.parametrize(
+    ("platform", "expect", "found", "decision", "said"),
+    [
+        ("gcp-tpu-v5e", {}, machine("gcp-tpu-v5e"), PASS, "and so it is"),
+        (
+            "gcp-tpu-v5e",
+            {},
+            machine(provider="local", devices=()),
+            FAIL,
+            "provider is local; it has no accelerator",
+        ),
+        ("gcp-tpu-v5e", {}, machine("gcp-tpu-v5e", devices=None), OPEN, "nobody looked"),
+        ("gcp-tpu-v5e", {}, None, OPEN, "nothing is known of its machine"),
+        ("gcp-l4", {}, machine(devices=("nvidia NVIDIA L40S",)), FAIL, "it has nvidia NVIDIA L40S"),
+        ("gcp-l4", {}, machine(provider=""), OPEN, "its provider is not known"),
+        ("local-cpu", {}, machine(provider="local", devices=()), PASS, "and so it is"),
+        ("local-cpu", {}, machine(provider="static", devices=()), FAIL, "its provider is static"),
+        ("aws-h100", {}, machine(provider="local", devices=()), FAIL, "it has no accelerator"),
+        ("gcp-l4", {"provider": "static"}, machine(provider="static"), PASS, "and so it is"),
+        ("gcp-l4", {"provider": "any"}, machine(provider="local"), PASS, "and so it is"),
+        ("gcp-l4", {"accelerator": "T4"}, machine(), FAIL, "it has NVIDIA L4"),
+        ("rack", {"instance": "x1"}, machine(instance_type="x2"), FAIL, "instance type is x2"),
+        ("rack", {"instance": "x1"}, machine(), OPEN, "its instance type is not known"),
+    ],
+)
+def test_a_machine_is_what_the_platform_promises(platform, expect, found, decision, said):
+    rules = policy(PlatformRule(id=platform, expect=Expected(**expect)))
+    machines = () if found is None else (found,)
+    verdict = judge(rules, snapshot(cell(platform, machines=machines)))
+    assert verdict.decision is decision
+    assert said in result(verdict, f"hardware/{platform}").sentence
+
+
+def test_it_says_what_was_promised():
+    rules = policy(PlatformRule(id="gcp-l4", instance="g2-standard-4"))
+    laptop = cell(machines=(machine(provider="local", devices=()),))
+    assert result(judge(rules, snapshot(laptop)), "hardware/gcp-l4").sentence == (
+        "gcp-l4 is to be of gcp g2-standard-4 with NVIDIA L4: its provider is local; its instance"
+        " type is not known; it has no accelerator."
+    )
+
+
+def test_an_id_that_promises_nothing_is_not_compared():
+    verdict = judge(policy("rack"), snapshot(cell("rack", machines=())))
+    assert verdict.decision is PASS
+    assert not [one for one in verdict.rules if one.kind == "hardware"]
+
+
+def test_every_machine_of_a_completed_cell_counts():
+    early = cell(machines=(machine(provider="local", devices=()),), run="run-1")
+    late = cell("gcp-l4", job("fp8"), run="run-2")
+    assert judge(policy(), snapshot(completed(early, late))).decision is FAIL
