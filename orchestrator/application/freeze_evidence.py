@@ -9,8 +9,15 @@ from functools import reduce
 
 from orchestrator.application.context import Context
 from orchestrator.application.freeze_cell import Before, freeze_cell
+from orchestrator.application.freeze_failed_before import with_failed_before
 from orchestrator.application.freeze_test_sets import with_test_sets
-from orchestrator.application.gather_evidence import Taken, TakenCell, gather, standing
+from orchestrator.application.gather_evidence import (
+    Taken,
+    TakenCell,
+    gather,
+    standing,
+    with_ancestors,
+)
 from orchestrator.application.reuse import told_tests
 from orchestrator.domain.gate.completing import completed
 from orchestrator.domain.gate.document import digest_of, snapshot_document
@@ -55,7 +62,9 @@ def freeze(context: Context, policy: GatePolicy, taken: Sequence[Taken]) -> Snap
         product=product,
         subject=_agreed(cells),
         runs=tuple(one.id for one in taken),
-        cells=with_test_sets(cells, taken),
+        cells=with_failed_before(
+            with_test_sets(cells, taken), with_ancestors(context, taken), quarantines
+        ),
         known_issues=_known_issues(context, product),
         quarantines=quarantines,
         cost_usd=sum((one.evidence.record.cost_usd for one in taken), Decimal(0)),

@@ -76,6 +76,15 @@ def gather(
     return tuple(_take(context, product, run, at) for run in wanted)
 
 
+def with_ancestors(context: Context, taken: Sequence[Taken]) -> tuple[Taken, ...]:
+    """The runs, and those that they are reruns of, oldest first."""
+    known = {one.id: one for one in taken}
+    missing = sorted({run for one in taken for run in one.repeats} - set(known))
+    at = context.clock.now()
+    known |= {run: _take(context, taken[0].spec.manifest.name, run, at) for run in missing}
+    return tuple(known[run] for run in sorted(known))
+
+
 def standing(taken: Sequence[Taken]) -> tuple[tuple[TakenCell, ...], ...]:
     """The cells that count: a later run's stands for an earlier one's of the same name.
 
@@ -91,17 +100,21 @@ def standing(taken: Sequence[Taken]) -> tuple[tuple[TakenCell, ...], ...]:
     return tuple(found.values())
 
 
-def _completes(new: TakenCell, first: TakenCell) -> bool:
-    """Whether it is the same cell of a rerun, with the same payload and subject."""
-    later, earlier = new.taken, first.taken
+def is_of_the_same(later: Taken, earlier: Taken) -> bool:
+    """Whether two runs are of one payload and one subject."""
     runs = later.evidence.record.run, earlier.evidence.record.run
-    same = (
+    return (
         runs[0].payload_digest == runs[1].payload_digest
         and later.spec.subject_digest == earlier.spec.subject_digest
         and later.spec.matrix.subject == earlier.spec.matrix.subject
     )
+
+
+def _completes(new: TakenCell, first: TakenCell) -> bool:
+    """Whether it is the same cell of a rerun, with the same payload and subject."""
+    later, earlier = new.taken, first.taken
     own = new.cell.ingested is None and first.cell.ingested is None
-    return same and own and earlier.id in later.repeats
+    return is_of_the_same(later, earlier) and own and earlier.id in later.repeats
 
 
 def _take(context: Context, product: str, run: str, at: datetime) -> Taken:

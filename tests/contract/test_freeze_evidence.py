@@ -298,6 +298,33 @@ def test_a_rerun_of_some_jobs_completes_the_cell(context, stores) -> None:
     assert not cell.attested
 
 
+def failed_first(context, *runs):
+    (cell,) = frozen(context, *runs).cells
+    return [(one.nodeid, one.run) for job in cell.jobs for one in job.failed_before]
+
+
+def test_what_failed_first_is_told_whatever_way_it_was_run_again(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), fails("b"), broken, outcome=Outcome.FAILED)
+    rerun(stores, "run-2", "run-1", passes("a"), fails("b"))
+    rerun(stores, "run-3", "run-2", passes("a"), passes("b"))
+    ran(stores, "run-4", passes("a"), passes("b"))
+    chain = [("a", "run-1"), ("b", "run-2")]
+    assert failed_first(context, "run-3") == chain  # alone, by the chain of reruns
+    assert failed_first(context, "run-1", "run-3") == chain  # completing what it repeats
+    both = [("a", "run-1"), ("b", "run-1")]
+    assert failed_first(context, "run-1", "run-4") == both  # by a second run
+    assert failed_first(context, "run-4") == []
+    assert failed_first(context, "run-1") == []
+
+
+def test_what_failed_of_another_payload_or_subject_is_no_flake(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
+    rerun(stores, "run-2", "run-1", passes("a"), payload="c" * 64)
+    ran(stores, "run-3", passes("a"), subject=Subject(name="lib", version="1.11"))
+    assert failed_first(context, "run-1", "run-2") == []
+    assert failed_first(context, "run-1", "run-3") == []
+
+
 def test_a_rerun_of_another_run_or_payload_completes_nothing(context, stores) -> None:
     ran(stores, "run-1", broken, outcome=Outcome.FAILED)
     ran(stores, "run-2", broken, outcome=Outcome.FAILED)

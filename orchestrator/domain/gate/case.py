@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,7 +11,13 @@ from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy, JobRule, PlatformRule
 from orchestrator.domain.gate.quantities import like
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, Snapshot
-from orchestrator.domain.gate.tolerance import Failing, Tolerance, failing_results, tolerate
+from orchestrator.domain.gate.tolerance import (
+    Failing,
+    Tolerance,
+    failing_results,
+    failures_over,
+    tolerate,
+)
 from orchestrator.domain.outcome import Outcome
 
 
@@ -130,5 +136,6 @@ def stand_of(rule: PlatformRule, policy: GatePolicy, snapshot: Snapshot) -> Stan
     return Stand(rule, tuple(newest[name] for name in sorted(newest)), (*asked, rest))
 
 
-def _failing(judged: JudgedJob) -> Iterable[Failing]:
-    return failing_results(judged.cell, judged.job, blocking=judged.blocking)
+def _failing(judged: JudgedJob) -> Iterator[Failing]:
+    yield from failing_results(judged.cell, judged.job, blocking=judged.blocking)
+    yield from failures_over(judged.cell, judged.job, blocking=judged.blocking)

@@ -14,7 +14,7 @@ from orchestrator.domain.gate.rules.approvals import approvals
 from orchestrator.domain.gate.rules.completeness import missing
 from orchestrator.domain.gate.rules.cost import cost
 from orchestrator.domain.gate.rules.credibility import attestation, evidence, freshness
-from orchestrator.domain.gate.rules.failures import flaky, known_issues, new_failures
+from orchestrator.domain.gate.rules.failures import failed_first, flaky, known_issues, new_failures
 from orchestrator.domain.gate.rules.hardware import hardware
 from orchestrator.domain.gate.rules.jobs import degraded, jobs
 from orchestrator.domain.gate.rules.passed import nothing_passed
@@ -59,6 +59,7 @@ _SECOND: tuple[Rule, ...] = (
     test_sets,
     skips,
     new_failures,
+    failed_first,
     flaky,
     known_issues,
     performance,

@@ -131,9 +131,6 @@ def _flaky(policy: GatePolicy) -> Iterator[Problem]:
     if not 0 <= rule.reruns <= MOST_RERUNS:
         yield Problem((*path, "reruns"), f"must be from 0 to {MOST_RERUNS}")
     yield from _least((*path, "max"), rule.max, 0)
-    if rule.rerun_success == "flaky" and rule.reruns == 0:
-        message = "has no use while `reruns` is 0: nothing is run again"
-        yield Problem((*path, "rerun_success"), message)
     if rule.max > 0 and rule.rerun_success != "flaky":
         yield Problem((*path, "max"), "has no use without `rerun_success: flaky`")
 

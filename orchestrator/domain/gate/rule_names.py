@@ -12,7 +12,7 @@ from orchestrator.domain.problems import nearest
 ALONE = ("new_failures", "cost")
 _OF_PLATFORM = ("platform", "substitute", "skips")
 _OF_CELL = ("missing",)
-_OF_JOB = ("job", "nothing_passed", "degraded", "test_set", "performance")
+_OF_JOB = ("job", "flaky", "nothing_passed", "degraded", "test_set", "performance")
 _NEVER = {
     "evidence": "nothing makes up for evidence that is not there",
     "subject": "a verdict is about one subject",
@@ -20,7 +20,7 @@ _NEVER = {
     "attestation": "unattested evidence counts where `attestation` says so, and nowhere else",
     "hardware": "say in `platforms[].expect` what the platform's machines are",
     "approval": "people approve, or they do not",
-    "flaky": "it only informs; the rule of the job is what fails",
+    "flaky": "it only informs; `flaky/JOB@PLATFORM` and the rule of the job are what fail",
     "known_issue": "it only informs",
     "quarantine": "it only informs",
 }
@@ -29,7 +29,7 @@ _NEVER = {
 def rule_fault(rule: str, policy: GatePolicy) -> str:
     """Why an exception or a waiver cannot be for this rule; empty where it can."""
     kind, _, rest = rule.partition("/")
-    if kind in _NEVER:
+    if kind in _NEVER and not (kind in _OF_JOB and rest):
         return f"nothing waives {rule!r}: {_NEVER[kind]}"
     platforms = [each.id for each in policy.spec.platforms]
     if rule in ALONE:

@@ -33,6 +33,8 @@ class FailedTest:
     """The last green run had no failure of this signature."""
     quarantine: str = ""
     """Id of a quarantine that it is in, expired or not."""
+    run: str = field(default="", metadata=LATER)
+    """Of a test that does not fail any more: the last run of the same in which it did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,9 @@ class JobEvidence:
     newly_skipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict, metadata=LATER)
     """By the reason of their skip, the tests that ran in the last green run of the platform, or
     in the runs that the gate passed last."""
+    failed_before: tuple[FailedTest, ...] = field(default=(), metadata=LATER)
+    """What failed in an earlier run of the same payload and subject, and does not here; checks
+    and the job itself by name."""
     tests_digest: str = field(default="", metadata=LATER)
     """Of the node ids that were collected (`domain/identity.py`: `normal_nodeid`); empty where
     not all of them are known."""

@@ -39,6 +39,11 @@ class Failing:
     test: FailedTest | None = None
 
     @property
+    def is_over(self) -> bool:
+        """It failed in an earlier run alone."""
+        return self.test is not None and bool(self.test.run)
+
+    @property
     def key(self) -> tuple[str, str, bool, str]:
         """What identifies it; results are told in this order."""
         return self.cell.id, self.job.id, self.test is None, self.name
@@ -46,7 +51,7 @@ class Failing:
     @property
     def is_flaky(self) -> bool:
         """It passed when it was run again with nothing changed."""
-        return self.test is not None and "passed" in self.test.reruns
+        return self.test is not None and (self.is_over or "passed" in self.test.reruns)
 
     def failure(self, at: datetime) -> Failure:
         """The same as known issues are compared with."""
@@ -91,6 +96,8 @@ class Tolerance:
     """The policy's and the product's, by id."""
     by_job: Mapping[tuple[str, str], Sequence[Allowed]]
     """By cell and job."""
+    over_by_job: Mapping[tuple[str, str], Sequence[Allowed]]
+    """The same of what failed in earlier runs alone."""
 
     @property
     def used(self) -> Mapping[str, int]:
@@ -124,6 +131,12 @@ def failing_results(cell: CellEvidence, job: JobEvidence, *, blocking: bool) -> 
         yield replace(about, name=f"({job.outcome.value})", words=job.reason)
 
 
+def failures_over(cell: CellEvidence, job: JobEvidence, *, blocking: bool) -> Iterator[Failing]:
+    """What failed in earlier runs of the same, and does not any more."""
+    for test in job.failed_before:
+        yield Failing(cell, job, blocking, name=test.nodeid, test=test)
+
+
 def tolerate(
     failing: Iterable[Failing], policy: GatePolicy, snapshot: Snapshot, now: datetime
 ) -> Tolerance:
@@ -133,10 +146,12 @@ def tolerate(
     finder = _Finder(policy, snapshot, issues, now)
     results = tuple(_allow(one, finder.open_to(one)) for one in order)
     by_job: dict[tuple[str, str], list[Allowed]] = {}
+    over: dict[tuple[str, str], list[Allowed]] = {}
     for result in results:
         about = result.failing
-        by_job.setdefault((about.cell.id, about.job.id), []).append(result)
-    return Tolerance(results, issues, by_job)
+        place = over if about.is_over else by_job
+        place.setdefault((about.cell.id, about.job.id), []).append(result)
+    return Tolerance(results, issues, by_job, over)
 
 
 def known_issues(policy: GatePolicy, snapshot: Snapshot) -> tuple[KnownIssue, ...]:

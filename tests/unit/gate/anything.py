@@ -87,6 +87,8 @@ def jobs(draw: st.DrawFn, name: str, *, good: bool) -> JobEvidence:
         reasons = {draw(st.sampled_from(["needs a GPU", "no network", ""])): counts.skipped}
         told |= {"counts": counts, "failed": tests, "skips": reasons if counts.skipped else {}}
         lacks = draw(seldom) and not good
+        if draw(seldom) and not good:
+            told |= {"failed_before": (replace(draw(failed_tests(name, "b.py::x")), run="run-0"),)}
         told |= {"tests_digest": "ab" if lacks else "cd"}
         told |= {"tests_lacking": ("a.py::lost",) if lacks else ()}
     else:

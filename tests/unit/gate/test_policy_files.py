@@ -10,6 +10,7 @@ from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.files.yaml_items import read_yaml
 from orchestrator.domain.gate.document import policy_digest
 from orchestrator.domain.gate.policy import trial_order
+from orchestrator.domain.gate.rules.hardware import expected
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.problems import InvalidDocumentError
 
@@ -46,9 +47,11 @@ def test_a_ready_made_policy_is_for_its_matrix(path: Path):
     asked = {(job.id or job.select, job.on or "all") for job in matrix.jobs}
     assert {(rule.id, rule.on) for rule in policy.spec.jobs} == asked
     assert policy.metadata.product == matrix.subject.name
-    types = {p.id: p.instance_type for p in matrix.platforms}
+    types = {p.id: p.instance_type or p.accelerator_type for p in matrix.platforms}
+    providers = {p.id: p.provider for p in matrix.platforms}
     for rule in policy.spec.platforms:
         assert rule.instance in ("", types[rule.id])
+        assert expected(rule).provider == providers[rule.id]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,6 @@ def test_a_ready_made_policy_is_for_its_matrix(path: Path):
         (["evidence: {manifest: {on_missing: informing}}"], "'informing' is unknown"),
         (["evidence: {manifest: {min_tests_vs_baseline: 1.5}}"], "more than 0 and at most 1"),
         (["skips: {max: -1}"], "spec.skips.max: must be at least 0"),
-        (["flaky: {rerun_success: flaky}"], "has no use while `reruns` is 0"),
         (["flaky: {max: 2}"], "has no use without `rerun_success: flaky`"),
         (["flaky: {reruns: 11}"], "must be from 0 to 10"),
         (["cost: {max_usd: 0}"], "spec.cost.max_usd: must be more than 0"),

@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.domain.gate.completing import completed
+from orchestrator.domain.gate.failed_before import failed_before
 from orchestrator.domain.gate.policy import (
     EvidenceRule,
     Expected,
+    FlakyRule,
     JobRule,
     PlatformRule,
     SkipRule,
     SubjectRule,
 )
-from orchestrator.domain.gate.verdict import Decision
+from orchestrator.domain.gate.rule_names import rule_fault
+from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.outcome import Counts, Outcome
 from tests.unit.gate.made import (
     cell,
@@ -267,3 +270,50 @@ def test_every_machine_of_a_completed_cell_counts():
     early = cell(machines=(machine(provider="local", devices=()),), run="run-1")
     late = cell("gcp-l4", job("fp8"), run="run-2")
     assert judge(policy(), snapshot(completed(early, late))).decision is FAIL
+
+
+# What failed first, and passed later
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "names"),
+    [
+        (job("moe", failed("a"), failed("b")), job("moe"), ["a", "b"]),
+        (job("moe", failed("a"), failed("b")), job("moe", failed("b")), ["a"]),
+        (job("fp8", failed("a")), job("moe"), []),
+        (job("moe", counts=Counts(failed=2)), job("moe"), ["(without a name)"]),
+        (job("moe", failed_checks=("same",), outcome=Outcome.FAILED), job("moe"), ["same"]),
+        (job("moe", outcome=Outcome.FAILED, counts=Counts()), job("moe"), ["(failed)"]),
+        (job("moe", outcome=Outcome.TIMED_OUT, counts=Counts()), job("moe"), ["(timed_out)"]),
+        (job("moe", outcome=Outcome.ERRORED, counts=Counts(missing=5)), job("moe"), []),
+    ],
+)
+def test_what_failed_in_an_earlier_run_of_the_same_is_told(then, now, names):
+    told = failed_before(cell("gcp-l4", now), now, [cell("gcp-l4", then, run="run-0")])
+    assert [(one.nodeid, one.run) for one in told] == [(name, "run-0") for name in names]
+
+
+@pytest.mark.parametrize(
+    ("more", "decision"),
+    [
+        ({}, FAIL),
+        ({"flaky": FlakyRule(rerun_success="flaky", max=1)}, WITH),
+        ({"flaky": FlakyRule(rerun_success="flaky", max=0)}, FAIL),
+        ({"known_issues": (issue(),)}, WITH),
+        ({"jobs": (JobRule(id="moe", level="informing"), JobRule(id="*"))}, PASS),
+    ],
+)
+def test_a_failure_that_passed_in_a_later_run_is_flaky(more, decision):
+    again = job("moe", failed_before=(failed("t.py::a", run="run-0"),))
+    verdict = judge(policy(**more), snapshot(cell("gcp-l4", job("fp8"), again)))
+    assert verdict.decision is decision
+    assert result(verdict, "job/moe@gcp-l4").outcome is RuleOutcome.OK
+    assert result(verdict, "flaky/moe@gcp-l4").sentence.startswith(
+        "Of moe on gcp-l4 1 result failed in an earlier run of the same, and not in this: "
+        "t.py::a in run-0; "
+    )
+
+
+def test_it_may_be_waived_for_a_job_and_not_at_large():
+    assert rule_fault("flaky/moe@gcp-l4", policy()) == ""
+    assert "nothing waives 'flaky'" in rule_fault("flaky", policy())

@@ -81,6 +81,33 @@ def flaky(case: Case) -> Iterator[RuleResult]:
     )
 
 
+def failed_first(case: Case) -> Iterator[RuleResult]:
+    """One result per job of which something failed in an earlier run of the same, not in this."""
+    for judged in case.jobs:
+        found = case.tolerance.over_by_job.get((judged.cell.id, judged.job.id), ())
+        if not found:
+            continue
+        left = [one for one in found if one.left]
+        by = sorted({name for one in found for name in one.by})
+        names = [
+            f"{one.failing.name} in {one.failing.test.run}" for one in found if one.failing.test
+        ]
+        end = f"{len(left)} not tolerated" if left else f"tolerated by {some(by)}"
+        many = counted(len(found), "result")
+        yield RuleResult(
+            id=f"{FLAKY}/{judged.name}",
+            kind="failed_first",
+            blocking=judged.blocking,
+            outcome=RuleOutcome.VIOLATED if left else RuleOutcome.TOLERATED,
+            sentence=(
+                f"Of {judged.job.id} on {judged.cell.id} {many} failed in an earlier run of the"
+                f" same, and not in this: {some(sorted(names), 3)}; {end}."
+            ),
+            inputs={"failed": len(found), "intolerable": len(left), "tests": sorted(names)[:_TOLD]},
+            by=tuple(by),
+        )
+
+
 def known_issues(case: Case) -> Iterator[RuleResult]:
     """What each known issue and quarantine tolerates; shown, and judged where the jobs are."""
     used = case.tolerance.used
