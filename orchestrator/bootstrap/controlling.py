@@ -14,6 +14,7 @@ from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.cron import CronsimCron
 from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.adapters.dialects.registry import FileDialects
+from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.dbos_engine import DbosEngine, DbosSettings
 from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.blobs import FileBlobs
@@ -114,6 +115,7 @@ def _world(
         wheels=Wheelhouse(home / "wheels", clock=SystemClock()),
         secret=secret,
         unpack=unpack_bundle,
+        self_report=read_self_report,
         publish=partial(
             publish_report,
             render=_render,

@@ -19,6 +19,7 @@ EXPECTED = {
     "artifacts": ("passed", "", {"passed": 1}),
     "collection_error": ("failed", "tests", {"error": 1, "missing": 1}),
     "demo_fails": ("failed", "checks", {}),
+    "demo_lies": ("failed", "checks", {}),
     "erroring": ("failed", "tests", {"passed": 1, "failed": 1, "error": 2}),
     "failing": ("failed", "tests", {"passed": 2, "failed": 1}),
     "hang": ("failed", "tests", {"passed": 2, "error": 1}),

@@ -17,6 +17,10 @@ id = "steady"
 kind = "demo"
 command = ["{python}", "-c", "print('well')"]
 [[job]]
+id = "suite"
+kind = "suite"
+pytest = ["test_it.py"]
+[[job]]
 id = "shaky"
 kind = "demo"
 command = ["{python}", "shaky.py"]
@@ -50,6 +54,7 @@ WAIVE = ("--reason", "It is mended.", "--author", "ann", "--approver", "bo", "--
 def home(tmp_path):
     (tmp_path / "pay").mkdir()
     (tmp_path / "pay" / "payload.toml").write_text(PAYLOAD)
+    (tmp_path / "pay" / "test_it.py").write_text("def test_a(): pass\n")
     (tmp_path / "matrix.yaml").write_text(MATRIX)
     (tmp_path / "gate.yaml").write_text(POLICY)
     with a_home(tmp_path / "home") as home:
@@ -83,3 +88,34 @@ def test_from_a_run_to_a_verdict_that_others_can_check(home: Home, tmp_path: Pat
         assert "identical" in home.seatrial("gate", "explain", f"V-000{number}", "--replay")
     decisions = [one["decision"] for one in home.json("gate", "history", "tiny")]
     assert decisions == ["PASS_WITH_EXCEPTIONS", "FAIL", "PASS"]
+
+
+def explained(home: Home, *runs: str, policy: str, status: int) -> dict[str, str]:
+    """The rules of a verdict that are not ok, with what they came to."""
+    named = [word for one in runs or ("latest",) for word in ("--run", one)]
+    home.seatrial("gate", "check", policy, *named, status=status)
+    (newest, *_) = home.json("gate", "history", "tiny")
+    rules = home.json("gate", "explain", newest["id"])["rules"]
+    return {rule["id"]: rule["outcome"] for rule in rules if rule["outcome"] != "ok"}
+
+
+def test_what_only_looks_like_a_pass_is_none(home: Home, tmp_path: Path) -> None:
+    """With a policy that says nothing but where: skips, a demo's own words, a failure run again."""
+    policy, suite = str(tmp_path / "gate.yaml"), tmp_path / "pay" / "test_it.py"
+    suite.write_text("import pytest\npytestmark = pytest.mark.skip\ndef test_a(): pass\n")
+    run(home, tmp_path, "print('well')", status=0)
+    assert explained(home, policy=policy, status=5) == {"nothing_passed/suite@here": "unknown"}
+
+    suite.write_text("def test_a(): pass\n")
+    run(home, tmp_path, "print('Results: 0/8 demos passed')", status=1)
+    assert explained(home, policy=policy, status=1) == {"job/shaky@here": "violated"}
+
+    once = tmp_path / "once"
+    script = f"from pathlib import Path; p = Path({str(once)!r}); bad = not p.exists(); p.touch()"
+    run(home, tmp_path, f"{script}\nraise SystemExit(bad)", status=1)
+    first = home.json("runs")[0]["id"]
+    home.seatrial("rerun", first, "--only", "failed")
+    again = home.json("runs")[0]["id"]
+    assert again != first
+    found = explained(home, first, again, policy=policy, status=1)
+    assert found == {"flaky/shaky@here": "violated"}

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator.adapters.db.database import Database, open_database
+from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.bundles import unpack_bundle
@@ -103,6 +104,7 @@ class FakeWorld:
             wheels=Wheelhouse(self.folder / "wheels", clock=self.clock),
             secret=lambda name: None,
             unpack=unpack_bundle,
+            self_report=read_self_report,
             publish=publish,
             identity=Identity("test", "controller"),
             own_python="/usr/bin/python3",

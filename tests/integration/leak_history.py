@@ -16,6 +16,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
+from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.memory import MemoryEngine, SimulatedCrashError
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.world import Identity, World, billed_minutes
@@ -193,6 +194,7 @@ class History:
             wheels=NoWheels(),
             secret=lambda name: None,
             unpack=lambda chunks: iter(()),
+            self_report=read_self_report,
             publish=lambda evidence: Path(),
             identity=Identity("test", "controller"),
             own_python="/usr/bin/python3",

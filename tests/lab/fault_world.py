@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.adapters.db.database import Database, open_database
+from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.bundles import unpack_bundle
@@ -165,6 +166,7 @@ class FaultWorld:
             wheels=Wheelhouse(self.folder / "wheels", clock=self.clock),
             secret=lambda name: None,
             unpack=unpack_bundle,
+            self_report=read_self_report,
             publish=lambda evidence: self.folder,
             identity=Identity(PROJECT, CONTROLLER),
             own_python="/usr/bin/python3",

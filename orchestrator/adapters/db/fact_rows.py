@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from sqlalchemy import case, func
@@ -29,7 +29,7 @@ def write_facts(session: Session, cell_pk: int, attempt_pk: int, facts: Facts) -
     if facts.jobs:
         _write_jobs(session, cell_pk, attempt_pk, facts.jobs)
     if facts.checks:
-        _write_checks(session, attempt_pk, facts.checks)
+        write_checks(session, attempt_pk, facts.checks.values())
     if facts.metrics:
         rows = [_metric(attempt_pk, fact) for fact in facts.metrics]
         session.execute(insert_into(session, MetricRow).on_conflict_do_nothing(), rows)
@@ -74,16 +74,15 @@ def _fitting(value: object) -> object:
     return value
 
 
-def _write_checks(
-    session: Session, attempt_pk: int, checks: Mapping[tuple[str, str], CheckFact]
-) -> None:
+def write_checks(session: Session, attempt_pk: int, checks: Iterable[CheckFact]) -> None:
+    """Add or replace by job and name, within the caller's transaction."""
     insert = insert_into(session, CheckResultRow)
     statement = insert.on_conflict_do_update(
         index_elements=["attempt", "job", "name"],
         set_={name: insert.excluded[name] for name in _CHECK_COLUMNS},
     )
     rows: dict[tuple[str, str], dict[str, object]] = {}
-    for fact in checks.values():
+    for fact in checks:
         job, name = short(fact.job), short(fact.name)
         said = {column: getattr(fact, column) for column in _CHECK_COLUMNS}
         rows[job, name] = {"attempt": attempt_pk, "job": job, "name": name, **said}

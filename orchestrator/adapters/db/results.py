@@ -20,10 +20,11 @@ from orchestrator.adapters.db.cell_results import (
     results_of,
     totals_of,
 )
+from orchestrator.adapters.db.fact_rows import write_checks
 from orchestrator.adapters.db.rollups import tally
 from orchestrator.adapters.db.sessions import Sessions
 from orchestrator.adapters.db.signature_rows import of_result, read_earlier
-from orchestrator.adapters.db.statements import cell_row, insert_into
+from orchestrator.adapters.db.statements import attempt_row, cell_row, insert_into
 from orchestrator.adapters.db.tables import (
     ArtifactRow,
     CellRow,
@@ -148,6 +149,11 @@ class DbResults:
         """By name."""
         with self._sessions.read() as session:
             return artifacts_of(session, CellRow.id == cell_id).get(cell_id, [])
+
+    def put_checks(self, attempt_id: str, checks: Sequence[CheckFact]) -> None:
+        """Add or replace by job and name."""
+        with self._sessions.write() as session:
+            write_checks(session, attempt_row(session, attempt_id).pk, checks)
 
     def put_artifacts(self, cell_id: str, artifacts: Sequence[Artifact]) -> None:
         """Add or replace by name."""

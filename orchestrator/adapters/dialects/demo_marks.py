@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from orchestrator.adapters.dialects.lines import Notes, head_lines, tail_lines, text_lines
@@ -26,6 +26,8 @@ _RESULTS = re.compile(
     r"\s(?:[\w-]{1,30}\s){0,2}passed\b",
     re.IGNORECASE,
 )
+_TOLD = 200
+"""Characters of a line that is quoted."""
 _OUTCOMES = {"pass": "passed", "ok": "passed", "skip": "skipped"}
 _RANK = {"passed": 0, "skipped": 1, "failed": 2}
 
@@ -108,6 +110,29 @@ class DemoMarks:
                 yield from narration.see(line)
         yield from notes.said()
         yield from _ending(marks, troubles, torn=is_torn(artifact))
+
+
+def admitted(lines: Iterable[str]) -> str:
+    """The line that speaks against the program that wrote it; empty where none does.
+
+    That is a mark of failure, or a sum that is short by more than what is marked as skipped. A
+    mark of an error counts beside a sum alone: without one it is how many programs write logs.
+    """
+    failure = error = sum_ = ""
+    skipped, short = 0, -1
+    for line in lines:
+        mark, summed = _MARK.match(line), _RESULTS.match(line)
+        word = mark["word"] if mark else ""
+        if word.startswith("FAIL"):
+            failure = failure or line
+        elif word == "ERROR":
+            error = error or line
+        elif word:
+            skipped += word.startswith("SKIP")
+        elif summed and int(summed["total"]) - int(summed["passed"]) > short:
+            sum_, short = line, int(summed["total"]) - int(summed["passed"])
+    is_short = short > skipped
+    return (failure or (sum_ if is_short else "") or (error if sum_ else "")).strip()[:_TOLD]
 
 
 def _mark(line: str) -> SaidCheck | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.application.cell.proving import keep_proofs
+from orchestrator.application.cell.self_reports import check_self_reports
 from orchestrator.application.cell.world import Situation, World, situation
 from orchestrator.application.end_run import end_run
 from orchestrator.application.judge_jobs import judge_jobs
@@ -29,6 +30,7 @@ def look_closed(world: World, attempt_id: str) -> Value | NotYet:
     cells, at = world.stores.cells, world.clock.now()
     facts = world.stores.results.jobs(now.cell.id)
     _attest_torch(world, now)
+    check_self_reports(world, now)
     given_up = [job for job, fact in facts.items() if fact.cause == "crashed"]
     world.stores.evidence.settle(now.cell.id, given_up)
     if may_try_again(now):

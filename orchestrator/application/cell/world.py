@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -104,6 +104,8 @@ class World:
     wheels: Wheels
     secret: Callable[[str], str | None]
     unpack: UnpackBundle
+    self_report: Callable[[Iterable[bytes]], str]
+    """The line in which a job's output speaks of a failure; empty where none does."""
     publish: Callable[[Evidence], Path]
     identity: Identity
     own_python: str

@@ -153,6 +153,10 @@ class ResultStore(Protocol):
         """By name."""
         ...
 
+    def put_checks(self, attempt_id: str, checks: Sequence[CheckFact]) -> None:
+        """Add or replace what we found out about an attempt's jobs, by job and name."""
+        ...
+
     def put_artifacts(self, cell_id: str, artifacts: Sequence[Artifact]) -> None:
         """Add or replace by name."""
         ...

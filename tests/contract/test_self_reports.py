@@ -1,0 +1,66 @@
+"""A job that prints that it failed, and ends as if it had not, has not passed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from orchestrator.adapters.dialects.self_report import read_self_report
+from orchestrator.application.cell.self_reports import check_self_reports
+from orchestrator.application.ports.evidence import Artifact
+from orchestrator.domain.outcome import Outcome
+from tests.contract.frozen_runs import at_work, done, launched, only_cell
+from tests.databases import MANIFEST, after
+
+SAID = b"[FAIL] converges\nResults: 0/8 demos passed\n"
+
+
+@pytest.fixture
+def context(stores):
+    return SimpleNamespace(stores=stores, clock=SimpleNamespace(now=lambda: after(3600)))
+
+
+def job_after(context, *, job="demo", printed=SAID, exit_code=0):
+    """How a gate sees the demo of a run in which a job printed that."""
+    stores = context.stores
+    (cell_id,) = launched(stores, "run-1")
+    agent = at_work(stores, cell_id, "run-1")
+    for name, code in (("unit", 0), ("demo", exit_code)):
+        agent.send(agent.line("phase", name, name="started"))
+        agent.send(*([agent.test("t.py::a")] if name == "unit" else []))
+        agent.send(agent.line("phase", name, name="finished", exit_code=code, duration_s=1.0))
+    stores.results.put_artifacts(cell_id, [Artifact(f"{job}.txt", "5" * 64, len(printed))])
+    now = SimpleNamespace(
+        cell=stores.cells.get(cell_id),
+        attempt=stores.cells.attempt(agent.attempt_id),
+        spec=SimpleNamespace(manifest=MANIFEST),
+    )
+    blobs = SimpleNamespace(open=lambda _: iter([printed]), has=lambda _: True)
+    world = SimpleNamespace(stores=stores, blobs=blobs, self_report=read_self_report)
+    for _ in range(2):  # a controller that died in between does it again
+        check_self_reports(world, now)
+    done(stores, cell_id)
+    return next(one for one in only_cell(context, "run-1").jobs if one.id == "demo")
+
+
+def test_a_failure_that_is_printed_beside_a_good_end_is_a_failed_check(context):
+    demo = job_after(context)
+    assert (demo.outcome, demo.reason) == (Outcome.FAILED, "checks")
+    assert demo.failed_checks == ("self-report",)
+    (check,) = context.stores.results.checks("run-1.p0")
+    assert check.reason == "it printed '[FAIL] converges' and ended with exit code 0"
+
+
+@pytest.mark.parametrize(
+    ("how", "outcome"),
+    [
+        ({"printed": b"Results: 8/8 demos passed\n"}, Outcome.PASSED),
+        ({"job": "unit"}, Outcome.PASSED),
+        ({"exit_code": 1}, Outcome.FAILED),
+    ],
+    ids=["well", "suite", "said-so"],
+)
+def test_what_agrees_with_its_end_gets_no_check(context, how, outcome):
+    demo = job_after(context, **how)
+    assert (demo.outcome, demo.failed_checks) == (outcome, ())
