@@ -6,6 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from orchestrator.application.freeze_evidence import freeze_evidence
+from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict
 from orchestrator.application.ports.stores import RunSpec
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import Cause, CellState
@@ -16,6 +17,7 @@ from orchestrator.domain.gate.policy import (
     GateSpec,
     PlatformRule,
 )
+from orchestrator.domain.gate.verdict import Decision, Verdict
 from orchestrator.domain.matrix import Accelerator, expand
 from orchestrator.domain.outcome import Outcome
 from tests.databases import MANIFEST, NOW, Agent, a_run, advance, after, attempt, lease, matrix
@@ -96,3 +98,57 @@ def frozen(context, *runs, policy=POLICY):
 def only_cell(context, *runs, policy=POLICY):
     (cell,) = frozen(context, *runs, policy=policy).cells
     return cell
+
+
+STORED_POLICY = StoredPolicy(
+    gate="release",
+    product="proof",
+    digest="a" * 64,
+    text="",
+    document="{}",
+    first_seen=NOW,
+    since=NOW,
+)
+
+
+def passed(*runs):
+    verdict = Verdict(
+        gate="release",
+        product="proof",
+        decision=Decision.PASS,
+        at=NOW,
+        subject={},
+        policy_digest="a" * 64,
+        evidence_digest="b" * 64,
+        rules=(),
+    )
+    return StoredVerdict(
+        id="",
+        gate="release",
+        verdict=verdict,
+        runs=runs,
+        lineage="release",
+        created_at=NOW,
+        snapshot_digest="",
+        document_digest="",
+        envelope_digest="",
+        key_id="",
+    )
+
+
+def rerun(stores, run_id, rerun_of, *lines, only=("unit",), payload="d" * 64, attestation=REAL):
+    known = stores.runs.spec(rerun_of)
+    (plan,) = expand(known.matrix, known.manifest)
+    run = replace(a_run(run_id), rerun_of=rerun_of, payload_digest=payload)
+    cell, spec = f"{run_id}.p0", replace(known, only={"p0": list(only)})
+    plan = replace(plan, jobs=tuple(job for job in plan.jobs if job in only))
+    stores.runs.create(run, spec, [(cell, plan)], key=None)
+    agent = at_work(stores, cell, run_id, attestation)
+    agent.send(agent.line("phase", "unit", name="started"), *(line(agent) for line in lines))
+    agent.send(agent.line("phase", "unit", name="finished", exit_code=0, duration_s=1.0))
+    done(stores, cell)
+    stores.runs.finish(run_id, Outcome.PASSED, at=after(90))
+
+
+def broken(agent):
+    return agent.line("check", "demo", check="same", outcome="failed")

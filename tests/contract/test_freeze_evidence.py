@@ -12,14 +12,13 @@ import pytest
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.freeze_evidence import evidence_digest
 from orchestrator.application.gather_evidence import WrongProductError
-from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
+from orchestrator.application.ports.gates import StoredWaiver
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.gate.document import canonical, snapshot_document
 from orchestrator.domain.gate.snapshot import Approval, MachineEvidence, Quarantine, Waiver
-from orchestrator.domain.gate.verdict import Decision, Verdict
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
-from orchestrator.domain.matrix import GitSource, Subject, expand
+from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.trials import TrialAsk, TrialKind
 from tests.contract.frozen_runs import (
@@ -28,18 +27,22 @@ from tests.contract.frozen_runs import (
     METADATA,
     POLICY,
     REAL,
+    STORED_POLICY,
     at_work,
+    broken,
     done,
     environment,
     fails,
     frozen,
     launched,
     only_cell,
+    passed,
     passes,
     ran,
+    rerun,
     skips,
 )
-from tests.databases import NOW, a_run, advance, after
+from tests.databases import NOW, advance, after
 
 
 @pytest.fixture
@@ -172,35 +175,6 @@ def test_skips_are_counted_by_reason(context, stores) -> None:
     assert only_cell(context, "run-1").jobs[0].skips == {"no GPU": 2, "slow": 1}
 
 
-def test_a_skip_of_what_ran_in_the_last_green_run_is_told_by_name(context, stores) -> None:
-    ran(stores, "run-1", passes("t.py::a[x-1]"), skips("t.py::b", "slow"), passes("t.py::c"))
-    ran(stores, "run-2", skips("t.py::a[1-x]", "now"), skips("t.py::b", "slow"), passes("t.py::c"))
-    assert only_cell(context, "run-2").jobs[0].newly_skipped == {"now": ("t.py::a[1-x]",)}
-    assert only_cell(context, "run-1").jobs[0].newly_skipped == {}
-
-
-def test_what_the_gate_passed_stays_the_baseline_of_skips(context, stores) -> None:
-    """A run whose skips no gate has passed is green all the same."""
-    ran(stores, "run-1", passes("t.py::a"), passes("t.py::b"))
-    stores.gates.put_policy(STORED_POLICY)
-    stores.gates.add_verdict(passed("run-1"))
-    for number in (2, 3):
-        ran(stores, f"run-{number}", skips("t.py::a", "now"), passes("t.py::b"))
-    assert only_cell(context, "run-3").jobs[0].newly_skipped == {"now": ("t.py::a",)}
-
-
-def test_tests_that_another_platform_has_are_told_by_name(context, stores) -> None:
-    first, second = launched(stores, "run-1", platforms=2)
-    for cell_id, names in ((first, ("t.py::a[x-1]", "t.py::b")), (second, ("t.py::a[1-x]",))):
-        agent = at_work(stores, cell_id, "run-1")
-        agent.send(agent.manifest(*names), *(agent.test(name) for name in names))
-        done(stores, cell_id)
-    (mine, _), (other, demo) = (cell.jobs for cell in frozen(context, "run-1").cells)
-    assert (mine.tests_lacking, other.tests_lacking) == ((), ("t.py::b",))
-    assert len({mine.tests_digest, other.tests_digest}) == 2
-    assert (demo.tests_digest, demo.tests_lacking) == ("", ())
-
-
 def test_failed_checks_and_fallbacks_are_told(context, stores) -> None:
     ran(
         stores,
@@ -266,24 +240,6 @@ def test_a_later_runs_cell_stands_for_an_earlier_ones(context, stores) -> None:
     assert snapshot.cost_usd == Decimal("0.50")
 
 
-def rerun(stores, run_id, rerun_of, *lines, only=("unit",), payload="d" * 64, attestation=REAL):
-    known = stores.runs.spec(rerun_of)
-    (plan,) = expand(known.matrix, known.manifest)
-    run = replace(a_run(run_id), rerun_of=rerun_of, payload_digest=payload)
-    cell, spec = f"{run_id}.p0", replace(known, only={"p0": list(only)})
-    plan = replace(plan, jobs=tuple(job for job in plan.jobs if job in only))
-    stores.runs.create(run, spec, [(cell, plan)], key=None)
-    agent = at_work(stores, cell, run_id, attestation)
-    agent.send(agent.line("phase", "unit", name="started"), *(line(agent) for line in lines))
-    agent.send(agent.line("phase", "unit", name="finished", exit_code=0, duration_s=1.0))
-    done(stores, cell)
-    stores.runs.finish(run_id, Outcome.PASSED, at=after(90))
-
-
-def broken(agent):
-    return agent.line("check", "demo", check="same", outcome="failed")
-
-
 def test_a_rerun_of_some_jobs_completes_the_cell(context, stores) -> None:
     ran(stores, "run-1", fails("a"), broken, outcome=Outcome.FAILED)
     rerun(stores, "run-2", "run-1", passes("a"))
@@ -296,33 +252,6 @@ def test_a_rerun_of_some_jobs_completes_the_cell(context, stores) -> None:
     (cell,) = frozen(context, "run-1", "run-3").cells
     assert [(job.id, job.run) for job in cell.jobs] == [("demo", "run-1"), ("unit", "")]
     assert not cell.attested
-
-
-def failed_first(context, *runs):
-    (cell,) = frozen(context, *runs).cells
-    return [(one.nodeid, one.run) for job in cell.jobs for one in job.failed_before]
-
-
-def test_what_failed_first_is_told_whatever_way_it_was_run_again(context, stores) -> None:
-    ran(stores, "run-1", fails("a"), fails("b"), broken, outcome=Outcome.FAILED)
-    rerun(stores, "run-2", "run-1", passes("a"), fails("b"))
-    rerun(stores, "run-3", "run-2", passes("a"), passes("b"))
-    ran(stores, "run-4", passes("a"), passes("b"))
-    chain = [("a", "run-1"), ("b", "run-2")]
-    assert failed_first(context, "run-3") == chain  # alone, by the chain of reruns
-    assert failed_first(context, "run-1", "run-3") == chain  # completing what it repeats
-    both = [("a", "run-1"), ("b", "run-1")]
-    assert failed_first(context, "run-1", "run-4") == both  # by a second run
-    assert failed_first(context, "run-4") == []
-    assert failed_first(context, "run-1") == []
-
-
-def test_what_failed_of_another_payload_or_subject_is_no_flake(context, stores) -> None:
-    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
-    rerun(stores, "run-2", "run-1", passes("a"), payload="c" * 64)
-    ran(stores, "run-3", passes("a"), subject=Subject(name="lib", version="1.11"))
-    assert failed_first(context, "run-1", "run-2") == []
-    assert failed_first(context, "run-1", "run-3") == []
 
 
 def test_a_rerun_of_another_run_or_payload_completes_nothing(context, stores) -> None:
@@ -352,42 +281,6 @@ def test_runs_that_are_not_there_or_of_another_product_are_refused(context, stor
 
 
 # What people say
-
-
-STORED_POLICY = StoredPolicy(
-    gate="release",
-    product="proof",
-    digest="a" * 64,
-    text="",
-    document="{}",
-    first_seen=NOW,
-    since=NOW,
-)
-
-
-def passed(*runs):
-    verdict = Verdict(
-        gate="release",
-        product="proof",
-        decision=Decision.PASS,
-        at=NOW,
-        subject={},
-        policy_digest="a" * 64,
-        evidence_digest="b" * 64,
-        rules=(),
-    )
-    return StoredVerdict(
-        id="",
-        gate="release",
-        verdict=verdict,
-        runs=runs,
-        lineage="release",
-        created_at=NOW,
-        snapshot_digest="",
-        document_digest="",
-        envelope_digest="",
-        key_id="",
-    )
 
 
 WAIVER = Waiver(

@@ -16,7 +16,6 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.memory import MemoryEngine, SimulatedCrashError
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.world import Identity, World, billed_minutes
@@ -181,9 +180,8 @@ class History:
             machine.shown_to -= AT_HOME
         self._told_gone.clear()
         stores = self.plant.stores(self._fused())
-        line = Line(
-            cloud=self.cloud, trips=self._trips, passes=self._pass, told=self._hear, who="flow"
-        )
+        heard = {"passes": self._pass, "told": self._hear}
+        line = Line(cloud=self.cloud, trips=self._trips, who="flow", **heard)
         provider = self.plant.provider(line)
         world = World(
             stores=stores,
@@ -194,7 +192,7 @@ class History:
             wheels=NoWheels(),
             secret=lambda name: None,
             unpack=lambda chunks: iter(()),
-            self_report=read_self_report,
+            self_report=lambda output: "",
             publish=lambda evidence: Path(),
             identity=Identity("test", "controller"),
             own_python="/usr/bin/python3",
