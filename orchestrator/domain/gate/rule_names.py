@@ -20,7 +20,7 @@ _NEVER = {
     "attestation": "unattested evidence counts where `attestation` says so, and nowhere else",
     "hardware": "say in `platforms[].expect` what the platform's machines are",
     "approval": "people approve, or they do not",
-    "flaky": "it only informs; `flaky/JOB@PLATFORM` and the rule of the job are what fail",
+    "flaky": "it only informs; the rule of the job is what fails, or `flaky/JOB@PLATFORM`",
     "known_issue": "it only informs",
     "quarantine": "it only informs",
 }
