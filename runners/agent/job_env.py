@@ -66,6 +66,16 @@ def for_job(
     return given
 
 
+def sheltered(given: Mapping[str, str]) -> Dict[str, str]:
+    """Return the environment of a pytest that loads itself before anything of the payload.
+
+    Python puts PYTHONPATH in front of the environment's packages, and runs a ``sitecustomize`` that
+    it finds there: ``seatrial_start`` puts it back once pytest is loaded.
+    """
+    rest = {name: value for name, value in given.items() if name != "PYTHONPATH"}
+    return {**rest, "SEATRIAL_PYTHONPATH": given.get("PYTHONPATH", "")}
+
+
 def own_caches(folder: Path, given: Mapping[str, str]) -> Dict[str, str]:
     """Return where compilers cache: in the arm's own folder, so that no arm finds the other's work.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 
-from . import processes, pytest_config
+from . import job_env, processes, pytest_config
 from .arms import Arm, Fresh, Heard, Resident
 from .bench import Bench
 from .desk import Crew, Desk
@@ -132,7 +132,9 @@ class JobRun:
             skip_file=bench.folder.skip,
             skipped={*bench.job.skip, *done},
         )
-        return suite.run(lambda argv, more: self._process(watch, argv, {**bench.env, **more}))
+        return suite.run(
+            lambda argv, more: self._process(watch, argv, job_env.sheltered({**bench.env, **more}))
+        )
 
     def _command(self, bench: Bench) -> Verdict:
         python = str(self._desk.attempt.python)

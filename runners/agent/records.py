@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Set, Tuple
 
 from .events import EventWriter
@@ -16,6 +17,20 @@ Checked = Optional[Dict[str, JsonValue]]
 _OUTCOMES = ("passed", "failed", "skipped")
 _WHEN = ("setup", "call", "teardown")
 _WARNINGS = 20
+
+
+_REFUSALS = ("wrong_pytest", "wrong_subject")
+_PROBLEMS = 20
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why what the tests said does not count."""
+
+    reason: str
+    """``wrong_pytest`` or ``wrong_subject``."""
+    detail: str
+    """For a person: the module, its file, and what to do."""
 
 
 class Records:
@@ -32,6 +47,8 @@ class Records:
         self.done: Set[str] = set()
         self.session_finished = False
         self.poisoned = False
+        self._refusal: Optional[Refusal] = None
+        self._unproven: Set[str] = set()
 
     def begin_process(self) -> None:
         """A fresh process is about to write."""
@@ -40,6 +57,7 @@ class Records:
         self.session_finished = False
         self.poisoned = False
         self._started.clear()
+        self._unproven = {""}
 
     def poll(self) -> bool:
         """Take what was written since the last look; say whether there was any."""
@@ -52,6 +70,15 @@ class Records:
     def running(self) -> Optional[str]:
         """Name the test that has begun and not ended (the one that began first, under xdist)."""
         return next(iter(self._started), None)
+
+    def refusal(self) -> Optional[Refusal]:
+        """Say why the results do not count, once the process is gone."""
+        if self._refusal is None and self.session_finished and self._unproven:
+            which = ", ".join(sorted(self._unproven - {""})) or "the main process"
+            text = f"pytest ended, and {which} never said where it was loaded from"
+            fix = "run the suite without what replaces pytest's plugins or its workers"
+            return Refusal("wrong_pytest", f"{text}. Fix: {fix}")
+        return self._refusal
 
     def left(self, skipped: Set[str]) -> List[str]:
         """Return the collected tests without a final result."""
@@ -96,6 +123,8 @@ class Records:
             "collect_error": self._take_collect_error,
             "collect_skip": self._take_collect_skip,
             "session_finish": self._take_session_finish,
+            "origins": self._take_origins,
+            "worker": self._take_worker,
         }
         taker = takers.get(str(line.get("record")))
         if taker is None:
@@ -140,6 +169,28 @@ class Records:
         what, why = _text(line, "nodeid", empty=True), _text(line, "longrepr", empty=True)
         text = f"{what or 'everything'} was skipped at collection: {why}"
         self._events.log("info", text, self._job)
+
+    def _take_worker(self, line: Fields) -> None:
+        self._unproven.add(_text(line, "worker"))
+
+    def _take_origins(self, line: Fields) -> None:
+        """A process has looked where its modules came from."""
+        worker, when = _text(line, "worker", empty=True), _text(line, "when")
+        problems = [_problem(raw) for raw in _list(line, "problems")[:_PROBLEMS]]
+        data: Dict[str, JsonValue] = {"record": "origins", "nodeid": "", "when": when}
+        data["worker"] = worker
+        for key in ("pytest", "version"):
+            data[key] = _text({key: "", **line}, key, empty=True)
+        data["problems"] = [dict(problem) for problem in problems]
+        self._events.emit("test", self._job, data)
+        if when == "end":
+            self._unproven.discard(worker)
+        if problems and self._refusal is None:
+            first = problems[0]
+            where = f" (in {worker})" if worker else ""
+            more = f"; {len(problems) - 1} more modules" if len(problems) > 1 else ""
+            detail = f"{first['what']}{where}{more}. Fix: {first['fix']}"
+            self._refusal = Refusal(first["reason"], detail)
 
     def _take_session_finish(self, _line: Fields) -> None:
         self.session_finished = True
@@ -204,6 +255,20 @@ def _pairs(raw: object) -> JsonValue:
         plain = value if isinstance(value, (str, bool, int, float)) or value is None else str(value)
         found.append([str(pair[0]), plain])
     return found
+
+
+def _problem(raw: object) -> Dict[str, str]:
+    if not isinstance(raw, dict):
+        raise ValueError(f"a problem must be an object, not {raw!r:.80}")
+    found = {key: _text(raw, key, empty=True) for key in ("module", "file", "what", "fix")}
+    return {"reason": _one_of(raw, "reason", _REFUSALS), **found}
+
+
+def _list(line: Fields, key: str) -> List[object]:
+    value = line.get(key)
+    if not isinstance(value, list):
+        raise ValueError(f"{key} must be a list, not {value!r:.80}")
+    return value
 
 
 def _text(line: Fields, key: str, *, empty: bool = False) -> str:

@@ -7,6 +7,7 @@ from typing import Optional
 from . import interpreters
 from .facts import Asker
 from .failures import WrongSubject
+from .layout import on_path
 from .plan import Subject
 
 _TIMEOUT_S = 300.0
@@ -14,49 +15,33 @@ _TIMEOUT_S = 300.0
 # Runs like a job: the current folder and PYTHONPATH come first on sys.path, so that a source tree
 # which would shadow the installed files is found out.
 _PROOF = """
-import base64, hashlib, importlib.util, os, sys
-from importlib import metadata
-
-MODULES = (".py", ".so", ".pyd")
+import importlib.util
 
 def proof(name, version):
     try:
-        dist = metadata.distribution(name)
+        found = Installed(name)
     except metadata.PackageNotFoundError:
         return f"{name} is not installed"
-    if version and dist.version != version:
-        return f"{name} is installed as {dist.version}, not {version}"
-    files = [f for f in dist.files or () if f.suffix in MODULES and ".." not in f.parts]
-    files = [f for f in files if not f.parts[0].endswith((".dist-info", ".data"))]
-    tops = sorted({f.parts[0].split(".")[0] for f in files} - {""})
-    tops = [top for top in tops if top.isidentifier() and not top.startswith("__editable__")]
-    if not tops:
+    if version and found.version != version:
+        return f"{name} is installed as {found.version}, not {version}"
+    if not found.roots:
         return f"{name} installed no importable files of its own (an editable install?)"
-    return shadowed(dist, tops) or changed(dist, files)
+    return shadowed(found) or changed(found)
 
-def shadowed(dist, tops):
-    home = os.path.realpath(str(dist.locate_file("")))
-    for top in tops:
-        spec = importlib.util.find_spec(top)
+def shadowed(found):
+    for root in sorted(found.roots):
+        spec = importlib.util.find_spec(root)
         places = list(spec.submodule_search_locations or [spec.origin]) if spec else []
         if not places:
-            return f"{top} does not import"
-        for place in map(os.path.realpath, map(str, places)):
-            if os.path.dirname(place) != home:
-                return f"{top} is imported from {place}, not from {home}"
+            return f"{root} does not import"
+        if found.path_of(str(spec.origin)) is None:
+            return f"{root} is imported from {places[0]}, not from {found.home}"
     return None
 
-def changed(dist, files):
-    checked = 0
-    for each in files:
-        if each.hash is None:
-            continue
-        with open(dist.locate_file(each), "rb") as stream:
-            digest = hashlib.new(each.hash.mode, stream.read()).digest()
-        if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != each.hash.value:
-            return f"{each} differs from what {dist.metadata['Name']} {dist.version} installed"
-        checked += 1
-    return None if checked else "its RECORD holds no digests"
+def changed(found):
+    if not any(found.files.values()):
+        return "its RECORD holds no digests"
+    return next(filter(None, map(found.changed, sorted(found.files))), None)
 
 try:
     problem = proof(sys.argv[1], sys.argv[2])
@@ -77,7 +62,8 @@ def prove(subject: Subject, asker: Asker) -> None:
 
 
 def _ask(subject: Subject, asker: Asker) -> Optional[str]:
-    script = interpreters.answering(_PROOF, '{"problem": problem}')
+    looks = (on_path() / "seatrial_origins.py").read_text(encoding="utf-8")
+    script = interpreters.answering(looks + _PROOF, '{"problem": problem}')
     answer = asker.ask(script, subject.distribution, subject.version, timeout_s=_TIMEOUT_S)
     found = interpreters.extract(answer.text) if answer.ok else None
     if found is None:

@@ -7,16 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set
 
+from . import shipped
 from .desk import Desk
+from .layout import on_path
 from .output import JobOutput
 from .plan import Job
-from .records import Records
+from .records import Records, Refusal
 from .supervise import Ended
 
 PLUGIN_DISK_FULL = 74
 """Exit code of a pytest whose results could not be written."""
 
 _PLUGIN = "seatrial_pytest"
+_START = "seatrial_start.py"
 _LAST_WORDS_BYTES = 16_384
 
 Process = Callable[[Sequence[str], Mapping[str, str]], Ended]
@@ -107,6 +110,9 @@ class Suite:
 
     def _judged(self, ended: Ended) -> Step:
         verdict = Verdict(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
+        refused = self._records.refusal() or _changed()
+        if refused is not None and ended.cause is None:
+            return Step(replace(verdict, cause=refused.reason, detail=refused.detail))
         test = self._records.running()
         if ended.cause == "hung":
             return self._hung(verdict, test)
@@ -140,16 +146,27 @@ class Suite:
     def _argv(self) -> List[str]:
         root = self._desk.attempt.payload
         return [
-            str(self._desk.attempt.python), "-m", "pytest", "-p", _PLUGIN,
+            str(self._desk.attempt.python), str(on_path() / _START), "pytest", "-p", _PLUGIN,
             f"--rootdir={root}", f"--confcutdir={root}", "-c", str(self._config),
             *(self._job.pytest or ()),
         ]  # fmt: skip
 
     def _variables(self) -> Dict[str, str]:
-        folder = self._desk.attempt.job(self._job.id)
+        folder, subject = self._desk.attempt.job(self._job.id), self._desk.plan.subject
         return {
             "SEATRIAL_RECORDS": str(folder.records),
+            "SEATRIAL_PAYLOAD": str(self._desk.attempt.payload),
+            "SEATRIAL_SUBJECT": subject.distribution if subject else "",
             "SEATRIAL_SKIP": str(self._skip_file),
             "SEATRIAL_ONLY": str(self._only_file),
             "SEATRIAL_TEXT_BYTES": str(self._desk.plan.limits.text_bytes),
         }
+
+
+def _changed() -> Optional[Refusal]:
+    """Say so where the recorder itself was written over; a user of their own could not."""
+    name = shipped.changed()
+    if name is None:
+        return None
+    text = f"{name} was changed while tests ran: what it recorded does not count"
+    return Refusal("wrong_pytest", f"{text}. Fix: let nothing of the payload write there")

@@ -15,6 +15,7 @@ from . import (
     processes,
     readiness,
     separation,
+    shipped,
     sides,
 )
 from .bench import arm_output
@@ -39,6 +40,7 @@ _HURRIED_PACKING_S = 8.0
 def run(attempt: Attempt, secrets: Mapping[str, str]) -> None:
     """Do all that the plan says; whatever happens, the last event says how it ended."""
     past = history.read(attempt.events)
+    shipped.digests_at_start()
     masker = Masker(secrets.values())
     problem: Optional[PlanError] = None
     try:

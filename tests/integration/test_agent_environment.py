@@ -161,11 +161,26 @@ def _spoil(asker: Asker, how: str) -> None:
         (site / "tool-1.5.dist-info" / "RECORD").write_text("__editable___tool.py,,\n")
     elif how == "gone":
         shutil.rmtree(site / "tool-1.5.dist-info")
+    elif how == "another portion":
+        (site / "tool-1.5.dist-info" / "RECORD").write_text("space/tool.py,sha256=AA,1\n")
+        (asker.attempt.payload / "space").mkdir()
+        (asker.attempt.payload / "space" / "tool.py").write_text("")
     elif how == "deleted":
         (site / "tool" / "part.py").unlink()
 
 
-def test_subject_is_proven(installed: Asker) -> None:
+@pytest.mark.parametrize("beside", ["", "a folder of tests", "a portion of its namespace"])
+def test_subject_is_proven(installed: Asker, beside: str) -> None:
+    (site,) = installed.attempt.venv.glob("lib/python3*/site-packages")
+    record = site / "tool-1.5.dist-info" / "RECORD"
+    name = "tests/__init__.py" if "tests" in beside else "space/tool/__init__.py"
+    if beside:
+        (site / name).parent.mkdir(parents=True)
+        (site / name).touch()
+        (installed.attempt.payload / name.partition("/")[0] / "other").mkdir(parents=True)
+        (installed.attempt.payload / "tests").mkdir(exist_ok=True)
+        (installed.attempt.payload / "tests" / "__init__.py").touch()
+        record.write_text(f"{record.read_text()}{name},,0\n")
     prove(Subject("tool", "1.5", "tool==1.5"), installed)
 
 
@@ -174,9 +189,10 @@ def test_subject_is_proven(installed: Asker) -> None:
     [
         ("changed", "1.5", "tool/part.py differs from what tool 1.5 installed"),
         ("shadowed by the payload", "1.5", "tool is imported from"),
+        ("another portion", "1.5", "space.tool is imported from"),
         ("editable", "1.5", "installed no importable files of its own"),
         ("gone", "1.5", "tool is not installed"),
-        ("deleted", "1.5", "FileNotFoundError"),
+        ("deleted", "1.5", "tool/part.py cannot be read"),
         ("nothing", "1.6", "tool is installed as 1.5, not 1.6"),
     ],
 )

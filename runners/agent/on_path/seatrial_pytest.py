@@ -2,6 +2,8 @@
 
 One JSON line per fact, appended unbuffered to ``$SEATRIAL_RECORDS``: the manifest of collected
 tests first, then ``start``, ``report`` and ``collect_error``. Without the variable it is idle.
+
+PYTEST_DONT_REWRITE: it is loaded before anything of the payload (``seatrial_start``).
 """
 # ruff: noqa: INP001 - not a package: this folder stands on the jobs' path
 
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any, Dict, FrozenSet, Generator, List, Optional, Union
 
 import pytest
+from seatrial_proof import Prover, Workers
 
 Scalar = Union[None, bool, int, float, str]
 LongRepr = Union[None, str, List[Scalar]]
@@ -50,8 +53,10 @@ def pytest_configure(config: pytest.Config) -> None:
     first = worker is None or worker.get("workerid") == "gw0"
     collector = Collector(records, writes=first)
     config.pluginmanager.register(collector, "seatrial-collector")
+    config.pluginmanager.register(Prover(config, records.write), "seatrial-prover")
     if worker is None:
         config.pluginmanager.register(Recorder(records, config, collector), "seatrial-recorder")
+        config.pluginmanager.register(Workers(records.write), "seatrial-workers")
 
 
 class Records:

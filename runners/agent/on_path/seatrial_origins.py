@@ -1,0 +1,323 @@
+"""Tells which files a distribution installed, and whether loaded modules came from them.
+
+PYTEST_DONT_REWRITE: loaded before pytest could rewrite it, from a place that no payload reaches.
+The agent also runs this file's text by itself, to prove a subject before the first job.
+"""
+# ruff: noqa: INP001, PTH118, PTH119, PTH120 - no package; plain text is quick for 2,000 modules
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import os
+import sys
+import types
+from importlib import metadata
+from pathlib import Path
+from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+
+SUFFIXES = (".py", ".so", ".pyd", ".pyc")
+_BESIDE = frozenset(
+    ("tests", "test", "testing", "docs", "doc", "examples", "benchmarks", "scripts", "conftest")
+)
+"""Names that wheels install by mistake; they are no distribution's, unless it has no others."""
+
+
+class Problem(NamedTuple):
+    """A module that did not come from the distribution that its name belongs to."""
+
+    module: str
+    file: str
+    """Empty where there is none."""
+    what: str
+    fix: str
+
+
+class Installed:
+    """What a distribution says that it installed (its RECORD)."""
+
+    def __init__(self, name: str, *, roots: Iterable[str] = ()) -> None:
+        """Read it, as the current path finds it.
+
+        Args:
+            name: The distribution's.
+            roots: The import names to look at; by default all that it installed.
+
+        Raises:
+            metadata.PackageNotFoundError: it is not installed.
+        """
+        dist = metadata.distribution(name)
+        self.name = str(dist.metadata["Name"] or name)
+        self.version = dist.version
+        self.home = str(dist.locate_file(""))
+        rows = csv.reader((dist.read_text("RECORD") or "").splitlines())
+        self.files = dict(_modules(rows))
+        """By path below `home`: the digest as RECORD writes it, or nothing where it has none."""
+        self.roots = frozenset(roots) or import_names(self.files)
+        self._folders = frozenset(os.path.dirname(path) for path in self.files)
+        self._good: Dict[str, str] = {}
+
+    def problems(
+        self, loaded: Mapping[str, object], *, payload: str = "", own: FrozenSet[str] = frozenset()
+    ) -> List[Problem]:
+        """Say what did not come from here.
+
+        Args:
+            loaded: ``sys.modules``, or a part of it.
+            payload: The payload's folder: what lies in it is never the distribution's.
+            own: Files of tests and conftests: they may add modules, but replace none.
+        """
+        tops = {root.partition(".")[0] for root in self.roots}
+        found = []
+        for name, module in list(loaded.items()):
+            if module is None or name.partition(".")[0] not in tops or not self._is_mine(name):
+                continue
+            problem = self._problem(name, module, loaded, payload, own)
+            if problem is not None:
+                found.append(problem)
+        return found
+
+    def changed(self, path: str) -> Optional[str]:
+        """Say how an installed file differs from what was installed; None where it does not.
+
+        Args:
+            path: Below `home`.
+        """
+        if path not in self._good:
+            self._good[path] = self._difference(path) or ""
+        return self._good[path] or None
+
+    def path_of(self, file: str) -> Optional[str]:
+        """Return a file's path below `home` if the distribution installed it."""
+        for base, each in ((self.home, file), (_real(self.home), _real_file(file))):
+            prefix = base.rstrip(os.sep) + os.sep
+            if each.startswith(prefix) and each[len(prefix) :] in self.files:
+                return each[len(prefix) :]
+        return None
+
+    def _is_mine(self, name: str) -> bool:
+        while name not in self.roots:
+            name, dot, _ = name.rpartition(".")
+            if not dot:
+                return False
+        return True
+
+    def _problem(
+        self,
+        name: str,
+        module: object,
+        loaded: Mapping[str, object],
+        payload: str,
+        own: FrozenSet[str],
+    ) -> Optional[Problem]:
+        files = _files(module)
+        for file in files:
+            path = self.path_of(file)
+            if path is None:
+                return self._stray(name, module, file, loaded, payload, own)
+            changed = self.changed(path)
+            if changed is not None:
+                fix = "something writes into the environment: let nothing of the payload do that"
+                return Problem(name, file, changed, fix)
+        if files or self._is_namespace(module):
+            return None
+        if self._made_here(module, name, loaded, payload):
+            return None
+        what = f"{name} in sys.modules comes from no file"
+        fix = "undo what replaces it after each test, as monkeypatch.setitem(sys.modules, ...) does"
+        return Problem(name, "", what, fix)
+
+    def _stray(
+        self,
+        name: str,
+        module: object,
+        file: str,
+        loaded: Mapping[str, object],
+        payload: str,
+        own: FrozenSet[str],
+    ) -> Optional[Problem]:
+        inside = bool(payload) and _is_below(_real_file(file), _real(payload))
+        if not inside and name not in self.roots and self._lent(name, module, loaded):
+            return None
+        if inside and file in own and not self._has(name):
+            return None
+        what = (
+            f"{name} was loaded from {file}, and {self.name} {self.version} installed no such file"
+        )
+        if inside:
+            fix = (
+                f"rename or move {os.path.relpath(file, payload)}, or keep its folder off sys.path"
+                " (conftest's sys.path.insert; --import-mode=importlib adds no folders)"
+            )
+        else:
+            fix = f"let {name} be imported from {self.home} alone"
+        return Problem(name, file, what, fix)
+
+    def _has(self, name: str) -> bool:
+        stem = name.replace(".", os.sep)
+        return any(
+            path.startswith((stem + ".", stem + os.sep + "__init__.")) for path in self.files
+        )
+
+    def _is_namespace(self, module: object) -> bool:
+        """Say whether it is a folder of ours that has no file of its own."""
+        if type(module) is not types.ModuleType:
+            return False
+        places = [str(place) for place in _dict(module).get("__path__") or ()]  # type: ignore[attr-defined]
+        return bool(places) and all(self._is_folder(place) for place in places)
+
+    def _is_folder(self, place: str) -> bool:
+        path = os.path.relpath(_real(place), _real(self.home))
+        return any(f == path or f.startswith(path + os.sep) for f in self._folders)
+
+    def _made_here(
+        self, module: object, name: str, loaded: Mapping[str, object], payload: str
+    ) -> bool:
+        """Say whether our own code made a module without a file, as six.moves is made."""
+        if self._is_native(module, name, loaded):
+            return True
+        kind = type(module)
+        plain = kind is types.ModuleType
+        makers = _makers(_dict(module).values() if plain else kind.__mro__)
+        strange = any(_is_below(_real_file(maker), _real(payload)) for maker in makers if payload)
+        return not strange and any(self.path_of(maker) is not None for maker in makers)
+
+    def _is_native(self, module: object, name: str, loaded: Mapping[str, object]) -> bool:
+        """Say whether one of our binary modules made it: it is a part of that, or of its parts."""
+        above, _, last = name.rpartition(".")
+        parent = loaded.get(above)
+        if parent is None or _dict(parent).get(last, module) is not module:
+            return False
+        files = _files(parent)
+        if not files:
+            return self._is_native(parent, above, loaded)
+        binary = not any(file.endswith((".py", ".pyc")) for file in files)
+        return binary and all(self.path_of(file) is not None for file in files)
+
+    def _lent(self, name: str, module: object, loaded: Mapping[str, object]) -> bool:
+        """Say whether it is another installed module under a second name."""
+        spec = _dict(module).get("__spec__")
+        true_name = str(getattr(spec, "name", ""))
+        return true_name not in ("", name) and not self._is_mine(true_name)
+
+    def _difference(self, path: str) -> Optional[str]:
+        wanted = self.files[path]
+        if not wanted:
+            return None
+        kind, _, value = wanted.partition("=")
+        try:
+            content = Path(self.home, path).read_bytes()
+        except OSError as error:
+            return f"{path} cannot be read: {error}"
+        digest = base64.urlsafe_b64encode(hashlib.new(kind, content).digest()).rstrip(b"=")
+        if digest.decode() == value:
+            return None
+        return f"{path} differs from what {self.name} {self.version} installed"
+
+
+def import_names(files: Iterable[str]) -> FrozenSet[str]:
+    """Return the names that are imported: packages, modules, and parts of namespaces."""
+    paths = [path.split("/") for path in files]
+    packages = {tuple(parts[:-1]) for parts in paths if parts[-1].startswith("__init__.")}
+    names = {_root(parts, packages) for parts in paths} - {""}
+    own = {name for name in names if name not in _BESIDE}
+    return frozenset(own or names)
+
+
+def _root(parts: List[str], packages: "set[Tuple[str, ...]]") -> str:
+    for depth in range(1, len(parts)):
+        if tuple(parts[:depth]) in packages:
+            return _dotted(parts[:depth])
+    return _dotted([*parts[:-1], parts[-1].split(".")[0]])
+
+
+def _dotted(parts: List[str]) -> str:
+    good = all(part.isidentifier() and not part.startswith("__editable__") for part in parts)
+    return ".".join(parts) if good else ""
+
+
+def _modules(rows: Iterable[List[str]]) -> Iterator[Tuple[str, str]]:
+    for row in rows:
+        path = row[0] if row else ""
+        first = path.partition("/")[0]
+        mine = not path.startswith(("..", "/")) and not first.endswith((".dist-info", ".data"))
+        if mine and path.endswith(SUFFIXES) and "__pycache__" not in path:
+            yield path, row[1] if len(row) > 1 else ""
+
+
+def _files(module: object) -> List[str]:
+    """Return every file that a module says it came from: they ought to be one."""
+    told = _dict(module)
+    spec, loader = told.get("__spec__"), told.get("__loader__")
+    origin = getattr(spec, "origin", None) if getattr(spec, "has_location", False) else None
+    found = (told.get("__file__"), origin, getattr(loader, "path", None))
+    return list(dict.fromkeys(file for file in found if isinstance(file, str) and file))
+
+
+def _dict(module: object) -> Mapping[str, object]:
+    """Return a module's contents without waking a lazy one."""
+    try:
+        found = object.__getattribute__(module, "__dict__")
+    except AttributeError:
+        return {}
+    return found if isinstance(found, (dict, types.MappingProxyType)) else {}
+
+
+def _makers(values: Iterable[object]) -> FrozenSet[str]:
+    """Return the files that functions, and the methods of classes, were written in."""
+    found = set()
+    for value in values:
+        parts = _dict(value).values() if isinstance(value, type) else (value,)
+        codes = (each.__code__ for each in parts if isinstance(each, types.FunctionType))
+        found.update(code.co_filename for code in codes)
+    return frozenset(found)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+_REAL: Dict[str, str] = {}
+
+
+def _real(folder: str) -> str:
+    if folder not in _REAL:
+        _REAL[folder] = os.path.realpath(folder)
+    return _REAL[folder]
+
+
+def _real_file(file: str) -> str:
+    return os.path.join(_real(os.path.dirname(file)), os.path.basename(file))
+
+
+class Survey(NamedTuple):
+    """What a process of pytest has to have loaded."""
+
+    tools: Tuple[Installed, ...]
+    """pytest, and what it stands on."""
+    subject: Optional[Installed]
+    """What is validated, where something is installed for that."""
+
+    def problems(self, own: FrozenSet[str] = frozenset()) -> List[Tuple[str, Problem]]:
+        """Say what did not come from where it should, each with the reason of the outcome."""
+        payload = os.environ.get("SEATRIAL_PAYLOAD", "")
+        told = [("wrong_pytest", each) for each in self.tools]
+        told += [("wrong_subject", self.subject)] if self.subject else []
+        return [
+            (reason, problem)
+            for reason, installed in told
+            for problem in installed.problems(sys.modules, payload=payload, own=own)
+        ]
+
+
+_SURVEY: List[Survey] = []
+
+
+def survey() -> Survey:
+    """Read what is installed, once: before anything of the payload could be imported."""
+    if not _SURVEY:
+        subject = os.environ.get("SEATRIAL_SUBJECT", "")
+        tools = (Installed("pytest", roots=("pytest", "_pytest")), Installed("pluggy"))
+        _SURVEY.append(Survey(tools, Installed(subject) if subject else None))
+    return _SURVEY[0]

@@ -1,0 +1,94 @@
+"""Starts pytest from the environment: a payload's own ``pytest/`` or ``conftest`` comes too late.
+
+``python seatrial_start.py pytest ARGUMENTS`` does what ``python -m pytest ARGUMENTS`` does, and
+``python seatrial_start.py worker -u -c CODE`` what ``python -u -c CODE`` does for pytest-xdist.
+Only this file's folder and the environment are on the path until pytest and the recorder are
+loaded. The agent has taken PYTHONPATH away (it stands in SEATRIAL_PYTHONPATH); it is put back then,
+with the payload's folder in front of it, as ``-m`` has it.
+"""
+# ruff: noqa: INP001, PTH100, PTH109, PTH123 - no package; pathlib is not needed to start
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import List, Optional
+
+REFUSED = 76
+"""Exit code where pytest is not started, or what it tests is not the subject."""
+
+_TOOLS = ("pytest", "_pytest", "pluggy", "seatrial_pytest", "seatrial_origins")
+
+
+def main(how: str, arguments: List[str]) -> None:
+    """Load what must not be replaced, put the path back, and go on as asked."""
+    safe = list(sys.path)
+    import seatrial_origins  # noqa: PLC0415 - not where multiprocessing loads this file again
+
+    try:
+        import pytest  # noqa: F401, PLC0415 - the environment's, for all that comes after
+    except ImportError as error:
+        sys.exit(f"pytest cannot be imported from the environment: {error}")
+    import seatrial_pytest  # noqa: F401, PLC0415
+
+    seatrial_origins.survey()
+    before = _payload_path()
+    shadow = _shadow(before, safe)
+    if shadow is not None:
+        _refuse(shadow)
+    sys.path[:] = list(dict.fromkeys([*before, *safe[1:]]))
+    _go_on(how, arguments)
+
+
+def _go_on(how: str, arguments: List[str]) -> None:
+    if how == "worker":
+        sys.argv = ["-c"]
+        exec(arguments[-1], {"__name__": "__main__"})  # execnet's own first line
+        return
+    import runpy  # noqa: PLC0415
+
+    sys.argv = ["pytest", *arguments]
+    runpy.run_module("pytest", run_name="__main__", alter_sys=True)
+
+
+def _payload_path() -> List[str]:
+    """Return the entries that come before the environment's, and give PYTHONPATH back."""
+    given = os.environ.pop("SEATRIAL_PYTHONPATH", "")
+    if given:
+        os.environ["PYTHONPATH"] = given
+    entries = [os.path.abspath(entry) for entry in given.split(os.pathsep)] if given else []
+    return [os.getcwd(), *entries]
+
+
+def _shadow(before: List[str], safe: List[str]) -> Optional[str]:
+    """Return the payload's file that would be imported instead of a tool's, if there is one."""
+    from importlib.machinery import PathFinder  # noqa: PLC0415
+
+    root = os.path.realpath(os.environ.get("SEATRIAL_PAYLOAD") or os.getcwd())
+    for entry in before:
+        real = os.path.realpath(entry)
+        if entry in safe or not (real + os.sep).startswith(root + os.sep):
+            continue
+        for name in _TOOLS:
+            spec = PathFinder.find_spec(name, [entry])
+            if spec is not None and spec.origin is not None:
+                return os.path.relpath(spec.origin, os.getcwd())
+    return None
+
+
+def _refuse(shadow: str) -> None:
+    text = f"{shadow} has the name of a tool that runs the tests, and would replace it"
+    fix = "rename it, or keep its folder off PYTHONPATH"
+    found = {"reason": "wrong_pytest", "module": "", "file": shadow, "what": text, "fix": fix}
+    line = {"record": "origins", "when": "start", "worker": "", "problems": [found]}
+    path = os.environ.get("SEATRIAL_RECORDS")
+    if path:
+        with open(path, "a", encoding="ascii") as stream:
+            stream.write(f"\n{json.dumps(line)}\n")
+    sys.stderr.write(f"\nseatrial: {text}. {fix[0].upper()}{fix[1:]}.\n")
+    sys.exit(REFUSED)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

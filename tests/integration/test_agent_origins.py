@@ -1,0 +1,280 @@
+"""Where pytest and the subject come from, seen from inside every process that runs tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.agent_machine import AGENT, lean_python, machine_at, parse
+from tests.integration.test_agent_environment import wheel
+
+ON_PATH = AGENT / "on_path"
+TEST = "import tool.part\ndef test_answer():\n    assert tool.part.answer == {}\n"
+FAKE = {"tool/__init__.py": "", "tool/part.py": "answer = 43\n"}
+SUBJECT = {"distribution": "tool", "version": "1.5", "requirement": "tool==1.5"}
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    return lean_python(tmp_path_factory.mktemp("lean") / "venv")
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """An interpreter with pytest, and with the tool as pip unpacks it."""
+    folder = tmp_path_factory.mktemp("installed")
+    python = lean_python(folder / "venv")
+    (site,) = folder.glob("venv/lib/python3*/site-packages")
+    with zipfile.ZipFile(wheel(folder, "tool", "1.5")) as archive:
+        archive.extractall(site)
+    return Path(python)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one pytest, with its workers, came to."""
+
+    code: int
+    records: list[dict[str, Any]]
+    output: str
+
+    @property
+    def problems(self) -> list[dict[str, str]]:
+        return [each for look in self.of("origins") for each in look["problems"]]
+
+    def of(self, record: str) -> list[dict[str, Any]]:
+        return [line for line in self.records if line["record"] == record]
+
+
+@pytest.fixture
+def start(environment: Path, tmp_path: Path) -> Any:
+    """Start pytest in a payload of these files, as the agent does; the wheel's answer is 42."""
+
+    def start(files: Mapping[str, str], *arguments: str, path: str = "") -> Said:
+        payload = laid_out(tmp_path / "payload", files)
+        records = tmp_path / "records.jsonl"
+        done = subprocess.run(
+            [environment, ON_PATH / "seatrial_start.py", "pytest", "-p", "seatrial_pytest",
+             f"--rootdir={payload}", "-c", os.devnull, *arguments, "."],
+            cwd=payload, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+            env={
+                "PATH": os.defpath,
+                "SEATRIAL_PYTHONPATH": os.pathsep.join(
+                    [*([str(payload / path)] if path else []), str(ON_PATH)]
+                ),
+                "SEATRIAL_PAYLOAD": str(payload),
+                "SEATRIAL_SUBJECT": "tool",
+                "SEATRIAL_RECORDS": str(records),
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+        )  # fmt: skip
+        return Said(done.returncode, parse(records.read_bytes()), done.stdout.decode())
+
+    return start
+
+
+def laid_out(payload: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        path = payload / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return payload
+
+
+def below(folder: str, files: Mapping[str, str]) -> dict[str, str]:
+    return {f"{folder}/{name}": text for name, text in files.items()}
+
+
+FORGED = """
+import json, os
+def main(*_):
+    with open(os.environ["SEATRIAL_RECORDS"], "a") as out:
+        out.write(json.dumps({"record": "session_finish"}) + "\\n")
+    return 0
+console_main = _console_main = main
+"""
+INSERT = "import os, sys\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), 'fakes'))\n"
+IN_MODULES = """
+import sys, types
+tool = sys.modules["tool"] = types.ModuleType("tool")
+tool.part = sys.modules["tool.part"] = types.ModuleType("tool.part")
+tool.part.answer = 43
+"""
+MOCKED = "import sys\nfrom unittest.mock import MagicMock\nsys.modules['tool.part'] = MagicMock()\n"
+BY_SPEC = """
+import importlib.util, os, sys
+def load(name, file):
+    spec = importlib.util.spec_from_file_location(name, os.path.join(HERE, "fakes", "tool", file))
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
+HERE = os.path.dirname(__file__)
+load("tool", "__init__.py")
+load("tool.part", "part.py")
+"""
+LATE = """
+import sys, types
+def test_replaces_it_and_leaves_it_so():
+    sys.modules["tool.part"] = types.ModuleType("tool.part")
+"""
+CHANGED = """
+import tool.part
+with open(tool.part.__file__, "w") as out:
+    out.write("answer = 43")
+del __import__("sys").modules["tool.part"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"t/test_a.py": TEST.format(43), **below("t", FAKE)}, "t/tool/__init__.py"),
+        ({"test_a.py": TEST.format(43), "conftest.py": INSERT, **below("fakes", FAKE)}, "fakes/"),
+        ({"test_a.py": TEST.format(43), "conftest.py": IN_MODULES}, "comes from no file"),
+        ({"test_a.py": "import tool.part\ndef test(): pass", "conftest.py": MOCKED}, "no file"),
+        ({"test_a.py": TEST.format(43), "conftest.py": BY_SPEC, **below("fakes", FAKE)}, "fakes/"),
+        ({"test_a.py": TEST.format(42), "test_b.py": LATE}, "monkeypatch.setitem"),
+        ({"test_a.py": TEST.format(43), "conftest.py": CHANGED}, "part.py differs from what tool"),
+    ],
+    ids=["prepend", "sys.path", "sys.modules", "mock", "importlib", "left behind", "written over"],
+)
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "xdist"])
+def test_what_is_tested_must_be_what_is_installed(
+    start: Any, environment: Path, workers: tuple[str, ...], files: Mapping[str, str], says: str
+) -> None:
+    (part,) = environment.parent.parent.glob("lib/python3*/site-packages/tool/part.py")
+    try:
+        said = start(files, *workers)
+    finally:
+        part.write_text("answer = 42\n")
+    assert {each["reason"] for each in said.problems} == {"wrong_subject"}, said.output
+    assert any(says in f"{each['what']} {each['fix']}" for each in said.problems), said.problems
+    assert all(each["fix"] for each in said.problems)
+    looked_at = {look["worker"] for look in said.of("origins") if look["problems"]}
+    assert bool(looked_at - {""}) == bool(workers)
+
+
+REPLACES = """
+import sys, types, tool.part
+def test_for_a_moment(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tool.part", types.ModuleType("tool.part"))
+"""
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"test_a.py": TEST.format(42)},
+        {"test_a.py": TEST.format(42), "test_b.py": REPLACES},
+        {"tests/tool/test_part.py": TEST.format(42), "tests/conftest.py": ""},
+        {"tests/test_a.py": TEST.format(42), "tests/__init__.py": ""},
+    ],
+    ids=["plain", "restored", "a folder of its name", "package of tests"],
+)
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("-n", "2"), ("--import-mode=importlib",)],
+    ids=["one process", "xdist", "importlib"],
+)
+def test_honest_suites_are_no_alarm(
+    start: Any, arguments: tuple[str, ...], files: Mapping[str, str]
+) -> None:
+    said = start(files, *arguments)
+    assert (said.code, said.problems) == (0, []), said.output
+    workers = {"", "gw0", "gw1"} if "-n" in arguments else {""}
+    assert {one["worker"] for one in said.of("origins") if one["when"] == "end"} == workers
+    assert {one["worker"] for one in said.of("worker")} == workers - {""}
+
+
+@pytest.mark.parametrize(
+    ("files", "path", "shadow"),
+    [
+        ({"pytest/__init__.py": FORGED, "pytest/__main__.py": "from pytest import main\nmain()"},
+         "", "pytest/__init__.py"),
+        ({"_pytest/__init__.py": FORGED, "_pytest/config/__init__.py": FORGED},
+         "", "_pytest/__init__.py"),
+        ({"pluggy.py": FORGED}, "", "pluggy.py"),
+        ({"seatrial_pytest.py": FORGED}, "", "seatrial_pytest.py"),
+        ({"src/pytest.py": FORGED}, "src", "src/pytest.py"),
+    ],
+)  # fmt: skip
+def test_a_payload_cannot_bring_its_own_pytest(
+    start: Any, files: Mapping[str, str], path: str, shadow: str
+) -> None:
+    said = start({"test_a.py": "def test(): assert False\n", **files}, path=path)
+    assert said.code == 76
+    (problem,) = said.problems
+    assert (problem["reason"], problem["file"]) == ("wrong_pytest", shadow)
+    assert problem["fix"].startswith("rename it")
+    assert [line["record"] for line in said.records] == ["origins"]
+
+
+SPIES = """
+import os, subprocess, sys
+def test_path():
+    own = [os.getcwd(), os.path.join(os.getcwd(), "src"), os.path.dirname(os.__file__)]
+    assert sorted(own, key=sys.path.index) == own, sys.path
+    import aside, seatrial_events
+    said = subprocess.run([sys.executable, "-c", "import aside; print(aside.x)"],
+                          stdout=subprocess.PIPE, check=True).stdout
+    assert said == b"1\\n"
+def test_spawn():
+    import aside, multiprocessing
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.map(aside.double, [1]) == [2]
+"""
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n", "1")], ids=["one process", "xdist"])
+def test_the_payloads_own_path_works_as_with_python_m(
+    start: Any, arguments: tuple[str, ...]
+) -> None:
+    files = {
+        "suites/test_a.py": SPIES,
+        "src/aside.py": "x = 1\ndef double(n): return 2 * n\n",
+        "pytest/test_in_a_folder_of_that_name.py": "def test(): pass\n",
+    }
+    said = start(files, *arguments, path="src")
+    assert (said.code, said.problems) == (0, []), said.output
+    assert len({line["nodeid"] for line in said.of("report")}) == 3
+
+
+OVERWRITES = """
+import pathlib, seatrial_pytest
+def test():
+    pathlib.Path(seatrial_pytest.__file__).write_text("")
+"""
+HOOKS_OFF = """
+def pytest_collection_modifyitems(config):
+    config.pluginmanager.unregister(name="seatrial-prover")
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "cause", "says"),
+    [
+        ({"test_a.py": TEST.format(42)}, None, "exit code 0"),
+        ({"t/test_a.py": TEST.format(43), **below("t", FAKE)}, "wrong_subject",
+         "Fix: rename or move t/tool/__init__.py"),
+        ({"pytest.py": FORGED}, "wrong_pytest", "pytest.py has the name of a tool"),
+        ({"test_a.py": OVERWRITES}, "wrong_pytest", "seatrial_pytest.py was changed"),
+        ({"test_a.py": TEST.format(42), "conftest.py": HOOKS_OFF}, "wrong_pytest",
+         "never said where it was loaded from"),
+    ],
+)  # fmt: skip
+def test_the_agent_says_that_the_results_do_not_count(
+    python: str, tmp_path: Path, files: Mapping[str, str], cause: str | None, says: str
+) -> None:
+    with machine_at(tmp_path / "base") as machine:
+        wheel(machine.base / "wheels" / "w1", "tool", "1.5")
+        payload = laid_out(tmp_path / "payload", files)
+        evidence = machine.run(payload, python=python, wheels="w1", subject=SUBJECT)
+    finished = evidence.finished()
+    assert finished["cause"] == cause, evidence.log.decode()
+    assert says in finished["detail"]
