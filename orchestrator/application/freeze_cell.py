@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.application.gather_evidence import TakenCell
@@ -43,6 +43,8 @@ class Before:
     ran: frozenset[tuple[str, str]] = frozenset()
     """Jobs and tests, as `normal_nodeid` has them, that ran in its last green run or in the runs
     that the gate passed last."""
+    tests: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By job, the tests of its last green run, where it matters."""
 
 
 def freeze_cell(one: TakenCell, before: Before, quarantines: Sequence[Quarantine]) -> CellEvidence:
@@ -159,6 +161,8 @@ def _jobs(
             degraded=job.degraded or "",
             counts=job.counts,
             skips=_skips(job, tests),
+            test_set=job.test_set,
+            known_tests=_known_tests(job, before),
             failed=_failed(one, job, before, quarantines),
             failed_checks=tuple(c.name for c in job.checks if c.outcome == "failed"),
             reused_from=job.reused_from,
@@ -188,6 +192,15 @@ def _newly_skipped(
         if is_skipped and (job.id, normal_nodeid(test.nodeid)) in before.ran:
             found.setdefault(test.reason, []).append(test.nodeid)
     return {reason: tuple(sorted(found[reason])) for reason in sorted(found)}
+
+
+def _known_tests(job: JobRecord, before: Before) -> Mapping[str, int]:
+    """How many tests the last green run had at each place that was now left out."""
+    places = {place.path for place in (*job.test_set.modules, *job.test_set.ignored)}
+    known = before.tests.get(job.id, ())
+    starts = {path: (f"{path}::", f"{path}/") for path in sorted(places)}
+    found = {path: sum(test.startswith(at) for test in known) for path, at in starts.items()}
+    return {path: number for path, number in found.items() if number}
 
 
 def _failed(

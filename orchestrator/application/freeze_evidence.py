@@ -117,7 +117,10 @@ def _compared(
     ran = frozenset[tuple[str, str]]()
     if any(job.counts.skipped for part in parts for job in part.cell.jobs):
         ran = _ran(context, parts[0].cell.id, {*passed, *([last.run_id] if last else [])})
-    return Before(streak, last.collected if last else None, seen, ran)
+    jobs = [job for part in parts for job in part.cell.jobs]
+    left_out = any(job.test_set.modules or job.test_set.ignored for job in jobs)
+    tests = context.stores.results.final_tests(last.cell_id) if last and left_out else {}
+    return Before(streak, last.collected if last else None, seen, ran, tests)
 
 
 def _ran(context: Context, name: str, runs: Iterable[str]) -> frozenset[tuple[str, str]]:

@@ -16,6 +16,7 @@ from orchestrator.domain.outcome import Counts
 from orchestrator.domain.proof import Reuse, produced_at
 from orchestrator.domain.record import JobRecord
 from orchestrator.domain.results import judge_job
+from orchestrator.domain.test_set import TestSet
 
 _NOTHING = CellResults()
 
@@ -111,6 +112,7 @@ def _job(
         degraded=(fact.degraded or None) if fact else None,
         counts=counts,
         unnamed=(fact.unnamed if fact else None) or Counts(),
+        test_set=(fact.test_set if fact else None) or TestSet(),
         checks=tuple(checks),
         metrics=tuple(metric for metric in metrics if not metric.arm),
         turns=tuple(metric for metric in metrics if metric.arm),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from orchestrator.domain.evidence import Event
 from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.domain.test_set import TestSet, read_test_set
 from orchestrator.domain.turns import turn_of
 
 MESSAGE_LIMIT = 500
@@ -74,6 +75,8 @@ class JobFact:
     degraded: str | None = None
     unnamed: Counts | None = None
     """Tests that an ingested source counts without naming them."""
+    test_set: TestSet | None = None
+    """Of its last process."""
 
     def plus(self, other: JobFact) -> JobFact:
         """Both facts together; what the later one knows stands."""
@@ -174,24 +177,20 @@ def fold(events: Iterable[Event]) -> Facts:
 
 def _read_test(facts: Facts, event: Event) -> None:
     job, data = event.job or "", event.data
-    nodeid = _text(data.get("nodeid"))
-    record = data.get("record")
+    nodeid, record = _text(data.get("nodeid")), data.get("record")
     if record == "start":
         facts.current[job] = nodeid
         facts.tests.setdefault((job, nodeid), TestFact(job, nodeid))
-    elif record == "collect_error":
-        text = _text(data.get("longrepr"))
-        _add_test(facts, _bad(job, nodeid, "collection", text))
-    elif record == "outcome":
-        _add_test(facts, _outcome_fact(job, nodeid, data))
-    elif record == "rerun":
-        _add_test(facts, TestFact(job, nodeid, earlier=(TestOutcome.FAILED,)))
-    elif record == "unnamed":
-        _add_job(facts, JobFact(job, unnamed=_counts(data.get("counts"))))
-    elif record == "report":
-        _add_test(facts, phase_fact(job, data))
-        if data.get("when") == "teardown" or data.get("cause"):
-            facts.current[job] = ""
+    elif record in _TEST_FACTS:
+        _add_test(facts, _TEST_FACTS[record](job, nodeid, data))
+    elif record in _JOB_FACTS:
+        _add_job(facts, _JOB_FACTS[record](job, data))
+    if record == "report" and (data.get("when") == "teardown" or data.get("cause")):
+        facts.current[job] = ""
+
+
+def _uncollected(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
+    return _bad(job, nodeid, "collection", _text(data.get("longrepr")))
 
 
 def _outcome_fact(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
@@ -208,6 +207,12 @@ def _outcome_fact(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact
         text=_text(data.get("longrepr")),
         earlier=_earlier(data.get("earlier")),
     )
+
+
+def _skipped_module(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
+    """A module that skipped itself stands as one skipped test, as in pytest's own summary."""
+    reason = _skip_reason(data.get("longrepr"))
+    return TestFact(job, nodeid, TestOutcome.SKIPPED, final=True, reason=reason, message=reason)
 
 
 def _earlier(said: object) -> tuple[TestOutcome, ...]:
@@ -275,6 +280,19 @@ def _bad(job: str, nodeid: str, reason: str, text: str, *, duration_s: float = 0
     return TestFact(
         job, nodeid, TestOutcome.ERROR, True, duration_s, reason, message[:MESSAGE_LIMIT], text
     )
+
+
+_TEST_FACTS: Mapping[object, Callable[[str, str, Mapping[str, object]], TestFact]] = {
+    "collect_error": _uncollected,
+    "collect_skip": _skipped_module,
+    "outcome": _outcome_fact,
+    "rerun": lambda job, nodeid, _: TestFact(job, nodeid, earlier=(TestOutcome.FAILED,)),
+    "report": lambda job, _, data: phase_fact(job, data),
+}
+_JOB_FACTS: Mapping[object, Callable[[str, Mapping[str, object]], JobFact]] = {
+    "unnamed": lambda job, data: JobFact(job, unnamed=_counts(data.get("counts"))),
+    "test_set": lambda job, data: JobFact(job, test_set=read_test_set(data)),
+}
 
 
 def _read_phase(facts: Facts, event: Event) -> None:

@@ -25,6 +25,7 @@ from orchestrator.domain.money import Bill, JobCosts, cost_by_job, usd_per_valid
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.quarantine import Quarantined
 from orchestrator.domain.signature import Cluster
+from orchestrator.domain.test_set import TestSet
 
 _NOT_KEPT = frozenset({Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE})
 
@@ -58,6 +59,8 @@ class JobRecord:
     """Run whose evidence stands here, because nothing that it depends on has changed."""
     at: datetime | None = None
     """When its evidence was produced; of a reused job, back then. None while that is unknown."""
+    test_set: TestSet = field(default_factory=TestSet)
+    """Which tests were collected, and what kept others out."""
     reuse: str = ""
     """Why its evidence was reused, or was not; empty where the run was not asked to."""
 

@@ -91,7 +91,7 @@ def _judge_suite(
     if fact.exit_code in _PYTEST_ENDS:
         reason = _PYTEST_ENDS[fact.exit_code]
         return JobVerdict(job, Outcome.FAILED, reason, f"pytest exited with {fact.exit_code}")
-    if not counts.collected:
+    if not counts.collected or _only_modules_skipped(fact, counts):
         return JobVerdict(job, Outcome.FAILED, "no_tests", "nothing was collected")
     if counts.missing or counts.not_run:
         detail = f"{counts.missing} missing, {counts.not_run} not run"
@@ -100,6 +100,11 @@ def _judge_suite(
     if fact.exit_code not in (0, PYTEST_NO_TESTS):
         return JobVerdict(job, Outcome.FAILED, "exit", f"pytest exited with {fact.exit_code}")
     return None
+
+
+def _only_modules_skipped(fact: JobFact, counts: Counts) -> bool:
+    """Whether pytest found no test, because each module skipped itself."""
+    return fact.exit_code == PYTEST_NO_TESTS and counts.collected == counts.skipped
 
 
 def _judge_command(

@@ -114,7 +114,12 @@ class JobRun:
         return min(own, self._desk.pulse.left_s)
 
     def _suite(self, bench: Bench, done: Sequence[str]) -> Verdict:
-        records = Records(Tail(bench.folder.records), self._desk.events, bench.job.id)
+        records = Records(
+            Tail(bench.folder.records),
+            self._desk.events,
+            bench.job.id,
+            arguments=bench.job.pytest or (),
+        )
         watch = self._watch(
             bench,
             poll=lambda: bool(int(records.poll()) | int(bench.checks.poll())),

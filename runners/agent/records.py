@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, Optional, Set, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .events import EventWriter
 from .history import is_final
 from .masking import JsonValue
 from .tail import Tail
+from .test_set import TestSet
 
 Fields = Mapping[str, object]
 Checked = Optional[Dict[str, JsonValue]]
@@ -36,8 +37,20 @@ class Refusal:
 class Records:
     """The record file of one suite, over all the processes that it takes."""
 
-    def __init__(self, tail: Tail, events: EventWriter, job: str) -> None:
+    def __init__(
+        self, tail: Tail, events: EventWriter, job: str, *, arguments: Sequence[str] = ()
+    ) -> None:
+        """Prepare to follow.
+
+        Args:
+            tail: Of what the plugin writes.
+            events: Where it goes.
+            job: Whose tests they are.
+            arguments: The job's own for pytest.
+        """
         self._tail = tail
+        self._arguments = arguments
+        self._test_set = TestSet(arguments)
         self._events = events
         self._job = job
         self._bad = 0
@@ -58,14 +71,17 @@ class Records:
         self.poisoned = False
         self._started.clear()
         self._unproven = {""}
+        self._test_set = TestSet(self._arguments)
 
     def poll(self) -> bool:
         """Take what was written since the last look; say whether there was any."""
         return self._take(self._tail.poll())
 
     def drain(self) -> None:
-        """Take all that is left of a process that is gone."""
+        """Take all that is left of a process that is gone, and say what its test set was."""
         self._take(self._tail.drain())
+        if self.manifest is not None:
+            self._events.emit("test", self._job, self._test_set.told(self.manifest))
 
     def running(self) -> Optional[str]:
         """Name the test that has begun and not ended (the one that began first, under xdist)."""
@@ -121,7 +137,7 @@ class Records:
             "start": self._take_start,
             "report": self._take_report,
             "collect_error": self._take_collect_error,
-            "collect_skip": self._take_collect_skip,
+            "collected": self._take_collected,
             "session_finish": self._take_session_finish,
             "origins": self._take_origins,
             "worker": self._take_worker,
@@ -165,10 +181,13 @@ class Records:
         data["longrepr"] = _text(line, "longrepr", empty=True)
         self._events.emit("test", self._job, data)
 
-    def _take_collect_skip(self, line: Fields) -> None:
-        what, why = _text(line, "nodeid", empty=True), _text(line, "longrepr", empty=True)
-        text = f"{what or 'everything'} was skipped at collection: {why}"
-        self._events.log("info", text, self._job)
+    def _take_collected(self, line: Fields) -> None:
+        self._test_set.take(line)
+        for place, why in self._test_set.modules:
+            data = {"record": "collect_skip", "nodeid": place or self._job, "longrepr": why}
+            self._events.emit("test", self._job, data)
+        for level, text in self._test_set.notices():
+            self._events.log(level, text, self._job)
 
     def _take_worker(self, line: Fields) -> None:
         self._unproven.add(_text(line, "worker"))

@@ -121,6 +121,11 @@ def test_skipped(machine: Machine, python: str) -> None:
         "Skipped: found out inside",
         "Skipped: condition holds",
     ]
+    (skipped,) = [one for one in evidence.of("test") if one["record"] == "collect_skip"]
+    assert (skipped["nodeid"], skipped["longrepr"]) == (
+        "test_module.py",
+        "Skipped: a whole module is skipped",
+    )
     assert any(
         "test_module.py was skipped at collection: Skipped: a whole module" in message
         for message in evidence.messages("info")

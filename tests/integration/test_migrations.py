@@ -27,7 +27,7 @@ from orchestrator.domain.machine import SshReach
 from tests.databases import NOW, Agent, attempt, create, lease
 
 ROOT = Path(__file__).parents[2]
-HEAD = "0012"
+HEAD = "0013"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs_postgres)])

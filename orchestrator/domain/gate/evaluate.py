@@ -21,6 +21,7 @@ from orchestrator.domain.gate.rules.passed import nothing_passed
 from orchestrator.domain.gate.rules.performance import performance
 from orchestrator.domain.gate.rules.platforms import platforms
 from orchestrator.domain.gate.rules.result import is_bad
+from orchestrator.domain.gate.rules.selection import selection
 from orchestrator.domain.gate.rules.skips import skips, skips_where_asked
 from orchestrator.domain.gate.rules.subject import subject, subject_as_required
 from orchestrator.domain.gate.rules.test_sets import test_sets
@@ -57,6 +58,7 @@ _SECOND: tuple[Rule, ...] = (
     degraded,
     missing,
     test_sets,
+    selection,
     skips,
     new_failures,
     failed_first,

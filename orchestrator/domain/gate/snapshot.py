@@ -14,6 +14,7 @@ from decimal import Decimal
 from orchestrator.domain.gate.later import LATER
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.test_set import TestSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,10 @@ class JobEvidence:
     """Run whose evidence stands here, because nothing that it depends on has changed."""
     at: datetime | None = None
     """When the evidence was produced; of a reused job, back then."""
+    test_set: TestSet = field(default_factory=TestSet, metadata=LATER)
+    """Which tests were collected, and what kept others out."""
+    known_tests: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    """By skipped module, its tests in the last green run."""
     run: str = ""
     """Run that it was in, where that is not its cell's: a rerun did not have it again."""
     checks: Mapping[str, int] = field(default_factory=dict, metadata=LATER)

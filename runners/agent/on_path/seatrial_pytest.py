@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Dict, FrozenSet, Generator, List, Optional, Union
 
 import pytest
+from seatrial_collected import Collected
 from seatrial_proof import Prover, Workers
 
 Scalar = Union[None, bool, int, float, str]
@@ -54,6 +55,9 @@ def pytest_configure(config: pytest.Config) -> None:
     collector = Collector(records, writes=first)
     config.pluginmanager.register(collector, "seatrial-collector")
     config.pluginmanager.register(Prover(config, records.write), "seatrial-prover")
+    if first:
+        collected = Collected(config, records.write, name, __file__)
+        config.pluginmanager.register(collected, "seatrial-collected")
     if worker is None:
         config.pluginmanager.register(Recorder(records, config, collector), "seatrial-recorder")
         config.pluginmanager.register(Workers(records.write), "seatrial-workers")
@@ -166,14 +170,12 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file or class could not be collected, or was skipped as a whole."""
-        if report.passed:
-            return
-        kind = "collect_error" if report.failed else "collect_skip"
-        text = _longrepr(report.longrepr)
-        why = self._records.cap(str((text[-1] if isinstance(text, list) else text) or ""))
-        line = {"record": kind, "nodeid": name(report.nodeid), "longrepr": why}
-        self._records.write(line)
+        """A file or class could not be collected."""
+        if report.failed:
+            text = _longrepr(report.longrepr)
+            why = self._records.cap(str((text[-1] if isinstance(text, list) else text) or ""))
+            line = {"record": "collect_error", "nodeid": name(report.nodeid), "longrepr": why}
+            self._records.write(line)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from orchestrator.domain.evidence import Event
 from orchestrator.domain.facts import AgentEnd, CheckFact, Facts, JobFact, TestFact, fold
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.test_set import Deselection, Place, TestSet
 
 SKIPPED = ["t.py", 3, "Skipped: no device"]
 
@@ -80,6 +81,27 @@ def test_a_file_that_cannot_be_collected_is_an_error_with_its_last_line() -> Non
         TestOutcome.ERROR,
         "collection",
         "ImportError: x",
+    )
+
+
+def test_a_module_that_skipped_itself_is_one_skipped_test_with_its_reason() -> None:
+    fact = phases({"record": "collect_skip", "nodeid": "t", "longrepr": "Skipped: no device"})
+    assert (fact.outcome, fact.final, fact.reason) == (TestOutcome.SKIPPED, True, "no device")
+
+
+def test_the_test_set_is_that_of_the_last_process() -> None:
+    said = {"record": "test_set", "nodeid": "", "digest": "ab", "collected": 1, "hidden": ["b.py"]}
+    rows = [{"by": "conftest.py", "count": 300, "tests": ["t"], "asked": False}, "nonsense"]
+    said |= {"deselected": rows, "modules": [["t.py", "Skipped: no"], ["?"]], "ignored": None}
+    events = [event(1, "test", {**said, "digest": "first"}), event(2, "test", said)]
+    facts = fold(events)
+    assert facts.tests == {}
+    assert facts.jobs["j"].test_set == TestSet(
+        digest="ab",
+        collected=1,
+        deselected=(Deselection(by="conftest.py", count=300, tests=("t",)),),
+        modules=(Place(path="t.py", why="no"),),
+        hidden=("b.py",),
     )
 
 

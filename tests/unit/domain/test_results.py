@@ -35,6 +35,7 @@ SUITES = [
     (ended(exit_code=5), Counts(), None, Outcome.FAILED, "no_tests"),
     (ended(exit_code=0), Counts(), None, Outcome.FAILED, "no_tests"),
     (ended(exit_code=5), OK, None, Outcome.PASSED, ""),
+    (ended(exit_code=5), ALL_SKIPPED, None, Outcome.FAILED, "no_tests"),
     (ended(), Counts(passed=1, missing=1), None, Outcome.FAILED, "missing"),
     (ended(), Counts(passed=1, not_run=1), None, Outcome.FAILED, "missing"),
     (ended(exit_code=2), OK, None, Outcome.FAILED, "interrupted"),

@@ -38,6 +38,8 @@ WAIVABLE = (
     *(f"{kind}/{name}" for kind in ("platform", "missing", "skips") for name in PLATFORMS),
     *(f"job/{job}@{name}" for job in JOBS for name in PLATFORMS),
     "degraded/demo@gcp-l4",
+    "test_set/moe@gcp-l4",
+    "selection/moe@gcp-l4",
     "performance/bench/time@gcp-l4",
     "new_failures",
     "cost",

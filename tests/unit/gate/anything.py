@@ -28,6 +28,7 @@ from orchestrator.domain.gate.snapshot import (
 )
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome, worst
+from orchestrator.domain.test_set import Deselection, TestSet
 from tests.unit.gate.any_policy import (
     ALL_RULES,
     JOBS,
@@ -85,6 +86,8 @@ def jobs(draw: st.DrawFn, name: str, *, good: bool) -> JobEvidence:
         )
         outcome = Outcome.FAILED if counts.bad else Outcome.PASSED
         reasons = {draw(st.sampled_from(["needs a GPU", "no network", ""])): counts.skipped}
+        if draw(seldom) and not good:
+            told["test_set"] = TestSet(deselected=(Deselection(by="conftest.py", count=1),))
         told |= {"counts": counts, "failed": tests, "skips": reasons if counts.skipped else {}}
         lacks = draw(seldom) and not good
         if draw(seldom) and not good:

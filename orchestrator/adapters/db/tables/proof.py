@@ -26,6 +26,7 @@ from orchestrator.adapters.db.tables.columns import (
 )
 from orchestrator.adapters.db.types import Document, Json, Name
 from orchestrator.domain.outcome import Counts
+from orchestrator.domain.test_set import TestSet
 
 
 class EvidenceChunkRow(Table):
@@ -149,6 +150,7 @@ class JobResultRow(Table):
     restarts: Mapped[int | None]
     degraded: Mapped[str | None]
     unnamed: Mapped[Counts | None] = mapped_column(Document(Counts))
+    test_set: Mapped[TestSet | None] = mapped_column(Document(TestSet))
 
 
 class CheckResultRow(Table):

@@ -228,6 +228,7 @@ _SEEN: Mapping[str, Seen] = {
     "attestation": _attestation,
     "missing": _missing,
     "skips": _skips,
+    "selection": partial(_figures, "unasked", "asked"),
     "new_failures": partial(_figures, "new", "max"),
     "flaky": partial(_figures, "seen", "max"),
     "known_issue": partial(_figures, "count", "max"),

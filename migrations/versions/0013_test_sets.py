@@ -1,0 +1,21 @@
+"""Which tests a suite collected, and what kept others out."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0013"
+down_revision = "0012"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add it; nobody told it of earlier jobs."""
+    op.add_column("job_result", sa.Column("test_set", sa.Text(), nullable=True))
+
+
+def downgrade() -> None:
+    """Drop it."""
+    op.drop_column("job_result", "test_set")

@@ -1,0 +1,98 @@
+"""Which tests a suite collected, and what kept others out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+NAMED = 200
+"""Names that are kept of each list; counts are of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deselection:
+    """Tests that were collected, and that somebody then left out."""
+
+    by: str
+    """An option of pytest's (``-k``), or the payload's files that can have done it."""
+    count: int
+    tests: tuple[str, ...] = ()
+    asked: bool = False
+    """The job's own arguments have the option."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A file or folder whose tests were never looked at."""
+
+    path: str
+    why: str
+    """The reason of a skip, or who left it out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestSet:
+    """What the last process of a suite told."""
+
+    __test__ = False
+
+    digest: str = ""
+    """sha256 of the sorted node ids that were to run; empty where nobody told."""
+    collected: int = 0
+    deselected: tuple[Deselection, ...] = ()
+    modules: tuple[Place, ...] = ()
+    """Skipped as a whole."""
+    ignored: tuple[Place, ...] = ()
+    hidden: tuple[str, ...] = ()
+    """Files that could not be collected."""
+
+    @property
+    def unasked(self) -> tuple[Deselection, ...]:
+        """What was left out though the job's arguments do not say so."""
+        return tuple(one for one in self.deselected if not one.asked)
+
+
+def read_test_set(data: Mapping[str, object]) -> TestSet:
+    """What an event tells; what is not of the right shape says nothing."""
+    return TestSet(
+        digest=_text(data.get("digest")),
+        collected=_count(data.get("collected")),
+        deselected=tuple(
+            _deselection(row) for row in _list(data.get("deselected")) if isinstance(row, dict)
+        ),
+        modules=tuple(_places(data.get("modules"))),
+        ignored=tuple(_places(data.get("ignored"))),
+        hidden=_texts(data.get("hidden")),
+    )
+
+
+def _deselection(row: Mapping[str, object]) -> Deselection:
+    return Deselection(
+        by=_text(row.get("by")),
+        count=_count(row.get("count")),
+        tests=_texts(row.get("tests")),
+        asked=row.get("asked") is True,
+    )
+
+
+def _places(said: object) -> Iterable[Place]:
+    for row in _list(said):
+        if isinstance(row, list) and len(row) == 2:
+            yield Place(path=_text(row[0]), why=_text(row[1]).removeprefix("Skipped: "))
+
+
+def _texts(said: object) -> tuple[str, ...]:
+    return tuple(_text(each) for each in _list(said))
+
+
+def _list(said: object) -> list[object]:
+    return said[:NAMED] if isinstance(said, list) else []
+
+
+def _count(said: object) -> int:
+    fits = isinstance(said, int) and not isinstance(said, bool) and 0 <= said < 2**31
+    return said if fits and isinstance(said, int) else 0
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value).replace("\x00", "\ufffd")

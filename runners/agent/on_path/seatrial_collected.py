@@ -1,0 +1,149 @@
+"""Hooks that write down which tests were collected, and what kept others out."""
+# ruff: noqa: INP001 - not a package: this folder stands on the jobs' path
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, Generator, List
+
+import pytest
+
+Write = Callable[[Dict[str, Any]], None]
+
+_NAMED = 200
+_USUAL = ("__pycache__", ".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_modules", "venv",
+          "{arch}")  # fmt: skip
+"""Folders that pytest leaves out where nobody says anything."""
+_OPTIONS = {
+    "deselect_by_keyword": "-k",
+    "deselect_by_mark": "-m",
+    "main.py": "--deselect",
+    "cacheprovider.py": "--last-failed",
+    "stepwise.py": "--stepwise",
+}
+"""By the function or file of pytest's own that deselects."""
+
+
+class Collected:
+    """Follows the collection of the process whose manifest counts."""
+
+    def __init__(
+        self, config: pytest.Config, write: Write, name: Callable[[str], str], own: str
+    ) -> None:
+        """Prepare to follow.
+
+        Args:
+            config: pytest's.
+            write: Takes the record.
+            name: Returns a node id as it stands in evidence.
+            own: File whose deselecting is the agent's: tests that have their results already.
+        """
+        self._config = config
+        self._write = write
+        self._name = name
+        self._own = own
+        self._seen: Dict[str, None] = {}
+        self._by: Dict[str, str] = {}
+        self._modules: Dict[str, str] = {}
+        self._hidden: List[str] = []
+        self._ignored: Dict[str, str] = {}
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_ignore_collect(self, collection_path: Path) -> Generator[None, Any, None]:
+        """Note what might have held tests."""
+        outcome = yield
+        if outcome.get_result() and self._might_hold_tests(collection_path):
+            self._ignored[self._place(str(collection_path))] = self._option_of(collection_path)
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Count a test before anybody can drop it."""
+        self._seen[self._name(item.nodeid)] = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_deselected(self, items: List[pytest.Item]) -> None:
+        """Note who deselects."""
+        by = self._caller()
+        for item in items:
+            self._by[self._name(item.nodeid)] = by
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note what was skipped as a whole, and which files hide their tests behind an error."""
+        if report.failed:
+            self._hidden.append(self._name(report.nodeid))
+        elif report.skipped:
+            why = report.longrepr
+            said = str(why[2] if isinstance(why, tuple) and len(why) == 3 else why or "")
+            self._modules[self._name(report.nodeid)] = said[:1_000]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Compare what was collected with what is going to run."""
+        kept = {self._name(item.nodeid) for item in session.items}
+        gone = [test for test in self._seen if test not in kept]
+        line: Dict[str, Any] = {"record": "collected", "deselected": self._causes(gone)}
+        line["modules"] = sorted(self._modules.items())[:_NAMED]
+        line["ignored"] = sorted(self._ignored.items())[:_NAMED]
+        self._write({**line, "hidden": sorted(self._hidden)[:_NAMED]})
+
+    def _causes(self, gone: List[str]) -> List[Dict[str, Any]]:
+        causes: Dict[str, List[str]] = {}
+        silent = ""
+        for test in gone:
+            by = self._by.get(test)
+            if by is None:
+                silent = silent or self._droppers()
+            causes.setdefault(silent if by is None else by, []).append(test)
+        return [
+            {"by": by, "count": len(tests), "tests": sorted(tests)[:_NAMED]}
+            for by, tests in sorted(causes.items())
+            if by != self._own
+        ]
+
+    def _droppers(self) -> str:
+        """Name who could have dropped tests without a word."""
+        impls = self._config.hook.pytest_collection_modifyitems.get_hookimpls()
+        files = [impl.function.__code__.co_filename for impl in impls]
+        ours = (str(Path(pytest.__file__).parent.parent / "_pytest"), str(Path(__file__).parent))
+        strange = {file for file in files if not file.startswith(ours)}
+        inside = {file for file in strange if file.startswith(str(self._config.rootpath))}
+        places = sorted(self._place(file) for file in inside or strange)
+        return ", ".join(places) or "nobody said who"
+
+    def _caller(self) -> str:
+        frame = sys._getframe(2)  # noqa: SLF001 - who calls is what is asked
+        skip = (__file__, os.sep + "pluggy" + os.sep)
+        while frame.f_back is not None and any(part in frame.f_code.co_filename for part in skip):
+            frame = frame.f_back
+        file, function = frame.f_code.co_filename, frame.f_code.co_name
+        if os.sep + "_pytest" + os.sep in file:
+            return _OPTIONS.get(function) or _OPTIONS.get(Path(file).name) or Path(file).name
+        return self._own if file == self._own else self._place(file)
+
+    def _place(self, file: str) -> str:
+        """Return a path below the payload, or of the environment's below its folder."""
+        root = str(self._config.rootpath)
+        if file.startswith(root + os.sep):
+            return self._name(file[len(root) + 1 :])
+        return self._name(file.rpartition("site-packages" + os.sep)[2])
+
+    def _might_hold_tests(self, path: Path) -> bool:
+        if path.is_dir():
+            return not any(fnmatch.fnmatch(path.name, usual) for usual in _USUAL)
+        patterns = self._config.getini("python_files")
+        return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
+
+    def _option_of(self, path: Path) -> str:
+        for option in ("ignore", "ignore_glob"):
+            for given in self._config.getoption(option, None) or ():
+                whole = str(self._config.invocation_params.dir / given)
+                if fnmatch.fnmatch(str(path), whole):
+                    return f"--{option.replace('_', '-')}"
+        return "norecursedirs" if path.is_dir() and self._is_norecurse(path) else "conftest"
+
+    def _is_norecurse(self, path: Path) -> bool:
+        patterns = self._config.getini("norecursedirs")
+        return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)

@@ -1,0 +1,113 @@
+"""Which tests one process of a suite collected, and what kept others out."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from .masking import JsonValue
+
+Fields = Mapping[str, object]
+
+_NAMED = 200
+_SHOWN = 5
+
+
+class TestSet:
+    """Put together from what the plugin says, told once when the process is gone."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        """Begin with nothing.
+
+        Args:
+            arguments: The job's own for pytest: what they leave out was asked for.
+        """
+        self._arguments = tuple(arguments)
+        self._said: Dict[str, JsonValue] = {}
+
+    def take(self, line: Fields) -> None:
+        """Take what the plugin says.
+
+        Raises:
+            ValueError: it is not of the shape that it must be.
+        """
+        self._said["deselected"] = [self._cause(raw) for raw in _list(line, "deselected")]
+        for key in ("modules", "ignored"):
+            self._said[key] = [_pair(raw) for raw in _list(line, key)]
+        self._said["hidden"] = [_text(raw) for raw in _list(line, "hidden")]
+
+    def told(self, manifest: Optional[Sequence[str]]) -> Dict[str, JsonValue]:
+        """Return the whole of it, with a digest of the tests that were to run."""
+        text = "\n".join(sorted(manifest or ()))
+        digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+        data: Dict[str, JsonValue] = {"record": "test_set", "nodeid": "", "digest": digest}
+        return {**data, "collected": len(manifest or ()), **self._said}
+
+    def notices(self) -> Iterator[Tuple[str, str]]:
+        """Say for a person what was left out: level and text."""
+        for cause in _rows(self._said.get("deselected")):
+            tests = [str(test) for test in _rows_of(cause, "tests")]
+            level = "info" if cause["asked"] else "warning"
+            yield level, f"{cause['count']} tests were deselected by {cause['by']}: {_some(tests)}"
+        for key, word in (("modules", "skipped at collection"), ("ignored", "ignored by")):
+            for place, why in _pairs(self._said.get(key)):
+                gap = ": " if key == "modules" else " "
+                yield "info", f"{place or 'everything'} was {word}{gap}{why}"
+
+    @property
+    def modules(self) -> "List[Tuple[str, str]]":
+        """What was skipped as a whole, each with its reason."""
+        return _pairs(self._said.get("modules"))
+
+    def _cause(self, raw: object) -> Dict[str, JsonValue]:
+        if not isinstance(raw, dict) or not isinstance(raw.get("count"), int):
+            raise ValueError(f"who deselects must be an object with a count, not {raw!r:.80}")
+        by = _text(raw.get("by"))
+        tests: List[JsonValue] = [_text(test) for test in _list(raw, "tests")]
+        count: int = raw["count"]
+        return {"by": by, "count": count, "tests": tests, "asked": self._is_asked(by)}
+
+    def _is_asked(self, by: str) -> bool:
+        """Say whether the job's own arguments have the option (as ``-k``, or as ``-kgpu``)."""
+        if not by.startswith("-"):
+            return False
+        names = (by, "--lf") if by == "--last-failed" else (by,)
+        return any(argument.startswith(names) for argument in self._arguments)
+
+
+def _rows(value: JsonValue) -> "List[Dict[str, JsonValue]]":
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def _rows_of(row: Mapping[str, JsonValue], key: str) -> Sequence[JsonValue]:
+    value = row.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _pairs(value: JsonValue) -> "List[Tuple[str, str]]":
+    rows = value if isinstance(value, list) else []
+    return [(str(row[0]), str(row[1])) for row in rows if isinstance(row, list)]
+
+
+def _some(tests: Sequence[str]) -> str:
+    more = f" and {len(tests) - _SHOWN} more" if len(tests) > _SHOWN else ""
+    return ", ".join(tests[:_SHOWN]) + more
+
+
+def _list(line: Fields, key: str) -> List[object]:
+    value = line.get(key)
+    if not isinstance(value, list):
+        raise ValueError(f"{key} must be a list, not {value!r:.80}")
+    return value[:_NAMED]
+
+
+def _pair(raw: object) -> List[JsonValue]:
+    if not isinstance(raw, list) or len(raw) != 2:
+        raise ValueError(f"a pair is needed, not {raw!r:.80}")
+    return [_text(raw[0]), _text(raw[1])]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"a text is needed, not {value!r:.80}")
+    return value
