@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -10,14 +9,12 @@ from orchestrator.domain.evidence import Event
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.test_set import TestSet, read_test_set
 from orchestrator.domain.turns import turn_of
+from orchestrator.domain.values import known_of, number_of, samples_of, text_of, whole_of
 
 MESSAGE_LIMIT = 500
 """Characters of a message that stands in a table; the whole text is kept beside it."""
 EARLIER_LIMIT = 100
 """Tries of one test that are remembered."""
-LARGEST_SAMPLE = 1e300
-LARGEST_WHOLE = 2**31
-"""Exit codes, signals and restarts are smaller; what is not is nonsense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +174,7 @@ def fold(events: Iterable[Event]) -> Facts:
 
 def _read_test(facts: Facts, event: Event) -> None:
     job, data = event.job or "", event.data
-    nodeid, record = _text(data.get("nodeid")), data.get("record")
+    nodeid, record = text_of(data.get("nodeid")), text_of(data.get("record"))
     if record == "start":
         facts.current[job] = nodeid
         facts.tests.setdefault((job, nodeid), TestFact(job, nodeid))
@@ -190,21 +187,21 @@ def _read_test(facts: Facts, event: Event) -> None:
 
 
 def _uncollected(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
-    return _bad(job, nodeid, "collection", _text(data.get("longrepr")))
+    return _bad(job, nodeid, "collection", text_of(data.get("longrepr")))
 
 
 def _outcome_fact(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
     """A test as a foreign artifact told it: its outcome, and no phases."""
-    outcome = TestOutcome[_text(data.get("outcome")).upper()]
+    outcome = TestOutcome[text_of(data.get("outcome")).upper()]
     return TestFact(
         job=job,
         nodeid=nodeid,
         outcome=outcome,
         final=outcome is not TestOutcome.MISSING,
-        duration_s=_number(data.get("duration")),
-        reason=_text(data.get("reason")),
-        message=_text(data.get("message"))[:MESSAGE_LIMIT],
-        text=_text(data.get("longrepr")),
+        duration_s=number_of(data.get("duration")),
+        reason=text_of(data.get("reason")),
+        message=text_of(data.get("message"))[:MESSAGE_LIMIT],
+        text=text_of(data.get("longrepr")),
         earlier=_earlier(data.get("earlier")),
     )
 
@@ -217,30 +214,30 @@ def _skipped_module(job: str, nodeid: str, data: Mapping[str, object]) -> TestFa
 
 def _earlier(said: object) -> tuple[TestOutcome, ...]:
     """Words such as ``failed``; what is none of them says nothing."""
-    words = [_text(word).upper() for word in said] if isinstance(said, list) else []
+    words = [text_of(word).upper() for word in said] if isinstance(said, list) else []
     return tuple(TestOutcome[w] for w in words[:EARLIER_LIMIT] if w in TestOutcome.__members__)
 
 
 def _counts(said: object) -> Counts:
     known = said if isinstance(said, dict) else {}
     names = Counts().as_dict()
-    return Counts(**{name: max(_whole(known.get(name)) or 0, 0) for name in names})
+    return Counts(**{name: max(whole_of(known.get(name)) or 0, 0) for name in names})
 
 
 def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
     """What one phase (setup, call, teardown) of a test says about it."""
-    nodeid, when = _text(data.get("nodeid")), data.get("when")
-    text = _text(data.get("longrepr"))
+    nodeid, when = text_of(data.get("nodeid")), data.get("when")
+    text = text_of(data.get("longrepr"))
     cause = data.get("cause")
     if cause:
-        return _bad(job, nodeid, _text(cause), text, duration_s=_number(data.get("duration")))
+        return _bad(job, nodeid, text_of(cause), text, duration_s=number_of(data.get("duration")))
     outcome, reason = _phase_outcome(data)
     return TestFact(
         job=job,
         nodeid=nodeid,
         outcome=outcome,
         final=when == "teardown",
-        duration_s=_number(data.get("duration")),
+        duration_s=number_of(data.get("duration")),
         reason=reason,
         message=_message(data, text) if outcome > TestOutcome.PASSED else "",
         text=text if outcome >= TestOutcome.ERROR else "",
@@ -248,29 +245,29 @@ def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
 
 
 def _phase_outcome(data: Mapping[str, object]) -> tuple[TestOutcome, str]:
-    outcome, when = data.get("outcome"), _text(data.get("when"))
+    outcome, when = data.get("outcome"), text_of(data.get("when"))
     xfail = data.get("wasxfail")
     if outcome == "skipped":
         if xfail is not None:
-            return TestOutcome.XFAILED, _text(xfail)
+            return TestOutcome.XFAILED, text_of(xfail)
         return TestOutcome.SKIPPED, _skip_reason(data.get("longrepr"))
     if outcome == "failed":
         in_call = when == "call"
         return (TestOutcome.FAILED, "") if in_call else (TestOutcome.ERROR, when)
     if xfail is not None and when == "call":
-        return TestOutcome.XPASSED, _text(xfail)
+        return TestOutcome.XPASSED, text_of(xfail)
     return TestOutcome.PASSED, ""
 
 
 def _skip_reason(longrepr: object) -> str:
     said = longrepr[2] if isinstance(longrepr, list) and len(longrepr) == 3 else longrepr
-    return _text(said).removeprefix("Skipped: ")[:MESSAGE_LIMIT]
+    return text_of(said).removeprefix("Skipped: ")[:MESSAGE_LIMIT]
 
 
 def _message(data: Mapping[str, object], text: str) -> str:
     crash = data.get("crash")
     if isinstance(crash, dict):
-        text = _text(crash.get("message"))
+        text = text_of(crash.get("message"))
     return text.strip().split("\n", 1)[0][:MESSAGE_LIMIT]
 
 
@@ -282,14 +279,14 @@ def _bad(job: str, nodeid: str, reason: str, text: str, *, duration_s: float = 0
     )
 
 
-_TEST_FACTS: Mapping[object, Callable[[str, str, Mapping[str, object]], TestFact]] = {
+_TEST_FACTS: Mapping[str, Callable[[str, str, Mapping[str, object]], TestFact]] = {
     "collect_error": _uncollected,
     "collect_skip": _skipped_module,
     "outcome": _outcome_fact,
     "rerun": lambda job, nodeid, _: TestFact(job, nodeid, earlier=(TestOutcome.FAILED,)),
     "report": lambda job, _, data: phase_fact(job, data),
 }
-_JOB_FACTS: Mapping[object, Callable[[str, Mapping[str, object]], JobFact]] = {
+_JOB_FACTS: Mapping[str, Callable[[str, Mapping[str, object]], JobFact]] = {
     "unnamed": lambda job, data: JobFact(job, unnamed=_counts(data.get("counts"))),
     "test_set": lambda job, data: JobFact(job, test_set=read_test_set(data)),
 }
@@ -308,12 +305,12 @@ def _read_phase(facts: Facts, event: Event) -> None:
             JobFact(
                 event.job,
                 finished_ts=event.ts,
-                exit_code=_whole(data.get("exit_code")),
-                signal=_whole(data.get("signal")),
-                cause=_text(data.get("cause")),
-                detail=_text(data.get("detail")),
-                duration_s=_known(data.get("duration_s")),
-                restarts=_whole(data.get("restarts")) or 0,
+                exit_code=whole_of(data.get("exit_code")),
+                signal=whole_of(data.get("signal")),
+                cause=text_of(data.get("cause")),
+                detail=text_of(data.get("detail")),
+                duration_s=known_of(data.get("duration_s")),
+                restarts=whole_of(data.get("restarts")) or 0,
             ),
         )
 
@@ -322,18 +319,18 @@ def _read_manifest(facts: Facts, event: Event) -> None:
     tests = event.data.get("tests")
     for nodeid in tests if isinstance(tests, list) else ():
         facts.tests.setdefault(
-            (event.job or "", _text(nodeid)), TestFact(event.job or "", _text(nodeid))
+            (event.job or "", text_of(nodeid)), TestFact(event.job or "", text_of(nodeid))
         )
 
 
 def _read_check(facts: Facts, event: Event) -> None:
     job, data = event.job or "", event.data
     if "degraded" in data:
-        _add_job(facts, JobFact(job, degraded=_text(data["degraded"])))
+        _add_job(facts, JobFact(job, degraded=text_of(data["degraded"])))
         return
-    name = _text(data.get("check"))
-    words = {key: _text(data.get(key)) for key in ("value", "unit", "tolerance", "reason")}
-    facts.checks[job, name] = CheckFact(job, name, _text(data.get("outcome")), **words)
+    name = text_of(data.get("check"))
+    words = {key: text_of(data.get(key)) for key in ("value", "unit", "tolerance", "reason")}
+    facts.checks[job, name] = CheckFact(job, name, text_of(data.get("outcome")), **words)
 
 
 def _read_metric(facts: Facts, event: Event) -> None:
@@ -342,10 +339,10 @@ def _read_metric(facts: Facts, event: Event) -> None:
         MetricFact(
             event.seq,
             event.job or "",
-            _text(data.get("metric")),
-            _samples(data.get("samples")),
-            _text(data.get("unit")),
-            _text(data.get("direction")),
+            text_of(data.get("metric")),
+            samples_of(data.get("samples")),
+            text_of(data.get("unit")),
+            text_of(data.get("direction")),
             params if isinstance(params, dict) else {},
             *turn_of(data),
         )
@@ -353,7 +350,7 @@ def _read_metric(facts: Facts, event: Event) -> None:
 
 
 def _read_log(facts: Facts, event: Event) -> None:
-    level, message = _text(event.data.get("level")), _text(event.data.get("message"))
+    level, message = text_of(event.data.get("level")), text_of(event.data.get("message"))
     facts.notices.append(Notice(event.seq, event.ts, event.job or "", level, message))
 
 
@@ -362,7 +359,7 @@ def _read_environment(facts: Facts, event: Event) -> None:
 
 
 def _read_end(facts: Facts, event: Event) -> None:
-    words = (_text(event.data.get(key)) for key in ("outcome", "reason", "detail"))
+    words = (text_of(event.data.get(key)) for key in ("outcome", "reason", "detail"))
     facts.end = AgentEnd(*words)
 
 
@@ -387,32 +384,3 @@ def _add_test(facts: Facts, fact: TestFact) -> None:
 def _add_job(facts: Facts, fact: JobFact) -> None:
     known = facts.jobs.get(fact.job)
     facts.jobs[fact.job] = known.plus(fact) if known else fact
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value).replace("\x00", "\ufffd")
-
-
-def _samples(value: object) -> tuple[float, ...]:
-    """The numbers among the samples: what is none must not become a zero."""
-    each = value if isinstance(value, list) else ()
-    numbers = (n for n in each if isinstance(n, int | float) and not isinstance(n, bool))
-    return tuple(float(n) for n in numbers if abs(n) < LARGEST_SAMPLE)
-
-
-def _number(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return 0.0
-    try:
-        return float(value) if math.isfinite(value) else 0.0
-    except OverflowError:
-        return 0.0
-
-
-def _known(value: object) -> float | None:
-    return None if value is None else _number(value)
-
-
-def _whole(value: object) -> int | None:
-    fits = isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST_WHOLE
-    return value if fits and isinstance(value, int) else None

@@ -76,7 +76,7 @@ def _judge_cause(
             return JobVerdict(job, Outcome.FAILED, fact.cause, detail)
         case "start_failed":
             return JobVerdict(job, Outcome.FAILED, "start_failed", detail)
-        case "wrong_subject" | "wrong_pytest":
+        case "wrong_subject" | "wrong_pytest" | "forged_records":
             return JobVerdict(job, Outcome.ERRORED, fact.cause, detail)
     return None
 

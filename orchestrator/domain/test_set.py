@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from orchestrator.domain.values import text_of, whole_of
+
 NAMED = 200
 """Names that are kept of each list; counts are of all."""
 
@@ -31,6 +33,14 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """A hook of pytest that can change what tests come to, in a file that is not well known."""
+
+    name: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TestSet:
     """What the last process of a suite told."""
 
@@ -45,6 +55,8 @@ class TestSet:
     ignored: tuple[Place, ...] = ()
     hidden: tuple[str, ...] = ()
     """Files that could not be collected."""
+    hooks: tuple[Hook, ...] = ()
+    """Who else had a hand in the outcomes."""
 
     @property
     def unasked(self) -> tuple[Deselection, ...]:
@@ -55,7 +67,7 @@ class TestSet:
 def read_test_set(data: Mapping[str, object]) -> TestSet:
     """What an event tells; what is not of the right shape says nothing."""
     return TestSet(
-        digest=_text(data.get("digest")),
+        digest=text_of(data.get("digest")),
         collected=_count(data.get("collected")),
         deselected=tuple(
             _deselection(row) for row in _list(data.get("deselected")) if isinstance(row, dict)
@@ -63,12 +75,13 @@ def read_test_set(data: Mapping[str, object]) -> TestSet:
         modules=tuple(_places(data.get("modules"))),
         ignored=tuple(_places(data.get("ignored"))),
         hidden=_texts(data.get("hidden")),
+        hooks=tuple(Hook(name=name, file=file) for name, file in _pairs(data.get("hooks"))),
     )
 
 
 def _deselection(row: Mapping[str, object]) -> Deselection:
     return Deselection(
-        by=_text(row.get("by")),
+        by=text_of(row.get("by")),
         count=_count(row.get("count")),
         tests=_texts(row.get("tests")),
         asked=row.get("asked") is True,
@@ -76,13 +89,18 @@ def _deselection(row: Mapping[str, object]) -> Deselection:
 
 
 def _places(said: object) -> Iterable[Place]:
+    for path, why in _pairs(said):
+        yield Place(path=path, why=why.removeprefix("Skipped: "))
+
+
+def _pairs(said: object) -> Iterable[tuple[str, str]]:
     for row in _list(said):
         if isinstance(row, list) and len(row) == 2:
-            yield Place(path=_text(row[0]), why=_text(row[1]).removeprefix("Skipped: "))
+            yield text_of(row[0]), text_of(row[1])
 
 
 def _texts(said: object) -> tuple[str, ...]:
-    return tuple(_text(each) for each in _list(said))
+    return tuple(text_of(each) for each in _list(said))
 
 
 def _list(said: object) -> list[object]:
@@ -90,9 +108,4 @@ def _list(said: object) -> list[object]:
 
 
 def _count(said: object) -> int:
-    fits = isinstance(said, int) and not isinstance(said, bool) and 0 <= said < 2**31
-    return said if fits and isinstance(said, int) else 0
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value).replace("\x00", "\ufffd")
+    return max(whole_of(said) or 0, 0)

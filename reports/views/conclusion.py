@@ -21,6 +21,7 @@ RULES = {
     "pytest_usage": "a suite that pytest ends early fails",
     "wrong_subject": "tests count only if what they import is what was installed",
     "wrong_pytest": "tests count only if the environment's own pytest ran them",
+    "forged_records": "results count only if the recorder wrote them, in order",
     "start_failed": "a job that cannot be started fails",
     "timeout": "a job that exceeds its own time is timed out",
     "deadline": "an attempt that reaches its deadline is stopped",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 
@@ -16,7 +17,7 @@ from .pulse import free_bytes
 from .records import Records
 from .suite import PLUGIN_DISK_FULL, Suite, Verdict
 from .supervise import Ended, Watch
-from .tail import Tail
+from .tail import PipeTail, Tail
 
 _FULL_BELOW_BYTES = 1024 * 1024
 _FOR_TURNS = 0.9
@@ -114,12 +115,15 @@ class JobRun:
         return min(own, self._desk.pulse.left_s)
 
     def _suite(self, bench: Bench, done: Sequence[str]) -> Verdict:
-        records = Records(
-            Tail(bench.folder.records),
-            self._desk.events,
-            bench.job.id,
-            arguments=bench.job.pytest or (),
-        )
+        separate = self._crew.user.account is not None
+        with contextlib.closing(
+            PipeTail(bench.folder.records, mode=0o622 if separate else 0o600)
+        ) as tail:
+            return self._follow(bench, done, tail)
+
+    def _follow(self, bench: Bench, done: Sequence[str], tail: Tail) -> Verdict:
+        arguments = bench.job.pytest or ()
+        records = Records(tail, self._desk.events, bench.job.id, arguments=arguments)
         watch = self._watch(
             bench,
             poll=lambda: bool(int(records.poll()) | int(bench.checks.poll())),

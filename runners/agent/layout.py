@@ -137,8 +137,8 @@ class JobFolder:
 
     @property
     def records(self) -> Path:
-        """What the pytest plugin writes."""
-        return self.folder / "records.jsonl"
+        """The pipe that the pytest plugin writes to."""
+        return self.given / "records"
 
     @property
     def events(self) -> Path:

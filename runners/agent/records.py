@@ -20,7 +20,9 @@ _WHEN = ("setup", "call", "teardown")
 _WARNINGS = 20
 
 
-_REFUSALS = ("wrong_pytest", "wrong_subject")
+_REFUSALS = ("wrong_pytest", "wrong_subject", "forged_records")
+_NEEDS_NO_NUMBER = ("origins", "start")
+"""Record and moment of what is said before the recorder runs; it only ever refuses."""
 _PROBLEMS = 20
 
 
@@ -29,7 +31,7 @@ class Refusal:
     """Why what the tests said does not count."""
 
     reason: str
-    """``wrong_pytest`` or ``wrong_subject``."""
+    """``wrong_pytest``, ``wrong_subject`` or ``forged_records``."""
     detail: str
     """For a person: the module, its file, and what to do."""
 
@@ -62,6 +64,8 @@ class Records:
         self.poisoned = False
         self._refusal: Optional[Refusal] = None
         self._unproven: Set[str] = set()
+        self._workers: Set[str] = {""}
+        self._writers: Dict[Tuple[str, object], int] = {}
 
     def begin_process(self) -> None:
         """A fresh process is about to write."""
@@ -71,6 +75,8 @@ class Records:
         self.poisoned = False
         self._started.clear()
         self._unproven = {""}
+        self._workers = {""}
+        self._writers = {}
         self._test_set = TestSet(self._arguments)
 
     def poll(self) -> bool:
@@ -89,6 +95,9 @@ class Records:
 
     def refusal(self) -> Optional[Refusal]:
         """Say why the results do not count, once the process is gone."""
+        stranger = {worker for worker, _ in self._writers} - self._workers
+        if self._refusal is None and (stranger or len(self._writers) > len(self._workers)):
+            return _forged("more processes wrote test records than pytest had")
         if self._refusal is None and self.session_finished and self._unproven:
             which = ", ".join(sorted(self._unproven - {""})) or "the main process"
             text = f"pytest ended, and {which} never said where it was loaded from"
@@ -119,10 +128,24 @@ class Records:
             try:
                 if line is None:
                     raise ValueError(wrong)
+                self._number(line)
                 self._one(line)
             except ValueError as error:  # noqa: PERF203 - one bad line must not spoil the others
                 self._complain(number, error)
         return bool(lines)
+
+    def _number(self, line: Fields) -> None:
+        """Look whether the recorder wrote it: each of its processes numbers its lines from 1."""
+        record, seq = line.get("record"), line.get("seq")
+        if (record, line.get("when")) == _NEEDS_NO_NUMBER or self._refusal is not None:
+            return
+        writer = (str(line.get("from")), line.get("pid"))
+        if seq != self._writers.get(writer, 0) + 1:
+            self._refusal = _forged(f"a record ({record}) is out of order, or has no number")
+        elif self.session_finished and record in ("start", "report"):
+            self._refusal = _forged("a test was reported after the session had ended")
+        else:
+            self._writers[writer] = int(seq)
 
     def _complain(self, number: int, error: ValueError) -> None:
         self._bad += 1
@@ -138,6 +161,7 @@ class Records:
             "report": self._take_report,
             "collect_error": self._take_collect_error,
             "collected": self._take_collected,
+            "hooks": self._take_hooks,
             "session_finish": self._take_session_finish,
             "origins": self._take_origins,
             "worker": self._take_worker,
@@ -189,8 +213,12 @@ class Records:
         for level, text in self._test_set.notices():
             self._events.log(level, text, self._job)
 
+    def _take_hooks(self, line: Fields) -> None:
+        self._test_set.take_hooks(line)
+
     def _take_worker(self, line: Fields) -> None:
         self._unproven.add(_text(line, "worker"))
+        self._workers.add(_text(line, "worker"))
 
     def _take_origins(self, line: Fields) -> None:
         """A process has looked where its modules came from."""
@@ -217,6 +245,11 @@ class Records:
     def _settle(self, nodeid: str) -> None:
         self.done.add(nodeid)
         self._started.pop(nodeid, None)
+
+
+def _forged(what: str) -> Refusal:
+    text = f"{what}: something other than the recorder wrote them"
+    return Refusal("forged_records", f"{text}. Fix: let nothing write to $SEATRIAL_RECORDS")
 
 
 def report(line: Fields) -> Dict[str, JsonValue]:

@@ -20,6 +20,8 @@ PLUGIN_DISK_FULL = 74
 
 _PLUGIN = "seatrial_pytest"
 _START = "seatrial_start.py"
+_WELL = (0, 5)
+"""Exit codes that a suite may pass with."""
 _LAST_WORDS_BYTES = 16_384
 
 Process = Callable[[Sequence[str], Mapping[str, str]], Ended]
@@ -110,7 +112,7 @@ class Suite:
 
     def _judged(self, ended: Ended) -> Step:
         verdict = Verdict(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
-        refused = self._records.refusal() or _changed()
+        refused = self._records.refusal() or _changed() or self._left_early(ended)
         if refused is not None and ended.cause is None:
             return Step(replace(verdict, cause=refused.reason, detail=refused.detail))
         test = self._records.running()
@@ -124,6 +126,14 @@ class Suite:
         if test is None or self._records.session_finished:
             return Step(verdict)
         return self._crashed(verdict, test)
+
+    def _left_early(self, ended: Ended) -> Optional[Refusal]:
+        """Say so where pytest ended well without the end of its session, as os._exit(0) does."""
+        well = ended.exit_code in _WELL and self._records.manifest is not None
+        if not well or self._records.session_finished or self._records.running() is not None:
+            return None
+        text = f"pytest ended with exit code {ended.exit_code} before its session had ended"
+        return Refusal("forged_records", f"{text}. Fix: let no test or hook end the process")
 
     def _hung(self, verdict: Verdict, test: Optional[str]) -> Step:
         if test is None:

@@ -1,7 +1,9 @@
-"""Following a file of JSON lines that somebody else writes, and that cannot be trusted."""
+"""Following JSON lines in a file or a pipe, written by somebody who cannot be trusted."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import stat
@@ -9,6 +11,10 @@ from pathlib import Path
 from typing import List, Mapping, NoReturn, Optional, Tuple
 
 _PIECE = 4 * 1024 * 1024
+_PIPE_BYTES = 1024 * 1024
+"""What an ordinary user may ask for; between two looks a suite writes less."""
+_SET_PIPE_SIZE = 1031
+"""Linux's F_SETPIPE_SZ, which Python names since 3.10."""
 _LONGEST_LINE = 64 * 1024 * 1024
 
 Line = Tuple[int, Optional[Mapping[str, object]], str]
@@ -27,24 +33,13 @@ class Tail:
 
     def poll(self) -> List[Line]:
         """Return the lines completed since the last look (four MiB of them at most)."""
-        if self._fd is None:
-            self._fd = open_regular(self._path)
-        if self._fd is None:
-            return []
-        piece = os.read(self._fd, _PIECE)
-        if not piece:
-            return []
-        found = [self._line(bytes(raw)) for raw in self._split(piece)]
-        return [line for line in found if line is not None]
+        return self._lines_of(self._read())
 
     def drain(self) -> List[Line]:
         """Return everything that is left; its writer is gone, so a torn last line is an error."""
         lines: List[Line] = []
-        while True:
-            before = self._position()
-            lines += self.poll()
-            if self._position() == before:
-                break
+        for piece in iter(self._read, b""):
+            lines += self._lines_of(piece)
         if self._rest:
             self._lines += 1
             lines.append((self._lines, None, "the line is torn"))
@@ -57,8 +52,14 @@ class Tail:
             os.close(self._fd)
             self._fd = None
 
-    def _position(self) -> int:
-        return -1 if self._fd is None else os.lseek(self._fd, 0, os.SEEK_CUR)
+    def _read(self) -> bytes:
+        if self._fd is None:
+            self._fd = open_regular(self._path)
+        return b"" if self._fd is None else os.read(self._fd, _PIECE)
+
+    def _lines_of(self, piece: bytes) -> List[Line]:
+        found = [self._line(bytes(raw)) for raw in self._split(piece)] if piece else []
+        return [line for line in found if line is not None]
 
     def _split(self, piece: bytes) -> List[bytes]:
         first, *others = piece.split(b"\n")
@@ -86,6 +87,38 @@ class Tail:
         if not isinstance(value, dict):
             return self._lines, None, "not an object"
         return self._lines, value, ""
+
+
+class PipeTail(Tail):
+    """Reads from a named pipe that it makes: what went in cannot be changed by who wrote it."""
+
+    def __init__(self, path: Path, *, mode: int) -> None:
+        """Make the pipe anew, and hold its reading end.
+
+        Args:
+            path: In a folder that the writers cannot write to.
+            mode: Who may write.
+        """
+        super().__init__(path)
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+        path.chmod(mode)
+        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):  # not Linux, or not allowed: it only holds less
+            fcntl.fcntl(self._fd, _SET_PIPE_SIZE, _PIPE_BYTES)
+
+    def close(self) -> None:
+        """Let go of the pipe, and leave nothing to write to."""
+        super().close()
+        self._path.unlink(missing_ok=True)
+
+    def _read(self) -> bytes:
+        if self._fd is None:
+            return b""
+        try:
+            return os.read(self._fd, _PIECE)
+        except BlockingIOError:
+            return b""
 
 
 def open_regular(path: Path) -> Optional[int]:

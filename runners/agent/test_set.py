@@ -36,12 +36,23 @@ class TestSet:
             self._said[key] = [_pair(raw) for raw in _list(line, key)]
         self._said["hidden"] = [_text(raw) for raw in _list(line, "hidden")]
 
+    def take_hooks(self, line: Fields) -> None:
+        """Take which hooks of others can change outcomes, beside those already told.
+
+        Raises:
+            ValueError: it is not of the shape that it must be.
+        """
+        hooks = [_pair(raw) for raw in _list(line, "hooks")]
+        known = self._said.get("hooks")
+        before = [row for row in known if row not in hooks] if isinstance(known, list) else []
+        self._said["hooks"] = [*before, *hooks][:_NAMED]
+
     def told(self, manifest: Optional[Sequence[str]]) -> Dict[str, JsonValue]:
         """Return the whole of it, with a digest of the tests that were to run."""
         text = "\n".join(sorted(manifest or ()))
         digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
         data: Dict[str, JsonValue] = {"record": "test_set", "nodeid": "", "digest": digest}
-        return {**data, "collected": len(manifest or ()), **self._said}
+        return {**data, "collected": len(manifest or ()), "hooks": [], **self._said}
 
     def notices(self) -> Iterator[Tuple[str, str]]:
         """Say for a person what was left out: level and text."""

@@ -20,7 +20,6 @@ from orchestrator.domain.gate.snapshot import Approval, MachineEvidence, Quarant
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.test_set import Place, TestSet
 from orchestrator.domain.trials import TrialAsk, TrialKind
 from tests.contract.frozen_runs import (
     FELL,
@@ -230,23 +229,6 @@ def test_the_platforms_past_is_told(context, stores) -> None:
     cell = only_cell(context, "run-4")
     assert (cell.green_streak, cell.baseline_collected) == (2, 3)
     assert only_cell(context, "run-1").baseline_collected is None
-
-
-def test_what_a_job_left_out_is_told_with_the_tests_that_were_there_before(context, stores) -> None:
-    gpu = ("t_gpu.py::one", "t_gpu.py::two[a/b]", "t_gpu.pyx::other")
-    ran(stores, "run-1", *map(passes, ("t.py::a", *gpu)))
-    said = {"digest": "ab", "collected": 1, "hidden": [], "ignored": [["new", "conftest"]]}
-    said |= {"modules": [["t_gpu.py", "Skipped: no GPU"]], "deselected": []}
-    said |= {"record": "test_set", "nodeid": ""}
-    ran(stores, "run-2", passes("t.py::a"), lambda agent: agent.line("test", "unit", **said))
-    (suite,) = (job for job in only_cell(context, "run-2").jobs if job.id == "unit")
-    assert suite.test_set == TestSet(
-        digest="ab",
-        collected=1,
-        modules=(Place(path="t_gpu.py", why="no GPU"),),
-        ignored=(Place(path="new", why="conftest"),),
-    )
-    assert suite.known_tests == {"t_gpu.py": 2}
 
 
 def test_a_later_runs_cell_stands_for_an_earlier_ones(context, stores) -> None:

@@ -92,8 +92,9 @@ def test_a_suite_as_another_user(machine: Machine) -> None:
     )
     assert evidence.of("environment")[0]["separated_user"] is True
     assert evidence.counts() == {"passed": 7, "crashed": 1}, evidence.log.decode()
-    owner = (machine.attempts[0] / "jobs" / "suite" / "records.jsonl").stat().st_uid
+    owner = (machine.attempts[0] / "jobs" / "suite" / "artifacts").stat().st_uid
     assert pwd.getpwuid(owner).pw_name == "seatrial-payload"
+    assert not (machine.attempts[0] / "given" / "suite" / "records").exists()
 
 
 @pytest.mark.needs_root

@@ -318,6 +318,13 @@ def survey() -> Survey:
     """Read what is installed, once: before anything of the payload could be imported."""
     if not _SURVEY:
         subject = os.environ.get("SEATRIAL_SUBJECT", "")
-        tools = (Installed("pytest", roots=("pytest", "_pytest")), Installed("pluggy"))
-        _SURVEY.append(Survey(tools, Installed(subject) if subject else None))
+        _SURVEY.append(Survey(tuple(_tools()), Installed(subject) if subject else None))
     return _SURVEY[0]
+
+
+def _tools() -> Iterator[Installed]:
+    for name, roots in (("pytest", ("pytest", "_pytest")), ("pluggy", ("pluggy",))):
+        try:
+            yield Installed(name, roots=roots)
+        except metadata.PackageNotFoundError:  # noqa: PERF203 - laid there without its metadata
+            continue

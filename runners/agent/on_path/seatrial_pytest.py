@@ -1,7 +1,8 @@
 """A pytest plugin that writes down what happens, as it happens, so that it survives a SIGKILL.
 
-One JSON line per fact, appended unbuffered to ``$SEATRIAL_RECORDS``: the manifest of collected
-tests first, then ``start``, ``report`` and ``collect_error``. Without the variable it is idle.
+One JSON line per fact, written unbuffered to ``$SEATRIAL_RECORDS``, a pipe that the agent reads:
+the manifest of collected tests first, then ``start``, ``report`` and ``collect_error``. Without the
+variable it is idle.
 
 PYTEST_DONT_REWRITE: it is loaded before anything of the payload (``seatrial_start``).
 """
@@ -10,6 +11,7 @@ PYTEST_DONT_REWRITE: it is loaded before anything of the payload (``seatrial_sta
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import math
@@ -18,17 +20,19 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Generator, List, Optional, Union
+from typing import Any, Dict, FrozenSet, Generator, List, Optional, Tuple, Union
 
 import pytest
 from seatrial_collected import Collected
-from seatrial_proof import Prover, Workers
+from seatrial_proof import Prover, Workers, own_code
 
 Scalar = Union[None, bool, int, float, str]
 LongRepr = Union[None, str, List[Scalar]]
 
 DISK_FULL = 74
 POISONED = 75
+UNHEARD = 77
+"""Something closed the pipe: the test that ran then is to blame."""
 
 _MARK = "\n[... {} bytes left out ...]\n"
 _SECTIONS = 50
@@ -50,11 +54,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if not path:
         return
     worker = getattr(config, "workerinput", None)
-    records = Records(path)
+    records = Records(path, str((worker or {}).get("workerid", "")))
     first = worker is None or worker.get("workerid") == "gw0"
     collector = Collector(records, writes=first)
     config.pluginmanager.register(collector, "seatrial-collector")
-    config.pluginmanager.register(Prover(config, records.write), "seatrial-prover")
+    prover = Prover(config, records.write, OWN_CODE)
+    config.pluginmanager.register(prover, "seatrial-prover")
     if first:
         collected = Collected(config, records.write, name, __file__)
         config.pluginmanager.register(collected, "seatrial-collected")
@@ -64,11 +69,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Records:
-    """The file, as one descriptor: a line is one write."""
+    """The pipe, as one descriptor; each line has a number, so that one that is not ours is seen."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, worker: str) -> None:
+        self._worker = worker
+        self._seq = 0
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._pid = os.getpid()
+        self._pipe = self._whose()
         self.text_bytes = int(os.environ.get("SEATRIAL_TEXT_BYTES", "65536"))
         # Ends the line that a killed process may have left torn.
         self._append(b"\n")
@@ -76,7 +84,9 @@ class Records:
     def write(self, line: Dict[str, Any]) -> None:
         """Append one record; a forked child's copy of pytest is not heard."""
         if os.getpid() == self._pid:
-            self._append(json.dumps(line, default=_shown).encode("ascii") + b"\n")
+            self._seq += 1
+            line = {**line, "seq": self._seq, "from": self._worker, "pid": self._pid}
+            self._append(b"\n" + json.dumps(line, default=_shown).encode("ascii") + b"\n")
 
     def cap(self, text: str) -> str:
         """Keep head and tail of a text that is too long."""
@@ -94,6 +104,23 @@ class Records:
         return head + _MARK.format(len(raw) - 2 * half) + tail
 
     def _append(self, raw: bytes) -> None:
+        """Write it whole: pytest-xdist's processes share the pipe, and long lines would mix."""
+        try:
+            if self._whose() != self._pipe:
+                raise OSError(errno.EBADF, "a test has closed the pipe")
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            try:
+                self._write(raw)
+            finally:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+        except OSError as error:
+            self._give_up(error)
+
+    def _whose(self) -> Tuple[int, int]:
+        status = os.fstat(self._fd)
+        return status.st_dev, status.st_ino
+
+    def _write(self, raw: bytes) -> None:
         for tries_left in range(20, -1, -1):
             try:
                 while raw:
@@ -101,16 +128,17 @@ class Records:
                 return
             except OSError as error:  # noqa: PERF203 - the retry is what it is for
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not tries_left:
-                    self._give_up(error)
+                    raise
                 time.sleep(0.1)
 
     def _give_up(self, error: OSError) -> None:
         """End the process: results that nobody could see must not look like a pass."""
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         message = f"\nseatrial: a test result cannot be written ({error}): giving up\n"
         try:
             os.write(2, message.encode())
         finally:
-            os._exit(DISK_FULL)
+            os._exit(DISK_FULL if full else UNHEARD)
 
 
 class Collector:
@@ -288,3 +316,7 @@ def _shown(value: object) -> str:
         return str(value)
     except Exception as error:  # noqa: BLE001 - a payload's own __str__ may do anything
         return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
+
+
+OWN_CODE = own_code()
+"""Of every function of the recorder, before anything of the payload could replace one."""

@@ -23,7 +23,9 @@ _TOOLS = ("pytest", "_pytest", "pluggy", "seatrial_pytest", "seatrial_origins")
 
 def main(how: str, arguments: List[str]) -> None:
     """Load what must not be replaced, put the path back, and go on as asked."""
-    safe = list(sys.path)
+    before, safe = _payload_path(), list(sys.path)
+    outside = [entry for entry in before[1:] if not _is_the_payloads(entry)]
+    sys.path[1:1] = outside
     import seatrial_origins  # noqa: PLC0415 - not where multiprocessing loads this file again
 
     try:
@@ -33,7 +35,6 @@ def main(how: str, arguments: List[str]) -> None:
     import seatrial_pytest  # noqa: F401, PLC0415
 
     seatrial_origins.survey()
-    before = _payload_path()
     shadow = _shadow(before, safe)
     if shadow is not None:
         _refuse(shadow)
@@ -65,16 +66,20 @@ def _shadow(before: List[str], safe: List[str]) -> Optional[str]:
     """Return the payload's file that would be imported instead of a tool's, if there is one."""
     from importlib.machinery import PathFinder  # noqa: PLC0415
 
-    root = os.path.realpath(os.environ.get("SEATRIAL_PAYLOAD") or os.getcwd())
     for entry in before:
-        real = os.path.realpath(entry)
-        if entry in safe or not (real + os.sep).startswith(root + os.sep):
+        if entry in safe or not _is_the_payloads(entry):
             continue
         for name in _TOOLS:
             spec = PathFinder.find_spec(name, [entry])
             if spec is not None and spec.origin is not None:
                 return os.path.relpath(spec.origin, os.getcwd())
     return None
+
+
+def _is_the_payloads(entry: str) -> bool:
+    """Say whether a folder is in the payload; what else PYTHONPATH names is the environment's."""
+    root = os.path.realpath(os.environ.get("SEATRIAL_PAYLOAD") or os.getcwd())
+    return (os.path.realpath(entry) + os.sep).startswith(root + os.sep)
 
 
 def _refuse(shadow: str) -> None:

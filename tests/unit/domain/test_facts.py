@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from orchestrator.domain.evidence import Event
 from orchestrator.domain.facts import AgentEnd, CheckFact, Facts, JobFact, TestFact, fold
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_set import Deselection, Place, TestSet
+from orchestrator.domain.test_set import Deselection, Hook, Place, TestSet
 
 SKIPPED = ["t.py", 3, "Skipped: no device"]
 
@@ -92,7 +92,12 @@ def test_a_module_that_skipped_itself_is_one_skipped_test_with_its_reason() -> N
 def test_the_test_set_is_that_of_the_last_process() -> None:
     said = {"record": "test_set", "nodeid": "", "digest": "ab", "collected": 1, "hidden": ["b.py"]}
     rows = [{"by": "conftest.py", "count": 300, "tests": ["t"], "asked": False}, "nonsense"]
-    said |= {"deselected": rows, "modules": [["t.py", "Skipped: no"], ["?"]], "ignored": None}
+    said |= {
+        "deselected": rows,
+        "hooks": [["h", "c.py"]],
+        "modules": [["t.py", "Skipped: no"], ["?"]],
+        "ignored": None,
+    }
     events = [event(1, "test", {**said, "digest": "first"}), event(2, "test", said)]
     facts = fold(events)
     assert facts.tests == {}
@@ -102,6 +107,7 @@ def test_the_test_set_is_that_of_the_last_process() -> None:
         deselected=(Deselection(by="conftest.py", count=300, tests=("t",)),),
         modules=(Place(path="t.py", why="no"),),
         hidden=("b.py",),
+        hooks=(Hook(name="h", file="c.py"),),
     )
 
 

@@ -49,6 +49,7 @@ SUITES = [
     (ended(cause="start_failed"), Counts(), None, Outcome.FAILED, "start_failed"),
     (ended(cause="wrong_subject"), Counts(passed=3), None, Outcome.ERRORED, "wrong_subject"),
     (ended(cause="wrong_pytest"), Counts(passed=3), None, Outcome.ERRORED, "wrong_pytest"),
+    (ended(cause="forged_records"), Counts(passed=3), None, Outcome.ERRORED, "forged_records"),
     (ended(cause="disk_full"), OK, None, Outcome.ERRORED, "disk_full"),
     (ended(cause="disk_full"), BAD, None, Outcome.FAILED, "tests"),
     (ended(cause="stopped"), OK, CANCELLED, Outcome.CANCELLED, "cancelled"),

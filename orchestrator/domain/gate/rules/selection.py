@@ -1,4 +1,4 @@
-"""The selection: no collected test was left out unless the job's arguments, or the policy, say so."""
+"""The selection: no test was left out unless the job's arguments, or the policy, say so."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _TOLD = 20
 
 
 def selection(case: Case) -> Iterator[RuleResult]:
-    """One result per job that did not run all that it collected, or did not look everywhere."""
+    """One result per job that left something out, or whose outcomes others had a hand in."""
     for judged in case.jobs:
         told = judged.job.test_set
-        if told.deselected or told.modules or told.ignored:
+        if told.deselected or told.modules or told.ignored or told.hooks:
             yield _selection(judged, case.policy.spec.skips)
 
 
@@ -31,6 +31,7 @@ def _selection(judged: JudgedJob, skips: SkipRule | None) -> RuleResult:
         *(f"{_deselected(one)}, and the job's arguments do not say so" for one in told.unasked),
         *(f"{_deselected(one)}, as the job's arguments say" for one in asked),
         *(_left_out(place, job) for place in (*told.modules, *told.ignored)),
+        *(f"{one.file} implements {one.name}" for one in told.hooks),
     ]
     outcome = RuleOutcome.VIOLATED if told.unasked or lost else RuleOutcome.OK
     return RuleResult(
@@ -47,6 +48,7 @@ def _selection(judged: JudgedJob, skips: SkipRule | None) -> RuleResult:
             "lost": sum(job.known_tests.get(place.path, 0) for place in lost),
             "deselected": [_row(one) for one in told.deselected],
             "modules": [{"path": one.path, "why": one.why} for one in told.modules[:_TOLD]],
+            "hooks": [{"name": one.name, "file": one.file} for one in told.hooks[:_TOLD]],
             "ignored": [{"path": one.path, "why": one.why} for one in told.ignored[:_TOLD]],
         },
     )
