@@ -88,6 +88,44 @@ def test_a_subject_that_is_shadowed_is_not_believed(home, project):
     assert (cell["outcome"], cell["reason"]) == ("errored", "wrong_subject")
 
 
+GATE = """apiVersion: seatrial/v1
+kind: ReleaseGate
+metadata: {name: proof, product: proof, owner: me}
+spec:
+  platforms: [{id: here}]
+"""
+DROPS = """def pytest_collection_modifyitems(items):
+    items[:] = [each for each in items if each.name == "test_it"]
+"""
+FAILING = "def test_it(): pass\ndef test_fails(): assert False\n"
+SHADOW = {"t/widget/__init__.py": "VERSION = 'mine'\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "status", "says"),
+    [
+        ({"t/test_a.py": "import widget\ndef test(): assert widget.VERSION == 'mine'\n", **SHADOW},
+         5, "rename or move t/widget/__init__.py"),
+        ({"t/test_a.py": FAILING, "conftest.py": DROPS}, 0,
+         "conftest.py deselected 1 test (t/test_a.py::test_fails)"),
+    ],
+    ids=["shadowed beside the test", "dropped by a conftest"],
+)  # fmt: skip
+def test_a_gate_does_not_pass_what_was_not_tested(home, project, files, status, says):
+    for name, text in files.items():
+        path = project / "payload" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    manifest = MANIFEST.replace("test_widget.py", "t")
+    (project / "payload" / "payload.toml").write_text(manifest)
+    (project / "m.yaml").write_text(MATRIX.format(source='wheel: "dist/*.whl"'))
+    (project / "gate.yaml").write_text(GATE)
+    home.seatrial("run", str(project / "m.yaml"), status=status)
+    gate = ("gate", "check", str(project / "gate.yaml"), "--run", "latest")
+    said = home.seatrial(*gate, status=1)
+    assert says in " ".join(said.split()), said
+
+
 def test_another_version_than_the_matrix_says_is_refused(home, project):
     text = MATRIX.format(source='wheel: "dist/*.whl"').replace('"1.2"', '"1.3"')
     (project / "m.yaml").write_text(text)

@@ -142,16 +142,16 @@ class Installed:
             return None
         if inside and file in own and not self._has(name):
             return None
+        shown = os.path.relpath(file, payload) if inside else file
         what = (
-            f"{name} was loaded from {file}, and {self.name} {self.version} installed no such file"
+            f"{name} was loaded from {shown}, and {self.name} {self.version} installed no such file"
         )
+        fix = f"let {name} be imported from {self.home} alone"
         if inside:
             fix = (
-                f"rename or move {os.path.relpath(file, payload)}, or keep its folder off sys.path"
+                f"rename or move {shown}, or keep its folder off sys.path"
                 " (conftest's sys.path.insert; --import-mode=importlib adds no folders)"
             )
-        else:
-            fix = f"let {name} be imported from {self.home} alone"
         return Problem(name, file, what, fix)
 
     def _has(self, name: str) -> bool:
