@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from typing import Literal
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.ports.stores import Claim, RunSpec, StoredPayload
 from orchestrator.domain.cell import Run
 from orchestrator.domain.machine import ConfigError, Offers
-from orchestrator.domain.matrix import CellPlan, Matrix, expand
+from orchestrator.domain.matrix import Baseline, CellPlan, Matrix, expand
 from orchestrator.domain.problems import Problem
 from orchestrator.domain.trials import TrialOrder
 
 BUILTIN = "builtin"
+Later = Literal["subject", "baseline"]
 STALE_CLAIM = timedelta(minutes=2)
 """After so long, an idempotency key without a run belongs to a request that died."""
+
+_ELSEWHERE = (
+    "the path {!r} is not on the server: upload the {} first (PUT /api/v1/{}/{{sha256}}) and "
+    "name its sha256; `seatrial run` does both"
+)
+_NOT_SENT = "its wheel must be uploaded first: PUT /api/v1/subjects/{sha256}"
 
 
 class PayloadMissingError(LookupError):
@@ -148,14 +156,25 @@ def find_payload(context: Context, name: str) -> StoredPayload:
 
 
 def check_order(
-    context: Context, order: LaunchOrder, payload: StoredPayload
+    context: Context,
+    order: LaunchOrder,
+    payload: StoredPayload,
+    *,
+    later: Collection[Later] = (),
 ) -> tuple[Matrix, list[CellPlan]]:
-    """The matrix and its cells, if they can be launched."""
-    matrix = context.documents.check_matrix(
-        order.matrix, order.name, manifest=payload.manifest, providers=context.traits
-    )
-    problems = [*_subject_problems(context, order, matrix), *_place_problems(context, matrix)]
-    problems += _baseline_problems(context, order, matrix)
+    """The matrix and its cells, if they can be launched.
+
+    What is asked for and cannot be had is refused; nothing takes its place. `later` says what is
+    found at the launch itself, and cannot be sent now.
+    """
+    matrix = _check_matrix(context, order, payload)
+    problems = _place_problems(context, matrix)
+    if "subject" in later:
+        problems += _unused("subject", order.subject_digest, "is found when it is launched")
+    else:
+        problems += _subject_problems(context, order, matrix)
+    if "baseline" not in later:
+        problems += _baseline_problems(context, order, matrix)
     problems += [
         Problem(("secrets", name), f"the controller's environment has no {name}")
         for name in matrix.secrets
@@ -164,6 +183,17 @@ def check_order(
     context.documents.refuse_matrix(order.matrix, order.name, problems)
     plans = list(expand(matrix, payload.manifest))
     return matrix, [_narrowed(plan, order.only) for plan in plans if _is_wanted(plan, order.only)]
+
+
+def _check_matrix(context: Context, order: LaunchOrder, payload: StoredPayload) -> Matrix:
+    asked = context.documents.read_matrix(order.matrix, order.name).payload
+    if order.payload == BUILTIN and not isinstance(asked, str):
+        # Before the jobs are looked for in another payload than the one that was asked for.
+        problem = Problem(("payload", "path"), _ELSEWHERE.format(asked.path, "payload", "payloads"))
+        context.documents.refuse_matrix(order.matrix, order.name, [problem])
+    return context.documents.check_matrix(
+        order.matrix, order.name, manifest=payload.manifest, providers=context.traits
+    )
 
 
 def _is_wanted(plan: CellPlan, only: Mapping[str, Sequence[str]] | None) -> bool:
@@ -180,9 +210,13 @@ def _narrowed(plan: CellPlan, only: Mapping[str, Sequence[str]] | None) -> CellP
 def _subject_problems(context: Context, order: LaunchOrder, matrix: Matrix) -> list[Problem]:
     source = matrix.subject.source
     if source not in ("wheel", "git"):
-        return []
+        return _unused("subject", order.subject_digest, f"comes from the {source}")
     if order.subject_digest is None:
-        message = "its wheel must be uploaded first: PUT /api/v1/subjects/{sha256}"
+        message = (
+            _NOT_SENT
+            if source == "git"
+            else _ELSEWHERE.format(matrix.subject.wheel, "wheel", "subjects")
+        )
         return [Problem(("subject", source), message)]
     if not context.blobs.has(order.subject_digest):
         raise PayloadMissingError(f"the subject's wheel {order.subject_digest} was not uploaded")
@@ -191,12 +225,13 @@ def _subject_problems(context: Context, order: LaunchOrder, matrix: Matrix) -> l
 
 def _baseline_problems(context: Context, order: LaunchOrder, matrix: Matrix) -> list[Problem]:
     baseline, digest = matrix.baseline, order.baseline_digest
-    if baseline is None or baseline.source == "package":
-        return []
+    if baseline is None:
+        return _unused("baseline", digest, "is not in the matrix")
+    if baseline.source == "package":
+        return _unused("baseline", digest, "comes from the package")
     shelf = "payloads" if baseline.source == "payload" else "subjects"
     if digest is None:
-        message = f"it must be uploaded first: PUT /api/v1/{shelf}/{{sha256}}"
-        return [Problem(("baseline", baseline.source), message)]
+        return [Problem(("baseline", baseline.source), _missing_baseline(baseline, shelf))]
     known = context.blobs.has(digest)
     if shelf == "payloads":
         known = known and context.stores.payloads.get(digest) is not None
@@ -204,6 +239,20 @@ def _baseline_problems(context: Context, order: LaunchOrder, matrix: Matrix) -> 
         message = f"the baseline {digest} was not uploaded: PUT /api/v1/{shelf}/{digest}"
         raise PayloadMissingError(message)
     return []
+
+
+def _missing_baseline(baseline: Baseline, shelf: str) -> str:
+    path = baseline.payload.path if baseline.payload else baseline.wheel
+    what = "payload" if baseline.payload else "wheel"
+    return _ELSEWHERE.format(path, what, shelf) if path else _NOT_SENT
+
+
+def _unused(field: str, digest: str | None, fact: str) -> list[Problem]:
+    """What was sent must be used, or it would be believed to be what was tested."""
+    if digest is None:
+        return []
+    message = f"the {field} {fact}, so the file {digest} would not be used; send none, or name it"
+    return [Problem((field,), f"{message} in the matrix")]
 
 
 def _place_problems(context: Context, matrix: Matrix) -> list[Problem]:

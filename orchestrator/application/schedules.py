@@ -9,7 +9,7 @@ from datetime import datetime
 from orchestrator.application.claim_firings import new_firing
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy, policy_of
-from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
+from orchestrator.application.launch_run import Later, LaunchOrder, check_order, find_payload
 from orchestrator.application.ports.cron import CronError
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.problems import InvalidDocumentError, Problem
@@ -137,14 +137,6 @@ def _time_faults(context: Context, schedule: Schedule) -> list[tuple[str, str]]:
 def _check_matrix(context: Context, schedule: Schedule) -> Matrix:
     """Refuse now what a launch would refuse at night."""
     payload = find_payload(context, schedule.payload)
-    if schedule.subject.kind is not SubjectKind.FIXED:
-        # Its wheel is found, or built, when it fires.
-        return context.documents.check_matrix(
-            schedule.matrix,
-            schedule.matrix_name,
-            manifest=payload.manifest,
-            providers=context.traits,
-        )
     order = LaunchOrder(
         matrix=schedule.matrix,
         name=schedule.matrix_name,
@@ -152,7 +144,12 @@ def _check_matrix(context: Context, schedule: Schedule) -> Matrix:
         subject_digest=schedule.subject_digest,
         baseline_digest=schedule.baseline_digest,
     )
-    matrix, _ = check_order(context, order, payload)
+    later: set[Later] = set()
+    if schedule.subject.kind is not SubjectKind.FIXED:
+        later.add("subject")
+    if schedule.last_passed_baseline:
+        later.add("baseline")
+    matrix, _ = check_order(context, order, payload, later=later)
     return matrix
 
 

@@ -103,6 +103,43 @@ def test_a_key_there_must_be(api: Desk) -> None:
     assert stored(api) == 0
 
 
+_FROM_WHEEL = MATRIX.replace('"1.10"}', '"1.10", wheel: dist/x.whl}')
+_UNSENT = "is not on the server: upload the"
+
+
+@pytest.mark.parametrize("path", [f"{RUNS}", "/api/v1/plan", "/api/v1/schedules"])
+@pytest.mark.parametrize(
+    ("body", "pointer", "said"),
+    [
+        # The jobs are another payload's too: the path alone is what is wrong.
+        (
+            {"matrix": MATRIX.replace('"*"', "mine") + "payload: {path: .}\n"},
+            "/payload/path",
+            f"the path '.' {_UNSENT} payload",
+        ),
+        ({"matrix": _FROM_WHEEL}, "/subject/wheel", f"'dist/x.whl' {_UNSENT} wheel"),
+        (
+            {"matrix": MATRIX + "baseline: {payload: {path: ../old}}\n"},
+            "/baseline/payload",
+            f"'../old' {_UNSENT} payload",
+        ),
+        ({"subject": "a" * 64}, "/subject", "would not be used"),
+        ({"baseline": "a" * 64}, "/baseline", "would not be used"),
+    ],
+)
+def test_nothing_takes_the_place_of_what_was_asked_for(
+    api: Desk, path: str, body: dict[str, object], pointer: str, said: str
+) -> None:
+    when = {"name": "x", "cron": "0 2 * * *", "tz": "UTC", "owner": "me"}
+    asked = {"matrix": MATRIX} | body | (when if path.endswith("schedules") else {})
+    answer = api.client.post(path, json=asked, headers={"Idempotency-Key": "k"})
+    assert answer.status_code == 422, answer.text
+    [problem] = answer.json()["errors"]
+    assert problem["pointer"].endswith(pointer)
+    assert said in problem["detail"]
+    assert stored(api) == 0
+
+
 @pytest.mark.parametrize("key", ["", "a b", "x" * 201, "ü".encode()])
 def test_a_key_must_be_plain(api: Desk, key: str | bytes) -> None:
     assert launch(api, key=key).status_code == 422  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ def test_a_package_needs_no_upload(api: Desk) -> None:
 
 def test_a_wheel_is_uploaded_first_and_goes_with_every_rerun(api: Desk) -> None:
     matrix = INSTALLED + "baseline: {wheel: old.whl}\n"
-    assert "must be uploaded first" in launch(api, matrix).text
+    assert "is not on the server: upload the wheel first" in launch(api, matrix).text
     digest = sha256(WHEEL)
     missing = launch(api, matrix, baseline=digest)
     assert missing.status_code == 422

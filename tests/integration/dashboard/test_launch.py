@@ -128,7 +128,7 @@ def test_a_mistake_has_its_line_and_every_value_is_kept(pages: PageDesk) -> None
         ({"reruns": "1.5"}, "must be a whole number"),
         ({"source": "odd"}, "is none of"),
         ({"source": "wheel", "wheel": "0" * 64}, "was not uploaded"),
-        ({"source": "wheel"}, "must be uploaded first"),
+        ({"source": "wheel"}, "is not on the server: upload the wheel first"),
         ({"source": "package", "package": "no version"}, "subject"),
     ],
 )
