@@ -18,6 +18,7 @@ from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import (
     Attempt,
     Cell,
+    CellState,
     Lease,
     PlaceChoice,
     Run,
@@ -179,7 +180,7 @@ def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
         entered_at=cell.entered_at or at,
         outcome=cell.outcome,
         reason=cell.reason,
-        detail=cell.detail,
+        detail=cell.detail or _unheard(cell, leases),
         jobs=jobs,
         attempts=tuple(life.attempts),
         transitions=tuple(life.transitions),
@@ -197,6 +198,13 @@ def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
         attestation=maker.attestation,
         ingested=ingested,
     )
+
+
+def _unheard(cell: Cell, leases: Sequence[Lease]) -> str:
+    """Why a cell that is under way waits for its machine."""
+    if cell.state is CellState.DONE or not leases or not leases[-1].unheard:
+        return ""
+    return f"its machine does not answer: {leases[-1].unheard}"
 
 
 def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _Book) -> Borrowed:

@@ -134,6 +134,10 @@ class Transition:
     reason: str = ""
 
 
+UNHEARD = "unheard"
+"""Fact of a lease: the last error of a machine that does not answer; empty once it does."""
+
+
 class LeaseState(StrEnum):
     """Where the ledger's row of a machine is."""
 
@@ -176,6 +180,11 @@ class Lease:
     """What the provider says the machine is: instance, image, zone, market."""
     simulated: bool = False
     """The provider is an emulation."""
+
+    @property
+    def unheard(self) -> str:
+        """Why the machine cannot be reached now; empty where it answers, or is given back."""
+        return "" if self.state is LeaseState.GONE else self.facts.get(UNHEARD, "")
 
     @property
     def billed_from(self) -> datetime | None:

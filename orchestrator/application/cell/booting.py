@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from orchestrator.application.cell.hearing import note_heard, note_unheard
 from orchestrator.application.cell.launching import is_young
 from orchestrator.application.cell.world import (
     GO,
     STOP,
+    Situation,
     World,
     blame,
+    is_out_of_time,
+    is_stopped,
     overdue,
     reach,
     situation,
-    stopped_from_outside,
 )
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, Lease
@@ -42,9 +45,9 @@ def look_booted(world: World, attempt_id: str) -> Value | NotYet:
     now = situation(world, attempt_id)
     if now.cell.has_reached(CellState.PREPARING):
         return GO
-    if stopped_from_outside(world, now) or now.lease is None:
+    if is_stopped(world, now) or now.lease is None:
         return STOP
-    late = overdue(world, now.cell, world.timings.boot_s)
+    late = _is_late(world, now, now.lease)
     at = world.clock.now()
     if not world.backoff.is_due(now.lease.id, at):
         return NOT_YET
@@ -60,11 +63,19 @@ def look_booted(world: World, attempt_id: str) -> Value | NotYet:
         way = now.lease.reach or _pinned(world, now.lease, machine.reach)
         world.stores.leases.reached(now.lease.id, way)
         _note(world, now.lease, machine)
-        return _knock(world, attempt_id, now.lease, way, late=late)
+        return _knock(world, now, now.lease, way, late=late)
     if late:
         detail = f"machine {machine.id} is still {machine.state}. {machine.detail}"
         return _blame_boot(world, attempt_id, now.lease, "boot", detail.strip())
     return NOT_YET
+
+
+def _is_late(world: World, now: Situation, lease: Lease) -> bool:
+    """Whether it is not waited for any longer: then its last words are why."""
+    timings = world.timings
+    rented = world.traits(lease.provider).rented
+    patience_s = timings.boot_s if rented else min(timings.own_boot_s, timings.lost_after_s)
+    return overdue(world, now.cell, patience_s) or is_out_of_time(world, now)
 
 
 def _ended(
@@ -98,9 +109,8 @@ def _note(world: World, lease: Lease, machine: Machine) -> None:
         world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
 
 
-def _knock(
-    world: World, attempt_id: str, lease: Lease, way: Reach, *, late: bool
-) -> Value | NotYet:
+def _knock(world: World, now: Situation, lease: Lease, way: Reach, *, late: bool) -> Value | NotYet:
+    attempt_id = now.attempt.id
     try:
         world.open_workspace(way).put_agent()
     except HostKeyError as error:
@@ -108,12 +118,15 @@ def _knock(
     except AuthenticationError as error:
         # a rented machine lets us in only after it has made its user
         if world.traits(lease.provider).rented and not late:
+            note_unheard(world, now, str(error))
             return NOT_YET
         return blame(world, attempt_id, Outcome.ERRORED, "auth", str(error))
     except ShellError as error:
+        note_unheard(world, now, str(error))
         return _blame_boot(world, attempt_id, lease, "ssh", str(error)) if late else NOT_YET
     except MachineError as error:
         return blame(world, attempt_id, Outcome.ERRORED, "agent", str(error))
+    note_heard(world, now)
     reach(world, situation(world, attempt_id), CellState.PREPARING)
     return GO
 

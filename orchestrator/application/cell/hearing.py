@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from orchestrator.application.cell.world import Situation, World, blame
+from orchestrator.application.cell.world import Situation, World, blame, blame_deadline
 from orchestrator.application.ports.engine import Value
+from orchestrator.domain.cell import UNHEARD
 from orchestrator.domain.machine import Machine, MachineState, ProviderError
 from orchestrator.domain.outcome import Outcome
 
@@ -27,10 +28,32 @@ def blame_its_end(
     words = machine.detail or machine.state
     if machine.ended == "deadline":
         detail = f"the machine ended by its own timer ({words})"
-        return blame(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
+        return blame_deadline(world, now, detail)
     reason = "preempted" if machine.ended == "preempted" else "lost"
     detail = f"the provider says that the machine is {machine.state} ({words}); {said}"
     return blame(world, now.attempt.id, Outcome.ERRORED, reason, detail)
+
+
+def note_unheard(world: World, now: Situation, said: str) -> timedelta:
+    """Tell people why the machine does not answer; how long it has not."""
+    at = world.clock.now()
+    since = world.lapses.since.setdefault(now.attempt.id, at)
+    _note(world, now, said, notice=f"no answer: {said}")
+    return at - since
+
+
+def note_heard(world: World, now: Situation) -> None:
+    """The machine answers, again or at last."""
+    world.lapses.since.pop(now.attempt.id, None)
+    _note(world, now, "", notice="the machine answers now")
+
+
+def _note(world: World, now: Situation, said: str, *, notice: str) -> None:
+    lease = now.lease
+    if lease is None or lease.unheard == said:
+        return
+    world.stores.leases.note(lease.id, {UNHEARD: said}, simulated=lease.simulated)
+    world.stores.feed.add(now.run.id, "cell", {"cell": now.cell.name, "notice": notice})
 
 
 def _inspected(world: World, now: Situation, *, at_once: bool) -> Machine | None:

@@ -10,7 +10,7 @@ from orchestrator.application.cell.environment import (
     EnvironmentRefusedError,
     prepare_environment,
 )
-from orchestrator.application.cell.hearing import blame_its_end
+from orchestrator.application.cell.hearing import blame_its_end, note_heard, note_unheard
 from orchestrator.application.cell.proving import note_prepared
 from orchestrator.application.cell.readiness import (
     NotReadyError,
@@ -25,10 +25,12 @@ from orchestrator.application.cell.world import (
     Situation,
     World,
     blame,
+    blame_deadline,
+    is_out_of_time,
+    is_stopped,
     overdue,
     reach,
     situation,
-    stopped_from_outside,
     workspace_of,
 )
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
@@ -43,27 +45,44 @@ def look_prepared(world: World, attempt_id: str) -> Value | NotYet:
     now = situation(world, attempt_id)
     if now.cell.has_reached(CellState.RUNNING):
         return GO
-    if stopped_from_outside(world, now):
+    if is_stopped(world, now):
         return STOP
+    late = is_out_of_time(world, now)
     try:
-        answer = _prepare(world, now, workspace_of(world, now.lease))
+        workspace = workspace_of(world, now.lease)
+        # Late, it is only asked whether it can be reached at all.
+        answer = _late(world, now, workspace) if late else _prepare(world, now, workspace)
     except (NotReadyError, WrongHardwareError, EnvironmentRefusedError, MachineError) as error:
-        return _trouble(world, now, error)
+        return _trouble(world, now, error, late=late)
+    note_heard(world, now)
     if answer == GO:
         reach(world, now, CellState.RUNNING)
     return answer
 
 
-def _trouble(world: World, now: Situation, error: Exception) -> Value | NotYet:
+def _late(world: World, now: Situation, workspace: Workspace) -> Value:
+    workspace.put_agent()
+    return blame_deadline(world, now)
+
+
+def _trouble(world: World, now: Situation, error: Exception, *, late: bool) -> Value | NotYet:
     """A machine that cannot be spoken to may be gone; one that is there is given time."""
     reason = _reason(error)
     if reason in ("ssh", "host_key"):
         ended = blame_its_end(world, now, str(error), at_once=reason == "host_key")
         if ended is not None:
             return ended
-    if reason == "ssh" and not overdue(world, now.cell, world.timings.prepare_s):
+    if reason == "ssh" and not (_is_given_up(world, now, str(error)) or late):
         return NOT_YET
     return blame(world, now.attempt.id, Outcome.ERRORED, reason, str(error))
+
+
+def _is_given_up(world: World, now: Situation, said: str) -> bool:
+    """Whether it has been silent for too long; a rented machine may boot once more meanwhile."""
+    silent_s = note_unheard(world, now, said).total_seconds()
+    rented = now.lease is not None and world.traits(now.lease.provider).rented
+    lost = not rented and silent_s >= world.timings.lost_after_s
+    return lost or overdue(world, now.cell, world.timings.prepare_s)
 
 
 def _reason(error: Exception) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from orchestrator.application.cell.world import Situation, World, overdue
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.attestation import Attestation, devices_of, mismatch
-from orchestrator.domain.cell import Lease
+from orchestrator.domain.cell import UNHEARD, Lease
 from orchestrator.domain.machine import LocalReach, SshReach
 from orchestrator.domain.matrix import device_kind
 
@@ -78,7 +78,7 @@ def attest(world: World, now: Situation, probed: Mapping[str, object]) -> None:
     wrong = (
         "" if local else mismatch(now.plan.platform.accelerator, devices, simulated=lease.simulated)
     )
-    ours = ("granted_at", "ordered_at", "asked_at", "seen_at")
+    ours = ("granted_at", "ordered_at", "asked_at", "seen_at", UNHEARD)
     facts = {k: v for k, v in lease.facts.items() if k not in ours}
     row = Attestation(facts, devices, "", lease.simulated, wrong)
     world.stores.leases.attest(lease.id, row)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
-from orchestrator.application.cell.hearing import blame_its_end
+from orchestrator.application.cell.hearing import blame_its_end, note_heard, note_unheard
 from orchestrator.application.cell.world import (
     GO,
     STOP,
     Situation,
     World,
     blame,
+    blame_deadline,
+    is_out_of_time,
+    is_stopped,
     overdue,
     reach,
     situation,
-    stopped_from_outside,
     workspace_of,
 )
 from orchestrator.application.ingest_evidence import drained, pull_evidence
@@ -34,7 +34,7 @@ def look_watched(world: World, attempt_id: str) -> Value | NotYet:
     now = situation(world, attempt_id)
     if now.cell.has_reached(CellState.COLLECTING):
         return GO
-    answer = STOP if stopped_from_outside(world, now) else _watch(world, now)
+    answer = STOP if is_stopped(world, now) else _watch(world, now)
     if isinstance(answer, NotYet):
         return NOT_YET
     reach(world, now, CellState.COLLECTING)
@@ -60,7 +60,7 @@ def _watch(world: World, now: Situation) -> Value | NotYet:
     except EvidenceError as error:
         detail = f"the machine sent something that is not evidence: {error}"
         return blame(world, attempt_id, Outcome.ERRORED, "agent", detail)
-    world.lapses.since.pop(attempt_id, None)
+    note_heard(world, now)
     if pulled is None:
         detail = "the machine knows nothing of this attempt any more"
         return blame(world, attempt_id, Outcome.ERRORED, "agent", detail)
@@ -70,6 +70,9 @@ def _watch(world: World, now: Situation) -> Value | NotYet:
     if not pulled.alive and drained(world.stores.evidence, attempt_id, pulled):
         detail = "the agent ended without a last word"
         return blame(world, attempt_id, Outcome.ERRORED, "agent", detail)
+    # Only a machine that is heard can tell whose time is up.
+    if is_out_of_time(world, now):
+        return blame_deadline(world, now)
     return _first_word(world, now)
 
 
@@ -96,12 +99,11 @@ def _first_word(world: World, now: Situation) -> Value | NotYet:
 
 def _unheard(world: World, now: Situation, said: str) -> Value | NotYet:
     """The machine does not answer: gone, or only cut off?"""
-    at = world.clock.now()
-    since = world.lapses.since.setdefault(now.attempt.id, at)
+    silent_s = note_unheard(world, now, said).total_seconds()
     ended = blame_its_end(world, now, said)
     if ended is not None:
         return ended
-    if at - since >= timedelta(seconds=world.timings.lost_after_s):
-        detail = f"no contact for {(at - since).total_seconds():.0f} s: {said}"
+    if silent_s >= world.timings.lost_after_s:
+        detail = f"no contact for {silent_s:.0f} s: {said}"
         return blame(world, now.attempt.id, Outcome.ERRORED, "lost", detail)
     return NOT_YET

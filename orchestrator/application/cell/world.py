@@ -52,6 +52,8 @@ class Timings:
     visible_after_s: float = 60.0
     """A provider may show a new machine so late."""
     boot_s: float = 900.0
+    own_boot_s: float = 60.0
+    """Until a machine of one's own answers, which has booted long ago."""
     ready_s: Mapping[str, float] = field(
         default_factory=lambda: {"cloud_init": 600.0, "apt": 600.0, "driver": 900.0}
     )
@@ -162,7 +164,17 @@ def blame(world: World, attempt_id: str, outcome: Outcome, reason: str, detail: 
 
 
 def stopped_from_outside(world: World, now: Situation) -> bool:
-    """Whether the attempt was cancelled or ran out of its time; the cause is stored.
+    """Whether the attempt was cancelled or ran out of its time; the cause is stored."""
+    if is_stopped(world, now):
+        return True
+    if is_out_of_time(world, now):
+        blame_deadline(world, now)
+        return True
+    return False
+
+
+def is_stopped(world: World, now: Situation) -> bool:
+    """Whether the attempt was cancelled; the cause is stored.
 
     So it was when a cause is stored already, and nobody could record what the look answered.
     """
@@ -171,13 +183,23 @@ def stopped_from_outside(world: World, now: Situation) -> bool:
     if now.run.cancel_requested_at is not None:
         blame(world, now.attempt.id, Outcome.CANCELLED, "cancelled", "cancelled by a person")
         return True
-    deadline = attempt_deadline(now)
-    if deadline is not None and world.clock.now() >= deadline:
-        minutes = now.spec.matrix.limits.max_minutes
-        detail = f"limits.max_minutes ({minutes:g}) is over"
-        blame(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
-        return True
     return False
+
+
+def is_out_of_time(world: World, now: Situation) -> bool:
+    """Whether the attempt's deadline has passed."""
+    deadline = attempt_deadline(now)
+    return deadline is not None and world.clock.now() >= deadline
+
+
+def blame_deadline(world: World, now: Situation, detail: str = "") -> Value:
+    """Stop the attempt for its time. What has not begun to run has not run too long."""
+    minutes = now.spec.matrix.limits.max_minutes
+    detail = detail or f"limits.max_minutes ({minutes:g}) is over"
+    if now.cell.has_reached(CellState.RUNNING):
+        return blame(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
+    detail = f"{detail}, and the machine was still {now.cell.state}: no job had begun"
+    return blame(world, now.attempt.id, Outcome.ERRORED, "deadline", detail)
 
 
 def attempt_deadline(now: Situation) -> datetime | None:

@@ -73,7 +73,7 @@ def simulated_row(cell: Cell, frame: Frame) -> Text | None:
 def heard_row(cell: Cell, frame: Frame) -> Text | None:
     """What the controller told last of a cell that is under way."""
     said = frame.heard.get(cell.id)
-    if not said or cell.is_done:
+    if not said or cell.is_done or cell.detail:
         return None
     return Text(fit(f"  {one_line(said)}", frame.width), style="dim")
 

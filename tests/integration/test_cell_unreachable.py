@@ -1,0 +1,133 @@
+"""A machine that cannot be reached is an error of infrastructure, whatever the clock says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+
+import pytest
+
+from orchestrator.application.cell.flow import run_cell
+from orchestrator.application.cell.world import Timings
+from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.machine import AuthenticationError, HostKeyError, UnreachableError
+from orchestrator.domain.matrix import Limits
+from orchestrator.domain.outcome import Outcome
+from runners import registry
+from runners.fake import FakeWorkspace
+from tests.integration.fake_world import BEGIN, FakeWorld
+from tests.integration.test_cell_flow import check_invariants
+
+SAID = "u@h:22: no connection ([Errno 111] Connection refused)"
+
+
+@pytest.fixture
+def here(tmp_path):
+    world = FakeWorld(tmp_path)
+    yield world
+    world.close()
+
+
+class Shut(FakeWorkspace):
+    """Its machine answers from a phase of the cell on no more."""
+
+    def __init__(self, here: FakeWorld, computer, error: Exception, since: CellState) -> None:
+        super().__init__(computer)
+        self._here, self._error, self._since = here, error, since
+
+    def _touch(self) -> None:
+        cells = self._here.database.stores.cells
+        if any(cell.has_reached(self._since) for cell in cells.of_run("run")):
+            raise self._error
+        super()._touch()
+
+
+def shut(here: FakeWorld, error: Exception, *, since: CellState, rented: bool, **limits) -> Cause:
+    """How the only attempt of a cell ends whose machine does not answer from a phase on."""
+    here.limits = Limits(max_usd=Decimal(10), infra_retries=0, **limits)
+
+    def workspace(reach):
+        return Shut(here, here.cloud.computer(reach.machine_id), error, since)
+
+    def traits(name: str):
+        return replace(registry.traits(name), rented=rented)
+
+    timings = Timings(boot_s=60, own_boot_s=20, prepare_s=60, lost_after_s=30)
+    here.world = replace(here.world, open_workspace=workspace, traits=traits, timings=timings)
+    here.engine._flow = partial(run_cell, here.world)
+    [cell] = here.launch()
+    here.engine.run(cell)
+    check_invariants(here)
+    [attempt] = here.record().cells[0].attempts
+    assert attempt.cause is not None
+    return attempt.cause
+
+
+@pytest.mark.parametrize("max_minutes", [0.25, 600])
+@pytest.mark.parametrize("rented", [True, False])
+@pytest.mark.parametrize(
+    ("since", "reason"),
+    [
+        (CellState.BOOTING, "ssh"),
+        (CellState.PREPARING, "ssh"),
+        (CellState.RUNNING, "lost"),
+    ],
+)
+def test_a_machine_that_cannot_be_reached_is_never_out_of_time(
+    here, since, reason, rented, max_minutes
+):
+    cause = shut(here, UnreachableError(SAID), since=since, rented=rented, max_minutes=max_minutes)
+    assert (cause.outcome, cause.reason) == (Outcome.ERRORED, reason)
+    assert SAID in cause.detail
+    if not rented:
+        seconds = (here.clock.now() - BEGIN).total_seconds()
+        assert seconds < 50, "a host of one's own is not waited for as if it had to boot"
+
+
+@pytest.mark.parametrize("rented", [True, False])
+@pytest.mark.parametrize(
+    ("error", "reason"), [(AuthenticationError("not you"), "auth"), (HostKeyError("x"), "host_key")]
+)
+def test_a_machine_that_refuses_us_is_no_timeout_either(here, error, reason, rented):
+    cause = shut(here, error, since=CellState.BOOTING, rented=rented, max_minutes=2)
+    assert (cause.outcome, cause.reason) == (Outcome.ERRORED, reason)
+
+
+def test_whoever_waits_is_told_why(here):
+    told = []
+
+    def look(world: FakeWorld) -> None:
+        told.append((world.record().cells[0].state, world.record().cells[0].detail))
+
+    here.on_tick.append(look)
+    shut(here, UnreachableError(SAID), since=CellState.BOOTING, rented=False)
+    assert (CellState.BOOTING, f"its machine does not answer: {SAID}") in told
+    feed = [str(item.data) for item in here.database.stores.feed.after("run", 0)]
+    assert sum(SAID in data for data in feed) == 1
+
+
+def test_a_machine_that_answers_again_is_no_longer_said_to_be_silent(here):
+    def cut_once(world: FakeWorld) -> None:
+        for computer in world.computers():
+            computer.cut() if 4 < computer.looks < 20 else computer.heal()
+
+    here.on_tick.append(cut_once)
+    [cell] = here.launch()
+    here.engine.run(cell)
+    assert here.record().cells[0].detail == ""
+    feed = [str(item.data) for item in here.database.stores.feed.after("run", 0)]
+    assert any("no answer" in data for data in feed)
+    assert any("answers now" in data for data in feed)
+
+
+def test_what_is_not_prepared_in_time_never_ran_too_long(here):
+    """The machine answers, and is not done with itself before the deadline."""
+    here.limits = Limits(max_usd=Decimal(10), max_minutes=0.25)
+    [cell] = here.launch()
+    here.cloud.boot_looks = 40
+    here.engine.run(cell)
+    check_invariants(here)
+    shown = here.record().cells[0]
+    assert shown.outcome is Outcome.ERRORED
+    assert shown.counts.collected == 0
