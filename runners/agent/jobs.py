@@ -13,13 +13,12 @@ from .desk import Crew, Desk
 from .masking import JsonValue
 from .paired import PairedRun
 from .plan import Job
-from .pulse import free_bytes
+from .pulse import is_nearly_full
 from .records import Records
-from .suite import PLUGIN_DISK_FULL, Suite, Verdict
+from .suite import Suite, Verdict
 from .supervise import Ended, Watch
 from .tail import PipeTail, Tail
 
-_FULL_BELOW_BYTES = 1024 * 1024
 _FOR_TURNS = 0.9
 """Of a paired job's time; the rest is for the subject's arm to end in."""
 
@@ -185,9 +184,9 @@ class JobRun:
 
     def _settled(self, verdict: Verdict) -> Verdict:
         """Blame the disk for what a full disk has done."""
-        full = self._desk.events.disk_full or verdict.exit_code == PLUGIN_DISK_FULL
+        full = self._desk.events.disk_full or verdict.cause == "disk_full"
         if verdict.cause is None and verdict.exit_code != 0:
-            full = full or free_bytes(self._desk.attempt.folder) < _FULL_BELOW_BYTES
+            full = full or is_nearly_full(self._desk.attempt.folder)
         if not full:
             return verdict
         detail = f"the disk is full ({verdict.detail})"

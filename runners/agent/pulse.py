@@ -16,6 +16,8 @@ from .failures import DiskFull, Stopped
 from .layout import Attempt
 from .notices import Notices
 
+_FULL_BELOW_BYTES = 1024 * 1024
+
 
 class Pulse:
     """Looked at several times a second from wherever the agent waits."""
@@ -117,6 +119,11 @@ class Pulse:
 def free_bytes(folder: Path) -> int:
     """Return how much can still be written to the folder's disk."""
     return shutil.disk_usage(folder).free
+
+
+def is_nearly_full(folder: Path) -> bool:
+    """Say whether what fails for want of space would fail there."""
+    return free_bytes(folder) < _FULL_BELOW_BYTES
 
 
 def _asked(path: Path) -> Stopped:

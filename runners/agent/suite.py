@@ -12,12 +12,15 @@ from .desk import Desk
 from .layout import on_path
 from .output import JobOutput
 from .plan import Job
+from .pulse import is_nearly_full
 from .records import Records, Refusal
 from .supervise import Ended
 
-PLUGIN_DISK_FULL = 74
-"""Exit code of a pytest whose results could not be written."""
-
+_PLUGIN_DISK_FULL = 74
+"""Exit code of a pytest whose results no longer fit on the disk; a test may end with it, too."""
+_PLUGIN_UNHEARD = 77
+"""Exit code of a pytest whose pipe for results was closed."""
+_CLOSED = "its results could not be written: a test must not close files that it did not open"
 _PLUGIN = "seatrial_pytest"
 _START = "seatrial_start.py"
 _WELL = (0, 5)
@@ -118,8 +121,12 @@ class Suite:
         test = self._records.running()
         if ended.cause == "hung":
             return self._hung(verdict, test)
-        if ended.cause is not None or ended.exit_code == PLUGIN_DISK_FULL:
+        if ended.cause is not None:
             return Step(verdict)
+        if ended.exit_code == _PLUGIN_DISK_FULL and is_nearly_full(self._desk.attempt.folder):
+            return Step(replace(verdict, cause="disk_full"))
+        if ended.exit_code == _PLUGIN_UNHEARD:
+            verdict = replace(verdict, detail=f"{verdict.detail}: {_CLOSED}")
         if self._records.poisoned:
             poisoned = "a test left the device unusable"
             return Step(replace(verdict, cause="crashed", detail=poisoned), again=True)

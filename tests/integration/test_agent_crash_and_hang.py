@@ -86,6 +86,34 @@ def test_restarts_are_limited(machine: Machine, python: str, tmp_path: Path) -> 
     assert evidence.end["outcome"] == "completed"
 
 
+@pytest.mark.parametrize(
+    "closes",
+    ["os.closerange(0, 256)", "os.closerange(3, 256)", "os.closerange(3, 256); open('x', 'w')"],
+    ids=["all of them", "all but the standard ones", "and opens others"],
+)
+def test_a_test_that_closes_files_is_one_crash_and_no_full_disk(
+    machine: Machine, python: str, tmp_path: Path, closes: str
+) -> None:
+    text = f"import os\nkept = []\ndef test_closes(): {closes}\ndef test_after(): pass\n"
+    text = text.replace("open('x', 'w')", "kept.extend(open(f'x{n}', 'w') for n in range(99))")
+    jobs = [{}, command("{python}", "-c", "raise SystemExit(74)", id="fails"), command("true")]
+    evidence = machine.run(suite(tmp_path / "payload", text), python=python, jobs=jobs)
+    assert list(evidence.outcomes().values()) == ["crashed", "passed"]
+    (crash,) = [one for one in evidence.reports() if "cause" in one]
+    assert "must not close files" in crash["longrepr"]
+    assert evidence.finished("fails")["cause"] is None, "a demo's 74 is its own"
+    assert evidence.finished("demo")["exit_code"] == 0
+    assert evidence.end["outcome"] == "completed"
+
+
+def test_a_test_that_ends_as_a_full_disk_does_is_a_crash(
+    machine: Machine, python: str, tmp_path: Path
+) -> None:
+    text = "import os\ndef test_lies(): os._exit(74)\ndef test_after(): pass\n"
+    evidence = machine.run(suite(tmp_path / "payload", text), python=python)
+    assert list(evidence.outcomes().values()) == ["crashed", "passed"]
+
+
 def test_last_test_crashes(machine: Machine, python: str, tmp_path: Path) -> None:
     text = "import os\ndef test_good(): pass\ndef test_dies(): os.kill(os.getpid(), 11)\n"
     evidence = machine.run(suite(tmp_path / "payload", text), python=python)

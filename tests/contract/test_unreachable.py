@@ -1,0 +1,60 @@
+"""Whatever else is behind an address: an SSH connection says that nobody can be reached there."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.machine import SshReach, UnreachableError
+from runners.shell.ssh import SshShell
+from runners.shell.user_key import KeyFile
+from tests.ssh_hosts import LOOPBACK, make_key
+
+
+@contextlib.contextmanager
+def answering(said: bytes, *, hang_up: bool) -> Iterator[int]:
+    """A port whose server says so much, and hangs up or goes silent."""
+    with socket.create_server((LOOPBACK, 0)) as server:
+        kept: list[socket.socket] = []
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    stream, _ = server.accept()
+                    stream.sendall(said)
+                    stream.close() if hang_up else kept.append(stream)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        for stream in kept:
+            stream.close()
+
+
+@pytest.mark.parametrize("hang_up", [True, False])
+@pytest.mark.parametrize(
+    "said", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff" * 9, b"SSH-2.0-x\r\n"]
+)
+def test_whatever_else_answers_there_is_unreachable(
+    tmp_path: Path, said: bytes, hang_up: bool
+) -> None:
+    key = make_key(tmp_path / "key")
+    pinned = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+    with answering(said, hang_up=hang_up) as port:
+        reach = SshReach(LOOPBACK, "me", pinned, key_file="key", port=port)
+        with pytest.raises(UnreachableError, match=f"me@{LOOPBACK}:{port}"):
+            SshShell(reach, key=KeyFile(key), connect_timeout_s=0.5).run("true")
+
+
+@pytest.mark.parametrize("address", ["no-such-host.invalid", "a" * 70, "255.255.255.255", ""])
+def test_an_address_that_leads_nowhere_is_unreachable(tmp_path: Path, address: str) -> None:
+    key = make_key(tmp_path / "key")
+    pinned = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+    reach = SshReach(address, "me", pinned, key_file="key", port=1)
+    with pytest.raises(UnreachableError, match="no connection"):
+        SshShell(reach, key=KeyFile(key), connect_timeout_s=0.5).run("true")
