@@ -69,6 +69,7 @@ def freeze_cell(one: TakenCell, before: Before, quarantines: Sequence[Quarantine
         ingested=ingested,
         subject=_subject(one),
         packages=_packages(cell),
+        own_environment=cell.probed.get("own_environment") is True,
         fingerprint=fingerprint(cell.probed),
         counts=cell.counts,
         jobs=_jobs(one, before, quarantines),

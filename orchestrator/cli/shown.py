@@ -71,6 +71,15 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CellNotice:
+    """Something that the agent wants a person to know."""
+
+    job: str = ""
+    level: str = ""
+    message: _Text = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One platform x environment."""
 
@@ -85,6 +94,7 @@ class Cell:
     entered_at: datetime | None = None
     cost_usd: _Money = Decimal(0)
     artifacts: tuple[Artifact, ...] = ()
+    notices: tuple[CellNotice, ...] = ()
     simulated: bool = False
     """Emulated machines: no gate accepts its results."""
     kept_until: datetime | None = None

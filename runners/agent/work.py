@@ -88,6 +88,14 @@ def _end(desk: Desk, work: Callable[[], None]) -> None:
     desk.log.close()
 
 
+_SEATRIAL = "seatrial"
+_OWN_ENVIRONMENT = (
+    "the jobs run in the environment that Seatrial itself is installed in: all of its {} packages "
+    "can be imported, also those that payload.toml does not declare; name another interpreter in "
+    "python.candidates, or keep Seatrial in an environment of its own that is not on PATH"
+)
+
+
 class _Work:
     """The phases, in order."""
 
@@ -144,9 +152,21 @@ class _Work:
         environment = facts.gather(asker, lambda text: desk.events.log("warning", text))
         environment["separated_user"] = user.separated
         environment["separated_user_reason"] = user.reason
+        self._see_whose(environment)
         self._see_readiness(asker, environment)
         sides.prove_subject(desk, crew)
         return crew, environment
+
+    def _see_whose(self, environment: Dict[str, JsonValue]) -> None:
+        """Say so where the jobs see Seatrial's own packages, which the payload never asked for."""
+        found = environment["packages"]
+        assert isinstance(found, Mapping)
+        subject = self._desk.plan.subject
+        own = _SEATRIAL in found and (subject is None or subject.distribution != _SEATRIAL)
+        environment["own_environment"] = own
+        if own:
+            text = _OWN_ENVIRONMENT.format(len(found))
+            self._desk.events.log("warning", text)
 
     def _see_readiness(self, asker: facts.Asker, environment: Dict[str, JsonValue]) -> None:
         """Say what the environment is, and whether its device works, where that was asked."""

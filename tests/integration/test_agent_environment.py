@@ -223,6 +223,24 @@ def test_an_image_that_holds_another_build_of_the_subject(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("own", [True, False])
+def test_the_environment_of_seatrial_itself_is_told(
+    machine: Machine, empty: Path, tmp_path: Path, own: bool
+) -> None:
+    python = lean_python(tmp_path / "venv")
+    [site] = Path(python).parents[1].glob("lib/python3*/site-packages")
+    info = site / f"{'seatrial' if own else 'another'}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {info.name[:-14]}\nVersion: 1.0\n"
+    )
+    evidence = machine.run(empty, python=python, jobs=[command("true")])
+    [environment] = evidence.of("environment")
+    assert environment["own_environment"] is own
+    told = [text for text in evidence.messages("warning") if "Seatrial itself" in text]
+    assert len(told) == own
+
+
 def test_torch_facts(machine: Machine, empty: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed beside the tests")
     evidence = machine.run(empty, python=sys.executable, jobs=[command("true")], timeout_s=200)
@@ -231,7 +249,7 @@ def test_torch_facts(machine: Machine, empty: Path) -> None:
     assert environment["torch"] == str(torch.__version__)
     assert environment["cuda"] == torch.version.cuda
     assert len(environment["torch_devices"]) == torch.cuda.device_count()
-    assert evidence.messages() == []
+    assert not [text for text in evidence.messages() if "Seatrial itself" not in text]
 
 
 def test_probe(machine: Machine, python: str) -> None:

@@ -16,6 +16,7 @@ from orchestrator.cli.view.rows import (
     heard_row,
     job_row,
     kept_rows,
+    notice_rows,
     reason_row,
     reuse_row,
     simulated_row,
@@ -93,7 +94,7 @@ def _cell(cell: Cell, frame: Frame, jobs: Iterable[Job]) -> Lines:
     if cell.outcome != "passed" or cell.reason == "reused":
         lines.append(reason_row(cell, frame))
     lines.append(heard_row(cell, frame))
-    lines += kept_rows(cell, frame)
+    lines += [*notice_rows(cell, frame), *kept_rows(cell, frame)]
     for job in jobs:
         lines += [job_row(job, frame), reuse_row(job, frame), current_row(job, frame)]
     return [line for line in lines if line is not None]

@@ -19,6 +19,7 @@ _NAME_MIN, _NAME_MAX = 8, 28
 _STATE_WIDTH = 13
 _BAR_MIN, _BAR_MAX = 8, 32
 _TIME_WIDTH = 8
+_NOTICES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,13 @@ def simulated_row(cell: Cell, frame: Frame) -> Text | None:
     """That nothing here was produced on what it looks like."""
     said = "  SIMULATED: no gate accepts this"
     return Text(fit(said, frame.width), style="bold red") if cell.simulated else None
+
+
+def notice_rows(cell: Cell, frame: Frame) -> list[Text]:
+    """The latest that its agent warned of, about the cell as a whole."""
+    loud = [one for one in cell.notices if one.level in ("warning", "error") and not one.job]
+    said = (f"  {one.level}: {one_line(one.message)}" for one in loud[-_NOTICES:])
+    return [Text(fit(line, frame.width), style="yellow") for line in said]
 
 
 def heard_row(cell: Cell, frame: Frame) -> Text | None:

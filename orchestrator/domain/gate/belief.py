@@ -39,6 +39,8 @@ def identity_doubts(case: Case, stand: Stand, cell: CellEvidence) -> Iterator[st
         yield f"{cell.id} is simulated"
     if cell.mismatch:
         yield f"{cell.id} is not what was asked for: {cell.mismatch}"
+    if cell.own_environment and case.policy.spec.evidence.own_environment == "refused":
+        yield f"{cell.id} ran among Seatrial's own packages, and an environment of its own is asked"
     allowed = case.policy.spec.evidence.attestation == "unattested_allowed"
     told = cell.attested or (is_unavailable(cell) and not cell.ingested)
     if not told and not (cell.ingested and allowed):

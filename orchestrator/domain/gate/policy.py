@@ -70,6 +70,8 @@ class EvidenceRule:
     """Whether ingested evidence, which nobody can attest, may count."""
     reuse: Literal["allowed", "refused"] = "allowed"
     """Whether evidence that an earlier run produced of the very same may stand for a job."""
+    own_environment: Literal["allowed", "refused"] = field(default="allowed", metadata=LATER)
+    """Whether jobs may have seen the packages of the environment that Seatrial is installed in."""
     manifest: ManifestRule = field(default_factory=ManifestRule)
     """Completeness."""
 

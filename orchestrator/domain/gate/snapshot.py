@@ -136,6 +136,8 @@ class CellEvidence:
     subject: Mapping[str, str] = field(default_factory=dict)
     """``name, version, git_sha, wheel_sha256, payload_sha256``: what is known."""
     packages: Mapping[str, str] = field(default_factory=dict)
+    own_environment: bool = field(default=False, metadata=LATER)
+    """Its jobs saw the packages of the environment that Seatrial itself is installed in."""
     fingerprint: str = ""
     counts: Counts = field(default_factory=Counts)
     jobs: tuple[JobEvidence, ...] = ()

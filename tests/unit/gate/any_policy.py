@@ -163,6 +163,7 @@ evidence_rules = st.builds(
     max_age=st.just("36h"),
     attestation=st.sampled_from(["required", "unattested_allowed"]),
     reuse=st.sampled_from(["allowed", "refused"]),
+    own_environment=st.sampled_from(["allowed", "refused"]),
     manifest=st.builds(
         ManifestRule,
         min_tests_vs_baseline=st.sampled_from([None, None, Decimal("1.0")]),

@@ -136,6 +136,16 @@ def test_reused_evidence_has_the_age_of_its_origin():
     assert judge(fresh, snapshot(cell("gcp-l4", reused))).decision is OPEN
 
 
+def test_an_environment_that_is_seatrials_own_is_seen_by_a_gate_that_asks():
+    own = snapshot(cell("gcp-l4", own_environment=True))
+    assert judge(policy(), own).decision is PASS
+    refused = policy(evidence=EvidenceRule(own_environment="refused"))
+    verdict = judge(refused, own)
+    assert verdict.decision is OPEN
+    assert "Seatrial's own packages" in result(verdict, "attestation/gcp-l4").sentence
+    assert judge(refused, snapshot(cell("gcp-l4"))).decision is PASS
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [
