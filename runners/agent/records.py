@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -56,7 +57,8 @@ class Records:
         self._events = events
         self._job = job
         self._bad = 0
-        self._started: Dict[str, None] = {}
+        self._started: Dict[str, float] = {}
+        """By test that is running, when its present phase began, on the monotonic clock."""
         self.process = 0
         self.manifest: Optional[List[str]] = None
         self.done: Set[str] = set()
@@ -118,10 +120,16 @@ class Records:
             "outcome": "failed",
             "cause": cause,
             "signal": number,
+            "duration": self._elapsed(nodeid),
             "longrepr": text,
         }
         self._events.emit("test", self._job, data)
         self._settle(nodeid)
+
+    def _elapsed(self, nodeid: str) -> Optional[float]:
+        """Seconds of the phase that the test ended in; None where it is not known to run."""
+        since = self._started.get(nodeid)
+        return None if since is None else round(time.monotonic() - since, 3)
 
     def _take(self, lines: List[Tuple[int, Optional[Fields], str]]) -> bool:
         for number, line, wrong in lines:
@@ -180,7 +188,7 @@ class Records:
 
     def _take_start(self, line: Fields) -> None:
         nodeid = _text(line, "nodeid")
-        self._started[nodeid] = None
+        self._started[nodeid] = time.monotonic()
         self._events.emit("test", self._job, {"record": "start", "nodeid": nodeid})
 
     def _take_report(self, line: Fields) -> None:
@@ -196,9 +204,11 @@ class Records:
         self._events.emit("test", self._job, data)
         if is_final(data):
             self._settle(nodeid)
-        elif data["when"] == "setup":
-            self.done.discard(nodeid)
-            self._started.setdefault(nodeid)
+        else:
+            if data["when"] == "setup":
+                self.done.discard(nodeid)
+            if data["when"] == "setup" or nodeid in self._started:
+                self._started[nodeid] = time.monotonic()
 
     def _take_collect_error(self, line: Fields) -> None:
         data = {"record": "collect_error", "nodeid": _text(line, "nodeid", empty=True)}

@@ -50,6 +50,7 @@ def test_sigkill(machine: Machine, python: str) -> None:
     assert (crash["when"], crash["outcome"], crash["cause"]) == ("call", "failed", "crashed")
     assert crash["signal"] == 9
     assert "SIGKILL" in crash["longrepr"]
+    assert 0 <= crash["duration"] < 30
     assert "test_sigkill.py ..." in crash["longrepr"]
     starts = [one["nodeid"] for one in evidence.of("test") if one["record"] == "start"]
     assert starts == tests, "no test runs twice"
@@ -66,6 +67,7 @@ def test_hang(machine: Machine, python: str) -> None:
     }
     (hung,) = [one for one in evidence.reports() if "cause" in one]
     assert hung["signal"] == 6
+    assert 1.5 <= hung["duration"] < 30, "what it took until it was ended"
     assert 'test_hang.py", line 9 in test_hangs_for_ever' in hung["longrepr"]
     assert b"Fatal Python error: Aborted" in evidence.log
     assert evidence.finished()["restarts"] == 1

@@ -87,6 +87,29 @@ def test_its_sum_agrees_with_what_it_names_although_pytest_counts_reports():
     assert of_kind(said, SaidEnvironment) == [SaidEnvironment({"machine": {"hostname": "builder"}})]
 
 
+SUITE = '<testsuites name="pytest tests"><testsuite name="pytest" {sums}>{cases}</testsuite></testsuites>'
+AFTER = '<error message="failed on teardown with &quot;RuntimeError: x&quot;">E x</error>'
+CASES = (
+    '<testcase classname="test_x" name="test_a" />'
+    f'<testcase classname="test_x" name="test_b">{AFTER}</testcase>'
+    f'<testcase classname="test_x" name="test_e">{AFTER}</testcase>'
+    '<testcase classname="test_x" name="test_c"><failure message="no">E no</failure></testcase>'
+    f'<testcase classname="test_x" name="test_c">{AFTER}</testcase>'
+    f'<testcase classname="test_x" name="test_s"><skipped message="s" />{AFTER}</testcase>'
+)
+
+
+@pytest.mark.parametrize(("pytest_is", "tests"), [("8.4", 8), ("9.2", 6)])
+def test_both_ways_in_which_pytest_counts_teardowns_are_consistent(
+    tmp_path, pytest_is: str, tests: int
+) -> None:
+    sums = f'errors="4" failures="1" skipped="1" tests="{tests}"'
+    said = read(tmp_path, SUITE.format(sums=sums, cases=CASES).encode())
+    (tally,) = of_kind(said, SaidTally)
+    assert (tally.total, sum(tally.counts.values())) == (5, 5)
+    assert errors(said) == warnings(said) == []
+
+
 def test_a_failure_that_was_taken_out_is_seen(tmp_path):
     begin = REAL.index(b'<testcase classname="tests.test_all" name="test_bad"')
     end = REAL.index(b"</testcase>", begin) + len(b"</testcase>")
