@@ -16,6 +16,7 @@ _CATEGORIES = {
     "fixed": "Fixed",
     "newly_skipped": "Newly skipped",
     "missing": "Missing",
+    "hidden": "Unknown: a collection error hid them",
     "changed": "Changed otherwise",
     "new": "Newly collected",
     "gone": "Gone",

@@ -18,6 +18,8 @@ class Difference(StrEnum):
     STILL_FAILING = "still_failing"
     MISSING = "missing"
     """It was collected, and never reported or never ran; before, it was no such."""
+    HIDDEN = "hidden"
+    """Its module could not be collected: what became of it is not known."""
     NEWLY_SKIPPED = "newly_skipped"
     FIXED = "fixed"
     CHANGED = "changed"
@@ -26,10 +28,15 @@ class Difference(StrEnum):
     SAME = "same"
 
 
-def difference(before: TestOutcome | None, after: TestOutcome | None) -> Difference:
-    """What became of a test; None: that run has no such test."""
+def difference(
+    before: TestOutcome | None, after: TestOutcome | None, *, is_hidden: bool = False
+) -> Difference:
+    """What became of a test; None: that run has no such test.
+
+    `is_hidden`: where it has none, because something could not be collected (see `beginning_of`).
+    """
     if after is None:
-        return Difference.GONE
+        return Difference.HIDDEN if is_hidden else Difference.GONE
     if after in BAD:
         return Difference.STILL_FAILING if before in BAD else Difference.NEW_FAILURE
     if after in NEVER:
@@ -37,6 +44,13 @@ def difference(before: TestOutcome | None, after: TestOutcome | None) -> Differe
     if before is None:
         return Difference.NEW
     return _of_sound(before, after)
+
+
+def beginning_of(broken: str) -> str:
+    """What the node ids begin with that a module or folder has which could not be collected."""
+    if broken in ("", "."):
+        return ""
+    return f"{broken}::" if broken.endswith(".py") or "::" in broken else f"{broken}/"
 
 
 def _of_sound(before: TestOutcome, after: TestOutcome) -> Difference:

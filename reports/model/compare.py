@@ -10,7 +10,8 @@ from reports.model.metrics import MetricFigure, Params
 from reports.model.values import Absent, ReportModel, Status, Tally
 
 CATEGORIES = (
-    "new_failure", "still_failing", "fixed", "newly_skipped", "missing", "changed", "new", "gone",
+    "new_failure", "still_failing", "fixed", "newly_skipped", "missing", "hidden", "changed", "new",
+    "gone",
 )  # fmt: skip
 """What may become of a test, the worst first; one that is the same is in none of them."""
 
@@ -80,8 +81,9 @@ class Changes:
     """(old, new, change): names that may be one test that was moved; nobody confirmed it."""
 
     def of(self, category: str) -> ChangeGroup:
-        """The group of a category."""
-        return next(group for group in self.groups if group.category == category)
+        """The group of a category; an empty one where it has none."""
+        mine = (group for group in self.groups if group.category == category)
+        return next(mine, ChangeGroup(category, 0, (), 0))
 
     @property
     def unchanged(self) -> int:

@@ -17,7 +17,7 @@ from reports.plots.ratios import RatioRow, ratios
 PAIRS_SHOWN, METRICS_SHOWN = 24, 24
 _KEYS = 3
 _STYLES = {
-    "new_failure": "failed", "still_failing": "error", "missing": "missing",
+    "new_failure": "failed", "still_failing": "error", "missing": "missing", "hidden": "other",
     "newly_skipped": "skipped", "changed": "other", "fixed": "s0", "new": "s2", "gone": "s3",
 }  # fmt: skip
 
@@ -43,6 +43,8 @@ def _names(pair: CellPair) -> int:
 def _segments(pair: CellPair) -> Iterator[Segment]:
     for name, kind in _STYLES.items():
         number = pair.tests.of(name).count
+        if name == "hidden" and not number:
+            continue
         yield Segment(kind, versus.category_name(name).lower(), number, fmt.count(number))
     same = pair.tests.unchanged
     yield Segment("passed", "the same", same, fmt.count(same))

@@ -75,7 +75,12 @@ def _changes(where: str, changes: Changes) -> Iterator[Said]:
     union = changes.base + changes.came
     yield from differs("total", f"{where}: names of both sides", everything, union)
     yield from differs("total", f"{where}: came and went", changes.head, union - changes.went)
-    yield from differs("total", f"{where}: gone", changes.went, _count(changes, "gone"))
+    yield from differs("total", f"{where}: gone", changes.went, _went(changes))
+
+
+def _went(changes: Changes) -> int:
+    """Tests that the head does not have, for whatever cause."""
+    return sum(group.count for group in changes.groups if group.category in ("gone", "hidden"))
 
 
 def _delta(delta: MetricDelta) -> Iterator[Said]:

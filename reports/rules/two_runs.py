@@ -34,11 +34,12 @@ def compare_evidence(report: CompareReport, evidence: Evidence) -> Iterator[Said
         moved = _moved(old, new, evidence.renamed)
         old = {word: {moved.get(name, name) for name in names} for word, names in old.items()}
         yield from differs("recount", "confirmed names", pair.tests.confirmed, len(moved))
-        said = {group.category: group.count for group in pair.tests.groups}
+        hidden = _hidden(evidence.tests.get(pair.head_cell, ()), _all(old) - _all(new))
+        said = {"hidden": 0, **{group.category: group.count for group in pair.tests.groups}}
         if {t.job for t in evidence.base.tests.get(pair.base_cell, ())} >= {
             t.job for t in evidence.tests.get(pair.head_cell, ())
         }:
-            for name, found in _expected(old, new).items():
+            for name, found in _expected(old, new, hidden).items():
                 yield from differs("recount", f"{pair.head_cell}: {name}", said[name], found)
 
 
@@ -105,7 +106,19 @@ def _all(found: Mapping[str, Names]) -> Names:
     return set().union(*found.values())
 
 
-def _expected(old: Mapping[str, Names], new: Mapping[str, Names]) -> dict[str, int]:
+def _hidden(tests: Iterable[TestFact], went: Names) -> Names:
+    """Tests that went with a module or a folder that could not be collected."""
+    found: Names = set()
+    for test in tests:
+        if test.reason == "collection":
+            parts = tuple(test.nodeid + mark for mark in ("::", "/"))
+            every = test.nodeid in ("", ".")
+            mine = {name for job, name in went if job == test.job}
+            found |= {(test.job, name) for name in mine if every or name.startswith(parts)}
+    return found
+
+
+def _expected(old: Mapping[str, Names], new: Mapping[str, Names], hidden: Names) -> dict[str, int]:
     """By sets: who failed, who is lost, who was skipped."""
     failed, fails = _in(old, _FAILING), _in(new, _FAILING)
     lost, loses = _in(old, _LOST), _in(new, _LOST)
@@ -122,7 +135,8 @@ def _expected(old: Mapping[str, Names], new: Mapping[str, Names]) -> dict[str, i
         "missing": len(loses - lost),
         "changed": len((sound & base) - fixed - stays),
         "new": len(head - base - fails - loses),
-        "gone": len(base - head),
+        "gone": len(base - head - hidden),
+        "hidden": len(hidden),
     }
 
 

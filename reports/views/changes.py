@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from orchestrator.domain.difference import beginning_of
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.identity import compare_names, job_family
 from orchestrator.domain.record import CellRecord, JobRecord
@@ -34,15 +35,17 @@ class Told:
 
     outcome: str
     message: str = ""
+    hides: bool = False
+    """It is a module or a folder that could not be collected."""
 
 
 Results = Mapping[Key, Told]
 
 
-def category(before: str | None, after: str | None) -> str:
+def category(before: str | None, after: str | None, *, is_hidden: bool = False) -> str:
     """One of `CATEGORIES`; empty where nothing changed. None: the run has no such test."""
     if after is None:
-        return "gone"
+        return "hidden" if is_hidden else "gone"
     if after in _BAD:
         return "still_failing" if before in _BAD else "new_failure"
     if after in _NEVER:
@@ -82,7 +85,9 @@ def _alike(job: JobRecord, other: JobRecord) -> bool:
 def by_name(tests: Iterable[TestFact], names: Mapping[str, str]) -> Results:
     """Tests by job and name; `names` says what a job is called in the base."""
     return {
-        (names.get(t.job, t.job), t.nodeid): Told(settled(t).word, t.message or t.reason)
+        (names.get(t.job, t.job), t.nodeid): Told(
+            settled(t).word, t.message or t.reason, hides=t.reason == "collection"
+        )
         for t in tests
     }
 
@@ -112,9 +117,11 @@ def changes_of(base: Results, head: Results, *, confirmed: int = 0) -> Changes:
     """Sort every name of both sides into its category."""
     same: Counter[str] = Counter()
     found: dict[str, list[Change]] = {name: [] for name in CATEGORIES}
+    broken = [(key[0], beginning_of(key[1])) for key, told in head.items() if told.hides]
     for key in dict.fromkeys((*base, *head)):
         before, after = base.get(key), head.get(key)
-        kind = category(_word(before), _word(after))
+        hidden = any(key[0] == job and key[1].startswith(begin) for job, begin in broken)
+        kind = category(_word(before), _word(after), is_hidden=hidden)
         if kind:
             found[kind].append(_change(key, before, after))
         elif after is not None:
@@ -125,7 +132,9 @@ def changes_of(base: Results, head: Results, *, confirmed: int = 0) -> Changes:
         base=len(base),
         head=len(head),
         same=tuple(sorted(same.items())),
-        groups=tuple(_group(name, found[name]) for name in CATEGORIES),
+        groups=tuple(
+            _group(name, found[name]) for name in CATEGORIES if name != "hidden" or found[name]
+        ),
         came=len(came),
         went=len(went),
         confirmed=confirmed,

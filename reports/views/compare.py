@@ -69,12 +69,18 @@ def compare_view(evidence: Evidence, _cell_id: str = "") -> CompareReport:
         pairs=pairs,
         base_only=_lonely(base.record, matched[0]),
         head_only=_lonely(head.record, matched[1]),
-        totals=tuple((name, sum(p.tests.of(name).count for p in pairs)) for name in CATEGORIES),
+        totals=_totals(pairs),
         unchanged=sum(pair.tests.unchanged for pair in pairs),
         better=sum(delta.verdict == "better" for delta in deltas),
         worse=sum(delta.verdict == "worse" for delta in deltas),
         usd_difference=_difference(sides[0].cost_usd, sides[1].cost_usd),
     )
+
+
+def _totals(pairs: Sequence[CellPair]) -> tuple[tuple[str, int], ...]:
+    """Of each category; the one that is seldom only where there is any."""
+    every = ((name, sum(pair.tests.of(name).count for pair in pairs)) for name in CATEGORIES)
+    return tuple((name, count) for name, count in every if name != "hidden" or count)
 
 
 def _title(sides: tuple[Side, Side]) -> str:

@@ -70,6 +70,26 @@ def test_every_way_a_test_may_go_is_what_the_domain_says_and_the_reports_too(sto
     assert told(stores, pair) == counts
 
 
+def test_what_a_collection_error_hides_is_unknown_and_not_gone(stores):
+    old = create(stores, "run-1")[0]
+    agent = Agent(stores, attempt(stores, old))
+    names = ["t.py::a", "t.py::C::b", "t.pyx::c", "d/u.py::e", "other.py::z", "v.py::g"]
+    assert agent.send(agent.manifest(*names), *(agent.test(name, "passed") for name in names))
+    new = create(stores, "run-2")[0]
+    agent = Agent(stores, attempt(stores, new))
+    broken = [{"record": "collect_error", "nodeid": n, "longrepr": "E no"} for n in ("t.py", "d")]
+    assert agent.send(
+        agent.manifest("v.py::g"),
+        agent.test("v.py::g", "passed"),
+        *(agent.line("test", "unit", **said) for said in broken),
+    )
+    found = {one.nodeid: one.difference.value for one in every(stores, (old, new))}
+    hidden = {"t.py::a", "t.py::C::b", "d/u.py::e"}
+    assert {name for name, kind in found.items() if kind == "hidden"} == hidden
+    assert {name for name, kind in found.items() if kind == "gone"} == {"t.pyx::c", "other.py::z"}
+    assert told(stores, (old, new))[0, "hidden"] == 3
+
+
 def test_pairs_are_told_apart_and_the_worst_kind_comes_first(stores):
     first = went(stores, "run-1", a="passed", b="failed"), went(stores, "run-2", a="failed")
     other = went(stores, "run-3", a="failed"), went(stores, "run-4", a="passed")

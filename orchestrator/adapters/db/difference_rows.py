@@ -21,6 +21,7 @@ from sqlalchemy import (
     func,
     literal,
     null,
+    or_,
     select,
     union_all,
 )
@@ -28,6 +29,7 @@ from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.adapters.db.rollups import COUNTED
+from orchestrator.adapters.db.signature_rows import IS_BAD
 from orchestrator.adapters.db.tables import (
     CellReuseRow,
     CellRow,
@@ -37,10 +39,14 @@ from orchestrator.adapters.db.tables import (
 )
 from orchestrator.application.ports.differences import Pair
 from orchestrator.domain.alias import AliasState
-from orchestrator.domain.difference import BAD, GOOD, NEVER, Difference
+from orchestrator.domain.difference import BAD, GOOD, NEVER, Difference, beginning_of
 from orchestrator.domain.outcome import TestOutcome
 
 KINDS = tuple(Difference)
+COLLECTION = "collection"
+"""Reason of the error of a module, or of a folder, that could not be collected."""
+BROKEN_LIMIT = 500
+"""So many of them are looked at."""
 RANKS = {kind: rank for rank, kind in enumerate(KINDS)}
 """Kinds as the database counts them: numbers are grouped faster than words."""
 
@@ -82,7 +88,43 @@ def beside(session: Session, pairs: Sequence[Pair], product: str) -> CTE:
         rows = select(both, null().cast(Integer).label("was")).subquery("named")
     else:
         rows = _under_new_names(both, product).subquery("named")
-    return select(rows, _kind_of(rows).label("kind")).cte("beside")
+    kind = _kind_of(rows, _hidden(rows, _broken(session, pairs, sources)))
+    return select(rows, kind.label("kind")).cte("beside")
+
+
+def _broken(
+    session: Session, pairs: Sequence[Pair], sources: Sources
+) -> Sequence[tuple[int, str, str]]:
+    """What the newer sides could not collect: place of the pair, job, node id."""
+    places = {sources.numbers[pair[1]]: at for at, pair in enumerate(pairs)}
+    failed = (
+        TestResultRow.cell.in_(places),
+        IS_BAD,
+        TestResultRow.reason == COLLECTION,
+    )
+    query = (
+        select(TestResultRow.cell, TestCaseRow.job, TestCaseRow.nodeid)
+        .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
+        .where(*failed)
+        .order_by(TestCaseRow.id)
+        .limit(BROKEN_LIMIT)
+    )
+    return [(places[cell], job, nodeid) for cell, job, nodeid in session.execute(query)]
+
+
+def _hidden(rows: Subquery, broken: Sequence[tuple[int, str, str]]) -> ColumnElement[bool] | None:
+    """Whether the test is of something that could not be collected; None where all could."""
+    if not broken:
+        return None
+    ways = (
+        and_(
+            rows.c.pair == at,
+            TestCaseRow.job == job,
+            TestCaseRow.nodeid.startswith(beginning_of(nodeid), autoescape=True),
+        )
+        for at, job, nodeid in broken
+    )
+    return exists(select(TestCaseRow.id).where(TestCaseRow.id == rows.c.test, or_(*ways)))
 
 
 def _both(pairs: Sequence[Pair], sources: Sources) -> CTE:
@@ -178,12 +220,13 @@ def _renamed(product: str) -> CTE:
     return chain.union(further.where(step.state == AliasState.CONFIRMED))
 
 
-def _kind_of(rows: Subquery) -> ColumnElement[int]:
+def _kind_of(rows: Subquery, hidden: ColumnElement[bool] | None) -> ColumnElement[int]:
     """What became of a test, as `domain.difference` has it; what nearly all do is asked first."""
     before, after = rows.c.before, rows.c.after
     was_bad, was_never = (before.in_(_values(some)) for some in (BAD, NEVER))
     ways = (
         (and_(before == after, after.in_(_values(GOOD))), Difference.SAME),
+        *(() if hidden is None else ((and_(after.is_(None), hidden), Difference.HIDDEN),)),
         (after.is_(None), Difference.GONE),
         (and_(after.in_(_values(BAD)), was_bad), Difference.STILL_FAILING),
         (after.in_(_values(BAD)), Difference.NEW_FAILURE),

@@ -13,7 +13,8 @@ from orchestrator.adapters.dialects.pytest_text_lines import (
     NodeLine,
 )
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.reading import SaidTest, SaidUnnamed
+from orchestrator.domain.reading import SaidProblem, SaidTest, SaidUnnamed
+from orchestrator.domain.units import plural
 
 NAMED_LIMIT = 50_000
 _BEFORE_TEARDOWN = ("passed", "skipped", "xfailed", "xpassed")
@@ -27,6 +28,12 @@ class _Named:
     message: str = ""
     is_by_subtest: bool = True
     """Only its subtests are told; its own report is not among them."""
+
+    @property
+    def errors_beside(self) -> int:
+        """Errors of it that stand beside another report of it."""
+        errors = self.outcomes.count(TestOutcome.ERROR)
+        return errors if errors < len(self.outcomes) else max(errors - 1, 0)
 
 
 @dataclass(slots=True)
@@ -59,6 +66,18 @@ class Unlined:
         named.outcomes.append(outcome)
         named.message = named.message or message
         named.is_by_subtest = named.is_by_subtest and is_part
+
+    def doubts(self, errors: int) -> Iterator[SaidProblem]:
+        """Say that tests may be counted twice, where nothing tells setups from teardowns."""
+        known = sum(test.errors_beside for test in self._named.values())
+        unsure = errors - known - self._doubled
+        if unsure > 0:
+            yield SaidProblem(
+                "warning",
+                f"{plural(unsure, 'error')} may be of a teardown, whose test pytest counts as"
+                " passed too: without tracebacks and the number of tests nothing tells; run it"
+                " without -q or --tb=no",
+            )
 
     def finish(
         self,
@@ -106,8 +125,7 @@ class Unlined:
             worst = max(test.outcomes)
             self.extra.update(outcome.word for outcome in test.outcomes)
             self.extra[worst.word] -= 1
-            errors = test.outcomes.count(TestOutcome.ERROR)
-            self._doubled += errors if errors < len(test.outcomes) else errors - 1
+            self._doubled += test.errors_beside
             if test.is_by_subtest:
                 self.extra["passed"] += 1
             self._told[worst.word] += 1

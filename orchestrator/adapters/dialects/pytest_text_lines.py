@@ -254,6 +254,12 @@ def without_subtest(name: str) -> str:
     return name
 
 
+def begun_alone(line: str) -> str:
+    """The node id of a line that says nothing but that a test begins, as xdist's do."""
+    body = line.rstrip()
+    return body if body.endswith("]") else _begun(body, max(body.find("::"), 0))
+
+
 def unglued(nodeid: str) -> str:
     """The node id without what another process printed behind it."""
     return _begun(nodeid, max(nodeid.find("::"), 0))
@@ -293,10 +299,15 @@ def _begun(body: str, at: int) -> str:
     space, bracket = body.find(" ", at), body.find("[", at)
     if bracket < 0 or 0 <= space < bracket:
         return body if space < 0 else body[:space]
-    end = body.find("] ", bracket)
-    if end >= 0:
-        return body[: end + 1]
+    ends = _places(body, re.compile(r"\] "))
+    if ends:
+        closed = (end for end in ends if _is_closed(body[bracket : end + 1]))
+        return body[: next(closed, ends[0]) + 1]
     return body if body.endswith("]") else ""
+
+
+def _is_closed(params: str) -> bool:
+    return params.count("[") == params.count("]")
 
 
 def _summed(parts: list[str], seconds: float) -> Footer | None:

@@ -207,7 +207,7 @@ class Session:
             node = self._of_worker(node)
         same = self._pending is not None and self._pending.nodeid == node.nodeid
         if not node.word and self._is_shared:
-            yield from self.tests.begin(node.nodeid)
+            yield from self.tests.begin(grammar.begun_alone(line))
             return
         if not node.word and same:
             return
@@ -338,6 +338,8 @@ class Session:
             return
         teardowns = self._teardowns if self._details else None
         total = self._total(self._announced, counts) if self._announced is not None else None
+        if teardowns is None and total is None:
+            yield from self._unlined.doubts(counts.get("error", 0) - self._broken)
         yield from self._unlined.finish(counts, teardowns=teardowns, total=total, aside=broken)
 
     def _modules_skipped(self, counts: dict[str, int] | None) -> int:

@@ -87,7 +87,10 @@ def test_its_sum_agrees_with_what_it_names_although_pytest_counts_reports():
     assert of_kind(said, SaidEnvironment) == [SaidEnvironment({"machine": {"hostname": "builder"}})]
 
 
-SUITE = '<testsuites name="pytest tests"><testsuite name="pytest" {sums}>{cases}</testsuite></testsuites>'
+SUITE = (
+    '<testsuites name="pytest tests"><testsuite name="pytest" {sums}>{cases}</testsuite>'
+    "</testsuites>"
+)
 AFTER = '<error message="failed on teardown with &quot;RuntimeError: x&quot;">E x</error>'
 CASES = (
     '<testcase classname="test_x" name="test_a" />'

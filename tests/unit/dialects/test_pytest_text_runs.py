@@ -46,7 +46,8 @@ def test_fail_and_teardown_error(bad_teardown): assert 0
 def test_both_errors(bad_teardown, bad_setup): pass
 def test_skip_and_teardown_error(bad_teardown): pytest.skip("first line\\nsecond line")
 @pytest.mark.parametrize("v", ["a b", "x[1]", "[", "]", "ü", "a\\nb", "::", "a - b", "PASSED",
-    "c::d PASSED [ 10%]", "", "tab\\t", "🎉", "(x)", "x SKIPPED (y)", "very" * 40])
+    "c::d PASSED [ 10%]", "", "tab\\t", "🎉", "(x)", "x SKIPPED (y)", "very" * 40,
+    "path/with [brackets] & <b>", "a] b", "x] [50%] y"])
 def test_param(v): pass
 @pytest.mark.parametrize("v", ["a b", "x[1]", "a - b", "c::d FAILED [ 10%]"])
 def test_param_fails(v): raise KeyError(v)
@@ -176,6 +177,16 @@ def test_text_without_names_and_reportlog_agree(suite, tmp_path, arguments):
     assert bad <= text.tests.keys()
     assert_consistent(text)
     assert text.end.exit_code == log.end.exit_code == 1
+
+
+def test_what_a_log_cannot_tell_is_a_remark(suite, tmp_path):
+    """Without tracebacks and a number of tests, an error may be of a teardown."""
+    text, log = run(suite, tmp_path, "tests", "-k", "teardown_error", "-q", "--tb=no")
+    assert text.counts.total() > log.counts.total() == 3
+    [remark] = [message for message in text.messages if "of a teardown" in message]
+    assert remark.startswith("2 errors may be")
+    text, _ = run(suite, tmp_path, "tests", "-k", "teardown_error", "-q")
+    assert not any("of a teardown" in message for message in text.messages)
 
 
 @pytest.mark.parametrize(

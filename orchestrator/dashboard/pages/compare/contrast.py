@@ -71,7 +71,7 @@ class Contrast:
         found = self.of_pair(pair)
         if not found:
             return "A and B"
-        if set(found) == {Difference.GONE}:
+        if set(found) <= {Difference.GONE, Difference.HIDDEN}:
             return "B"
         fresh = not set(found) - _ONLY_AFTER
         return "A" if fresh and Difference.NEW in found else ""

@@ -32,6 +32,7 @@ TITLES = {
     Difference.NEW_FAILURE: "New failures",
     Difference.STILL_FAILING: "Still failing",
     Difference.MISSING: "Missing",
+    Difference.HIDDEN: "Unknown",
     Difference.NEWLY_SKIPPED: "Newly skipped",
     Difference.FIXED: "Fixed",
     Difference.CHANGED: "Changed otherwise",
@@ -42,6 +43,7 @@ TITLES = {
 _MEANS = {
     Difference.NEW_FAILURE: "They passed, were skipped, or were not there before.",
     Difference.MISSING: "They were collected, and never reported or never ran.",
+    Difference.HIDDEN: "Their module could not be collected: the collection error hid them.",
     Difference.GONE: "They are not collected any more, under any name that somebody confirmed.",
     Difference.SAME: "They went as before.",
 }
