@@ -45,6 +45,7 @@ from orchestrator.application.ports.intake import IntakeError, IntakeFullError
 from orchestrator.application.ports.notary import KeyUnusableError
 from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.ports.schedules import ScheduleTakenError
+from orchestrator.application.ports.stores import StoreUnusableError
 from orchestrator.application.ports.trials import NoTrialsError
 from orchestrator.application.replay_verdict import VerdictMissingError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
@@ -107,6 +108,9 @@ class Refusal:
 
 
 TABLE: Mapping[type[Exception], Refusal] = {
+    StoreUnusableError: Refusal(
+        503, "database", "The database cannot be used now", {"Retry-After": "5"}
+    ),
     InvalidDocumentError: Refusal(422, "invalid-document", "The document cannot be used"),
     ArchiveError: Refusal(422, "invalid-archive", "The archive is no payload"),
     PayloadMissingError: Refusal(422, "payload-missing", "Something must be uploaded first"),
@@ -198,6 +202,8 @@ def answer_known(path: str, error: Exception) -> Response:
     refusal = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
     if isinstance(error, InvalidDocumentError):
         return _answer_document(path, refusal, error)
+    if isinstance(error, StoreUnusableError):
+        return answer(path, refusal, f"{error.advice}; send the request again later")
     faults: list[FaultShape] = []
     if isinstance(error, PayloadMissingError):
         faults = [FaultShape(pointer="/payload", detail=str(error))]

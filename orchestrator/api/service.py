@@ -12,7 +12,7 @@ from orchestrator.api.errors import Refusal, answer
 from orchestrator.api.guard import bearer, secured
 from orchestrator.api.shape import Shape
 from orchestrator.api.shapes import PlatformListShape, PlatformShape
-from orchestrator.application.ports.stores import Scope
+from orchestrator.application.ports.stores import Scope, StoreUnusableError
 
 _UNREADY = Refusal(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})
 
@@ -50,10 +50,12 @@ def get_health() -> HealthShape:
 def get_readiness(
     context: ContextDep, revision: Annotated[Callable[[], str] | None, Depends(_revision)]
 ) -> ReadinessShape | Response:
-    """Whether the database can be reached, and at which revision its tables are."""
+    """Whether the database can be read and written, and at which revision its tables are."""
     try:
         context.stores.runs.page(limit=1, before=None)
         at = revision() if revision is not None else None
+    except StoreUnusableError as error:
+        return answer("/readyz", _UNREADY, error.advice)
     except Exception:  # noqa: BLE001 - whatever the reason, the answer is no; it may hold secrets
         return answer("/readyz", _UNREADY, "the database cannot be used now")
     return ReadinessShape(status="ok", revision=at)

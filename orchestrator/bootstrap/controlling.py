@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.cron import CronsimCron
+from orchestrator.adapters.db.damage import check_unclosed
 from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.dialects.self_report import read_self_report
@@ -87,6 +88,8 @@ def shown_url(url: str) -> str:
 
 def build(settings: Settings, *, runs_cells: bool) -> Parts:
     """Open the stores and make everything that hangs on them; nothing runs yet."""
+    if is_embedded(settings):
+        check_unclosed(settings.home / "app.db")
     database = open_database(app_url(settings), migrate=True)
     blobs: Blobs = FileBlobs(settings.home / "blobs") if is_embedded(settings) else database.blobs
     provider = _providers(database, settings)

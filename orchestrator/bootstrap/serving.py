@@ -157,7 +157,7 @@ def _hold(settings: Settings, options: ServeOptions) -> HomeLock:
 
 
 def _revision(parts: Parts) -> Callable[[], str]:
-    return lambda: parts.database.check().current or "none"
+    return parts.database.ready
 
 
 def _port(

@@ -188,7 +188,7 @@ def desk(home: Path, url: str) -> Iterator[Desk]:
     context = make_context(home, database, HandClock(), woken.append)
     clock = context.clock
     assert isinstance(clock, HandClock)
-    app = create_app(context, guard=None, revision=lambda: database.check().current or "none")
+    app = create_app(context, guard=None, revision=database.ready)
     guarded = create_app(context, guard=token_guard(context), allowed_hosts=("trials.example",))
     try:
         yield Desk(context, database, clock, app, guarded, woken)

@@ -58,6 +58,11 @@ class Database:
         """Which revision its tables are of."""
         return revisions(self.sessions.engine)
 
+    def ready(self) -> str:
+        """The revision, once something could be written. Raises StoreUnusableError."""
+        self.sessions.probe()
+        return self.check().current or "none"
+
     def close(self) -> None:
         """Let every connection go."""
         self.sessions.engine.dispose()

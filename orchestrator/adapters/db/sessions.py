@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import psycopg
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import NullPool
 
 from orchestrator.adapters.db.types import storable_json
-from orchestrator.application.ports.stores import StoreError
+from orchestrator.application.ports.stores import StoreError, StoreUnusableError
 
-_BUSY_TIMEOUT_S = 30
+_BUSY_TIMEOUT_S = 10
+_TURN_TIMEOUT_S = 30
+_PROBE_TIMEOUT_S = 1
+_TROUBLE_S = 60
+"""A write that failed so long ago says nothing of now."""
+_ADVICE = (
+    (
+        ("is locked", "is busy", "lock timeout"),
+        "another process holds the database's lock; if it stays so, see who has the file open",
+    ),
+    (("disk is full", "No space left", "DiskFull"), "the database's disk is full: make room there"),
+    (("readonly", "read-only"), "the database cannot be written to: see the rights of its files"),
+    (("disk I/O error",), "the database's disk fails: see the system's log"),
+)
+_NOW = "the database cannot be reached now"
+_NOTHING = "UPDATE alembic_version SET version_num = version_num"
 _WRITES = "seatrial_writes"
 _POOL_SIZE = 10
 _POOL_OVERFLOW = 20
@@ -119,10 +136,27 @@ def as_store_errors(engine: Engine) -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
+        if isinstance(error, _PASSING):
+            raise _unusable(engine, error) from error
         cause = getattr(error, "orig", None) or error
         first_line = str(cause).strip().split("\n", 1)[0]
         where = engine.url.render_as_string(hide_password=True)
         raise StoreError(f"the database {where} failed: {first_line}") from error
+
+
+_PASSING = (OperationalError, InterfaceError, PoolTimeout)
+
+
+def _unusable(engine: Engine, error: Exception) -> StoreUnusableError:
+    cause = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
+    where = engine.url.render_as_string(hide_password=True)
+    advice = next((said for words, said in _ADVICE if any(w in cause for w in words)), _NOW)
+    message = f"the database {where} failed: {cause}"
+    return StoreUnusableError(message, f"{advice}; nothing of this was stored")
+
+
+def _is_of_disk(error: StoreUnusableError) -> bool:
+    return "disk" in error.advice
 
 
 class Sessions:
@@ -137,9 +171,8 @@ class Sessions:
         writing = engine.execution_options(**{_WRITES: True})
         self._write = sessionmaker(writing, expire_on_commit=False)
         # SQLite's own waiting for the one writer is by polling: in a process we queue instead.
-        self._turn: AbstractContextManager[Any] = (
-            nullcontext() if self.is_postgres else threading.Lock()
-        )
+        self._turn = None if self.is_postgres else threading.Lock()
+        self._failed: tuple[float, StoreUnusableError] | None = None
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -150,5 +183,63 @@ class Sessions:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """A transaction that may write; all of it or nothing."""
-        with as_store_errors(self.engine), self._turn, self._write.begin() as session:
-            yield session
+        try:
+            with (
+                as_store_errors(self.engine),
+                self._in_turn(),
+                self._write.begin() as session,
+            ):
+                yield session
+        except StoreUnusableError as error:
+            self._failed = (time.monotonic(), error)
+            raise
+        if self._failed is not None and not _is_of_disk(self._failed[1]):
+            self._failed = None
+
+    def probe(self) -> None:
+        """Write something within a second or so.
+
+        Raises StoreUnusableError, also where a write has failed lately and none went well since;
+        on a full disk a small one may go well while a larger one does not.
+        """
+        if self._turn is None or self._turn.acquire(timeout=_PROBE_TIMEOUT_S):
+            try:
+                with as_store_errors(self.engine), self.engine.connect() as connection:
+                    self._write_nothing(connection)
+            finally:
+                if self._turn is not None:
+                    self._turn.release()
+        if self._failed is not None and time.monotonic() - self._failed[0] < _TROUBLE_S:
+            raise self._failed[1]
+
+    def _write_nothing(self, connection: Connection) -> None:
+        if self.is_postgres:
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_PROBE_TIMEOUT_S}s'")
+            connection.exec_driver_sql(_NOTHING)
+            connection.commit()
+            return
+        driver = cast(sqlite3.Connection, connection.connection.driver_connection)
+        try:
+            driver.execute(f"PRAGMA busy_timeout={_PROBE_TIMEOUT_S * 1000}")
+            driver.execute("BEGIN IMMEDIATE")
+            driver.execute(_NOTHING)
+            driver.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if driver.in_transaction:
+                driver.execute("ROLLBACK")
+            raise OperationalError(_NOTHING, None, error) from error
+        finally:
+            driver.execute(f"PRAGMA busy_timeout={int(_BUSY_TIMEOUT_S * 1000)}")
+
+    @contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        if self._turn is None:
+            yield
+            return
+        if not self._turn.acquire(timeout=_TURN_TIMEOUT_S):
+            error = sqlite3.OperationalError("database is locked by a write of this process")
+            raise OperationalError("BEGIN IMMEDIATE", None, error)
+        try:
+            yield
+        finally:
+            self._turn.release()
