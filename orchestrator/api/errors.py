@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 from orchestrator.api.shapes import FaultShape, ProblemShape
 from orchestrator.application.add_statements import TooManyStatementsError
@@ -57,6 +58,7 @@ from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
 MEDIA_TYPE = "application/problem+json"
 FAULT_LIMIT = 100
 """So many faults of one request are listed; the detail counts them all."""
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _UNHANDLED = "the controller met a fault of its own; its log has the reason"
 
 
@@ -285,7 +287,10 @@ async def _on_http(request: Request, raised: Exception) -> Response:
     error = cast(HTTPException, raised)
     phrase = HTTPStatus(error.status_code).phrase
     kind = re.sub(r"[^a-z]+", "-", phrase.lower())
-    refusal = Refusal(error.status_code, kind, phrase, error.headers)
+    headers = error.headers
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {**(headers or {}), "Allow": ", ".join(_methods(request))}
+    refusal = Refusal(error.status_code, kind, phrase, headers)
     if error.status_code == HTTPStatus.NOT_FOUND:
         detail = "there is nothing here; /docs lists what there is"
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -293,6 +298,16 @@ async def _on_http(request: Request, raised: Exception) -> Response:
     else:
         detail = str(error.detail)
     return answer(request.url.path, refusal, detail)
+
+
+def _methods(request: Request) -> list[str]:
+    """Those that the path takes, whichever route has them."""
+    return [method for method in _METHODS if _takes(request, method)]
+
+
+def _takes(request: Request, method: str) -> bool:
+    asked = {**request.scope, "method": method}
+    return any(route.matches(asked)[0] is Match.FULL for route in request.app.routes)
 
 
 async def _on_unhandled(request: Request, _error: Exception) -> Response:

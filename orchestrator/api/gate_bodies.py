@@ -57,6 +57,20 @@ class PolicyBody(_Given):
     """Who puts it; with a token, the token's name stands."""
 
 
+def _is_written_out(value: object) -> object:
+    """Numbers, and digits alone, would be read as seconds since 1970."""
+    if isinstance(value, str) and not value.strip().lstrip("+-").replace(".", "").isdecimal():
+        return value
+    raise ValueError("must be a time with its zone, as 2026-01-20T12:00:00Z")
+
+
+Moment = Annotated[
+    AwareDatetime,
+    BeforeValidator(_is_written_out),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+
+
 class EvaluateBody(_Given):
     """What a gate is to look at."""
 
@@ -78,7 +92,7 @@ class DryRunBody(_Given):
     """What messages call it."""
     runs: Runs = []
     """As of an evaluation."""
-    now: AwareDatetime | None = None
+    now: Moment | None = None
     """The time that ages and expiries are measured at; null: now."""
 
     def at(self, now: datetime) -> datetime:

@@ -29,8 +29,14 @@ UNTRUSTED = {
 }
 """Of everything that a machine wrote and a browser might open."""
 _TEXTS = (".txt", ".log", ".json", ".jsonl", ".csv", ".md", ".xml")
+_TEXT = "text/plain; charset=utf-8"
 _LOG_LIMIT_BYTES = 4 * 1024 * 1024
 _BINARY = {"content": {BYTES: {"schema": {"type": "string", "format": "binary"}}}}
+_FILE = {
+    "description": "Its bytes: text of "
+    f"{', '.join(_TEXTS)} as ``{_TEXT}``, anything else as ``{BYTES}``",
+    "content": {"text/plain": {"schema": {"type": "string"}}, **_BINARY["content"]},
+}
 
 router = APIRouter(
     tags=["evidence"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
@@ -93,7 +99,7 @@ def list_tests(
 @router.get(
     "/runs/{run_id}/cells/{cell}/artifacts/{name}",
     response_class=StreamingResponse,
-    responses={200: {**_BINARY}},
+    responses={200: {**_FILE}},
 )
 def get_artifact(context: ContextDep, cell: CellDep, name: str) -> Response:
     """A raw file, byte for byte as it came home."""
@@ -101,7 +107,7 @@ def get_artifact(context: ContextDep, cell: CellDep, name: str) -> Response:
     chunks = context.blobs.open(found.digest)
     headers = {**UNTRUSTED, "Content-Length": str(found.size_bytes), "ETag": f'"{found.digest}"'}
     text = name.lower().endswith(_TEXTS)
-    kind = "text/plain; charset=utf-8" if text else BYTES
+    kind = _TEXT if text else BYTES
     return _attachment(name, StreamingResponse(chunks, headers=headers, media_type=kind))
 
 

@@ -228,6 +228,11 @@ def test_a_dry_run_keeps_nothing(api: Desk) -> None:
     assert said["at"] == "2026-03-01T12:00:00Z"
     late = api.client.post(path, json={"runs": [run], "now": "2026-03-09T12:00:00Z"}).json()
     assert late["decision"] == "INCONCLUSIVE"
+    for wrong in (0, 1772366400, "0", "-1.5", "1772366400", True, "2026-03-09T12:00:00"):
+        answer = api.client.post(path, json={"runs": [run], "now": wrong})
+        assert answer.status_code == 422, wrong
+        assert answer.json()["errors"][0]["pointer"] == "/now"
+    assert api.client.post(path, json={"runs": [run], "now": None}).status_code == 200
     other = POLICY.replace("{id: here}", "{id: there}").replace("on: [here]", "on: [there]")
     assert api.client.post(path, json={"runs": [run], "policy": other}).json()["decision"] != "PASS"
     assert api.client.get(f"{API}/gates/release/verdicts").json()["items"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -246,3 +247,13 @@ def test_a_hundred_readers_do_not_disturb_a_writer_nor_it_them(api: Desk) -> Non
     shown = api.client.get(f"{RUNS}/{run}").json()
     assert shown["counts"]["passed"] == len(written)
     assert shown["counts"]["missing"] == 0
+
+
+def test_a_method_that_is_not_possible_is_answered_with_all_that_are(api: Desk) -> None:
+    """Of the document of the interface: every path, and every method of it."""
+    paths = api.client.get("/openapi.json").json()["paths"]
+    for path, operations in paths.items():
+        answer = api.client.request("BREW", re.sub(r"{[^}]*}", "0" * 64, path))
+        assert answer.status_code == 405, path
+        allowed = set(answer.headers["allow"].split(", "))
+        assert allowed >= {method.upper() for method in operations}, path

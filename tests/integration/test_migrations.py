@@ -270,7 +270,7 @@ def test_sqlite_is_set_up_to_lose_nothing(sqlite_url):
         "journal_mode": "wal",
         "synchronous": full,
         "foreign_keys": 1,
-        "busy_timeout": 30_000,
+        "busy_timeout": 10_000,
     }
 
 
