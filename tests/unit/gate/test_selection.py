@@ -1,4 +1,4 @@
-"""The rule of the test set by examples: what was left out, by whom, and what was there before."""
+"""The rule of the selection by examples: what was left out, by whom, and what was there before."""
 
 from __future__ import annotations
 
