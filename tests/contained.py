@@ -25,7 +25,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-PREFIX = "st-"
+PREFIX = "seatest-"
 FOLDER = "SEATRIAL_TESTS_FOLDER"
 """The variable that names the temporary folder to the command."""
 GRACE_S = 10.0
@@ -38,7 +38,7 @@ def main(command: list[str]) -> int:
     if sys.platform != "linux":
         return subprocess.run(command, check=False).returncode
     remove_leftovers()
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    folder = Path(tempfile.mkdtemp(prefix="" if FOLDER in os.environ else PREFIX))
     folder.chmod(0o755)  # tests run programs as other users
     lock = hold(folder)  # inherited by the inner supervisor
     outer = os.getpid()

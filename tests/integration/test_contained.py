@@ -57,13 +57,13 @@ def test_its_exit_status_is_the_commands() -> None:
 
 
 def test_what_a_power_cut_left_goes_at_the_next_start(tmp_path: Path) -> None:
-    left, held = tmp_path / "st-left", tmp_path / "st-held"
+    left, held = tmp_path / "seatest-left", tmp_path / "seatest-held"
     for folder in (left, held):
         folder.mkdir()
         os.close(contained.hold(folder))
     lock = contained.hold(held)
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    environment = {"TMPDIR": str(tmp_path), "PATH": os.environ["PATH"]}
     program = [sys.executable, contained.__file__, sys.executable, "-c", "pass"]
     subprocess.run(program, check=True, env=environment)
-    assert [path.name for path in tmp_path.iterdir()] == ["st-held"]
+    assert [path.name for path in tmp_path.iterdir()] == ["seatest-held"]
     os.close(lock)
