@@ -46,13 +46,9 @@ def exception(rule: str, **more: object) -> GateException:
 
 def waiver(rule: str, **more: object) -> Waiver:
     told: dict[str, object] = {
-        "gate": "release",
-        "reason": "tonight",
-        "author": "ann",
-        "approver": "bob",
-        "at": NOW - timedelta(days=1),
-        "expires": NOW + timedelta(days=1),
-    }
+        "gate": "release", "reason": "tonight", "author": "ann", "approver": "bob",
+        "at": NOW - timedelta(days=1), "expires": NOW + timedelta(days=1),
+    }  # fmt: skip
     return Waiver(id="W-0001", rule=rule, **{**told, **more})  # type: ignore[arg-type]
 
 

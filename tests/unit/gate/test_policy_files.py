@@ -91,14 +91,9 @@ def test_what_makes_no_sense_is_refused(lines: list[str], told: str):
 
 def an_issue(**more: str) -> str:
     told = {
-        "id": "KI-1",
-        "title": "t",
-        "owner": "o",
-        "match": "{exception: ValueError}",
-        "opened": "2026-01-01",
-        "expires": "2026-02-01",
-        **more,
-    }
+        "id": "KI-1", "title": "t", "owner": "o", "match": "{exception: ValueError}",
+        "opened": "2026-01-01", "expires": "2026-02-01", **more,
+    }  # fmt: skip
     return "{" + ", ".join(f"{key}: {value}" for key, value in told.items()) + "}"
 
 
@@ -132,14 +127,9 @@ def test_an_id_stands_once():
 
 def an_exception(rule: str, **more: str) -> str:
     told = {
-        "id": "EXC-1",
-        "rule": f'"{rule}"',
-        "reason": "r",
-        "author": "ann",
-        "approved_by": "[bob]",
-        "expires": "2026-02-01",
-        **more,
-    }
+        "id": "EXC-1", "rule": f'"{rule}"', "reason": "r", "author": "ann", "approved_by": "[bob]",
+        "expires": "2026-02-01", **more,
+    }  # fmt: skip
     return "exceptions: [{" + ", ".join(f"{key}: {value}" for key, value in told.items()) + "}]"
 
 

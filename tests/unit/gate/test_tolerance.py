@@ -161,13 +161,9 @@ def test_flaky_tests():
 
 def quarantine(**more: object) -> Quarantine:
     told: dict[str, object] = {
-        "product": PRODUCT,
-        "nodeid": "t.py::a",
-        "reason": "flaky",
-        "owner": "team",
-        "opened": NOW - timedelta(days=9),
-        "expires": NOW + timedelta(days=1),
-    }
+        "product": PRODUCT, "nodeid": "t.py::a", "reason": "flaky", "owner": "team",
+        "opened": NOW - timedelta(days=9), "expires": NOW + timedelta(days=1),
+    }  # fmt: skip
     return Quarantine(id="Q-0001", **{**told, **more})  # type: ignore[arg-type]
 
 
