@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from orchestrator.adapters.dialects.demo_marks import DemoMarks
 from orchestrator.domain.reading import (
@@ -21,7 +19,7 @@ from orchestrator.domain.reading import (
     SaidProblem,
     SaidStamp,
 )
-from tests.unit.dialects.demo_logs import artifact, golden, written
+from tests.unit.dialects.demo_logs import golden, written
 
 MARKS = "Results: 2/2 demos passed\n\n  [PASS] a\n  [PASS] b\n"
 
@@ -150,19 +148,3 @@ def test_how_sure_it_is(tmp_path: Path) -> None:
     assert dialect.match(written(tmp_path, MARKS, name="report.md")) == 0
     for name in ("moe_demo.txt", "moe_benchmark.txt", "nvidia_backend.txt"):
         assert dialect.match(golden(name)) == 0
-
-
-_PIECES = st.sampled_from(
-    ["[PASS] a", "[FAIL] b: c", "[SKIP] (", "Results: 1/2 demos passed", "=====" * 4, "Title",
-     "  In  Out  T (ms)", "-" * 30, " 1 2 3.5", "✅ x: 1 ms", "a: 3ms, 2x", "\r", "\x1b[31m",
-     "Traceback (most recent call last):", "x: y=1, z=2.0ms | w", "Group:", "  Time: 3 ms"]
-)  # fmt: skip
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
-@given(st.lists(st.one_of(_PIECES, st.text(max_size=60)), max_size=40))
-def test_any_text_is_read(tmp_path: Path, lines: list[str]) -> None:
-    path = tmp_path / "fuzz.txt"
-    path.write_bytes("\n".join(lines).encode("utf-8", errors="surrogatepass"))
-    said = list(DemoMarks().read(artifact(path)))
-    assert sum(isinstance(one, SaidEnd) for one in said) <= 1

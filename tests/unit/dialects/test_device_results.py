@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from orchestrator.adapters.dialects.device_results import DeviceResults
 from orchestrator.domain.outcome import TestOutcome as Outcome
@@ -23,22 +21,14 @@ from tests.unit.dialects.foreign import (
     FOREIGN,
     errors,
     foreign,
-    json_like,
     made,
-    mutated,
     of_kind,
     outcomes,
-    survives,
     warnings,
 )
 
 DIALECT = DeviceResults()
 CLAIMED = (FOREIGN / "intel-results.json").read_bytes()
-KEYS = [
-    "platform", "xpu_available", "cuda_available", "torch_version", "status", "PASS", "FAIL",
-    "tests", "results", "validation", "benchmarks", "devices", "name", "passed", "failed",
-    "total", "latency_ms", "environment", "error",
-]  # fmt: skip
 
 
 def read(folder, value):
@@ -126,17 +116,3 @@ def test_a_torn_file_keeps_what_came(tmp_path):
     assert of_kind(said, SaidUnnamed)[0].counts["passed"] == 66
     assert "torn" in errors(said)[-1]
     assert of_kind(said, SaidEnd) == []
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.binary(max_size=300) | mutated(CLAIMED))
-def test_noise_is_survived(data):
-    survives(DIALECT, data, "results.json")
-
-
-@settings(max_examples=200, deadline=None)
-@given(json_like(KEYS), json_like(KEYS), json_like(KEYS), json_like(KEYS))
-def test_any_json_is_survived(tests, benchmarks, devices, status):
-    document = {"xpu_available": False, "tests": tests, "validation": tests, "status": status}
-    document |= {"benchmarks": benchmarks, "devices": devices, "platform": devices}
-    survives(DIALECT, json.dumps(document).encode(), "results.json")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from orchestrator.adapters.dialects.json_report import PytestJsonReport
 from orchestrator.domain.outcome import TestOutcome as Outcome
@@ -15,22 +13,14 @@ from tests.unit.dialects.foreign import (
     FOREIGN,
     errors,
     foreign,
-    json_like,
     made,
-    mutated,
     of_kind,
     outcomes,
-    survives,
     warnings,
 )
 
 DIALECT = PytestJsonReport()
 REAL = (FOREIGN / "pytest-json-report.json").read_bytes()
-KEYS = [
-    "created", "duration", "exitcode", "root", "environment", "summary", "collectors", "tests",
-    "nodeid", "outcome", "setup", "call", "teardown", "longrepr", "crash", "message", "passed",
-    "failed", "error", "skipped", "total", "collected", "Packages",
-]  # fmt: skip
 
 
 def read(folder, value):
@@ -138,18 +128,3 @@ def test_an_outcome_of_a_phase_may_be_anything(tmp_path, phase, odd):
 @pytest.mark.parametrize("other", ["pytest-ctrf.json", "pytest-benchmark.json", "go.xml"])
 def test_other_documents_are_not_its_own(other):
     assert DIALECT.match(foreign(other)) == 0.0
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.binary(max_size=300) | mutated(REAL))
-def test_noise_is_survived(data):
-    survives(DIALECT, data, "report.json")
-
-
-@settings(max_examples=150, deadline=None)
-@given(*[json_like(KEYS)] * 5)
-def test_any_json_is_survived(test, phase, collector, summary, rest):
-    told = {"nodeid": "a", "outcome": rest, "call": phase, "setup": {"outcome": phase}}
-    document = {"tests": [test, told], "collectors": [collector], "summary": summary}
-    document |= {"exitcode": rest, "duration": rest, "environment": rest}
-    survives(DIALECT, json.dumps(document).encode(), "report.json")

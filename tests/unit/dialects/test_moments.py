@@ -37,17 +37,10 @@ def test_a_time_is_kept_as_it_is_written(text: str, at: datetime):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "soon",
-        "0001-01-01T00:00:00",
-        "9999-12-31T23:59:59-10:00",
-        "2026-13-01",
-        "20260119",
-        None,
-        7,
-        "2" * 100_000,
+        "", "soon", "0001-01-01T00:00:00", "9999-12-31T23:59:59-10:00", "2026-13-01", "20260119",
+        None, 7, "2" * 100_000,
     ],
-)
+)  # fmt: skip
 def test_what_is_no_time_says_nothing(text: object):
     assert list(said_of_time(text)) == []
 

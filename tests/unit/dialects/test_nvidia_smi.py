@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from orchestrator.adapters.dialects.nvidia_smi import NvidiaSmi
 from orchestrator.application.ports.dialects import UnreadableError
 from orchestrator.domain.reading import SaidEnvironment, SaidJob, SaidMetric
 from tests.unit.dialects.foreign import (
-    FOREIGN,
     errors,
     foreign,
     made,
-    mutated,
     of_kind,
-    survives,
     warnings,
 )
 
 DIALECT = NvidiaSmi()
 MIB = 1024 * 1024
-QUERY = (FOREIGN / "nvidia-query.csv").read_bytes()
-SERIES = (FOREIGN / "nvidia-series.csv").read_bytes()
-TABLE = (FOREIGN / "nvidia-table.txt").read_bytes()
 
 
 def devices(said):
@@ -135,35 +127,3 @@ def test_devices_are_bounded(tmp_path):
     said = read(tmp_path, "index, name, memory.total [MiB]\n" + rows)
     assert len(devices(said)) == 64
     assert "36 left out" in warnings(said)[0]
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=300) | mutated(QUERY) | mutated(SERIES) | mutated(TABLE))
-def test_noise_is_survived(data):
-    survives(DIALECT, data, "gpu.csv")
-
-
-CELLS = st.sampled_from(
-    [
-        "name",
-        "index",
-        "NVIDIA L4",
-        "GPU-12345678",
-        "[N/A]",
-        "5 %",
-        "1e9 MiB",
-        "",
-        "-",
-        "é",
-        "9" * 30,
-    ]
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.lists(CELLS, min_size=1, max_size=6), max_size=8), st.booleans())
-def test_any_table_is_survived(rows, has_header):
-    lines = [", ".join(row) for row in rows]
-    if has_header:
-        lines.insert(0, "timestamp, name, memory.total [MiB], utilization.gpu [%]")
-    survives(DIALECT, "\n".join(lines).encode(), "gpu.csv")

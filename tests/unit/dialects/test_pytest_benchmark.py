@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from orchestrator.adapters.dialects.pytest_benchmark import MOST_SAMPLES, PytestBenchmark
 from orchestrator.domain.reading import SaidEnd, SaidEnvironment, SaidJob, SaidMetric, SaidStamp
@@ -14,21 +12,13 @@ from tests.unit.dialects.foreign import (
     FOREIGN,
     errors,
     foreign,
-    json_like,
     made,
-    mutated,
     of_kind,
-    survives,
     warnings,
 )
 
 DIALECT = PytestBenchmark()
 REAL = (FOREIGN / "pytest-benchmark.json").read_bytes()
-KEYS = [
-    "machine_info", "commit_info", "benchmarks", "name", "fullname", "params", "group", "stats",
-    "data", "median", "rounds", "python_version", "cpu", "brand_raw", "project", "version",
-    "dirty",
-]  # fmt: skip
 
 
 def read(folder, value):
@@ -120,17 +110,3 @@ def test_a_torn_file_keeps_what_came(tmp_path):
     assert len(of_kind(said, SaidMetric)) == 2
     assert "torn" in errors(said)[-1]
     assert of_kind(said, SaidEnd) == []
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.binary(max_size=300) | mutated(REAL))
-def test_noise_is_survived(data):
-    survives(DIALECT, data, "benchmark.json")
-
-
-@settings(max_examples=150, deadline=None)
-@given(json_like(KEYS), json_like(KEYS), json_like(KEYS))
-def test_any_json_is_survived(one, stats, rest):
-    document = {"machine_info": rest, "commit_info": rest}
-    document["benchmarks"] = [one, {"name": "a", "stats": stats, "params": rest}]
-    survives(DIALECT, json.dumps(document).encode(), "benchmark.json")

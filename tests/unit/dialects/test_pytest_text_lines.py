@@ -154,16 +154,10 @@ def test_lines_of_the_summary(line, nodeid, word, message):
 @pytest.mark.parametrize(
     ("line", "title"),
     [
-        ("==== x ====", "x"),
-        ("= x =", "x"),
-        ("=== a = b ===", "a = b"),
-        ("=====", None),
-        ("==x==", None),
-        ("=== x", None),
-        ("", None),
-        ("= = = = =", None),
+        ("==== x ====", "x"), ("= x =", "x"), ("=== a = b ===", "a = b"), ("=====", None),
+        ("==x==", None), ("=== x", None), ("", None), ("= = = = =", None),
     ],
-)
+)  # fmt: skip
 def test_titles(line, title):
     assert grammar.banner(line, "=") == title
 

@@ -107,6 +107,10 @@ FILES = {
 }
 
 
+PLUGINS = ("no:cacheprovider", "xdist", "pytest_timeout", "pytest_reportlog.plugin")
+"""Only these: the others make the start of each run five times as long."""
+
+
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory):
     folder = tmp_path_factory.mktemp("suite")
@@ -120,14 +124,15 @@ def suite(tmp_path_factory):
 def run(suite, tmp_path, *arguments):
     """Both logs of one run."""
     text, records = tmp_path / "tests.txt", tmp_path / "records.jsonl"
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:benchmark"]
-    command += [f"--report-log={records}", "--rootdir", str(suite), *arguments]
+    command = [sys.executable, "-m", "pytest", f"--report-log={records}", "--rootdir", str(suite)]
+    command += [part for name in PLUGINS for part in ("-p", name)]
+    command += arguments
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     with text.open("wb") as out:
         subprocess.run(
             command,
             cwd=suite,
-            env={**kept, "COLUMNS": "80"},
+            env={**kept, "COLUMNS": "80", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             stdout=out,
             stderr=subprocess.STDOUT,
             timeout=120,
@@ -147,13 +152,10 @@ VERBOSE = [
     ["-v"],
     ["-v", "-n", "2"],
     ["-vv", "-s", "--tb=short", "--color=yes", "-o", "log_cli=true"],
-    ["-v", "--tb=line"],
-    ["-v", "--tb=native", "-rA"],
-    ["-v", "--tb=no"],
-    ["-v", "-o", "console_output_style=times", "--durations=3"],
-    ["-v", "-o", "console_output_style=count", "-k", "not drop"],
+    ["-v", "--tb=line", "-o", "console_output_style=times", "--durations=3"],
+    ["-v", "--tb=native", "-rA", "-o", "console_output_style=count", "-k", "not drop"],
 ]
-SHORT = [[], ["-n", "2"], ["-q"], ["--tb=no"], ["-rA"], ["-o", "console_output_style=classic"]]
+SHORT = [[], ["-n", "2"], ["-q"], ["--tb=no"], ["-rA", "-o", "console_output_style=classic"]]
 
 
 @pytest.mark.parametrize("arguments", VERBOSE, ids=" ".join)
@@ -190,7 +192,7 @@ def test_what_a_log_cannot_tell_is_a_remark(suite, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["-v"], [], ["-v", "-rs", "-n", "2"], ["-v", "--tb=no"]], ids=" ".join
+    "arguments", [[], ["-v", "-rs", "-n", "2"], ["-v", "--tb=no"]], ids=" ".join
 )
 def test_modules_that_were_not_collected(suite, tmp_path, arguments):
     text, log = run(suite, tmp_path, "broken", "--continue-on-collection-errors", *arguments)
@@ -210,14 +212,8 @@ def test_collection_that_stops_everything(suite, tmp_path):
 
 def test_a_crash_leaves_the_running_test_without_an_end(suite, tmp_path):
     text, log = run(suite, tmp_path, "crash", "-v")
-    assert (
-        text.tests.keys()
-        == log.tests.keys()
-        == {
-            "crash/test_crash.py::test_a",
-            "crash/test_crash.py::test_b",
-        }
-    )
+    both = {f"crash/test_crash.py::test_{name}" for name in "ab"}
+    assert text.tests.keys() == log.tests.keys() == both
     assert text.tests["crash/test_crash.py::test_b"] is TestOutcome.ERROR
     assert log.tests["crash/test_crash.py::test_b"] is TestOutcome.MISSING
     assert (text.end.cause, log.end) == ("crashed", None)
@@ -225,7 +221,7 @@ def test_a_crash_leaves_the_running_test_without_an_end(suite, tmp_path):
 
 
 def test_a_worker_that_crashes_is_reported_by_xdist(suite, tmp_path):
-    text, log = run(suite, tmp_path, "crash", "-v", "-n", "2")
+    text, log = run(suite, tmp_path, "crash", "-v", "-n", "1")
     assert text.tests == log.tests
     assert text.counts == {"passed": 2, "failed": 1}
     (detail,) = text.details

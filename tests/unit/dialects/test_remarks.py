@@ -199,16 +199,11 @@ def test_any_line_is_read(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "gpu not available " * 4000,
-        "a v1." + "1." * 30_000,
-        "'a_available': True" * 3000,
-        "x" * 65_000 + " v1.2.3",
-        "'Platform': 'Linux-" + "1-" * 30_000,
-        "torch " * 10_000,
-        "fall back not " * 5_000,
-        " " * 60_000 + "gpu:",
+        "gpu not available " * 4000, "a v1." + "1." * 30_000, "'a_available': True" * 3000,
+        "x" * 65_000 + " v1.2.3", "'Platform': 'Linux-" + "1-" * 30_000, "torch " * 10_000,
+        "fall back not " * 5_000, " " * 60_000 + "gpu:",
     ],
-)
+)  # fmt: skip
 def test_long_lines_take_no_longer_than_they_should(line: str) -> None:
     begin = time.thread_time()
     Remarks().see(line)

@@ -229,16 +229,8 @@ VALUES = st.recursive(
     max_leaves=12,
 )
 KEYS = [
-    "nodeid",
-    "when",
-    "outcome",
-    "duration",
-    "longrepr",
-    "start",
-    "stop",
-    "wasxfail",
-    "exitstatus",
-]
+    "nodeid", "when", "outcome", "duration", "longrepr", "start", "stop", "wasxfail", "exitstatus",
+]  # fmt: skip
 TYPES = ["TestReport", "CollectReport", "SessionStart", "SessionFinish", "WarningMessage", 7]
 RECORDS = st.builds(
     lambda kind, rest: {"$report_type": kind, **rest},
