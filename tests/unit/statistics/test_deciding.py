@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orchestrator.adapters.statistics.paired import PairedStatistics
@@ -164,7 +164,6 @@ TURN = st.floats(0.5, 2.0)
 TAKEN = st.lists(st.tuples(TURN, TURN, st.integers(1, 8)), min_size=3, max_size=40)
 
 
-@settings(deadline=None)
 @given(TAKEN, st.sampled_from([None, 0.0, 0.03]), st.sampled_from(["lower", "higher"]))
 def test_launches_never_make_anything_more_certain(taken, budget, direction):
     subject, baseline, launches = zip(*taken, strict=True)

@@ -7,7 +7,7 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from orchestrator.adapters.statistics.paired import PairedStatistics
@@ -37,7 +37,6 @@ def same(one: Comparison, other: Comparison, *, digits: int = 10) -> None:
     assert astuple(one) == pytest.approx(astuple(other), rel=10.0**-digits, abs=10.0**-digits)
 
 
-@settings(deadline=None)
 @given(PAIRS)
 def test_what_is_slower_with_times_is_slower_with_rates(pairs):
     subject, baseline = arms(pairs)
@@ -45,7 +44,6 @@ def test_what_is_slower_with_times_is_slower_with_rates(pairs):
     same(compare(subject, baseline), compare(*rates, direction="higher"), digits=7)
 
 
-@settings(deadline=None)
 @given(PAIRS)
 def test_exchanging_the_arms_turns_the_answer_round(pairs):
     subject, baseline = arms(pairs)
@@ -54,7 +52,6 @@ def test_exchanging_the_arms_turns_the_answer_round(pairs):
     assert 1 + there.low == pytest.approx(1 / (1 + back.high), rel=1e-6, abs=1e-9)
 
 
-@settings(deadline=None)
 @given(PAIRS, st.floats(1e-6, 1e6))
 def test_the_unit_makes_no_difference(pairs, scale):
     subject, baseline = arms(pairs)
@@ -62,7 +59,6 @@ def test_the_unit_makes_no_difference(pairs, scale):
     same(compare(subject, baseline), compare(*scaled), digits=7)
 
 
-@settings(deadline=None)
 @given(PAIRS, st.floats(0, 0.5))
 def test_being_slower_is_never_less_evidence_of_being_slower(pairs, slower):
     subject, baseline = arms(pairs)
@@ -79,7 +75,6 @@ def test_wild_pairs_say_nothing_and_break_nothing():
     assert found.detectable > 1_000
 
 
-@settings(deadline=None)
 @given(PAIRS, st.sampled_from([0.1, 0.01, 0.0005]))
 @example([(2.0, 0.5), (1.0, 1.0), (1.0, 2.0)], 0.0005)
 def test_the_interval_and_the_p_say_the_same(pairs, alpha):
@@ -89,14 +84,12 @@ def test_the_interval_and_the_p_say_the_same(pairs, alpha):
     assert (found.low > 0.03) == (found.p < alpha)
 
 
-@settings(deadline=None)
 @given(PAIRS)
 def test_a_margin_that_is_wider_is_never_easier_to_exceed(pairs):
     subject, baseline = arms(pairs)
     assert compare(subject, baseline, margin=0.05).p >= compare(subject, baseline).p - 1e-12
 
 
-@settings(deadline=None)
 @given(PAIRS, st.floats(-0.02, 0.02))
 def test_a_steady_drift_changes_no_estimate(pairs, per_turn):
     """Over blocks of subject, baseline, baseline, subject it cancels."""

@@ -19,48 +19,46 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("noise", PROMISED)
 def test_a_release_without_a_slow_down_raises_no_alarm(noise):
-    tally = simulate(Scenario(noise=noise), releases=12)
+    tally = simulate(Scenario(noise=noise), releases=2)
     assert tally.alarms == 0
-    assert tally.first["ok"] == 12
+    assert tally.first["ok"] == 2
 
 
 @pytest.mark.parametrize("noise", PROMISED)
 def test_one_slow_benchmark_among_a_hundred_is_named(noise):
-    tally = simulate(Scenario(noise=noise, slowdown=SLOWER, slow=1), releases=16)
-    assert tally.found >= 15
-    assert (tally.passed, tally.alarms) == (0, 0)
+    tally = simulate(Scenario(noise=noise, slowdown=SLOWER, slow=1), releases=3)
+    assert (tally.found, tally.passed, tally.alarms) == (3, 0, 0)
 
 
 def test_what_is_allowed_is_no_alarm():
-    tally = simulate(Scenario(noise="normal", slowdown=0.02, slow=BENCHMARKS), releases=6)
+    tally = simulate(Scenario(noise="normal", slowdown=0.02, slow=BENCHMARKS), releases=2)
     assert tally.alarms == 0
 
 
 def test_a_noisy_machine_is_unknown_rather_than_ok():
     noisy = Scenario(noise="normal", slowdown=SLOWER, slow=1, size=0.05)
-    tally = simulate(noisy, releases=16)
-    assert 0 < tally.found < 16
-    assert tally.passed <= 1
+    tally = simulate(noisy, releases=2)
+    assert tally.first["unknown"] > 0
+    assert tally.passed == 0
 
 
 def test_rules_over_fresh_machines_see_less_or_cry_wolf():
-    slow = simulate(Scenario(noise="normal", slowdown=SLOWER, slow=1), releases=16)
+    slow = simulate(Scenario(noise="normal", slowdown=SLOWER, slow=1), releases=4)
     found = {name: counts[1] for name, counts in slow.rivals.items()}
-    assert max(found["7 % rule"], found["z = 5 rule"]) <= 8
-    assert slow.rivals["Mann-Whitney"][0] == 16
+    assert max(found["7 % rule"], found["z = 5 rule"]) <= 2
+    assert slow.rivals["Mann-Whitney"][0] == 4
 
 
 @pytest.mark.parametrize("noise", TREND_PROMISED)
 def test_trends_raise_few_false_alarms_and_see_steps(noise):
-    seen = observe(noise, series=60)
-    assert seen.alarms <= 2
-    assert seen.found[8] >= 54
+    seen = observe(noise, series=15)
+    assert seen.alarms == 0
+    assert seen.found[8] >= 13
 
 
 def test_series_that_wander_are_called_noisy():
-    seen = observe("wandering (ρ 0.5)", series=40)
-    assert seen.noisy >= 36
-    assert seen.sure <= 1
+    seen = observe("wandering (ρ 0.5)", series=10)
+    assert (seen.noisy, seen.sure) == (10, 0)
 
 
 def test_the_page_is_what_the_present_statistics_come_to():

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.adapters.statistics.trends import FLOOR, SIDE, StepDetector
@@ -116,7 +116,6 @@ def test_every_value_has_one_environment():
         DETECTOR.detect([1.0, 2.0], ["a"])
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0.1, 10.0), max_size=60), st.floats(1e-3, 1e3))
 def test_any_series_has_an_answer_and_the_unit_is_not_in_it(values, scale):
     trend = DETECTOR.detect(values)
@@ -130,7 +129,6 @@ def test_any_series_has_an_answer_and_the_unit_is_not_in_it(values, scale):
     assert [change.index for change in scaled.changes] == index
 
 
-@settings(deadline=None)
 @given(st.floats(0.03, 0.5), st.integers(5, 30), st.integers(5, 30))
 def test_what_is_reported_is_beyond_the_floor(step, before, after):
     values = [1.0] * before + [1.0 + step] * after
