@@ -49,23 +49,14 @@ OTHER = {
     "a name of another vendor": (asked("L4"), [Device("amd", "L4")], "found amd L4"),
     "another TPU": (asked("v5p", "google"), [TPU], "found google v5e"),
     "no TPU": (asked("v5e", "google"), [], "asked for 1 x google v5e, found no accelerator"),
-    "capability": (
-        asked("A10G", compute_capability="8.6"),
-        [nvidia("NVIDIA A10G", "8.9")],
-        "asked for compute capability 8.6, found 8.9 (NVIDIA A10G)",
-    ),
-    "capability of one of them": (
-        asked("A10G", count=2, compute_capability="8.6"),
-        [nvidia("NVIDIA A10G"), nvidia("NVIDIA A10G", "8.0")],
-        "found 8.0",
-    ),
-    "capability not told": (
-        asked("A10G", compute_capability="8.6"),
-        [nvidia("NVIDIA A10G", "")],
-        "found unknown (NVIDIA A10G)",
-    ),
+    "capability": (asked("A10G", compute_capability="8.6"), [nvidia("NVIDIA A10G", "8.9")],
+        "asked for compute capability 8.6, found 8.9 (NVIDIA A10G)"),
+    "capability of one of them": (asked("A10G", count=2, compute_capability="8.6"),
+        [nvidia("NVIDIA A10G"), nvidia("NVIDIA A10G", "8.0")], "found 8.0"),
+    "capability not told": (asked("A10G", compute_capability="8.6"), [nvidia("NVIDIA A10G", "")],
+        "found unknown (NVIDIA A10G)"),
     "a part of a word": (asked("A1"), [nvidia("NVIDIA A10G")], "asked for 1 x nvidia A1"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("simulated", [False, True])
@@ -93,17 +84,12 @@ def test_devices_are_read_from_the_probe():
     probed = {
         "devices": [
             {
-                "index": 0,
-                "vendor": "nvidia",
-                "name": "NVIDIA L4",
-                "uuid": "GPU-1",
-                "memory_bytes": 1,
-                "compute_capability": "8.9",
-                "driver": "580.95",
+                "index": 0, "vendor": "nvidia", "name": "NVIDIA L4", "uuid": "GPU-1",
+                "memory_bytes": 1, "compute_capability": "8.9", "driver": "580.95",
             },
             {"vendor": "amd", "name": "AMD Instinct MI300X", "compute_capability": None},
-        ]
-    }
+        ],
+    }  # fmt: skip
     assert devices_of(probed) == (
         Device("nvidia", "NVIDIA L4", "GPU-1", "8.9", "580.95"),
         Device("amd", "AMD Instinct MI300X"),

@@ -78,19 +78,15 @@ def test_a_cell_that_is_nearly_right_is_suggested():
     [
         (Written(kind="note", text="x" * 65_537, author="a"), ("statements", 0, "text")),
         (Written(kind="note", title="x" * 301, author="a"), ("statements", 0, "title")),
-        (
-            Written(kind="note", text="x", author="a", files=("f",) * 201),
-            ("statements", 0, "files"),
-        ),
-        (
-            Written(kind="note", text="x", author="a", files=("a\nb",)),
-            ("statements", 0, "files", 0),
-        ),
+        (Written(kind="note", text="x", author="a", files=("f",) * 201),
+         ("statements", 0, "files")),
+        (Written(kind="note", text="x", author="a", files=("a\nb",)),
+         ("statements", 0, "files", 0)),
         (Written(kind="note", text="\ud800", author="a"), ("statements", 0, "text")),
         (Written(kind="note", text="a\x00", author="a"), ("statements", 0, "text")),
         (Written(kind="note", text="a", author=" "), ("statements", 0, "author")),
     ],
-)
+)  # fmt: skip
 def test_sizes_and_signs_are_bounded(written: Written, path: tuple[str | int, ...]):
     assert [problem.path for problem in check_written([written], [])] == [path]
 

@@ -37,13 +37,6 @@ def breaks_at(place: int) -> Tell:
     return lambda asked: Answer.BAD if asked >= place else Answer.GOOD
 
 
-@pytest.mark.parametrize("broken", range(1, 65))
-def test_a_commit_among_64_is_found_in_7_steps(broken):
-    found, tries = walked(65, breaks_at(broken))
-    assert found == Found(broken - 1, broken)
-    assert len({step.place for step in tries} - {64}) <= 7
-
-
 @given(st.data(), st.integers(2, 300))
 def test_any_commit_is_found(data, places):
     broken = data.draw(st.integers(1, places - 1))
@@ -98,12 +91,8 @@ def test_a_revision_that_answers_both_ways_ends_it():
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [
-        (Answer.BAD, "fails here too"),
-        (Answer.SKIP, "could not be tried"),
-        (Answer.FLAKY, "flaky"),
-    ],
-)
+    [(Answer.BAD, "fails here too"), (Answer.SKIP, "could not be tried"), (Answer.FLAKY, "flaky")],
+)  # fmt: skip
 def test_a_first_revision_that_does_not_pass_is_no_ground_to_begin_from(answer, said):
     found, tries = walked(9, lambda place: answer)
     assert isinstance(found, Undecided)

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.domain.blame import Blame, Circumstances, Culprit, SecondMachine, blame
@@ -119,7 +119,6 @@ def test_without_any_trial_nobody_is_blamed():
     assert found.answer is Culprit.UNKNOWN
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.sampled_from(("failed", "passed", "skipped", "absent")), min_size=1, max_size=30)
 )
@@ -141,18 +140,18 @@ def test_nobody_is_blamed_unless_every_trial_agrees(words):
         assert set(seen[cure[found.answer]]) == {"passed"}
 
 
-@pytest.mark.parametrize("chance", [0.1, 0.3, 0.5, 0.6, 0.7, 0.9])
+@pytest.mark.parametrize("chance", [0.3, 0.6, 0.9])
 def test_a_flaky_test_is_hardly_ever_blamed_on_somebody(chance):
-    """Ten thousand flaky tests of each kind, seeds fixed; ADR 0014 has the sum."""
+    """A thousand flaky tests of each kind, seeds fixed; ADR 0014 has the sum."""
     dice = random.Random(f"flaky {chance}")
 
     def tell(ask: TrialAsk, key: str, time: int) -> str:
         return "failed" if dice.random() < chance else "passed"
 
     answers: Counter[Culprit] = Counter()
-    for _ in range(10_000):
+    for _ in range(1_000):
         sittings = lived(TrialOrder(diagnose=True), (A,), BOTH, tell)
         [found] = blame((A,), trials_of(sittings), ABOUT)
         answers[found.answer] += 1
-    wrong = 10_000 - answers[Culprit.FLAKY] - answers[Culprit.UNKNOWN]
-    assert wrong <= 30, answers
+    wrong = 1_000 - answers[Culprit.FLAKY] - answers[Culprit.UNKNOWN]
+    assert wrong <= 3, answers

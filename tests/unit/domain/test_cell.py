@@ -40,16 +40,16 @@ def test_what_ran_is_collected_before_it_is_released() -> None:
     assert TRANSITIONS[CellState.DIAGNOSING] == {CellState.RELEASING}
 
 
-@pytest.mark.parametrize("origin", list(CellState))
-@pytest.mark.parametrize("target", list(CellState))
-def test_only_steps_of_the_table_are_taken(origin: CellState, target: CellState) -> None:
+@pytest.mark.parametrize("origin", CellState)
+def test_only_steps_of_the_table_are_taken(origin: CellState) -> None:
     cell = Cell("c", "r", "here", 0, state=origin)
-    if target in TRANSITIONS[origin]:
-        moved = cell.to(target, at=AT)
-        assert (moved.state, moved.entered_at) == (target, AT)
-    else:
-        with pytest.raises(IllegalTransitionError, match=f"here: {origin} -> {target}"):
-            cell.to(target, at=AT)
+    for target in CellState:
+        if target in TRANSITIONS[origin]:
+            moved = cell.to(target, at=AT)
+            assert (moved.state, moved.entered_at) == (target, AT)
+        else:
+            with pytest.raises(IllegalTransitionError, match=f"here: {origin} -> {target}"):
+                cell.to(target, at=AT)
 
 
 def test_a_state_is_reached_by_being_there_or_past_it() -> None:

@@ -25,20 +25,12 @@ def trial(kind: TrialKind, word: str, **more) -> Trial:
         (TrialKind.RERUN, False, ["failed", "passed"], "failed 1 of 2 again"),
         (TrialKind.RERUN, True, ["passed"] * 2, "passed 2 of 2 in its whole job again"),
         (TrialKind.BASELINE, False, ["passed"] * 4, "passed 4 of 4 with the baseline w 1"),
-        (
-            TrialKind.BASELINE,
-            False,
-            ["absent", "failed"],
-            "failed 1 of 2 (not run in 1) with the baseline w 1",
-        ),
-        (
-            TrialKind.LAST_GREEN,
-            False,
-            ["passed"] * 4,
-            "passed 4 of 4 with the packages of the last green run",
-        ),
+        (TrialKind.BASELINE, False, ["absent", "failed"],
+         "failed 1 of 2 (not run in 1) with the baseline w 1"),
+        (TrialKind.LAST_GREEN, False, ["passed"] * 4,
+         "passed 4 of 4 with the packages of the last green run"),
     ],
-)
+)  # fmt: skip
 def test_how_it_went_in_words(kind, whole, outcomes, said):
     changed = "" if kind is TrialKind.RERUN else "w 1"
     assert str(Again(kind=kind, changed=changed, whole=whole, outcomes=tuple(outcomes))) == said
@@ -71,27 +63,15 @@ NO_PACKAGES = replace(ABOUT, packages=(), surroundings=DRIVER)
     [
         (PASSES, ABOUT, "ours", "With the baseline widget 1.0 and nothing else"),
         (GREEN, ABOUT, "dependency", "What differs: dep 1.0 -> 2.0."),
-        (
-            FAILS,
-            replace(ABOUT, second=second(*["passed"] * 5)),
-            "machine",
-            "On another machine of the platform, blue:22",
-        ),
-        (
-            FAILS,
-            replace(ABOUT, surroundings=DRIVER, second=second(*["failed"] * 5)),
-            "image_or_driver",
-            "Since the last green run r1: device driver 550 -> 570.",
-        ),
-        (
-            FAILS | {TrialKind.RERUN: ["passed", "failed"]},
-            ABOUT,
-            "flaky",
-            "With nothing changed on the same machine",
-        ),
+        (FAILS, replace(ABOUT, second=second(*["passed"] * 5)), "machine",
+         "On another machine of the platform, blue:22"),
+        (FAILS, replace(ABOUT, surroundings=DRIVER, second=second(*["failed"] * 5)),
+         "image_or_driver", "Since the last green run r1: device driver 550 -> 570."),
+        (FAILS | {TrialKind.RERUN: ["passed", "failed"]}, ABOUT, "flaky",
+         "With nothing changed on the same machine"),
         (FAILS, NO_PACKAGES, "unknown", "Since the last green run r1: device driver"),
     ],
-)
+)  # fmt: skip
 def test_the_sentence_is_the_one_that_decides(told, about, answer, begins):
     found = judged(told, about)
     assert (found.answer, found.sentence[: len(begins)]) == (answer, begins)

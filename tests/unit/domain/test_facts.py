@@ -37,11 +37,7 @@ OUTCOMES = [
     ([GOOD[0], report("call", "failed", longrepr="E\nx"), GOOD[2]], TestOutcome.FAILED, ""),
     ([report("setup", "failed", longrepr="E"), GOOD[2]], TestOutcome.ERROR, "setup"),
     ([*GOOD[:2], report("teardown", "failed", longrepr="E")], TestOutcome.ERROR, "teardown"),
-    (
-        [GOOD[0], report("call", "failed"), report("teardown", "failed")],
-        TestOutcome.FAILED,
-        "",
-    ),
+    ([GOOD[0], report("call", "failed"), report("teardown", "failed")], TestOutcome.FAILED, ""),
     ([GOOD[0], report("call", "skipped", wasxfail="bug 1"), GOOD[2]], TestOutcome.XFAILED, "bug 1"),
     ([GOOD[0], report("call", "passed", wasxfail="bug 1"), GOOD[2]], TestOutcome.XPASSED, "bug 1"),
     (
@@ -50,12 +46,11 @@ OUTCOMES = [
             report("call", "failed", longrepr="[XPASS(strict)] b", strict_xpass=True),
             GOOD[2],
         ],
-        TestOutcome.FAILED,
-        "",
+        TestOutcome.FAILED, "",
     ),
     ([GOOD[0], report("call", "failed", cause="crashed", signal=11)], TestOutcome.ERROR, "crashed"),
     ([GOOD[0], report("call", "failed", cause="hung")], TestOutcome.ERROR, "hung"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("reports", "outcome", "reason"), OUTCOMES)

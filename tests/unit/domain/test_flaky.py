@@ -32,17 +32,12 @@ def test_passing_on_retry_in_the_same_cell_is_certain():
 @pytest.mark.parametrize(
     ("results", "flips", "failures", "rate"),
     [
-        ("pppp", 0, 0, Fraction(0)),
-        ("pfpfp", 4, 2, Fraction(1)),
-        ("pffp", 2, 2, Fraction(2, 3)),
-        ("ppfffpp", 0, 0, Fraction(0)),
-        ("ppfefpfp", 2, 1, Fraction(1, 2)),
-        ("psmpfsp", 2, 1, Fraction(2, 3)),
-        ("ffff", 0, 0, None),
-        ("p", 0, 0, None),
+        ("pppp", 0, 0, Fraction(0)), ("pfpfp", 4, 2, Fraction(1)), ("pffp", 2, 2, Fraction(2, 3)),
+        ("ppfffpp", 0, 0, Fraction(0)), ("ppfefpfp", 2, 1, Fraction(1, 2)),
+        ("psmpfsp", 2, 1, Fraction(2, 3)), ("ffff", 0, 0, None), ("p", 0, 0, None),
         ("", 0, 0, None),
     ],
-)
+)  # fmt: skip
 def test_flips_count_and_breaks_do_not(results, flips, failures, rate):
     found = flaky_evidence(history(results))
     assert (found.flips, found.failures, found.flip_rate) == (flips, failures, rate)

@@ -110,10 +110,10 @@ def test_a_new_name_in_the_same_class_is_a_rename_when_it_is_alike():
 
 
 def test_a_file_that_moved_takes_all_its_tests_along():
-    old = [f"tests/test_a.py::A::test_{i}" for i in range(2_000)]
+    old = [f"tests/test_a.py::A::test_{i}" for i in range(200)]
     new = [name.replace("tests/test_a", "tests/unit/test_a") for name in old]
     changes = compare_names(old, new, alike)
-    assert len(changes.suggestions) == 2_000
+    assert len(changes.suggestions) == 200
     assert {one.change for one in changes.suggestions} == {Change.MOVED}
 
 
@@ -141,14 +141,10 @@ def test_names_are_taken_apart():
 @pytest.mark.parametrize(
     ("job", "family"),
     [
-        ("moe", "moe"),
-        ("moe-tests", "moe"),
-        ("NVIDIA-Backend-suite", "nvidia-backend"),
-        ("moe_v0.4.6", "moe"),
-        ("tests", "tests"),
-        ("fp8", "fp8"),
+        ("moe", "moe"), ("moe-tests", "moe"), ("NVIDIA-Backend-suite", "nvidia-backend"),
+        ("moe_v0.4.6", "moe"), ("tests", "tests"), ("fp8", "fp8"),
     ],
-)
+)  # fmt: skip
 def test_jobs_that_hold_the_same_tests_are_one_family(job, family):
     assert job_family(job) == family
 

@@ -34,46 +34,31 @@ CASES = [
     (matrix(environments=()), ("environments",), "name at least one environment"),
     (matrix(environments=("imag",)), ("environments", 0), "no environment 'imag'; did you mean"),
     (matrix(environments=("image", "image")), ("environments", 1), "'image' stands here twice"),
-    (
-        matrix(platforms=(here(environments=("tpu",)),)),
-        ("platforms", 0, "environments", 0),
-        "the payload has no environment 'tpu'",
-    ),
+    (matrix(platforms=(here(environments=("tpu",)),)), ("platforms", 0, "environments", 0),
+     "the payload has no environment 'tpu'"),
     (matrix(jobs=()), ("jobs",), "a matrix needs at least one job"),
     (matrix(jobs=(JobSelection(),)), ("jobs", 0), "give either `id` or `select`"),
     (matrix(jobs=(JobSelection(id="a", select="b"),)), ("jobs", 0), "give either"),
     (matrix(jobs=(JobSelection(id="c"),)), ("jobs", 0, "id"), "the payload has no job 'c'"),
     (matrix(jobs=(JobSelection(select="z*"),)), ("jobs", 0, "select"), "no job that matches 'z*'"),
     (matrix(jobs=(JobSelection(id="a", on=()),)), ("jobs", 0, "on"), "name at least one platform"),
-    (
-        matrix(jobs=(JobSelection(id="a"), JobSelection(id="b", on=("her",)))),
-        ("jobs", 1, "on", 0),
-        "there is no platform 'her'; did you mean 'here'?",
-    ),
-    (
-        matrix(platforms=(here(), here(id="idle")), jobs=(JobSelection(id="a", on=("here",)),)),
-        ("platforms", 1),
-        "no job is sent to platform 'idle'",
-    ),
+    (matrix(jobs=(JobSelection(id="a"), JobSelection(id="b", on=("her",)))),
+     ("jobs", 1, "on", 0), "there is no platform 'her'; did you mean 'here'?"),
+    (matrix(platforms=(here(), here(id="idle")), jobs=(JobSelection(id="a", on=("here",)),)),
+     ("platforms", 1), "no job is sent to platform 'idle'"),
     (matrix(platforms=(RENTED,)), ("limits",), "max_usd is required, because x costs money"),
     (limited(max_usd=Decimal(0)), ("limits", "max_usd"), "more than 0"),
     (limited(max_minutes=0), ("limits", "max_minutes"), "more than 0"),
     (limited(max_parallel=0), ("limits", "max_parallel"), "at least 1"),
     (limited(infra_retries=-1), ("limits", "infra_retries"), "not be negative"),
-    (
-        matrix(subject=Subject(name="s", version="1", wheel="w", package="s==1")),
-        ("subject",),
-        "one source at most, not wheel and package",
-    ),
-    (
-        matrix(subject=Subject(name="s", version="1", package="s>=1")),
-        ("subject", "package"),
-        "must be pinned: s==1",
-    ),
+    (matrix(subject=Subject(name="s", version="1", wheel="w", package="s==1")), ("subject",),
+     "one source at most, not wheel and package"),
+    (matrix(subject=Subject(name="s", version="1", package="s>=1")), ("subject", "package"),
+     "must be pinned: s==1"),
     (matrix(subject=Subject(name=" ", version="1")), ("subject", "name"), "must not be empty"),
     (matrix(subject=Subject(name="s", version="")), ("subject", "version"), "must not be empty"),
     (matrix(secrets={"T": {}}), ("secrets", "T"), "say where it comes from"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("made", "path", "words"), CASES)

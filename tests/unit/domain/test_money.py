@@ -67,13 +67,8 @@ FULL = offer("1.006", disk_usd_per_hour=Decimal("0.0164"), address_usd_per_hour=
 def test_the_machine_is_billed_by_the_second_that_was_begun():
     costs = [machine_cost(gone(offer(), s), NOW) for s in (0, 0.000001, 1, 1.5, 3600, 3600.1)]
     assert [str(cost) for cost in costs] == [
-        "0.0000",
-        "0.0010",
-        "0.0010",
-        "0.0020",
-        "3.6000",
-        "3.6010",
-    ]
+        "0.0000", "0.0010", "0.0010", "0.0020", "3.6000", "3.6010",
+    ]  # fmt: skip
 
 
 def test_a_short_lease_is_billed_the_minimum_of_its_offer_for_the_machine_alone():

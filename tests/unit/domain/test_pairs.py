@@ -125,15 +125,11 @@ def test_an_event_says_whose_turn_it_was() -> None:
 @pytest.mark.parametrize(
     "nonsense",
     [
-        {},
-        {"arm": "subject"},
-        {"arm": "third", "turn": 1},
-        {"arm": "subject", "turn": -1},
-        {"arm": "subject", "turn": True},
-        {"arm": ["subject"], "turn": 1},
+        {}, {"arm": "subject"}, {"arm": "third", "turn": 1}, {"arm": "subject", "turn": -1},
+        {"arm": "subject", "turn": True}, {"arm": ["subject"], "turn": 1},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_nonsense_is_a_plain_metric(nonsense: dict[str, object]) -> None:
     fact = said(**nonsense)
     assert (fact.arm, fact.turn, fact.readings) == ("", None, {})

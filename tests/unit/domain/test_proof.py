@@ -53,36 +53,23 @@ ANY = st.builds(
 
 CHANGED = [
     ("payload", "f" * 64, f"payload changed: {'a' * 12} → {'f' * 12}"),
-    (
-        "subject",
-        f"lib 1.1 {'d' * 64}",
-        f"subject changed: lib 1.0 {'b' * 12} → lib 1.1 {'d' * 12}",
-    ),
+    ("subject", f"lib 1.1 {'d' * 64}", f"subject changed: lib 1.0 {'b' * 12} → lib 1.1 {'d' * 12}"),
     ("environment", "tpu", "environment changed: image → tpu"),
     ("tool", "0.2", "seatrial changed: 0.1 → 0.2"),
-    (
-        "platform",
-        {"id": "gpu", "provider": "aws", "disk_gb": "150"},
-        "platform changed: disk_gb 100 → 150",
-    ),
+    ("platform", {"id": "gpu", "provider": "aws", "disk_gb": "150"},
+     "platform changed: disk_gb 100 → 150"),
     ("instance_type", "g6.xlarge", "instance type changed: g5.xlarge → g6.xlarge"),
     ("image", "ami-2", "image changed: ami-1 → ami-2"),
-    (
-        "devices",
-        "2 x nvidia A10G 8.6",
-        "devices changed: 1 x nvidia A10G 8.6 → 2 x nvidia A10G 8.6",
-    ),
+    ("devices", "2 x nvidia A10G 8.6",
+     "devices changed: 1 x nvidia A10G 8.6 → 2 x nvidia A10G 8.6"),
     ("driver", "580.2", "driver changed: 570.1 → 580.2"),
     ("packages", {"numpy": "2.4.6", "torch": "2.9.0"}, "package numpy 2.4.5 → 2.4.6"),
     ("packages", {"numpy": "2.4.5", "torch": "2.10.0"}, "torch 2.9.0 → 2.10.0"),
     ("packages", {"torch": "2.9.0"}, "package numpy 2.4.5 → none"),
-    (
-        "wheels",
-        "d" * 64,
-        f"other files of the same versions are installed: {'c' * 12} → {'d' * 12}",
-    ),
+    ("wheels", "d" * 64,
+     f"other files of the same versions are installed: {'c' * 12} → {'d' * 12}"),
     ("simulated", True, "evidence is of a real machine, and an emulated machine is asked for"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,10 @@ from orchestrator.domain.revisions import branch_fault, url_fault
 @pytest.mark.parametrize(
     "url",
     [
-        "",
-        "https://example.org/a/b.git",
-        "ssh://git@example.org/a.git",
-        "git@example.org:a/b.git",
-        "/srv/git/a.git",
-        "../a",
+        "", "https://example.org/a/b.git", "ssh://git@example.org/a.git", "git@example.org:a/b.git",
+        "/srv/git/a.git", "../a",
     ],
-)
+)  # fmt: skip
 def test_addresses_without_a_secret(url):
     assert url_fault(url) == ""
 

@@ -64,19 +64,13 @@ def test_a_long_downtime_writes_a_bounded_number_down() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "at"),
     [
-        ("name", "../x", "name"),
-        ("name", "", "name"),
-        ("owner", " ", "owner"),
-        ("deadline", "6:00", "deadline"),
-        ("deadline", "24:00", "deadline"),
-        ("deadline", "0m", "deadline"),
-        ("catch_up_hours", 0, "catch_up_hours"),
-        ("catch_up_hours", 1000, "catch_up_hours"),
-        ("catch_up", CatchUp.ALL, "catch_up"),
-        ("last_passed_baseline", True, "baseline"),
-        ("reuse_max_age_s", 0.0, "reuse_hours"),
+        ("name", "../x", "name"), ("name", "", "name"), ("owner", " ", "owner"),
+        ("deadline", "6:00", "deadline"), ("deadline", "24:00", "deadline"),
+        ("deadline", "0m", "deadline"), ("catch_up_hours", 0, "catch_up_hours"),
+        ("catch_up_hours", 1000, "catch_up_hours"), ("catch_up", CatchUp.ALL, "catch_up"),
+        ("last_passed_baseline", True, "baseline"), ("reuse_max_age_s", 0.0, "reuse_hours"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_meant_is_refused(field: str, value: object, at: str) -> None:
     assert [where for where, _ in faults(replace(NIGHTLY, **{field: value}))] == [at]
 

@@ -24,28 +24,13 @@ def test_a_plain_line_is_one_stretch():
 @pytest.mark.parametrize(
     ("codes", "style"),
     [
-        ("31", "red"),
-        ("1;31", "red bold"),
-        ("91", "red"),
-        ("90", "grey"),
-        ("41;97", "white on-red"),
-        ("38;5;9", "red"),
-        ("38;5;244", "grey"),
-        ("38;5;202", "red"),
-        ("48;5;21", "on-blue"),
-        ("38;2;20;200;30", "green"),
-        ("38:2:20:200:30", "green"),
-        ("38;5", "black"),
-        ("31;39", ""),
-        ("41;49", ""),
-        ("1;2;22", ""),
-        ("1;3;4;7;9;0", ""),
-        ("4;24", ""),
-        ("8", ""),
-        ("5", ""),
-        ("1000000000000", ""),
+        ("31", "red"), ("1;31", "red bold"), ("91", "red"), ("90", "grey"),
+        ("41;97", "white on-red"), ("38;5;9", "red"), ("38;5;244", "grey"), ("38;5;202", "red"),
+        ("48;5;21", "on-blue"), ("38;2;20;200;30", "green"), ("38:2:20:200:30", "green"),
+        ("38;5", "black"), ("31;39", ""), ("41;49", ""), ("1;2;22", ""), ("1;3;4;7;9;0", ""),
+        ("4;24", ""), ("8", ""), ("5", ""), ("1000000000000", ""),
     ],
-)
+)  # fmt: skip
 def test_colours_and_weights_are_words(codes, style):
     assert stretches(f"\x1b[{codes}mX") == [Stretch("X", style)]
 
@@ -81,19 +66,10 @@ def test_what_is_written_over_is_gone(line, left):
 @pytest.mark.parametrize(
     "told",
     [
-        "\x1b]0;title\x07",
-        "\x1b]8;;http://elsewhere\x1b\\",
-        "\x1b]52;c;aGFja2Vk\x07",
-        "\x1b[2J",
-        "\x1b[10;10H",
-        "\x1b[?25l",
-        "\x1b(B",
-        "\x1bM",
-        "\x1bP1$r\x1b\\",
-        "\x1b[>4;1m",
-        "\x1b[1 q",
+        "\x1b]0;title\x07", "\x1b]8;;http://elsewhere\x1b\\", "\x1b]52;c;aGFja2Vk\x07", "\x1b[2J",
+        "\x1b[10;10H", "\x1b[?25l", "\x1b(B", "\x1bM", "\x1bP1$r\x1b\\", "\x1b[>4;1m", "\x1b[1 q",
     ],
-)
+)  # fmt: skip
 def test_everything_else_is_dropped(told):
     assert shown(f"a{told}b") == "ab"
     assert plain(f"a{told}b\nc") == "ab\nc"

@@ -34,15 +34,11 @@ def shows(goes: list[DatedGo]) -> Unsteady | None:
 @pytest.mark.parametrize(
     ("letters", "versions", "expected"),
     [
-        ("pppp", "", None),
-        ("pprp", "", Unsteady.RETRIED),
-        ("pfpp", "1122", Unsteady.SPLIT),
-        ("pfpp", "", None),
-        ("pfpfp", "", Unsteady.FLIPS),
-        ("pfffp", "", None),
+        ("pppp", "", None), ("pprp", "", Unsteady.RETRIED), ("pfpp", "1122", Unsteady.SPLIT),
+        ("pfpp", "", None), ("pfpfp", "", Unsteady.FLIPS), ("pfffp", "", None),
         ("ffff", "1111", None),
     ],
-)
+)  # fmt: skip
 def test_how_it_shows(letters: str, versions: str, expected: Unsteady | None) -> None:
     assert shows(history(letters, versions=versions)) is expected
 

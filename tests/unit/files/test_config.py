@@ -42,14 +42,10 @@ def test_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_set_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     given = {
-        "SEATRIAL_HOME": "elsewhere",
-        "SEATRIAL_PROJECT": "proj-1",
-        "SEATRIAL_DATABASE_URL": "postgresql://u:hidden@h/d",
-        "SEATRIAL_URL": "https://h:1/",
-        "SEATRIAL_TOKEN": "hidden",
-        "SEATRIAL_INGRESS_CIDR": "10.0.0.0/8",
-        "CI": "true",
-    }
+        "SEATRIAL_HOME": "elsewhere", "SEATRIAL_PROJECT": "proj-1",
+        "SEATRIAL_DATABASE_URL": "postgresql://u:hidden@h/d", "SEATRIAL_URL": "https://h:1/",
+        "SEATRIAL_TOKEN": "hidden", "SEATRIAL_INGRESS_CIDR": "10.0.0.0/8", "CI": "true",
+    }  # fmt: skip
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     settings = config.load()

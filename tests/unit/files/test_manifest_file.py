@@ -42,56 +42,38 @@ def changed(old: str, new: str) -> str:
 
 
 CASES = {
-    "unquoted version": (
-        changed('"1.10"', "1.10 # one"),
-        '3:11 version: write it in quotes: "1.10" - unquoted it is the number 1.1',
-    ),
+    "unquoted version": (changed('"1.10"', "1.10 # one"),
+        '3:11 version: write it in quotes: "1.10" - unquoted it is the number 1.1'),
     "date": (changed('"1.10"', "2026-01-01"), "3:11 version: must be text, not 2026-01-01"),
     "unknown key": (changed("schema", "shema"), "1:1 shema: there is no such key; did you mean"),
-    "unknown key of a job": (
-        changed('id = "b"', 'id = "b"\n  titel = "B"'),
-        "18:3 job.1.titel: there is no such key; did you mean 'title'?",
-    ),
+    "unknown key of a job": (changed('id = "b"', 'id = "b"\n  titel = "B"'),
+        "18:3 job.1.titel: there is no such key; did you mean 'title'?"),
     "unknown kind": (
-        changed('"suite"', '"suit"'),
-        "18:8 job.1.kind: 'suit' is unknown; did you mean 'suite'?",
+        changed('"suite"', '"suit"'), "18:8 job.1.kind: 'suit' is unknown; did you mean 'suite'?",
     ),
     "missing id": (changed('id = "b"\n', ""), "16:1 job.1.id: is missing"),
     "missing name": (changed('name = "p"\n', ""), "1:1 name: is missing"),
     "newer schema": (
-        changed("schema = 1", "schema = 2"),
-        "1:10 schema: must be 1, not the number 2",
+        changed("schema = 1", "schema = 2"), "1:10 schema: must be 1, not the number 2",
     ),
     "number in a list": (changed("'numpy'", "5"), '9:3 env.image.pip.1: write it in quotes: "5"'),
-    "number in an inline table": (
-        changed('"B.C" = "2"', '"B.C" = 2'),
-        '11:31 env.image.variables.B.C: write it in quotes: "2"',
-    ),
+    "number in an inline table": (changed('"B.C" = "2"', '"B.C" = 2'),
+        '11:31 env.image.variables.B.C: write it in quotes: "2"'),
     "dotted key": (
-        changed('env.OMP = "2"', "env.OMP = 2"),
-        "20:11 job.1.env.OMP: write it in quotes",
+        changed('env.OMP = "2"', "env.OMP = 2"), "20:11 job.1.env.OMP: write it in quotes",
     ),
     "list for a table": (
-        changed("[env.image]\n", "[env.image.x]\n"),
-        "6:1 env.image.x: there is no",
+        changed("[env.image]\n", "[env.image.x]\n"), "6:1 env.image.x: there is no",
     ),
-    "no requirement": (
-        changed("'numpy'", "'=numpy'"),
-        "9:3 env.image.pip.1: '=numpy' is no requirement such as 'name>=1.2'",
-    ),
-    "a local requirement": (
-        changed("'numpy'", "'numpy @ file:///etc/x.whl'"),
-        "9:3 env.image.pip.1: 'numpy @ file:///etc/x.whl' must name an https:// address",
-    ),
-    "local links": (
-        changed("variables =", 'find_links = ["/etc"]\nvariables ='),
-        "11:15 env.image.find_links.0: '/etc' must be an https:// address",
-    ),
+    "no requirement": (changed("'numpy'", "'=numpy'"),
+        "9:3 env.image.pip.1: '=numpy' is no requirement such as 'name>=1.2'"),
+    "a local requirement": (changed("'numpy'", "'numpy @ file:///etc/x.whl'"),
+        "9:3 env.image.pip.1: 'numpy @ file:///etc/x.whl' must name an https:// address"),
+    "local links": (changed("variables =", 'find_links = ["/etc"]\nvariables ='),
+        "11:15 env.image.find_links.0: '/etc' must be an https:// address"),
     "job twice": (changed('id = "b"', 'id = "a"'), "17:6 job.1.id: 'a' is the id of 2 jobs"),
-    "two ways to run": (
-        changed('pytest = ["t"]', 'pytest = ["t"]\ncommand = ["x"]'),
-        "16:1 job.1: job 'b' needs either `pytest` or `command`",
-    ),
+    "two ways to run": (changed('pytest = ["t"]', 'pytest = ["t"]\ncommand = ["x"]'),
+        "16:1 job.1: job 'b' needs either `pytest` or `command`"),
     "two images": (GOOD + "[setup]\npip = []\n", "21:1 setup: [setup] is the short form"),
     "no jobs": ('name = "p"\nversion = "1"\n', "1:1 job: a payload needs at least one [[job]]"),
     "key twice": (changed("schema = 1", 'name = "q"'), "2:11 : this is not TOML: Cannot overwrite"),
@@ -100,7 +82,7 @@ CASES = {
     "deep": ("a = " + "[" * 3000, "None:None : it is nested deeper than 32 levels"),
     "deep, but closed": ("a = " + "[" * 40 + "]" * 40, "1:1 : it is nested deeper than 32 levels"),
     "NUL": (changed('"p"', '"\\u0000"'), "2:8 name: holds a character that cannot be stored"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES.keys())

@@ -181,11 +181,7 @@ CASES = {
 def test_a_bad_matrix_is_refused_at_its_place(text: str, expected: str) -> None:
     problems = refused(text)
     assert any(problem.startswith(expected) for problem in problems), problems
-
-
-@pytest.mark.parametrize("text", [text for text, _ in CASES.values()], ids=CASES.keys())
-def test_messages_are_for_people(text: str) -> None:
-    for problem in refused(text):
+    for problem in problems:
         for jargon in ("Input should", "type=", "literal", "pydantic", "NoneType", "dict", "tuple"):
             assert jargon not in problem
 
@@ -237,9 +233,10 @@ AS_JSON = {
 }
 
 
-@pytest.mark.parametrize("indent", [None, 2, "\t"])
-@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
-@pytest.mark.parametrize("ascii_only", [True, False])
+@pytest.mark.parametrize(
+    ("indent", "separators", "ascii_only"),
+    [(None, (",", ":"), True), (2, (", ", ": "), False), ("\t", (",", ":"), False)],
+)
 def test_json_is_read_as_it_is(
     indent: object, separators: tuple[str, str], ascii_only: bool
 ) -> None:
@@ -265,49 +262,23 @@ def test_a_parsed_document_has_no_places() -> None:
 
 
 RULES = {
-    "unknown job": (
-        changed("{id: a,", "{id: aa,"),
-        "8:10 jobs.0.id: the payload has no job 'aa'; did you mean 'a'?",
-    ),
-    "unknown platform": (
-        changed("[here]", "[here, ther]"),
-        "8:24 jobs.0.on.1: there is no platform 'ther'; did you mean 'here'?",
-    ),
-    "unknown provider": (
-        changed("provider: local", "provider: locl"),
-        "6:26 platforms.0.provider: there is no provider 'locl'; did you mean 'local'?",
-    ),
-    "key of another provider": (
-        changed("provider: local", "provider: local, hosts: []"),
-        "6:33 platforms.0.hosts: provider 'local' has no use for 'hosts'",
-    ),
+    "unknown job": (changed("{id: a,", "{id: aa,"),
+        "8:10 jobs.0.id: the payload has no job 'aa'; did you mean 'a'?"),
     "rented without a limit": (
         changed("provider: local", "provider: aws").replace(
             "limits: {max_usd: 4.50}", "limits: {}"
         ),
         "9:1 limits: max_usd is required, because here costs money",
     ),
-    "rented without limits": (
-        changed("provider: local", "provider: aws").replace("limits: {max_usd: 4.50}", ""),
-        "1:1 limits: max_usd is required, because here costs money",
-    ),
-    "unpinned baseline": (
-        GOOD + 'baseline: {package: "s>=1"}\n',
-        "10:21 baseline.package: 's>=1' must be pinned, as in 'name==1.2'",
-    ),
-    "no requirement": (
-        GOOD + 'baseline: {package: "s=="}\n',
-        "10:21 baseline.package: 's==' is no requirement such as 'name>=1.2'",
-    ),
-    "another package": (
-        changed('"1.10"}', '"1.10", package: "t==1.10"}'),
-        "4:46 subject.package: names 't', but the subject is 's'",
-    ),
-    "another version": (
-        changed('"1.10"}', '"1.10", package: "s==1.1"}'),
-        "4:46 subject.package: pins 1.1, but the subject's version is 1.10",
-    ),
-}
+    "unpinned baseline": (GOOD + 'baseline: {package: "s>=1"}\n',
+        "10:21 baseline.package: 's>=1' must be pinned, as in 'name==1.2'"),
+    "no requirement": (GOOD + 'baseline: {package: "s=="}\n',
+        "10:21 baseline.package: 's==' is no requirement such as 'name>=1.2'"),
+    "another package": (changed('"1.10"}', '"1.10", package: "t==1.10"}'),
+        "4:46 subject.package: names 't', but the subject is 's'"),
+    "another version": (changed('"1.10"}', '"1.10", package: "s==1.1"}'),
+        "4:46 subject.package: pins 1.1, but the subject's version is 1.10"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "expected"), RULES.values(), ids=RULES.keys())
@@ -330,27 +301,12 @@ VALUES = st.sampled_from(
     [None, True, 0, 1, 4.5, "", "all", "x", "4.00", "spot", [], ["x"], ["spot"], {}, {"name": "x"}]
 )
 PATHS = [
-    ("metadata",),
-    ("metadata", "name"),
-    ("subject", "version"),
-    ("subject", "git"),
-    ("platforms",),
-    ("platforms", 0, "instance_type"),
-    ("platforms", 0, "market"),
-    ("platforms", 0, "locations"),
-    ("platforms", 0, "accelerator"),
-    ("platforms", 0, "image"),
-    ("platforms", 0, "disk_gb"),
-    ("platforms", 0, "optional"),
-    ("jobs", 0, "on"),
-    ("payload",),
-    ("environments",),
-    ("limits",),
-    ("limits", "max_usd"),
-    ("limits", "max_minutes"),
-    ("limits", "max_parallel"),
-    ("secrets",),
-]
+    ("metadata",), ("metadata", "name"), ("subject", "version"), ("subject", "git"), ("platforms",),
+    ("platforms", 0, "instance_type"), ("platforms", 0, "market"), ("platforms", 0, "locations"),
+    ("platforms", 0, "accelerator"), ("platforms", 0, "image"), ("platforms", 0, "disk_gb"),
+    ("platforms", 0, "optional"), ("jobs", 0, "on"), ("payload",), ("environments",), ("limits",),
+    ("limits", "max_usd"), ("limits", "max_minutes"), ("limits", "max_parallel"), ("secrets",),
+]  # fmt: skip
 SCHEMA = TypeAdapter(Matrix)
 
 

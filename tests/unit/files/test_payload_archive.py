@@ -145,13 +145,9 @@ def test_a_work_tree_ships_what_git_would_keep(folder: Path, into: Path) -> None
     git(inner, "init", "-q")
     (inner / "deep.py").write_text("a repository inside")
     assert names(ARCHIVES.pack(folder, into=into).path) == [
-        "payload.toml",
-        ".gitignore",
-        "inner/deep.py",
-        "new.py",
-        "suites/test_a.py",
+        "payload.toml", ".gitignore", "inner/deep.py", "new.py", "suites/test_a.py",
         '\u00e9 "q".txt',
-    ]
+    ]  # fmt: skip
 
 
 @needs_git
@@ -289,31 +285,24 @@ TRICKS = {
     "absolute link": (payload(link("l", "/etc")), "leaves the payload"),
     "link by link": (payload(link("d", "."), link("l", "d/../x")), "leaves the payload"),
     "through a link": (
-        payload(link("d", "sub"), entry("d/x")),
-        "lies below 'd', which is no folder",
+        payload(link("d", "sub"), entry("d/x")), "lies below 'd', which is no folder",
     ),
     "below a file": (payload(entry("f"), entry("f/x")), "lies below 'f', which is no folder"),
     "twice": (payload(entry("a"), entry("a")), "'a' stands in the archive twice"),
     "file, then link": (payload(entry("a"), link("a", "b")), "stands in the archive twice"),
     "hard link out": (
-        payload(link("h", "/etc/passwd", tarfile.LNKTYPE)),
-        "which is not in the archive",
+        payload(link("h", "/etc/passwd", tarfile.LNKTYPE)), "which is not in the archive",
     ),
     "escape in a target": (payload(link("l", "a\x1b")), "unprintable target"),
     "no manifest": (gzip.compress(tar(entry("a"))), "there is no payload.toml at the top"),
-    "manifest is a link": (
-        gzip.compress(tar(entry("a", MANIFEST), link("payload.toml", "a"))),
-        "there is no payload.toml",
-    ),
-    "another root": (
-        gzip.compress(tar(entry("payload.toml", b'root = ".."\n' + MANIFEST))),
-        "which is not the top of the archive",
-    ),
+    "manifest is a link": (gzip.compress(tar(entry("a", MANIFEST), link("payload.toml", "a"))),
+        "there is no payload.toml"),
+    "another root": (gzip.compress(tar(entry("payload.toml", b'root = ".."\n' + MANIFEST))),
+        "which is not the top of the archive"),
     "huge manifest": (
-        gzip.compress(tar(entry("payload.toml", b"#" * 1024 * 1025))),
-        "larger than 1048576 bytes",
+        gzip.compress(tar(entry("payload.toml", b"#" * 1024 * 1025))), "larger than 1048576 bytes",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "words"), TRICKS.values(), ids=TRICKS.keys())

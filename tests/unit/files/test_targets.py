@@ -69,17 +69,12 @@ def test_a_probe_without_interpreters_names_the_candidates(odd: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("requirement", "version", "met"),
     [
-        ("torch>=2.13", "2.13.0+cpu", True),
-        ("torch==2.13.0", "2.13.0+cpu", True),
-        ("torch==2.13.0+cu128", "2.13.0+cpu", False),
-        ("torch>=2.7", "2.8.0a0+gitabc", True),
-        ("torch>=2.8", "2.8.0a0+gitabc", False),
-        ("torch~=2.9.0", "2.13.0", False),
-        ("torch", "1", True),
-        ("torch", "", False),
-        ("torch @ https://x/y.whl", "1", False),
+        ("torch>=2.13", "2.13.0+cpu", True), ("torch==2.13.0", "2.13.0+cpu", True),
+        ("torch==2.13.0+cu128", "2.13.0+cpu", False), ("torch>=2.7", "2.8.0a0+gitabc", True),
+        ("torch>=2.8", "2.8.0a0+gitabc", False), ("torch~=2.9.0", "2.13.0", False),
+        ("torch", "1", True), ("torch", "", False), ("torch @ https://x/y.whl", "1", False),
     ],
-)
+)  # fmt: skip
 def test_which_versions_meet_a_requirement(requirement: str, version: str, met: bool) -> None:
     assert is_met(Requirement(requirement), {"torch": version}) is met
 
@@ -100,20 +95,14 @@ def test_markers_are_those_of_the_machine() -> None:
 
 
 ACCEPTED = [
-    ("py3-none-any", True),
-    ("cp39-cp39-manylinux_2_28_x86_64", True),
-    ("cp39-cp39-manylinux_2_29_x86_64", False),
-    ("cp39-cp39-manylinux2014_x86_64", True),
-    ("cp39-cp39-manylinux1_x86_64", True),
-    ("cp37-abi3-manylinux_2_17_x86_64", True),
-    ("cp310-abi3-manylinux_2_17_x86_64", False),
-    ("cp39-cp39-linux_x86_64", True),
-    ("py3-none-manylinux_2_17_x86_64", True),
-    ("cp310-cp310-manylinux_2_17_x86_64", False),
-    ("cp39-cp39-manylinux_2_17_aarch64", False),
-    ("cp39-cp39-musllinux_1_1_x86_64", False),
+    ("py3-none-any", True), ("cp39-cp39-manylinux_2_28_x86_64", True),
+    ("cp39-cp39-manylinux_2_29_x86_64", False), ("cp39-cp39-manylinux2014_x86_64", True),
+    ("cp39-cp39-manylinux1_x86_64", True), ("cp37-abi3-manylinux_2_17_x86_64", True),
+    ("cp310-abi3-manylinux_2_17_x86_64", False), ("cp39-cp39-linux_x86_64", True),
+    ("py3-none-manylinux_2_17_x86_64", True), ("cp310-cp310-manylinux_2_17_x86_64", False),
+    ("cp39-cp39-manylinux_2_17_aarch64", False), ("cp39-cp39-musllinux_1_1_x86_64", False),
     ("cp39-cp39-win_amd64", False),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("tag", "accepted"), ACCEPTED)
