@@ -11,27 +11,14 @@ from tests.unit.cli.runs import Json, at
 
 def lease(**given: Any) -> Json:
     plain: Json = {
-        "attempt": 1,
-        "provider": "aws",
-        "place": "us-east-1a/spot",
-        "id": "us-east-1/i-0abc",
-        "address": "ubuntu@203.0.113.7:22",
-        "state": "gone",
-        "price_usd_per_hour": "0.4521",
-        "seconds": 1000.2,
-        "billed_s": 1001,
-        "instance_type": "g5.xlarge",
-        "market": "spot",
-        "region": "us-east-1",
-        "zone": "us-east-1a",
-        "image_id": "ami-0123",
-        "image_name": "Deep Learning OSS Nvidia Driver AMI",
-        "priced": "spot history of 2026-03-01",
-        "refusal": "",
-        "simulated": False,
-        "cost_usd": "0.1305",
+        "attempt": 1, "provider": "aws", "place": "us-east-1a/spot", "id": "us-east-1/i-0abc",
+        "address": "ubuntu@203.0.113.7:22", "state": "gone", "price_usd_per_hour": "0.4521",
+        "seconds": 1000.2, "billed_s": 1001, "instance_type": "g5.xlarge", "market": "spot",
+        "region": "us-east-1", "zone": "us-east-1a", "image_id": "ami-0123",
+        "image_name": "Deep Learning OSS Nvidia Driver AMI", "priced": "spot history of 2026-03-01",
+        "refusal": "", "simulated": False, "cost_usd": "0.1305",
         "bill": bill("0.1257", "0.0034", "0.0014"),
-    }
+    }  # fmt: skip
     return plain | given
 
 
@@ -43,13 +30,9 @@ def bill(machine: str, disk: str = "0", address: str = "0") -> Json:
 
 def decision(seconds: float, verdict: str, place: str, reason: str = "", detail: str = "") -> Json:
     return {
-        "at": at(seconds),
-        "attempt": 1,
-        "place": place,
-        "verdict": verdict,
-        "reason": reason,
+        "at": at(seconds), "attempt": 1, "place": place, "verdict": verdict, "reason": reason,
         "detail": detail,
-    }
+    }  # fmt: skip
 
 
 def attestation(**given: Any) -> Json:
@@ -101,42 +84,22 @@ def kept() -> Json:
 
 def sight(name: str, **given: Any) -> Json:
     plain: Json = {
-        "provider": "aws",
-        "id": name,
-        "kind": "machine",
-        "state": "ready",
-        "standing": "orphan",
-        "run": runs.RUN_ID,
-        "cell": "aws-a10g",
-        "attempt": "a",
-        "token": "t",
-        "controller": "c",
-        "expires_at": at(3600),
-        "first_seen": at(0),
-        "ends_after": at(1200),
-        "detail": "",
-        "facts": {},
-        "simulated": False,
-    }
+        "provider": "aws", "id": name, "kind": "machine", "state": "ready", "standing": "orphan",
+        "run": runs.RUN_ID, "cell": "aws-a10g", "attempt": "a", "token": "t", "controller": "c",
+        "expires_at": at(3600), "first_seen": at(0), "ends_after": at(1200), "detail": "",
+        "facts": {}, "simulated": False,
+    }  # fmt: skip
     return plain | given
 
 
 def costs() -> Json:
     """The bill of a run of two cells."""
     aws = {
-        "cell": "aws-a10g",
-        "platform": "aws-a10g",
-        "provider": "aws",
-        "simulated": False,
-        "seconds": 1000.2,
-        "bill": bill("0.1257", "0.0034", "0.0014"),
-        "machines": [lease()],
-        "phases": [],
-        "jobs": [],
-        "overhead_usd": "0.0305",
-        "validated_tests": 48,
+        "cell": "aws-a10g", "platform": "aws-a10g", "provider": "aws", "simulated": False,
+        "seconds": 1000.2, "bill": bill("0.1257", "0.0034", "0.0014"), "machines": [lease()],
+        "phases": [], "jobs": [], "overhead_usd": "0.0305", "validated_tests": 48,
         "usd_per_validated_test": "0.002719",
-    }
+    }  # fmt: skip
     gcp = aws | {"cell": "gcp-l4", "simulated": True, "bill": bill("1.0000"), "machines": []}
     return {
         "run": runs.RUN_ID,
@@ -167,26 +130,14 @@ def spent() -> Json:
         "total_usd": "1.2345",
     }
     return {
-        "since": at(0),
-        "until": at(9),
-        "bill": bill("1.2345"),
-        "simulated_usd": "0.5",
-        "providers": [fake],
-        "runs": [total],
-    }
+        "since": at(0), "until": at(9), "bill": bill("1.2345"), "simulated_usd": "0.5",
+        "providers": [fake], "runs": [total],
+    }  # fmt: skip
 
 
 def headroom(room: str, sentence: str, **given: Any) -> Json:
     plain: Json = {
-        "provider": "aws",
-        "quota": "L-3819A6DF",
-        "name": "G/VT spot",
-        "scope": "us-east-1",
-        "unit": "vCPU",
-        "needed": 8,
-        "limit": 8,
-        "used": 4,
-        "room": room,
-        "sentence": sentence,
-    }
+        "provider": "aws", "quota": "L-3819A6DF", "name": "G/VT spot", "scope": "us-east-1",
+        "unit": "vCPU", "needed": 8, "limit": 8, "used": 4, "room": room, "sentence": sentence,
+    }  # fmt: skip
     return plain | given

@@ -24,21 +24,10 @@ def counts(**figures: int) -> Json:
 def job(name: str, **given: Any) -> Json:
     """A job that was not started, unless something else is given."""
     plain: Json = {
-        "id": name,
-        "kind": "suite",
-        "title": name,
-        "outcome": None,
-        "reason": "",
-        "detail": "",
-        "degraded": None,
-        "counts": counts(),
-        "checks": [],
-        "metrics": [],
-        "started_at": None,
-        "duration_s": None,
-        "timeout_s": 600.0,
-        "current": "",
-    }
+        "id": name, "kind": "suite", "title": name, "outcome": None, "reason": "", "detail": "",
+        "degraded": None, "counts": counts(), "checks": [], "metrics": [], "started_at": None,
+        "duration_s": None, "timeout_s": 600.0, "current": "",
+    }  # fmt: skip
     return plain | given
 
 
@@ -47,22 +36,11 @@ def cell(name: str, state: str = "queued", **given: Any) -> Json:
     jobs = given.get("jobs", [])
     total = {key: sum(j["counts"][key] for j in jobs) for key in counts()}
     plain: Json = {
-        "id": name,
-        "platform": name,
-        "environment": "image",
-        "state": state,
-        "entered_at": at(0),
-        "outcome": None,
-        "reason": "",
-        "detail": "",
-        "counts": total,
-        "jobs": jobs,
-        "cost_usd": "0",
-        "attempts": [] if state == "queued" else [{"number": 1}],
-        "machine": None,
-        "packages": {},
+        "id": name, "platform": name, "environment": "image", "state": state, "entered_at": at(0),
+        "outcome": None, "reason": "", "detail": "", "counts": total, "jobs": jobs, "cost_usd": "0",
+        "attempts": [] if state == "queued" else [{"number": 1}], "machine": None, "packages": {},
         "artifacts": [],
-    }
+    }  # fmt: skip
     return plain | given
 
 

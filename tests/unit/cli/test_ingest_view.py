@@ -19,13 +19,9 @@ def ingested(**more: object) -> runs.Json:
         "remarks": ["says X v0.4.5, the subject is 0.4.6", "another"],
     }
     said: runs.Json = {
-        "provenance": "parsed-text",
-        "dated_at": "2026-01-19T00:00:00Z",
-        "is_dated": True,
-        "sources": [source],
-        "disagreements": [],
-        "repeated": 0,
-    }
+        "provenance": "parsed-text", "dated_at": "2026-01-19T00:00:00Z", "is_dated": True,
+        "sources": [source], "disagreements": [], "repeated": 0,
+    }  # fmt: skip
     return {**said, **more}
 
 

@@ -61,12 +61,7 @@ def test_a_src_layout_with_a_test_extra(tmp_path: Path) -> None:
     manifest, matrix = written(folder)
     assert (manifest.name, manifest.version) == ("shipshape", "1.10")
     assert manifest.setup is not None
-    assert manifest.setup.pip == (
-        "pytest>=7.4",
-        "numpy>=1.26",
-        "hypothesis",
-        "safetensors>=0.4",
-    )
+    assert manifest.setup.pip == ("pytest>=7.4", "numpy>=1.26", "hypothesis", "safetensors>=0.4")
     assert manifest.job[0].pytest == ("tests",)
     assert manifest.job[0].env == {"PYTHONPATH": "src"}
     assert (matrix.subject.name, matrix.subject.version) == ("shipshape", "1.10")
@@ -76,13 +71,9 @@ def test_a_src_layout_with_a_test_extra(tmp_path: Path) -> None:
 
 def test_tests_beside_the_code(tmp_path: Path) -> None:
     files = {
-        "pyproject.toml": PLAIN,
-        "shipshape/__init__.py": "",
-        "shipshape/hull_test.py": "",
-        ".venv/pyvenv.cfg": "",
-        ".venv/lib/test_other.py": "",
-        "build/test_old.py": "",
-    }
+        "pyproject.toml": PLAIN, "shipshape/__init__.py": "", "shipshape/hull_test.py": "",
+        ".venv/pyvenv.cfg": "", ".venv/lib/test_other.py": "", "build/test_old.py": "",
+    }  # fmt: skip
     manifest, _ = written(project(tmp_path, files))
     assert manifest.job[0].pytest == ("shipshape",)
     assert manifest.job[0].env == {"PYTHONPATH": "."}

@@ -92,14 +92,10 @@ def test_a_test_name_keeps_its_end() -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        (0, "0.0s"),
-        (3.24, "3.2s"),
-        (9.96, "10s"),
-        (59.6, "1m 00s"),
-        (72, "1m 12s"),
+        (0, "0.0s"), (3.24, "3.2s"), (9.96, "10s"), (59.6, "1m 00s"), (72, "1m 12s"),
         (7500, "2h 05m"),
     ],
-)
+)  # fmt: skip
 def test_durations_are_for_people(seconds: float, said: str) -> None:
     assert units.duration(seconds) == said
 

@@ -15,71 +15,39 @@ from orchestrator.domain.machine import (
 )
 from runners.aws.errors import ENDED, TABLE, Refusal, ended_by, error_of, meaning_of
 
-# Written out by code, as the EC2 reference lists them: the table groups them the other way round.
-EXPECTED: dict[str, tuple[type[ProviderError], Extent]] = {
-    "InsufficientInstanceCapacity": (CapacityError, Extent.PLACE),
-    "InsufficientHostCapacity": (CapacityError, Extent.PLACE),
-    "InsufficientReservedInstanceCapacity": (CapacityError, Extent.PLACE),
-    "UnfulfillableCapacity": (CapacityError, Extent.PLACE),
-    "InsufficientCapacity": (CapacityError, Extent.PLACE),
-    "ReservationCapacityExceeded": (CapacityError, Extent.PLACE),
-    "Unsupported": (CapacityError, Extent.PLACE),
-    "SpotMaxPriceTooLow": (CapacityError, Extent.PLACE),
-    "MaxSpotInstanceCountExceeded": (QuotaError, Extent.MARKET),
-    "VcpuLimitExceeded": (QuotaError, Extent.MARKET),
-    "InstanceLimitExceeded": (QuotaError, Extent.MARKET),
-    "VolumeLimitExceeded": (QuotaError, Extent.REGION),
-    "MaxIOPSLimitExceeded": (QuotaError, Extent.REGION),
-    "AddressLimitExceeded": (QuotaError, Extent.REGION),
-    "InsufficientFreeAddressesInSubnet": (QuotaError, Extent.ZONE),
-    "SecurityGroupLimitExceeded": (QuotaError, Extent.REGION),
-    "VpcLimitExceeded": (QuotaError, Extent.REGION),
-    "RequestLimitExceeded": (ProviderUnavailableError, Extent.PLACE),
-    "Throttling": (ProviderUnavailableError, Extent.PLACE),
-    "ThrottlingException": (ProviderUnavailableError, Extent.PLACE),
-    "RequestThrottled": (ProviderUnavailableError, Extent.PLACE),
-    "EC2ThrottledException": (ProviderUnavailableError, Extent.PLACE),
-    "TooManyRequestsException": (ProviderUnavailableError, Extent.PLACE),
-    "InternalError": (ProviderUnavailableError, Extent.PLACE),
-    "InternalFailure": (ProviderUnavailableError, Extent.PLACE),
-    "ServerInternal": (ProviderUnavailableError, Extent.PLACE),
-    "ServiceUnavailable": (ProviderUnavailableError, Extent.PLACE),
-    "Unavailable": (ProviderUnavailableError, Extent.PLACE),
-    "RequestTimeout": (ProviderUnavailableError, Extent.PLACE),
-    "IdempotentParameterMismatch": (ConfigError, Extent.PLACE),
-    "AuthFailure": (CredentialsError, Extent.REGION),
-    "UnauthorizedOperation": (CredentialsError, Extent.PROJECT),
-    "InvalidClientTokenId": (CredentialsError, Extent.PROJECT),
-    "UnrecognizedClientException": (CredentialsError, Extent.PROJECT),
-    "ExpiredToken": (CredentialsError, Extent.PROJECT),
-    "ExpiredTokenException": (CredentialsError, Extent.PROJECT),
-    "RequestExpired": (CredentialsError, Extent.PROJECT),
-    "SignatureDoesNotMatch": (CredentialsError, Extent.PROJECT),
-    "InvalidAccessKeyId": (CredentialsError, Extent.PROJECT),
-    "MissingAuthenticationToken": (CredentialsError, Extent.PROJECT),
-    "IncompleteSignature": (CredentialsError, Extent.PROJECT),
-    "OptInRequired": (CredentialsError, Extent.REGION),
-    "Blocked": (CredentialsError, Extent.PROJECT),
-    "PendingVerification": (CredentialsError, Extent.REGION),
-    "AccessDenied": (CredentialsError, Extent.PROJECT),
-    "AccessDeniedException": (CredentialsError, Extent.PROJECT),
-    "InvalidAMIID.NotFound": (ConfigError, Extent.REGION),
-    "InvalidAMIID.Unavailable": (ConfigError, Extent.REGION),
-    "InvalidAMIID.Malformed": (ConfigError, Extent.REGION),
-    "InvalidParameterValue": (ConfigError, Extent.PLACE),
-    "InvalidParameterCombination": (ConfigError, Extent.PLACE),
-    "InvalidSubnetID.NotFound": (ConfigError, Extent.PLACE),
-    "InvalidGroup.NotFound": (ConfigError, Extent.PLACE),
-    "InvalidKeyPair.NotFound": (ConfigError, Extent.PLACE),
-    "InvalidInstanceType": (ConfigError, Extent.PLACE),
-    "MissingParameter": (ConfigError, Extent.PLACE),
-    "InvalidInstanceID.NotFound": (ProviderUnavailableError, Extent.PLACE),
-    "IncorrectInstanceState": (ProviderUnavailableError, Extent.PLACE),
-    "DependencyViolation": (ProviderUnavailableError, Extent.PLACE),
-    "VolumeInUse": (ProviderUnavailableError, Extent.PLACE),
-    "InvalidNetworkInterface.InUse": (ProviderUnavailableError, Extent.PLACE),
-    "InvalidAddress.InUse": (ProviderUnavailableError, Extent.PLACE),
-}
+MEANINGS = (
+    (CapacityError, Extent.PLACE,
+     ("InsufficientInstanceCapacity InsufficientHostCapacity "
+      "InsufficientReservedInstanceCapacity UnfulfillableCapacity InsufficientCapacity "
+      "ReservationCapacityExceeded Unsupported SpotMaxPriceTooLow")),
+    (QuotaError, Extent.MARKET,
+     "MaxSpotInstanceCountExceeded VcpuLimitExceeded InstanceLimitExceeded"),
+    (QuotaError, Extent.REGION,
+     ("VolumeLimitExceeded MaxIOPSLimitExceeded AddressLimitExceeded "
+      "SecurityGroupLimitExceeded VpcLimitExceeded")),
+    (QuotaError, Extent.ZONE,
+     "InsufficientFreeAddressesInSubnet"),
+    (ProviderUnavailableError, Extent.PLACE,
+     ("RequestLimitExceeded Throttling ThrottlingException RequestThrottled "
+      "EC2ThrottledException TooManyRequestsException InternalError InternalFailure "
+      "ServerInternal ServiceUnavailable Unavailable RequestTimeout "
+      "InvalidInstanceID.NotFound IncorrectInstanceState DependencyViolation VolumeInUse "
+      "InvalidNetworkInterface.InUse InvalidAddress.InUse")),
+    (ConfigError, Extent.PLACE,
+     ("IdempotentParameterMismatch InvalidParameterValue InvalidParameterCombination "
+      "InvalidSubnetID.NotFound InvalidGroup.NotFound InvalidKeyPair.NotFound "
+      "InvalidInstanceType MissingParameter")),
+    (CredentialsError, Extent.REGION,
+     "AuthFailure OptInRequired PendingVerification"),
+    (CredentialsError, Extent.PROJECT,
+     ("UnauthorizedOperation InvalidClientTokenId UnrecognizedClientException ExpiredToken "
+      "ExpiredTokenException RequestExpired SignatureDoesNotMatch InvalidAccessKeyId "
+      "MissingAuthenticationToken IncompleteSignature Blocked AccessDenied "
+      "AccessDeniedException")),
+    (ConfigError, Extent.REGION,
+     "InvalidAMIID.NotFound InvalidAMIID.Unavailable InvalidAMIID.Malformed"),
+)  # fmt: skip
+EXPECTED = {code: (kind, extent) for kind, extent, codes in MEANINGS for code in codes.split()}
 
 
 @pytest.mark.parametrize("code", sorted(EXPECTED))

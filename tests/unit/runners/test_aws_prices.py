@@ -133,28 +133,14 @@ def test_a_product_that_cannot_be_read_is_no_price(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("g5.xlarge", "g"),
-        ("g4dn.xlarge", "g"),
-        ("g6e.16xlarge", "g"),
-        ("gr6.4xlarge", "g"),
-        ("vt1.3xlarge", "g"),
-        ("p2.xlarge", "p"),
-        ("p3.2xlarge", "p"),
-        ("p4d.24xlarge", "p"),
-        ("p5.48xlarge", "p5"),
-        ("p5en.48xlarge", "p5"),
-        ("p6-b200.48xlarge", ""),
-        ("m5.large", "standard"),
-        ("t3.micro", "standard"),
-        ("im4gn.large", "standard"),
-        ("inf2.xlarge", ""),
-        ("trn1.2xlarge", ""),
-        ("hpc6a.48xlarge", ""),
-        ("dl1.24xlarge", "dl"),
-        ("x2idn.16xlarge", ""),
-        ("mac1.metal", ""),
+        ("g5.xlarge", "g"), ("g4dn.xlarge", "g"), ("g6e.16xlarge", "g"), ("gr6.4xlarge", "g"),
+        ("vt1.3xlarge", "g"), ("p2.xlarge", "p"), ("p3.2xlarge", "p"), ("p4d.24xlarge", "p"),
+        ("p5.48xlarge", "p5"), ("p5en.48xlarge", "p5"), ("p6-b200.48xlarge", ""),
+        ("m5.large", "standard"), ("t3.micro", "standard"), ("im4gn.large", "standard"),
+        ("inf2.xlarge", ""), ("trn1.2xlarge", ""), ("hpc6a.48xlarge", ""), ("dl1.24xlarge", "dl"),
+        ("x2idn.16xlarge", ""), ("mac1.metal", ""),
     ],
-)
+)  # fmt: skip
 def test_a_type_counts_against_its_own_limit(name: str, expected: str) -> None:
     assert class_of(name) == expected
 
@@ -162,19 +148,14 @@ def test_a_type_counts_against_its_own_limit(name: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("name", "market", "code"),
     [
-        ("g5.xlarge", "on-demand", "L-DB2E81BA"),
-        ("g5.xlarge", "spot", "L-3819A6DF"),
-        ("p4d.24xlarge", "on-demand", "L-417A185B"),
-        ("p3.2xlarge", "spot", "L-7212CCBC"),
-        ("p5.48xlarge", "on-demand", "L-417A185B"),
-        ("p5.48xlarge", "spot", "L-C4BD4855"),
-        ("t3.micro", "on-demand", "L-1216C47A"),
-        ("t3.micro", "spot", "L-34B43A08"),
-        ("dl1.24xlarge", "on-demand", "L-6E869C2A"),
-        ("dl1.24xlarge", "spot", "L-85EED4F7"),
+        ("g5.xlarge", "on-demand", "L-DB2E81BA"), ("g5.xlarge", "spot", "L-3819A6DF"),
+        ("p4d.24xlarge", "on-demand", "L-417A185B"), ("p3.2xlarge", "spot", "L-7212CCBC"),
+        ("p5.48xlarge", "on-demand", "L-417A185B"), ("p5.48xlarge", "spot", "L-C4BD4855"),
+        ("t3.micro", "on-demand", "L-1216C47A"), ("t3.micro", "spot", "L-34B43A08"),
+        ("dl1.24xlarge", "on-demand", "L-6E869C2A"), ("dl1.24xlarge", "spot", "L-85EED4F7"),
         ("trn1.2xlarge", "spot", ""),
     ],
-)
+)  # fmt: skip
 def test_a_limit_has_the_code_to_ask_for(name: str, market: str, code: str) -> None:
     quota = quota_of(name, "us-east-1", market)
     assert (quota.code, quota.scope, quota.unit) == (code, "us-east-1", "vCPU")

@@ -158,13 +158,9 @@ def test_the_advice_names_the_api_and_the_role() -> None:
 
 def test_codes_by_number() -> None:
     assert [code_name(n) for n in (0, 3, 8, 9, 14, 16)] == [
-        "OK",
-        "INVALID_ARGUMENT",
-        "RESOURCE_EXHAUSTED",
-        "FAILED_PRECONDITION",
-        "UNAVAILABLE",
+        "OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "UNAVAILABLE",
         "UNAUTHENTICATED",
-    ]
+    ]  # fmt: skip
     assert code_name(-1) == code_name(17) == "UNKNOWN"
 
 
@@ -224,14 +220,9 @@ def test_no_exception_of_googles_leaves_the_adapter(
 @pytest.mark.parametrize(
     ("endpoint", "loopback"),
     [
-        ("127.0.0.1:9", True),
-        ("127.7.7.7:9", True),
-        ("localhost:9", True),
-        ("[::1]:9", True),
-        ("10.0.0.1:9", False),
-        ("tpu.example.com:443", False),
-        ("localhost.example.com:443", False),
+        ("127.0.0.1:9", True), ("127.7.7.7:9", True), ("localhost:9", True), ("[::1]:9", True),
+        ("10.0.0.1:9", False), ("tpu.example.com:443", False), ("localhost.example.com:443", False),
     ],
-)
+)  # fmt: skip
 def test_only_this_computer_is_spoken_to_in_the_open(endpoint: str, loopback: bool) -> None:
     assert is_loopback(endpoint) is loopback

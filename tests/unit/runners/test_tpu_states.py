@@ -82,18 +82,12 @@ def look(
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        (Queue.STATE_UNSPECIFIED, ORDERED),
-        (Queue.CREATING, ORDERED),
-        (Queue.ACCEPTED, ORDERED),
-        (Queue.WAITING_FOR_RESOURCES, ORDERED),
-        (Queue.PROVISIONING, ORDERED),
-        (Queue.ACTIVE, BOOTING),
-        (Queue.FAILED, STOPPING),
-        (Queue.SUSPENDING, STOPPING),
-        (Queue.SUSPENDED, STOPPING),
-        (Queue.DELETING, STOPPING),
+        (Queue.STATE_UNSPECIFIED, ORDERED), (Queue.CREATING, ORDERED), (Queue.ACCEPTED, ORDERED),
+        (Queue.WAITING_FOR_RESOURCES, ORDERED), (Queue.PROVISIONING, ORDERED),
+        (Queue.ACTIVE, BOOTING), (Queue.FAILED, STOPPING), (Queue.SUSPENDING, STOPPING),
+        (Queue.SUSPENDED, STOPPING), (Queue.DELETING, STOPPING),
     ],
-)
+)  # fmt: skip
 def test_a_queued_resource_without_its_node(state: Queue, expected: MachineState) -> None:
     machine = look(queued(state), None)
     assert (machine.state, machine.kind, machine.token) == (expected, "queued-resource", "t-1")
@@ -133,24 +127,16 @@ def test_who_suspended_it(state: Queue, spot: bool, by: By, ended: str) -> None:
 @pytest.mark.parametrize(
     ("state", "expected", "ended"),
     [
-        (State.STATE_UNSPECIFIED, BOOTING, ""),
-        (State.CREATING, ORDERED, ""),
-        (State.READY, READY, ""),
-        (State.RESTARTING, BOOTING, ""),
-        (State.REIMAGING, BOOTING, ""),
-        (State.DELETING, STOPPING, ""),
-        (State.REPAIRING, BOOTING, ""),
-        (State.STOPPED, STOPPING, "failed"),
-        (State.STOPPING, STOPPING, "failed"),
-        (State.STARTING, BOOTING, ""),
-        (State.PREEMPTED, STOPPING, "preempted"),
-        (State.TERMINATED, STOPPING, "failed"),
-        (State.HIDING, STOPPING, "failed"),
-        (State.HIDDEN, STOPPING, "failed"),
-        (State.UNHIDING, BOOTING, ""),
+        (State.STATE_UNSPECIFIED, BOOTING, ""), (State.CREATING, ORDERED, ""),
+        (State.READY, READY, ""), (State.RESTARTING, BOOTING, ""), (State.REIMAGING, BOOTING, ""),
+        (State.DELETING, STOPPING, ""), (State.REPAIRING, BOOTING, ""),
+        (State.STOPPED, STOPPING, "failed"), (State.STOPPING, STOPPING, "failed"),
+        (State.STARTING, BOOTING, ""), (State.PREEMPTED, STOPPING, "preempted"),
+        (State.TERMINATED, STOPPING, "failed"), (State.HIDING, STOPPING, "failed"),
+        (State.HIDDEN, STOPPING, "failed"), (State.UNHIDING, BOOTING, ""),
         (State.UNKNOWN, STOPPING, "failed"),
     ],
-)
+)  # fmt: skip
 def test_a_node_alone_and_behind_an_active_request(
     state: State, expected: MachineState, ended: str
 ) -> None:
@@ -228,14 +214,10 @@ def test_tags_and_facts_come_from_the_node_or_from_what_was_asked_for() -> None:
     there = look(None, node(), key=KEY)
     assert there.tags == waiting.tags
     assert there.facts == {
-        "instance_id": "4711",
-        "instance_type": "v5litepod-1",
-        "zone": "us-west4-a",
-        "region": "us-west4",
-        "market": "on-demand",
-        "image_id": "v2-alpha-tpuv5-lite",
+        "instance_id": "4711", "instance_type": "v5litepod-1", "zone": "us-west4-a",
+        "region": "us-west4", "market": "on-demand", "image_id": "v2-alpha-tpuv5-lite",
         "image_name": "v2-alpha-tpuv5-lite",
-    }
+    }  # fmt: skip
 
 
 def test_the_node_of_a_request_may_have_another_name() -> None:
