@@ -50,90 +50,54 @@ def test_prices_that_break_no_rule_are_believed_in_their_order():
     assert sift(iter(table)) == (tuple(table), ())
 
 
-def test_a_spot_price_above_the_price_on_demand_is_doubtful():
-    """A100-80GB in us-central1, in a public catalogue: 1.846 on demand, 1.964 spot."""
-    found = doubts(price("1.846", "us-central1"), spot("1.964", "us-central1"))
-    assert found == {("us-central1", "spot"): "spot is dearer than on-demand (1.846)"}
+ZONES = {
+    "us-east-1a": "us-east-1", "us-west-2-lax-1a": "us-west-2", "us-central1-a": "us-central1",
+    "europe-west12-b": "europe-west12",
+}  # fmt: skip
+EQUAL = ("1.006", "1.0060", "1.00604", "1.00596")
+LAX = (price("1", "us-west-2"), price("2", "us-west-2-lax-1"))
+H100 = "which ask 4.20 to 12.7"
+HOURS = (price("2.7", "a"), price("2.97", "b"))
+DOUBTS = [
+    # prices, which are doubtful (of which market, if not on demand), why
+    ((price("1.846", "c"), spot("1.964", "c")), "c/spot", "spot is dearer than on-demand (1.846)"),
+    *(((price("1", place), spot("2", zone)), f"{zone}/spot", "") for zone, place in ZONES.items()),
+    *(((price("1", region), spot("0.5", zone)), "", "") for zone, region in ZONES.items()),
+    # A region is not the zone of one whose name begins its own.
+    ((price("1", "europe-west1"), spot("2", "europe-west12-a")), "", ""),
+    ((price("1", "us-east-1"), spot("2", "us-east-2a")), "", ""),
+    # The nearest price on demand counts.
+    ((*LAX, spot("1.5", "us-west-2-lax-1a")), "", ""),
+    ((price("2", "z"), price("1.9", "za"), spot("1.95", "za")), "za/spot", ""),
+    # One that equals it has no market behind it; in four decimals.
+    *(((price("1.006"), spot(usd, "us-east-1a")), "us-east-1a/spot", "there is no market data")
+      for usd in EQUAL),
+    *(((price("1.006"), spot(usd, "us-east-1a")), "", "") for usd in ("1.0059", "0.0001")),
+    ((price("0.00019"), spot("0.00012", "us-east-1a")), "", ""),
+    ((spot("0.4"),), "", ""),
+    # H100: 4.20 in some places and 12.7 in another, where a different contract was mixed in.
+    ((price("4.20", "a"), price("4.35", "b"), price("4.50", "c"), price("12.7", "d")), "d", H100),
+    ((price("12.7", "a"), price("12.9", "b"), price("13", "c"), price("4.20", "d")), "d", ""),
+    ((*(price(usd, usd) for usd in ("1.006", "1.1", "1.2", "1.5", "0.01")),), "0.01", ""),
+    # Without a majority none is believed; a ratio of exactly the widest is.
+    ((price("4.20", "a"), price("12.7", "b")), "a b", ""),
+    ((price("4", "a"), price("10", "b")), "", ""),
+    ((price("4", "a"), price("10.0001", "b")), "a b", ""),
+    # Other things, markets and providers are not compared.
+    ((price("1"), price("50", "b", item="p5.48xlarge"), price("50", "b", provider="gcp"),
+      spot("0.1", "c"), spot("0.9", "d")), "", ""),
+    # An empty price on demand makes no spot price doubtful; a TPU v6e at 700 an hour is invented.
+    ((price("0"), spot("0.4")), "us-east-1", ""),
+    ((*HOURS, price("700", "c")), "c", ""),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("zone", "region"),
-    [
-        ("us-east-1a", "us-east-1"),
-        ("us-west-2-lax-1a", "us-west-2"),
-        ("us-central1-a", "us-central1"),
-        ("europe-west12-b", "europe-west12"),
-    ],
-)
-def test_the_spot_price_of_a_zone_is_held_against_its_region(zone: str, region: str):
-    assert set(doubts(price("1", region), spot("2", zone))) == {(zone, "spot")}
-    assert doubts(price("1", region), spot("0.5", zone)) == {}
-
-
-def test_a_region_is_not_the_zone_of_one_whose_name_begins_its_own():
-    assert doubts(price("1", "europe-west1"), spot("2", "europe-west12-a")) == {}
-    assert doubts(price("1", "us-east-1"), spot("2", "us-east-2a")) == {}
-
-
-def test_the_nearest_price_on_demand_counts():
-    local = price("2", "us-west-2-lax-1")
-    assert doubts(price("1", "us-west-2"), local, spot("1.5", "us-west-2-lax-1a")) == {}
-    assert set(doubts(price("2", "z"), price("1.9", "za"), spot("1.95", "za"))) == {("za", "spot")}
-
-
-@pytest.mark.parametrize("usd", ["1.006", "1.0060", "1.00604", "1.00596"])
-def test_a_spot_price_that_equals_the_one_on_demand_has_no_market_behind_it(usd: str):
-    found = doubts(price("1.006"), spot(usd, "us-east-1a"))
-    assert list(found) == [("us-east-1a", "spot")]
-    assert "there is no market data" in found[("us-east-1a", "spot")]
-
-
-@pytest.mark.parametrize("usd", ["1.0059", "0.0001"])
-def test_a_spot_price_below_it_in_four_decimals_is_believed(usd: str):
-    assert doubts(price("1.006"), spot(usd, "us-east-1a")) == {}
-
-
-def test_cheap_things_are_not_taken_for_equal():
-    assert doubts(price("0.00019"), spot("0.00012", "us-east-1a")) == {}
-
-
-def test_a_spot_price_without_one_on_demand_is_believed():
-    assert doubts(spot("0.4")) == {}
-
-
-def test_a_place_far_off_most_others_sells_another_product():
-    """H100: 4.20 in some places and 12.7 in another, where a different contract was mixed in."""
-    dear = doubts(price("4.20", "a"), price("4.35", "b"), price("4.50", "c"), price("12.7", "d"))
-    assert list(dear) == [("d", "on-demand")]
-    assert "which ask 4.20 to 12.7" in dear[("d", "on-demand")]
-    cheap = doubts(price("12.7", "a"), price("12.9", "b"), price("13", "c"), price("4.20", "d"))
-    assert list(cheap) == [("d", "on-demand")]
-
-
-def test_one_price_far_too_low_does_not_spoil_the_rest():
-    table = [price(str(usd), f"place-{usd}") for usd in (1.006, 1.1, 1.2, 1.5, 0.01)]
-    assert list(doubts(*table)) == [("place-0.01", "on-demand")]
-
-
-def test_where_there_is_no_majority_none_is_believed():
-    found = doubts(price("4.20", "a"), price("12.7", "b"))
-    assert set(found) == {("a", "on-demand"), ("b", "on-demand")}
-
-
-def test_a_ratio_of_exactly_the_widest_is_believed():
-    assert doubts(price("4", "a"), price("10", "b")) == {}
-    assert len(doubts(price("4", "a"), price("10.0001", "b"))) == 2
-
-
-def test_other_things_other_markets_and_other_providers_are_not_compared():
-    others = [
-        price("1"),
-        price("50", "b", item="p5.48xlarge"),
-        price("50", "b", provider="gcp"),
-        spot("0.1", "c"),
-        spot("0.9", "d"),
-    ]
-    assert doubts(*others) == {}
+@pytest.mark.parametrize(("table", "doubtful", "why"), DOUBTS)
+def test_which_prices_are_doubtful(table: tuple[Price, ...], doubtful: str, why: str):
+    found = doubts(*table)
+    named = (place.partition("/") for place in doubtful.split())
+    assert set(found) == {(place, market or "on-demand") for place, _, market in named}
+    assert all(why in said for said in found.values())
 
 
 @pytest.mark.parametrize("usd", ["0", "0.0000000000", "-1", "NaN", "sNaN", "Infinity", "-Infinity"])
@@ -144,16 +108,6 @@ def test_an_empty_price_is_not_nothing(usd: str):
     assert [d.why for d in doubtful] == ["not more than nothing"]
     assert doubtful[0].price is bad
     assert [p.place for p in believed] == ["us-east-1", "c", "b"]
-
-
-def test_an_empty_price_on_demand_makes_no_spot_price_doubtful():
-    assert list(doubts(price("0"), spot("0.4"))) == [("us-east-1", "on-demand")]
-
-
-def test_an_invented_price_is_found_among_true_ones():
-    """A TPU v6e at 700 an hour."""
-    table = [price("2.7", "a"), price("2.97", "b"), price("700", "c")]
-    assert list(doubts(*table)) == [("c", "on-demand")]
 
 
 @given(
