@@ -6,6 +6,7 @@ import base64
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -47,13 +48,17 @@ def render_html(markdown: str, *, title: str, templates: Path, plots: Sequence[P
     tokens = parser.parse(markdown, env)
     _set_tables(tokens)
     body = parser.renderer.render(tokens, parser.options, env)
-    environment = Environment(
+    return _environment(templates).get_template(PAGE).render(title=title, body=body)
+
+
+@cache
+def _environment(templates: Path) -> Environment:
+    return Environment(
         loader=FileSystemLoader(templates),
         undefined=StrictUndefined,
         autoescape=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template(PAGE).render(title=title, body=body)
 
 
 def _image(

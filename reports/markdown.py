@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -158,8 +159,9 @@ def _print(value: object) -> str:
     return cell(value) if isinstance(value, str) else str(value)
 
 
+@cache
 def environment(templates: Path) -> Environment:
-    """The environment of the Markdown templates below a folder."""
+    """The environment of the Markdown templates below a folder, which keeps what it compiled."""
     made = Environment(
         loader=FileSystemLoader(templates),
         undefined=StrictUndefined,
