@@ -210,20 +210,15 @@ def probe(
         "xla": None,
         "packages": {"torch": torch, "numpy": "2.4.6", "pytest": "9.2.0", "wheel": "0.40"},
         "machine": {
-            "os": "Debian GNU/Linux 12",
-            "kernel": "6.1.0",
-            "machine": "x86_64",
-            "hostname": "host",
-            "cpus": 4,
-            "cpu_model": "AMD EPYC 7R32",
-            "memory_bytes": 16_374_562_816,
+            "os": "Debian GNU/Linux 12", "kernel": "6.1.0", "machine": "x86_64", "hostname": "host",
+            "cpus": 4, "cpu_model": "AMD EPYC 7R32", "memory_bytes": 16_374_562_816,
             "disk_free_bytes": 98_111_222_333,
             "devices": [dict(d) | {"driver": "580.65.06"} for d in devices],
         },
         "torch_devices": [dict(d) for d in devices],
         "separated_user": bool(devices),
         "separated_user_reason": "" if devices else "local: the payload runs as you",
-    }
+    }  # fmt: skip
 
 
 def path(*steps: tuple[float, str, int], origin: str = "queued") -> tuple[Transition, ...]:

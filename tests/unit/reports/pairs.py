@@ -26,25 +26,16 @@ from tests.unit.reports.stories import a10g, l4, local, not_available, release
 
 FILE = "suites/test_all.py::"
 BECOMES = (
-    ("test_breaks", T.PASSED, T.FAILED),
-    ("test_breaks_after_skip", T.SKIPPED, T.ERROR),
-    ("test_still", T.FAILED, T.FAILED),
-    ("test_other_fault", T.ERROR, T.FAILED),
-    ("test_mended", T.FAILED, T.PASSED),
-    ("test_hidden", T.FAILED, T.SKIPPED),
-    ("test_skips_now", T.PASSED, T.SKIPPED),
-    ("test_lost", T.PASSED, T.MISSING),
-    ("test_never", T.PASSED, T.NOT_RUN),
-    ("test_known_bug", T.PASSED, T.XFAILED),
-    ("test_unskipped", T.SKIPPED, T.PASSED),
-    ("test_same", T.PASSED, T.PASSED),
-    ("test_same_skip", T.SKIPPED, T.SKIPPED),
-    ("test_old", T.PASSED, None),
-    ("TestX::test_moved", T.PASSED, None),
-    ("TestY::test_moved", None, T.PASSED),
-    ("test_new", None, T.PASSED),
-    ("test_new_and_bad", None, T.FAILED),
-)
+    ("test_breaks", T.PASSED, T.FAILED), ("test_breaks_after_skip", T.SKIPPED, T.ERROR),
+    ("test_still", T.FAILED, T.FAILED), ("test_other_fault", T.ERROR, T.FAILED),
+    ("test_mended", T.FAILED, T.PASSED), ("test_hidden", T.FAILED, T.SKIPPED),
+    ("test_skips_now", T.PASSED, T.SKIPPED), ("test_lost", T.PASSED, T.MISSING),
+    ("test_never", T.PASSED, T.NOT_RUN), ("test_known_bug", T.PASSED, T.XFAILED),
+    ("test_unskipped", T.SKIPPED, T.PASSED), ("test_same", T.PASSED, T.PASSED),
+    ("test_same_skip", T.SKIPPED, T.SKIPPED), ("test_old", T.PASSED, None),
+    ("TestX::test_moved", T.PASSED, None), ("TestY::test_moved", None, T.PASSED),
+    ("test_new", None, T.PASSED), ("test_new_and_bad", None, T.FAILED),
+)  # fmt: skip
 """Name, outcome in the base, outcome in the head; None: it was not collected."""
 
 

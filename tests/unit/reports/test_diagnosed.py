@@ -12,9 +12,7 @@ from orchestrator.domain.diagnosis import Again, Diagnosed
 from orchestrator.domain.record import Evidence
 from orchestrator.domain.trials import TrialKind
 from reports.registry import render
-from tests.unit.reports.evil import EVIL
 from tests.unit.reports.stories import release, story
-from tests.unit.reports.tables import rendered_rows, tables
 from tests.unit.reports.test_golden import compare
 
 BASELINE = "torchbridge 0.4.5"
@@ -31,12 +29,7 @@ def found(
 ) -> Diagnosed:
     again = (
         Again(kind=TrialKind.RERUN, changed="", whole=False, outcomes=("failed",) * 6),
-        Again(
-            kind=TrialKind.BASELINE,
-            changed=changed,
-            whole=False,
-            outcomes=(word,) * 4,
-        ),
+        Again(kind=TrialKind.BASELINE, changed=changed, whole=False, outcomes=(word,) * 4),
     )
     sentence = why or f"With the baseline {BASELINE} it failed 0 of 4 times."
     return Diagnosed(
@@ -81,12 +74,3 @@ def test_each_cells_report_has_its_own(templates):
     assert [row["answer"] for row in model["blame"]] == ["ours", "image_or_driver", "flaky"]
     assert model["blame"][0]["again"][0]["outcomes"] == ["failed"] * 6
     assert "failed 6 of 6 again; passed 4 of 4 with the baseline" in model["blame"][0]["tried"]
-
-
-def test_whatever_a_machine_calls_things_the_table_keeps_its_shape(templates):
-    hostile = [found(word, Culprit.UNKNOWN, cell="rack-2", why=word, changed=word) for word in EVIL]
-    text = render("platform", with_answers(story("hostile"), *hostile), format="md",
-                  templates=templates)  # fmt: skip
-    for table in tables(text):
-        assert {len(row) for row in table} == {len(table[0])}, table[0]
-    assert rendered_rows(text) == [len(row) for table in tables(text) for row in table]

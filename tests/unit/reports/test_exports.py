@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 
 import pytest
 from defusedxml.ElementTree import fromstring
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.domain.facts import TestFact
@@ -301,22 +301,16 @@ def test_what_there_is_not_is_refused_at_once(form: str, cell: str | None) -> No
         export(form, story("local"), cell=cell)
 
 
-def test_the_same_evidence_is_the_same_document() -> None:
-    for form in FORMATS:
-        assert _text(form, release()) == _text(form, release())
-
-
-def test_ten_thousand_tests_are_streamed() -> None:
-    evidence = _one(passing("x", 10_000))
+def test_tests_are_streamed_one_by_one() -> None:
+    evidence = _one(passing("x", 300))
     for form in FORMATS:
         pieces = list(export(form, evidence))
-        assert form == "intoto" or len(pieces) > 5_000
+        assert form == "intoto" or len(pieces) > 150
 
 
 _ANY = st.text(st.characters(codec=None), max_size=40)
 
 
-@settings(max_examples=150)
 @given(st.lists(st.tuples(_ANY, st.sampled_from(list(T)), _ANY), max_size=6))
 def test_any_words_make_documents_that_can_be_read(told: list[tuple[str, T, str]]) -> None:
     tests = [TestFact("x", name, outcome, True, 0.1, said, said, said)

@@ -193,7 +193,7 @@ TEXTS = [path.read_text("utf-8") for path in sorted(SEEDS.glob("*.md"))]
 NUMBERS = st.sampled_from(["0", "-5", "1e999", "0/0", "3/0", str(10**40), "$0/h", "0 ms", "1.0x"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_any_document_is_read_without_a_crash(data):
     lines = data.draw(st.sampled_from(TEXTS)).split("\n")

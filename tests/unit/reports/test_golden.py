@@ -41,9 +41,3 @@ def test_summary_of_a_release(templates, golden, update_golden):
 def test_other_forms(form, templates, golden, update_golden):
     text = render("platform", story("l4-degraded"), format=form, templates=templates)
     compare(golden / f"platform-l4-degraded.{form}", text, update_golden)
-
-
-@pytest.mark.parametrize("form", ["md", "html", "json"])
-def test_the_same_evidence_gives_the_same_bytes(form, templates):
-    first = render("summary", release(), format=form, templates=templates)
-    assert first == render("summary", release(), format=form, templates=templates)

@@ -26,20 +26,10 @@ def table(rows, templates):
 @pytest.mark.parametrize(
     "said",
     [
-        "1",
-        "1,492",
-        "94.6%",
-        "$0.1823",
-        "-$0.1",
-        "+1.2%",
-        "46/46",
-        "1,215/1,265",
-        "1.79x",
-        "4.2 s",
-        "638 s",
-        "1e-05",
+        "1", "1,492", "94.6%", "$0.1823", "-$0.1", "+1.2%", "46/46", "1,215/1,265", "1.79x",
+        "4.2 s", "638 s", "1e-05",
     ],
-)
+)  # fmt: skip
 def test_figures_stand_below_each_other(said, templates):
     html = table([("x", said), ("y", "—"), ("z", f"**{said}**")], templates)
     assert html.count('<td class="n') == 3

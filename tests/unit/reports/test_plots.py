@@ -10,13 +10,13 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from reports.plots.bars import Segment, SpreadRow, StackedRow, spreads, stacked
-from reports.plots.changed import changes_plot, metrics_plot
+from reports.plots.changed import metrics_plot
 from reports.plots.choose import plots_of
 from reports.plots.ratios import RatioRow, ratios
 from reports.plots.strips import DOTS, StripRow, strips
 from reports.plots.svg import LEFT, RIGHT
 from reports.registry import draw, model_of, render
-from tests.unit.reports.pairs import head, itself
+from tests.unit.reports.pairs import itself
 from tests.unit.reports.stories import STORIES, release, story
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -33,11 +33,6 @@ def bars(plot):
 
 def texts(plot):
     return [t.text or "" for t in parsed(plot).iter(f"{SVG}text")]
-
-
-def test_a_summary_is_looked_at_first():
-    names = [plot.name for plot in draw("summary", release())]
-    assert names == ["summary-outcomes", "summary-throughput", "summary-cost-by-phase"]
 
 
 def test_markdown_links_each_plot_and_a_page_carries_it(templates):
@@ -147,40 +142,9 @@ def test_a_change_that_is_off_the_scale_stays_in_the_picture():
     assert all(0 <= float(number) <= 720 for number in numbers)
 
 
-def test_a_single_sample_is_neither_better_nor_worse():
-    plot = metrics_plot(model_of("compare", head()))
-    assert len(centres(plot, "failed")) == 4
-    assert len(centres(plot, "other")) == 1
-    assert "0.909x (n=1)" in texts(plot)
-    assert "cold start" in texts(plot)
-    assert "time, hidden=512" in texts(plot)
-
-
-def test_what_became_of_the_tests_is_all_of_them():
-    report = model_of("compare", head())
-    plot = changes_plot(report)
-    (pair,) = report.pairs
-    assert f"{pair.tests.unchanged + sum(n for _, n in report.totals)} tests" in texts(plot)
-    assert sum(width for *_, width in bars(plot)) == pytest.approx(RIGHT - LEFT, abs=1)
-    assert "new failures" in texts(plot)
-
-
 def test_a_run_against_itself_moves_nothing():
     report = model_of("compare", itself())
     assert metrics_plot(report) is None
-
-
-@pytest.mark.parametrize("kind", ["backend", "compare"])
-def test_these_kinds_have_plots_too(kind):
-    evidence = release() if kind == "backend" else head()
-    names = [plot.name for plot in draw(kind, evidence)]
-    assert (
-        names
-        == {
-            "backend": ["backend-outcomes"],
-            "compare": ["compare-changes", "compare-metrics"],
-        }[kind]
-    )
 
 
 @pytest.mark.parametrize(

@@ -45,12 +45,3 @@ def test_json_holds_unrounded_figures_and_says_what_was_not_measured(templates):
         render("platform", story("not-available"), format="json", templates=templates)
     )
     assert absent["suites"]["rows"][0]["tally"] == {"not_measured": "never started: not offered"}
-
-
-def test_a_page_needs_nothing_beside_it(templates):
-    page = render("summary", release(), format="html", templates=templates)
-    assert page.startswith("<!DOCTYPE html>")
-    assert "default-src 'none'" in page
-    for word in ("<script", "@import", "url("):
-        assert word not in page
-    assert page.count("src=") == page.count('src="data:image/svg+xml;base64,') == 3

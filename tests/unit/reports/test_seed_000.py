@@ -15,9 +15,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.record import Evidence
-from reports.linter import errors, lint, lint_evidence
-from reports.model.results import ResultsReport
-from reports.registry import model_of, render
+from reports.registry import render
 from tests.unit.reports.tables import tables
 from tests.unit.reports.test_golden import compare
 from tests.unit.reports.transcribed import results_evidence
@@ -74,13 +72,6 @@ def evidence(tmp_path_factory) -> Evidence:
 @pytest.fixture(scope="module")
 def ours(evidence, templates) -> str:
     return render("results", evidence, templates=templates)
-
-
-@pytest.fixture(scope="module")
-def report(evidence) -> ResultsReport:
-    model = model_of("results", evidence)
-    assert isinstance(model, ResultsReport)
-    return model
 
 
 @pytest.fixture(scope="module")
@@ -176,41 +167,6 @@ def test_the_head_of_the_seed_is_in_ours(theirs, ours):
     assert "`v0440_gpu_validation.sh`" in ours
     last = theirs.strip().splitlines()[-1]
     assert last in ours
-
-
-def test_the_list_of_uc3_is_a_table_in_ours(theirs, ours):
-    body = dict(sections(theirs))["UC3: CI/CD Hardware Validation"]
-    rows = {said.row: said.text for said in cells(ours) if said.column == "AWS A10G"}
-    assert "- Diagnostics: 12/14 passed (2 optional warnings)" in body
-    assert rows["Diagnostics"] == "◐ PARTIAL: 12/14 (2 optional warnings)"
-    assert "- Cross-backend: CPU PASS, CUDA PASS" in body
-    assert rows["Cross-backend CPU"] == rows["Cross-backend CUDA"] == "✅ PASS"
-    assert "- Export formats: TorchScript PASS, ONNX available, SafeTensors available" in body
-    assert rows["Export format TorchScript"] == "✅ PASS"
-    assert rows["Export format ONNX"] == rows["Export format SafeTensors"] == "✅ PASS: available"
-
-
-def test_what_the_seed_hides_is_said(report, ours):
-    assert (report.gaps, report.slower) == (12, 3)
-    assert "812.8, 0.848x of Baseline time (n=1)" in ours
-    assert "1,080.1, 0.831x of Baseline time (n=1)" in ours
-    assert "| UC3: CI/CD Hardware Validation | ✅ PASS, 6/6 checks, 8 figures | ✅ PASS § |" in ours
-    assert "Diagnostics passed with 12/14" in ours
-    assert "**Status**: ✅ PASS, 1 check partial" in ours
-    assert {column.provenance for column in report.columns} == {"transcribed"}
-    assert [column.same_stack for column in report.columns] == [True, False]
-
-
-def test_ratios_are_of_the_unrounded_figures(report):
-    uc4 = next(section for section in report.sections if section.job == "uc4")
-    (time,) = [metric for metric in uc4.metrics if metric.name == "TorchBridge time"]
-    assert time.baseline == "Baseline time"
-    assert [one.ratio for one in time.speed_ups] == [689.0 / 812.8, 897.3 / 1080.1]
-
-
-def test_nothing_in_it_contradicts_itself(report, evidence):
-    assert errors(lint(report)) == ()
-    assert errors(lint_evidence(report, evidence)) == ()
 
 
 @pytest.mark.parametrize("kind", ["summary", "cost"])

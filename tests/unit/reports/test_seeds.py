@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.record import Evidence
-from reports.linter import errors, lint, lint_evidence
-from reports.registry import model_of, render
+from reports.registry import render
 from tests.unit.reports import transcribed
 from tests.unit.reports.seeds import Comparison, corrections, unused
 from tests.unit.reports.test_golden import compare
@@ -99,44 +98,3 @@ def test_a_changed_figure_is_missed(name, said, instead, golden):
     found = Comparison(seed, lying, listed).run()
     lost = [one for c in listed for one in c.ours if one not in lying]
     assert found.missing or lost
-
-
-@pytest.mark.parametrize("name", SEEDS)
-def test_the_linter_has_nothing_against_ours(name, scratch):
-    which, kind, cell = SEEDS[name]
-    made = evidence(which, scratch)
-    model = model_of(kind, made, cell=cell)
-    assert errors((*lint(model), *lint_evidence(model, made))) == ()
-
-
-def test_what_the_logs_contradict_is_said(scratch, templates):
-    text = document("003", scratch, templates)
-    for said in (
-        "✅ PASS (degraded)",
-        "Falling back to standard attention.",
-        "worse than Std, which it is set against (slower)",
-        "`fp8_demo.txt` says KernelPyTorch 0.4.5; this report is of KernelPyTorch 0.4.6",
-        "`flex_attention_demo.txt` says KernelPyTorch 0.4.4; this report is of KernelPyTorch 0.4.6",
-        "**The results contradict this**: 'FlexAttention patterns all functional'",
-        "8 files ingested (7 parsed text, 1 transcribed); not attested",
-        "parsed text | `fp8-native`, `fp8-training` | 71 | 71 | 71 |",
-    ):
-        assert said in text, said
-
-
-def test_a_list_of_tests_stands_for_one_platform_only(scratch, templates):
-    text = document("004", scratch, templates)
-    assert "says ampere; NVIDIA L4 is Ada Lovelace" in text
-    assert "nothing in it is evidence of a single test on this platform" in text
-    assert "no gate has decided that" in text
-
-
-def test_a_sum_names_what_is_in_it(scratch):
-    model = model_of("summary", evidence("summary", scratch))
-    assert (model.total.tally.passed, model.total.tally.rate.whole) == (1492, 1504)
-    accelerators = model.accelerators
-    assert (accelerators.tally.passed, accelerators.tally.rate.whole) == (437, 449)
-    assert accelerators.cells == ("gcp-l4", "aws-a10g", "gcp-tpu-v5e")
-    assert model.total.tally.skipped == 85
-    assert model.unnamed == 1140 + 185 + 79
-    assert model.distinct_tests == 185
