@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.adapters.cron import CronsimCron
@@ -45,7 +45,6 @@ def test_every_half_hour_goes_on_through_both() -> None:
             assert at == day + n * timedelta(minutes=30)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     minute=st.integers(0, 59),
     hour=st.integers(0, 23),

@@ -16,15 +16,10 @@ NVIDIA = """\
 def test_nvidia() -> None:
     first, second = devices.parse_nvidia(NVIDIA)
     assert first == {
-        "index": 0,
-        "vendor": "nvidia",
-        "name": "NVIDIA A10G",
-        "uuid": "GPU-11111111-2222-3333-4444-555555555555",
-        "memory_bytes": 23028 * 1024 * 1024,
-        "compute_capability": "8.6",
-        "clocks_mhz": {"sm": 1710, "mem": 6251},
-        "driver": "580.95.05",
-    }
+        "index": 0, "vendor": "nvidia", "name": "NVIDIA A10G",
+        "uuid": "GPU-11111111-2222-3333-4444-555555555555", "memory_bytes": 23028 * 1024 * 1024,
+        "compute_capability": "8.6", "clocks_mhz": {"sm": 1710, "mem": 6251}, "driver": "580.95.05",
+    }  # fmt: skip
     assert second["memory_bytes"] is None
     assert second["compute_capability"] is None
     assert second["clocks_mhz"] == {"sm": None, "mem": 6251}

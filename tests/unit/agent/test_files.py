@@ -158,16 +158,10 @@ def test_report_keeps_what_it_knows() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"nodeid": ""},
-        {"nodeid": 3},
-        {"when": "later"},
-        {"outcome": "great"},
-        {"duration": "fast"},
-        {"longrepr": {"a": 1}},
-        {"sections": [["only one"]]},
-        {"wasxfail": 1},
+        {"nodeid": ""}, {"nodeid": 3}, {"when": "later"}, {"outcome": "great"},
+        {"duration": "fast"}, {"longrepr": {"a": 1}}, {"sections": [["only one"]]}, {"wasxfail": 1},
     ],
-)
+)  # fmt: skip
 def test_report_refuses_what_it_does_not_know(change: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"must be|cannot be|is needed"):
         report({**GOOD, **change})

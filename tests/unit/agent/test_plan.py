@@ -15,15 +15,9 @@ from runners.agent import plan
 
 JOB = {"id": "moe", "kind": "suite", "pytest": ["a.py"], "timeout_s": 60}
 GOOD: dict[str, Any] = {
-    "v": 1,
-    "attempt": "a1",
-    "payload": "0" * 64,
-    "wheels": None,
-    "python": "/usr/bin/python3",
-    "environment": {"name": "image"},
-    "subject": None,
-    "jobs": [JOB],
-}
+    "v": 1, "attempt": "a1", "payload": "0" * 64, "wheels": None, "python": "/usr/bin/python3",
+    "environment": {"name": "image"}, "subject": None, "jobs": [JOB],
+}  # fmt: skip
 
 
 def load(tmp_path: Path, raw: object) -> plan.Plan:

@@ -21,14 +21,10 @@ def report(when: str, outcome: str) -> dict[str, object]:
 
 def test_each_earlier_try_becomes_evidence(tmp_path: Path) -> None:
     lines = [
-        report("setup", "passed"),
-        report("call", "rerun"),
-        report("setup", "passed"),
-        report("call", "rerun"),
-        report("setup", "passed"),
-        report("call", "passed"),
+        report("setup", "passed"), report("call", "rerun"), report("setup", "passed"),
+        report("call", "rerun"), report("setup", "passed"), report("call", "passed"),
         report("teardown", "passed"),
-    ]
+    ]  # fmt: skip
     written = tmp_path / "records.jsonl"
     written.write_text("".join(json.dumps(line) + "\n" for line in lines))
     events = tmp_path / "events.jsonl"

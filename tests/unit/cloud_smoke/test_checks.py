@@ -27,18 +27,16 @@ CELL: dict[str, Any] = {
     "reason": "",
     "detail": "",
     "transitions": [
-        {"to": "placing", "at": at(0)},
-        {"to": "booting", "at": at(4)},
-        {"to": "preparing", "at": at(64)},
-        {"to": "running", "at": at(80)},
+        {"to": "placing", "at": at(0)}, {"to": "booting", "at": at(4)},
+        {"to": "preparing", "at": at(64)}, {"to": "running", "at": at(80)},
     ],
     "jobs": [
         {
             "checks": [
                 {"name": "metadata-guarded", "outcome": "passed", "value": "without: 401"},
                 {"name": "device-computes", "outcome": "passed", "value": "A10G"},
-            ]
-        }
+            ],
+        },
     ],
     "attestation": {
         "simulated": False,
@@ -49,14 +47,11 @@ CELL: dict[str, Any] = {
     },
     "leases": [
         {
-            "id": "us-east-1/i-1",
-            "image_id": "ami-1",
-            "image_name": "dlami",
-            "seconds": 130.0,
+            "id": "us-east-1/i-1", "image_id": "ami-1", "image_name": "dlami", "seconds": 130.0,
             "cost_usd": "0.0123",
-        }
+        },
     ],
-}
+}  # fmt: skip
 SEEN = Seen(pinned=f"{KEY} x", offered=(KEY,), times=Times(T0, T0 + timedelta(seconds=120)))
 
 
@@ -80,16 +75,11 @@ Spoil = Callable[[dict[str, Any]], object]
         ("cell", lambda c: c.update(outcome="errored"), "FAILED"),
         ("boot", lambda c: c["transitions"].pop(2), "FAILED"),
         ("image", lambda c: c["leases"][0].update(image_id=""), "FAILED"),
-        (
-            "metadata-guarded",
-            lambda c: c["jobs"][0]["checks"][0].update(outcome="failed"),
-            "FAILED",
-        ),
-        (
-            "metadata-guarded",
-            lambda c: c["jobs"][0]["checks"][0].update(outcome="skipped", reason="none"),
-            "not shown",
-        ),
+        ("metadata-guarded", lambda c: c["jobs"][0]["checks"][0].update(outcome="failed"),
+         "FAILED"),
+        ("metadata-guarded",
+         lambda c: c["jobs"][0]["checks"][0].update(outcome="skipped", reason="none"),
+         "not shown"),
         ("device-computes", lambda c: c["jobs"][0]["checks"].pop(), "not shown"),
         ("attestation", lambda c: c.update(attestation=None), "FAILED"),
         ("attestation", lambda c: c["attestation"].update(simulated=True), "not shown"),
@@ -100,7 +90,7 @@ Spoil = Callable[[dict[str, Any]], object]
         ("bill", lambda c: c["leases"][0].update(id=""), "not shown"),
         ("image", lambda c: c["leases"].clear(), "FAILED"),
     ],
-)
+)  # fmt: skip
 def test_each_fault_is_told_as_what_it_is(name: str, spoil: Spoil, verdict: str) -> None:
     cell = copy.deepcopy(CELL)
     spoil(cell)

@@ -70,12 +70,8 @@ def test_a_stand_in_says_the_kind_and_is_the_same_everywhere(value: str, kind: s
         ("POST", "zones/us-central1-a/instances", "instances.insert", "us-central1-a"),
         ("GET", "zones/us-central1-a/instances/mine", "instances.get", "us-central1-a"),
         ("DELETE", "zones/us-central1-a/instances/mine", "instances.delete", "us-central1-a"),
-        (
-            "GET",
-            "zones/z/instances/mine/getGuestAttributes?q=1",
-            "instances.getGuestAttributes",
-            "z",
-        ),
+        ("GET", "zones/z/instances/mine/getGuestAttributes?q=1", "instances.getGuestAttributes",
+         "z"),
         ("GET", "zones/z/instances/mine/serialPort", "instances.getSerialPortOutput", "z"),
         ("GET", "zones/z/operations/op", "zoneOperations.get", "z"),
         ("GET", "global/operations/op", "globalOperations.get", ""),
@@ -84,7 +80,7 @@ def test_a_stand_in_says_the_kind_and_is_the_same_everywhere(value: str, kind: s
         ("GET", "regions/us-west1", "regions.get", ""),
         ("GET", "", "projects.get", ""),
     ],
-)
+)  # fmt: skip
 def test_compute_calls_have_the_names_that_the_lab_knows(
     method: str, path: str, name: str, where: str
 ) -> None:

@@ -13,19 +13,11 @@ from orchestrator.dashboard.measures import Change, Measured, honest, percent
 @pytest.mark.parametrize(
     ("value", "spread", "shown"),
     [
-        (48.858, 2.5, "48.9"),
-        (48.858, 0.031, "48.858"),
-        (1234567.0, 31000.0, "1,235,000"),
-        (0.96896, 0.0342, "0.969"),
-        (20.0, 0.0, "20"),
-        (20.123456, 0.0, "20.12"),
-        (0.0, 1.0, "0"),
-        (1.0, 1e-12, "1"),
-        (1e-9, 5.0, "1e-09"),
-        (math.inf, 1.0, "–"),
-        (1.0, math.nan, "1"),
+        (48.858, 2.5, "48.9"), (48.858, 0.031, "48.858"), (1234567.0, 31000.0, "1,235,000"),
+        (0.96896, 0.0342, "0.969"), (20.0, 0.0, "20"), (20.123456, 0.0, "20.12"), (0.0, 1.0, "0"),
+        (1.0, 1e-12, "1"), (1e-9, 5.0, "1e-09"), (math.inf, 1.0, "–"), (1.0, math.nan, "1"),
     ],
-)
+)  # fmt: skip
 def test_a_value_goes_down_to_the_second_digit_of_its_spread(value, spread, shown):
     assert honest(value, spread) == shown
 
@@ -33,15 +25,10 @@ def test_a_value_goes_down_to_the_second_digit_of_its_spread(value, spread, show
 @pytest.mark.parametrize(
     ("change", "shown"),
     [
-        (0.0823, "+8.2%"),
-        (-0.1383, "-14%"),
-        (0.0001, "+0.01%"),
-        (0.0, "+0.0%"),
-        (41.0, "×42"),
-        (None, "–"),
-        (math.inf, "–"),
+        (0.0823, "+8.2%"), (-0.1383, "-14%"), (0.0001, "+0.01%"), (0.0, "+0.0%"), (41.0, "×42"),
+        (None, "–"), (math.inf, "–"),
     ],
-)
+)  # fmt: skip
 def test_a_change_that_is_there_is_never_nothing(change, shown):
     assert percent(change) == shown
 

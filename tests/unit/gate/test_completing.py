@@ -27,7 +27,7 @@ from tests.unit.gate.made import (
     unavailable,
 )
 
-TRIED = settings(max_examples=40)
+TRIED = settings(max_examples=100)
 FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 ALL = policy(new_failures=None)
 RED = cell("gcp-l4", job("moe", failed()), job("fp8"), run="run-1", cost_usd=Decimal("1.50"))
@@ -112,11 +112,15 @@ def test_what_no_job_explains_stays() -> None:
     assert decided(whole) is Decision.INCONCLUSIVE
 
 
-def test_other_packages_and_machines_are_told() -> None:
+def test_other_packages_machines_and_doubts_of_either_are_told() -> None:
     earlier = replace(RED, packages={"torch": "2.7", "numpy": "2"}, instance_type="g2")
     later = replace(GREEN, packages={"torch": "2.8", "numpy": "2"}, instance_type="g6")
     whole = completed(earlier, later)
     assert (whole.packages, whole.instance_type) == ({"numpy": "2"}, "g2, g6")
+    for doubt in ({"simulated": True}, {"attested": False}, {"ingested": True}, {"mismatch": "x"}):
+        (name,) = doubt
+        either = completed(replace(RED, **doubt), GREEN), completed(RED, replace(GREEN, **doubt))
+        assert {getattr(one, name) for one in either} == {doubt[name]}
 
 
 @st.composite
@@ -165,7 +169,7 @@ def test_nothing_is_believed_that_one_of_the_machines_is_not(
     assert whole.ended_at == min((one.ended_at for one in parts if one.ended_at), default=None)
 
 
-@TRIED
+@settings(max_examples=40)
 @given(cases(), reruns())
 def test_a_rerun_that_had_no_job_makes_no_verdict_better(
     case: tuple[GatePolicy, object], pair: tuple[CellEvidence, CellEvidence]

@@ -29,7 +29,7 @@ from tests.unit.gate.any_policy import PLATFORMS
 from tests.unit.gate.anything import cases, cells, failed_tests
 from tests.unit.gate.made import NOW, evidence_digest, judge
 
-TRIED = settings(max_examples=25)
+TRIED = settings(max_examples=30)
 Case = tuple[GatePolicy, Snapshot]
 Change = Callable[[CellEvidence], Iterator[CellEvidence]]
 

@@ -66,16 +66,11 @@ def test_a_body_for_programs() -> None:
         "type": "gate.state_changed",
         "timestamp": "2026-03-01T03:00:00+00:00",
         "data": {
-            "lineage": "nightly",
-            "state": "fail",
-            "previous": "pass",
-            "change": "broken",
-            "title": "The nightly says FAIL",
-            "text": "tests/test_moe.py failed on aws-a10g",
-            "url": "https://trials.example/gates/release",
-            "facts": {"verdict": "V-0001"},
+            "lineage": "nightly", "state": "fail", "previous": "pass", "change": "broken",
+            "title": "The nightly says FAIL", "text": "tests/test_moe.py failed on aws-a10g",
+            "url": "https://trials.example/gates/release", "facts": {"verdict": "V-0001"},
         },
-    }
+    }  # fmt: skip
     assert json.loads(webhook_body(replace(delivery(), is_test=True)))["type"] == "test"
 
 

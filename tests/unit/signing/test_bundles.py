@@ -369,16 +369,12 @@ def test_a_key_that_ended_later_still_proves_what_it_signed(notary: DsseNotary) 
 @pytest.mark.parametrize(
     "keys",
     [
-        b"",
-        b"[]",
-        b"{}",
-        b'{"kind": "seatrial-keyring", "v": 2, "keys": []}',
+        b"", b"[]", b"{}", b'{"kind": "seatrial-keyring", "v": 2, "keys": []}',
         b'{"kind": "seatrial-keyring", "v": 1, "keys": [{"id": "x", "public": "00"}]}',
-        b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
-        b"[" * 100_000,
+        b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", b"[" * 100_000,
     ],
     ids=["empty", "list", "object", "newer", "damaged", "pem", "deep"],
-)
+)  # fmt: skip
 def test_what_is_no_keyring_says_so(notary: DsseNotary, keys: bytes) -> None:
     assert "key" in refused(sealed(notary, notary.make()), keys)
 
