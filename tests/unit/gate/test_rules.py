@@ -30,6 +30,7 @@ from tests.unit.gate.made import (
     failed,
     job,
     judge,
+    machine,
     policy,
     result,
     snapshot,
@@ -58,7 +59,9 @@ A10G = policy(PlatformRule(id="gcp-l4", instance="g2-standard-4"))
 
 
 def known(**more: object) -> Snapshot:
-    return snapshot(cell("gcp-l4", job(), **{"instance_type": "g2-standard-4", **more}))
+    told = {"instance_type": "g2-standard-4", **more}
+    one = machine(instance_type=told["instance_type"])
+    return snapshot(cell("gcp-l4", job(), machines=(one,), **told))
 
 
 def lost(outcome: Outcome | None) -> Snapshot:
@@ -117,7 +120,7 @@ RULES = [
      "gcp-l4 is not attested: nothing proves what it ran on."),
     (A10G, known(attested=False, ingested=True), OPEN, ATTESTED,
      "gcp-l4 is not attested: others produced it."),
-    (A10G, known(instance_type="g2-standard-8"), OPEN, ATTESTED,
+    (A10G, known(instance_type="g2-standard-8"), FAIL, ATTESTED,
      "gcp-l4 ran on g2-standard-8, not on g2-standard-4."),
     (policy(), replace(snapshot(cell()), product="other"), OPEN, "", ""),
     (THREE_GREEN, snapshot(cell(green_streak=2)), PASS, "", ""),
