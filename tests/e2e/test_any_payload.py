@@ -23,7 +23,7 @@ EXPECTED = {
     "erroring": ("failed", "tests", {"passed": 1, "failed": 1, "error": 2}),
     "failing": ("failed", "tests", {"passed": 2, "failed": 1}),
     "hang": ("failed", "tests", {"passed": 2, "error": 1}),
-    "names": ("passed", "", {"passed": 2033}),
+    "names": ("passed", "", {"passed": 233}),
     "no_tests": ("failed", "no_tests", {}),
     "noisy": ("passed", "", {"passed": 3}),
     "poisoned": ("failed", "tests", {"passed": 2, "failed": 1, "error": 1}),

@@ -1,6 +1,7 @@
 """A machine for the agent's tests: lays out the folders, ships the agent, drives its verbs.
 
-Everything goes through the command line, by subprocess, the way a controller does it.
+Agents are started by the command line, the way a controller does it. What only reads or clears
+away is called in this process: `test_agent_lifecycle` drives each verb by the command line, too.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runners.agent import lock
+from runners.agent import lock, pack, stop
+from runners.agent import pull as pulling
 from runners.agent.layout import Attempt
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -185,8 +187,9 @@ class Machine:
         self, folder: Path, *, events: int = 0, log: int = 0, limit: int = 2**22
     ) -> tuple[dict[str, Any], bytes, bytes]:
         """Return the header, the events' bytes and the log's bytes."""
-        words = ("--events", events, "--log", log, "--limit", limit)
-        header, _, rest = self.verb("pull", "--attempt", folder, *words).stdout.partition(b"\n")
+        out = io.BytesIO()
+        pulling.pull(Attempt(folder), out, events_from=events, log_from=log, limit_bytes=limit)
+        header, _, rest = out.getvalue().partition(b"\n")
         said = json.loads(header)
         assert len(rest) == said["events_bytes"] + said["log_bytes"]
         return said, rest[: said["events_bytes"]], rest[said["events_bytes"] :]
@@ -196,7 +199,6 @@ class Machine:
         events, log = bytearray(), bytearray()
         deadline = time.monotonic() + timeout_s
         while True:
-            # Looked at in this process: the verb takes an interpreter, which tests would wait for.
             while lock.held(Attempt(folder).lock) and not _says(folder, until):
                 assert time.monotonic() < deadline, _tail(folder)
                 time.sleep(0.02)
@@ -221,15 +223,17 @@ class Machine:
 
     def bundle(self, folder: Path) -> dict[str, bytes]:
         """Return the artifacts by name."""
-        raw = self.verb("bundle", "--attempt", folder).stdout
-        with tarfile.open(fileobj=io.BytesIO(raw)) as tar:
+        raw = io.BytesIO()
+        pack.bundle(Attempt(folder).artifacts, raw)
+        raw.seek(0)
+        with tarfile.open(fileobj=raw) as tar:
             assert all(entry.isreg() for entry in tar)
             return {entry.name: tar.extractfile(entry).read() for entry in tar}  # type: ignore[union-attr]
 
     def close_all(self) -> None:
         """Remove every attempt; nothing of them may be left."""
         for folder in self.attempts:
-            self.verb("close", "--attempt", folder)
+            stop.close(Attempt(folder))
             assert not folder.exists()
             assert processes_of(folder) == {}
 

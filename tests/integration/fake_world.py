@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from orchestrator.adapters.db.database import Database, open_database
+from orchestrator.adapters.db.revisions import migrate
 from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.adapters.files.blobs import FileBlobs
@@ -53,6 +55,15 @@ class SteppingClock:
         self.time += timedelta(seconds=seconds)
 
 
+@cache
+def empty_database() -> bytes:
+    """A migrated SQLite file: migrating one takes as long as a whole history of a cell."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "app.db")
+        migrate(f"sqlite:///{path}")
+        return path.read_bytes()
+
+
 def manifest(*jobs: str) -> Manifest:
     rows = tuple(Job(id=job, kind="suite", pytest=(f"test_{job}.py",)) for job in jobs)
     return Manifest(name="steps", version="1", job=rows)
@@ -79,7 +90,8 @@ class FakeWorld:
     on_tick: list = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.database = open_database(f"sqlite:///{self.folder / 'app.db'}", migrate=True)
+        (self.folder / "app.db").write_bytes(empty_database())
+        self.database = open_database(f"sqlite:///{self.folder / 'app.db'}")
         self.world = self._world()
         self.engine = MemoryEngine(partial(run_cell, self.world), tick=self._tick)
 
