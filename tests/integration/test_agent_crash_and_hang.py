@@ -40,7 +40,9 @@ print("of the family", sum(b"612" + b"34" in one for one in found))
 """
 FILES = {
     "endless/test_it.py": (
-        "import os, pytest\n@pytest.mark.parametrize('n', range(6))\ndef test_dies(n): os._exit(7)\n"
+        "import os, pytest\n"
+        "@pytest.mark.parametrize('n', range(6))\n"
+        "def test_dies(n): os._exit(7)\n"
     ),
     "last/test_it.py": (
         "import os\ndef test_good(): pass\ndef test_dies(): os.kill(os.getpid(), 11)\n"

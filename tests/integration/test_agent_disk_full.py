@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from tests.integration.agent_machine import Machine, command, lean_python, machine_at
+from tests.integration.agent_machine import Machine, command, machine_at
 
 pytestmark = pytest.mark.needs_root
 
@@ -26,11 +27,6 @@ def test_fills():
     {then}
 def test_after(): pass
 """
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory):
-    return lean_python(tmp_path_factory.mktemp("lean") / "venv")
 
 
 @pytest.fixture
@@ -53,12 +49,10 @@ def machine(tmp_path):
     ["print('the log goes on', flush=True); time.sleep(0.3)", "os.write(2, b'y' * 3_000_000)"],
     ids=["quiet", "loud"],
 )
-def test_a_test_that_fills_the_disk(machine: Machine, python: str, tmp_path, then: str) -> None:
-    payload = tmp_path / "payload"
-    payload.mkdir()
+def test_a_test_that_fills_the_disk(machine: Machine, lean: str, payload: Path, then: str) -> None:
     (payload / "test_fills.py").write_text(FILLS.format(then=then))
     jobs = [{"pytest": ["-s", "."]}, command("true")]
-    evidence = machine.run(payload, python=python, jobs=jobs)
+    evidence = machine.run(payload, python=lean, jobs=jobs)
     assert (evidence.end["outcome"], evidence.end["reason"]) == ("errored", "disk_full")
     assert evidence.finished()["cause"] == "disk_full"
     assert evidence.outcomes()["test_fills.py::test_before"] == "passed"
@@ -67,11 +61,9 @@ def test_a_test_that_fills_the_disk(machine: Machine, python: str, tmp_path, the
     assert any("the disk is full" in message for message in evidence.messages("error"))
 
 
-def test_a_log_that_fills_the_disk(machine: Machine, python: str, tmp_path) -> None:
-    payload = tmp_path / "payload"
-    payload.mkdir()
+def test_a_log_that_fills_the_disk(machine: Machine, lean: str, payload: Path) -> None:
     job = command("{python}", "-c", "while True: print('x' * 1000)")
-    evidence = machine.run(payload, python=python, jobs=[job, command("true", id="second")])
+    evidence = machine.run(payload, python=lean, jobs=[job, command("true", id="second")])
     assert (evidence.end["outcome"], evidence.end["reason"]) == ("errored", "disk_full")
     assert evidence.finished("demo")["cause"] == "disk_full"
     assert evidence.of("phase", "second") == []

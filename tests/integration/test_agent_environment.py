@@ -8,6 +8,7 @@ import json
 import shutil
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +19,7 @@ from runners.agent.failures import WrongSubject
 from runners.agent.layout import Attempt
 from runners.agent.plan import Subject
 from runners.agent.subject import prove
-from tests.integration.agent_machine import Machine, command, lean_python, machine_at
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory):
-    return lean_python(tmp_path_factory.mktemp("lean") / "venv")
-
-
-@pytest.fixture
-def machine(tmp_path):
-    with machine_at(tmp_path / "base") as machine:
-        yield machine
-
-
-@pytest.fixture
-def empty(tmp_path: Path) -> Path:
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    return folder
+from tests.integration.agent_machine import Machine, command, lean_python
 
 
 def wheel(folder: Path, name: str, version: str, *, requires: str = "") -> Path:
@@ -70,14 +53,14 @@ SHOW = command("{python}", "-c", "import tool; print('tool', tool.__version__, t
 
 
 def test_overlay_sees_the_interpreter_and_adds_to_it(
-    machine: Machine, python: str, empty: Path
+    machine: Machine, lean: str, payload: Path
 ) -> None:
     wheel(machine.base / "wheels" / "w1", "tool", "1.5", requires="extra>=2")
     wheel(machine.base / "wheels" / "w1", "extra", "2.0")
     script = "import sys, pytest, tool, extra; print(sys.prefix, pytest.__file__, tool.__file__)"
     folder = machine.prepare(
-        empty,
-        python=python,
+        payload,
+        python=lean,
         wheels="w1",
         subject=subject(),
         environment={"requirements": ["extra"], "constraints": ["extra==2.0"]},
@@ -88,7 +71,7 @@ def test_overlay_sees_the_interpreter_and_adds_to_it(
     assert evidence.finished("demo")["exit_code"] == 0, evidence.log.decode()
     prefix, of_pytest, of_tool = evidence.log.split(b"=====\n")[-1].decode().split()
     assert prefix == str(folder / "venv")
-    assert Path(of_pytest).is_relative_to(Path(python).parent.parent)
+    assert Path(of_pytest).is_relative_to(Path(lean).parent.parent)
     assert Path(of_tool).is_relative_to(folder / "venv")
     (environment,) = evidence.of("environment")
     assert environment["packages"]["tool"] == "1.5"
@@ -113,42 +96,51 @@ def test_overlay_sees_the_interpreter_and_adds_to_it(
     ],
 )
 def test_environment_that_cannot_be_made(
-    machine: Machine, python: str, empty: Path, more: dict[str, Any], says: str
+    machine: Machine, lean: str, payload: Path, more: dict[str, Any], says: str
 ) -> None:
     (machine.base / "wheels" / "w2").mkdir(parents=True)
-    options = {"python": python, "environment": {"requirements": ["not-shipped>=3"]}, **more}
-    evidence = machine.run(empty, **options)
+    options = {"python": lean, "environment": {"requirements": ["not-shipped>=3"]}, **more}
+    evidence = machine.run(payload, **options)
     assert (evidence.end["outcome"], evidence.end["reason"]) == ("errored", "environment")
     assert says in evidence.end["detail"]
     assert evidence.of("phase", "suite") == []
 
 
 def test_a_source_tree_that_shadows_the_subject_is_found_out(
-    machine: Machine, python: str, empty: Path
+    machine: Machine, lean: str, payload: Path
 ) -> None:
     """Only the second job's path leads to it: every way of importing is proven."""
     wheel(machine.base / "wheels" / "w3", "tool", "1.5")
-    (empty / "src" / "tool").mkdir(parents=True)
-    (empty / "src" / "tool" / "__init__.py").write_text("__version__ = 'from the tree'\n")
+    (payload / "src" / "tool").mkdir(parents=True)
+    (payload / "src" / "tool" / "__init__.py").write_text("__version__ = 'from the tree'\n")
     path = {"id": "second", "env": {"PYTHONPATH": "src"}, "path_variables": ["PYTHONPATH"]}
     jobs = [SHOW, {**SHOW, **path}]
-    evidence = machine.run(empty, python=python, wheels="w3", subject=subject(), jobs=jobs)
+    evidence = machine.run(payload, python=lean, wheels="w3", subject=subject(), jobs=jobs)
     assert (evidence.end["outcome"], evidence.end["reason"]) == ("errored", "wrong_subject")
     assert "tool is imported from" in evidence.end["detail"]
     assert evidence.of("environment"), "the environment is evidence all the same"
     assert evidence.of("phase", "demo") == []
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> Asker:
-    """An attempt whose overlay holds tool 1.5, unpacked the way pip does."""
-    attempt = Attempt(tmp_path / "base" / "attempts" / "a")
+@pytest.fixture(scope="module")
+def overlay(tmp_path_factory: pytest.TempPathFactory) -> Asker:
+    """An attempt with an overlay."""
+    attempt = Attempt(tmp_path_factory.mktemp("overlay") / "attempts" / "a")
     attempt.payload.mkdir(parents=True)
     lean_python(attempt.venv)
-    (site,) = attempt.venv.glob("lib/python3*/site-packages")
+    return Asker(attempt, {}, None, lambda: None)
+
+
+@pytest.fixture
+def installed(overlay: Asker, tmp_path: Path) -> Iterator[Asker]:
+    """The overlay holds tool 1.5, unpacked the way pip does."""
+    (site,) = overlay.attempt.venv.glob("lib/python3*/site-packages")
     with zipfile.ZipFile(wheel(tmp_path, "tool", "1.5")) as archive:
         archive.extractall(site)
-    return Asker(attempt, {}, None, lambda: None)
+    yield overlay
+    for left in (*site.glob("tool*"), overlay.attempt.payload):
+        shutil.rmtree(left)
+    overlay.attempt.payload.mkdir()
 
 
 def _spoil(asker: Asker, how: str) -> None:
@@ -204,7 +196,7 @@ def test_what_is_not_the_subject(installed: Asker, how: str, version: str, says:
 
 
 def test_an_image_that_holds_another_build_of_the_subject(
-    machine: Machine, python: str, empty: Path, tmp_path: Path
+    machine: Machine, lean: str, payload: Path, tmp_path: Path
 ) -> None:
     """Same version, other bytes, already in the interpreter: the shipped one must win."""
     image = lean_python(tmp_path / "image")
@@ -215,17 +207,16 @@ def test_an_image_that_holds_another_build_of_the_subject(
     wheel(machine.base / "wheels" / "w3", "tool", "1.5")
     script = "import tool.part; print('answer', tool.part.answer)"
     evidence = machine.run(
-        empty, python=image, wheels="w3", subject=subject(),
+        payload, python=image, wheels="w3", subject=subject(),
         jobs=[command("{python}", "-c", script)],
     )  # fmt: skip
     assert evidence.end["outcome"] == "completed", evidence.end
     assert b"answer 42\n" in evidence.log
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("own", [True, False])
 def test_the_environment_of_seatrial_itself_is_told(
-    machine: Machine, empty: Path, tmp_path: Path, own: bool
+    machine: Machine, payload: Path, tmp_path: Path, own: bool
 ) -> None:
     python = lean_python(tmp_path / "venv")
     [site] = Path(python).parents[1].glob("lib/python3*/site-packages")
@@ -234,27 +225,16 @@ def test_the_environment_of_seatrial_itself_is_told(
     (info / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {info.name[:-14]}\nVersion: 1.0\n"
     )
-    evidence = machine.run(empty, python=python, jobs=[command("true")])
+    evidence = machine.run(payload, python=python, jobs=[command("true")])
     [environment] = evidence.of("environment")
     assert environment["own_environment"] is own
     told = [text for text in evidence.messages("warning") if "Seatrial itself" in text]
     assert len(told) == own
 
 
-def test_torch_facts(machine: Machine, empty: Path) -> None:
-    pytest.importorskip("torch", reason="torch is not installed beside the tests")
-    evidence = machine.run(empty, python=sys.executable, jobs=[command("true")], timeout_s=200)
-    (environment,) = evidence.of("environment")
-    torch = sys.modules["torch"]
-    assert environment["torch"] == str(torch.__version__)
-    assert environment["cuda"] == torch.version.cuda
-    assert len(environment["torch_devices"]) == torch.cuda.device_count()
-    assert not [text for text in evidence.messages() if "Seatrial itself" not in text]
-
-
-def test_probe(machine: Machine, python: str) -> None:
+def test_probe(machine: Machine, lean: str) -> None:
     said = json.loads(
-        machine.verb("probe", "--candidate", python, "--candidate", "no-such-python").stdout
+        machine.verb("probe", "--candidate", lean, "--candidate", "no-such-python").stdout
     )
     assert said["v"] == 1
     assert set(said) == {
@@ -262,7 +242,7 @@ def test_probe(machine: Machine, python: str) -> None:
         "disk_free_bytes", "devices", "interpreters",
     }  # fmt: skip
     good, absent = said["interpreters"]
-    assert good["candidate"] == good["path"] == python
+    assert good["candidate"] == good["path"] == lean
     assert good["version"] == ".".join(map(str, sys.version_info[:3]))
     assert (good["implementation"], good["error"], good["has_venv"]) == ("cpython", None, True)
     assert good["packages"]["pytest"] == pytest.__version__

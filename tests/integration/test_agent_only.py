@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from orchestrator.application.cell.sitting import outcomes_of
 from orchestrator.domain.trials import TrialAsk, TrialKind, by_job, job_in_sitting
-from tests.integration.agent_machine import Machine, lean_python, machine_at
+from tests.integration.agent_machine import Evidence, machine_at
 
 SUITE = """
 import os, pathlib, signal
@@ -34,61 +31,52 @@ def test_dies():
 """
 
 
+KEYS = ["suite::test_it.py::test_sometimes", "suite::test_it.py::gone"]
+ASK = TrialAsk(kind=TrialKind.RERUN, tests=by_job(KEYS), times=3)
+SOME = ["test_it.py::test_many[1]", "test_it.py::test_many[2]", "test_it.py::gone"]
+
+
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return lean_python(tmp_path_factory.mktemp("lean") / "venv")
+def ran(tmp_path_factory: pytest.TempPathFactory, lean: str) -> tuple[Evidence, bytes]:
+    """An attempt of jobs that run some tests alone, and its events as they were written."""
+    folder = tmp_path_factory.mktemp("only")
+    (folder / "suite").mkdir()
+    (folder / "suite" / "test_it.py").write_text(SUITE.format(count=str(folder / "count")))
+    jobs = [
+        *(
+            {"id": job_in_sitting("suite", time), "only": list(ASK.tests["suite"])}
+            for time in (1, 2, 3)
+        ),
+        {"id": "some", "only": SOME},
+        {"id": "dies", "only": ["test_it.py::test_dies", "test_it.py::test_many[0]"]},
+    ]
+    with machine_at(folder / "base") as machine:
+        evidence = machine.run(folder / "suite", python=lean, jobs=jobs)
+        return evidence, (machine.attempts[0] / "events.jsonl").read_bytes()
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    with machine_at(tmp_path / "base") as machine:
-        yield machine
-
-
-@pytest.fixture
-def suite(tmp_path: Path) -> Path:
-    folder = tmp_path / "suite"
-    folder.mkdir()
-    (folder / "test_it.py").write_text(SUITE.format(count=str(tmp_path / "count")))
-    return folder
-
-
-def test_only_these_are_run_and_collected(machine: Machine, python: str, suite: Path) -> None:
-    only = ["test_it.py::test_many[1]", "test_it.py::test_many[2]", "test_it.py::gone"]
-    evidence = machine.run(suite, python=python, jobs=[{"only": only}])
-    assert evidence.outcomes() == {
-        "test_it.py::test_many[1]": "failed",
-        "test_it.py::test_many[2]": "passed",
-    }
-    [manifest] = evidence.of("manifest")
-    assert manifest["tests"] == only[:2]
+def test_only_these_are_run_and_collected(ran: tuple[Evidence, bytes]) -> None:
+    evidence, _ = ran
+    assert evidence.outcomes("some") == {SOME[0]: "failed", SOME[1]: "passed"}
+    [manifest] = evidence.of("manifest", "some")
+    assert manifest["tests"] == SOME[:2]
 
 
 def test_a_test_that_kills_its_process_does_not_take_the_others_along(
-    machine: Machine, python: str, suite: Path
+    ran: tuple[Evidence, bytes],
 ) -> None:
-    only = ["test_it.py::test_dies", "test_it.py::test_many[0]"]
-    evidence = machine.run(suite, python=python, jobs=[{"only": only}])
-    assert len(evidence.outcomes()) == 2
-    assert evidence.finished()["restarts"] <= 1
+    evidence, _ = ran
+    assert evidence.outcomes("dies") == {
+        "test_it.py::test_many[0]": "passed", "test_it.py::test_dies": "crashed",
+    }  # fmt: skip
+    assert evidence.finished("dies")["restarts"] == 0, "it was the last one"
 
 
-def test_a_sitting_of_three_times_is_three_outcomes(
-    machine: Machine, python: str, suite: Path
-) -> None:
-    keys = ["suite::test_it.py::test_sometimes", "suite::test_it.py::gone"]
-    ask = TrialAsk(kind=TrialKind.RERUN, tests=by_job(keys), times=3)
-    jobs = [
-        {"id": job_in_sitting("suite", time), "only": list(ask.tests["suite"])}
-        for time in (1, 2, 3)
-    ]
-    folder = machine.prepare(suite, python=python, jobs=jobs)
-    machine.start(folder)
-    machine.wait(folder)
-    raw = (folder / "events.jsonl").read_bytes()
-    outcomes, trouble = outcomes_of(raw, ask, keys)
+def test_a_sitting_of_three_times_is_three_outcomes(ran: tuple[Evidence, bytes]) -> None:
+    _, raw = ran
+    outcomes, trouble = outcomes_of(raw, ASK, KEYS)
     assert trouble == ""
-    assert [[time[key] for key in keys] for time in outcomes] == [
+    assert [[time[key] for key in KEYS] for time in outcomes] == [
         ["passed", "absent"],
         ["failed", "absent"],
         ["passed", "absent"],

@@ -148,6 +148,7 @@ def test_phases_and_order(ran: Evidence) -> None:
         ("end", None),
     ]
     assert ran.end == {"outcome": "completed", "reason": None, "detail": ""}
+    assert "readiness" not in ran.of("environment")[0], "nothing was asked"
     assert set(ran.of("heartbeat")[0]) == {"job", "test", "disk_free_bytes", "load"}
 
 

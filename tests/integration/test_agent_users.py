@@ -53,18 +53,16 @@ def machine():
 
 
 @pytest.fixture
-def payload(tmp_path: Path) -> Path:
-    folder = tmp_path / "payload"
-    folder.mkdir()
-    (folder / "tries.py").write_text(TRIES)
-    return folder
+def tries(payload: Path) -> Path:
+    (payload / "tries.py").write_text(TRIES)
+    return payload
 
 
 @pytest.mark.needs_root
 @needs_open_python
-def test_jobs_run_as_another_user(machine: Machine, payload: Path) -> None:
+def test_jobs_run_as_another_user(machine: Machine, tries: Path) -> None:
     evidence = machine.run(
-        payload, python=OPEN_PYTHON, payload_user=True, jobs=[command("{python}", "tries.py")]
+        tries, python=OPEN_PYTHON, payload_user=True, jobs=[command("{python}", "tries.py")]
     )
     (environment,) = evidence.of("environment")
     assert environment["separated_user_reason"] == "jobs run as seatrial-payload"
@@ -112,10 +110,9 @@ def test_why_not_is_said(machine: Machine, payload: Path, tmp_path: Path) -> Non
     assert machine.attempts[0].stat().st_mode & 0o777 == 0o700
 
 
-def test_the_plan_can_ask_for_one_user(machine: Machine, payload: Path, tmp_path: Path) -> None:
-    python = lean_python(tmp_path / "venv")
+def test_the_plan_can_ask_for_one_user(machine: Machine, lean: str, payload: Path) -> None:
     job = command("{python}", "-c", "import os; print('uid', os.geteuid())")
-    evidence = machine.run(payload, python=python, payload_user=False, jobs=[job])
+    evidence = machine.run(payload, python=lean, payload_user=False, jobs=[job])
     (environment,) = evidence.of("environment")
     assert environment["separated_user"] is False
     assert environment["separated_user_reason"] == "the plan asks for the agent's own user"
