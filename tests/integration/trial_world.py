@@ -76,6 +76,7 @@ class TrialWorld(FakeWorld):
     def _scripted(self, reach: object) -> FakeWorkspace:
         workspace = FakeWorld._workspace(self, reach)
         workspace.computer.script = partial(told, self)
+        workspace.computer.lines_per_look = 6
         return workspace
 
 
