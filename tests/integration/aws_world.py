@@ -10,6 +10,7 @@ from typing import Any
 
 import boto3
 import pytest
+from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
 from orchestrator.assets import asset_dir
 from orchestrator.domain.machine import (
@@ -63,9 +64,17 @@ class Shelf:
         return self.prices
 
 
+REGIONS = ("us-east-1", "us-east-2", "us-west-2", "eu-west-1", "eu-central-1")
+
+
 @contextmanager
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsCloud]:
-    """An account of the emulated AWS, and an environment that leads boto3 there."""
+    """An account of the emulated AWS, and an environment that leads boto3 there.
+
+    It has a few regions enabled: an inventory asks each of them for everything.
+    """
+    enabled = [region for region in RegionsAndZonesBackend.regions if region.name in REGIONS]
+    monkeypatch.setattr(RegionsAndZonesBackend, "regions", enabled)
     with AwsCloud(machines=NoMachines()) as cloud:
         for name, value in {
             "AWS_ENDPOINT_URL": cloud.endpoint_url,
