@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import tarfile
@@ -24,9 +25,10 @@ def steps(tmp_path):
     return Steps(tmp_path / "steps", tests=20, seconds=0.02)
 
 
-@pytest.fixture
-def home(tmp_path):
-    with a_home(tmp_path / "home") as home:
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Its controller is started by the first command, and stays for all tests."""
+    with a_home(tmp_path_factory.mktemp("main") / "home") as home:
         yield home
 
 
@@ -42,7 +44,12 @@ def told(run: dict) -> dict:
     }
 
 
-def test_three_ways_to_launch_give_the_same_results(home, steps, tmp_path):
+def test_three_ways_to_launch_give_the_same_results(steps, tmp_path):
+    with a_home(tmp_path / "home") as home:
+        three_ways(home, steps, tmp_path)
+
+
+def three_ways(home, steps, tmp_path):
     file = matrix(tmp_path / "m.yaml", steps.folder)
     alone = json.loads(home.seatrial("run", str(file), "--json", status=1))
     assert {k: v for k, v in alone["cells"][0]["counts"].items() if v} == EXPECTED
@@ -101,7 +108,7 @@ def test_every_number_of_the_report_is_in_the_database(home, steps, tmp_path):
     out = home.seatrial("run", str(file), status=1)
     report = Path(re.fullmatch(r"report: (.+)", out.splitlines()[-1])[1])
     text = report.read_text("utf-8")
-    run = home.json("show", "latest")
+    run = home.json("show", report.parent.parent.name)
     [cell] = run["cells"]
     counts = cell["counts"]
     judged = counts["passed"] + counts["failed"] + counts["error"]
@@ -148,8 +155,7 @@ def test_cancel_keeps_what_is_finished(home, tmp_path):
 
 
 def test_an_interrupt_detaches_and_the_run_goes_on(home, tmp_path):
-    import signal
-
+    before = {run["id"] for run in home.json("runs")}
     steps = Steps(tmp_path / "slow", tests=20, seconds=0.1)
     file = matrix(tmp_path / "m.yaml", steps.folder)
     run = subprocess.Popen(
@@ -159,38 +165,32 @@ def test_an_interrupt_detaches_and_the_run_goes_on(home, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    eventually(lambda: home.path.joinpath("controller.sock").exists())
-    eventually(lambda: home.get("/runs")["items"] and home.tests_stored("latest") > 1)
+    begun = []
+    eventually(lambda: begun.extend({one["id"] for one in home.get("/runs")["items"]} - before)
+               or begun)  # fmt: skip
+    eventually(lambda: home.tests_stored(begun[0]) > 1)
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=20)
     assert run.returncode == 130
     assert "seatrial watch" in said
     assert "seatrial cancel" in said
-    home.seatrial("watch", "latest", status=1)
+    home.seatrial("watch", begun[0], status=1)
     assert set(steps.begun().values()) == {1}
 
 
-def test_a_second_controller_is_refused_with_the_holders_pid(home, steps, tmp_path):
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_controller_started_in_the_background_is_one_and_no_child(home, steps, tmp_path):
     run = home.launch(matrix(tmp_path / "m.yaml", steps.folder))
     done = subprocess.run(
         home.command("serve"), env=home.environment, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
     assert str(home.controller_pid()) in done.stderr
-    home.seatrial("watch", run, status=1)
-
-
-def test_the_embedded_secrets_of_the_home_are_closed_to_others(home, steps, tmp_path):
-    home.seatrial("run", str(matrix(tmp_path / "m.yaml", steps.folder)), status=1)
-    assert home.path.stat().st_mode & 0o077 == 0
-    assert (home.path / "controller.sock").stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_the_controller_started_in_the_background_is_no_child(home, steps, tmp_path):
-    home.launch(matrix(tmp_path / "m.yaml", steps.folder))
     stat = Path(f"/proc/{home.controller_pid()}/stat").read_text().rsplit(")", 1)[1].split()
     assert int(stat[3]) == home.controller_pid(), "a session of its own"
+    assert home.path.stat().st_mode & 0o077 == 0
+    assert (home.path / "controller.sock").stat().st_mode & 0o777 == 0o600
     for number in (0, 1, 2):
         link = Path(f"/proc/{home.controller_pid()}/fd/{number}").readlink()
         assert str(link) in ("/dev/null", str(home.path / "controller.log"))
+    home.seatrial("watch", run, status=1)

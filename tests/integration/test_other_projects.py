@@ -56,25 +56,18 @@ class Case:
 SUMS = {"passed": 1, "failed": 2}
 """Failed subtests of tests that failed, and a test of three that passed but for its subtests."""
 CASES = (
-    Case(suites.TOOLZ, ("-v",)),
     Case(suites.TOOLZ, ("--tb=short",)),
-    Case(suites.JSONSCHEMA, ("-v", "--tb=short"), (BROKEN,)),
     Case(suites.JSONSCHEMA, ("-v", "-n", "2"), (BROKEN,), {"error": 1}),
-    Case(suites.AIOSQLITE, ("-v",), at_least=25),
     Case(suites.AIOSQLITE, ("-n", "2", "-rA"), at_least=25),
-    Case(suites.MPMATH, ("-v", "--tb=long")),
     Case(suites.MPMATH, ("-q", "-n", "2", "--tb=no")),
-    Case(suites.TORNADO, ("-v", "-n", "2", "--tb=native")),
     Case(suites.TORNADO, ("-vv", "--tb=line", "-rA")),
     Case(suites.NETWORKX, ("-v",)),
     Case(suites.SYMPY, ("-rA", "--tb=native"), at_least=10),
     Case(suites.ASYNCIO, ("-v",), more=SUMS, at_least=15),
-    Case(suites.ASYNCIO, ("-v", "-n", "2", "--tb=short"), more=SUMS, at_least=15),
-    Case(suites.ASYNCIO, ("--tb=line",), more=SUMS, at_least=15),
-    Case(suites.RERUNS, ("-v",), at_least=9),
     Case(suites.RERUNS, ("-v", "-n", "2", "--tb=short"), at_least=9),
     Case(suites.RERUNS, ("--tb=line",), at_least=9),
 )
+"""Each project once, and every option of pytest that changes what it prints."""
 
 pytestmark = pytest.mark.slow
 
@@ -177,16 +170,7 @@ def test_they_end_as_pytest_did(ran):
         assert (end.exit_code, end.cause) == (ran.documents.exit_code, ""), name
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("log.txt",),
-        ("log.jsonl", "log.txt"),
-        ("junit.xml", "log.jsonl", "log.txt"),
-        tuple(DIALECTS),
-    ],
-    ids=["text", "and reportlog", "and JUnit", "all"],
-)
+@pytest.mark.parametrize("names", [("log.txt",), tuple(DIALECTS)], ids=["text", "all"])
 def test_together_they_are_one_cell_in_which_each_test_counts_once(ran, names):
     cell = cell_of(*ran.documents.foreign(*names))
     assert {source.state for source in cell.assembly.sources} == {SourceState.READ}
