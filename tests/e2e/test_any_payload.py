@@ -14,7 +14,7 @@ from tests.e2e.payloads import matrix
 
 PAYLOADS = Path(__file__).resolve().parents[1] / "payloads"
 
-# name: (outcome, reason of the job, counts that are not zero); `test_agent_outcomes` runs the others
+# name: (outcome, reason of the job, counts that are not zero)
 EXPECTED = {
     "artifacts": ("passed", "", {"passed": 1}),
     "collection_error": ("failed", "tests", {"error": 1, "missing": 1}),

@@ -21,10 +21,16 @@ SUITES = {"nvidia-backend": 66, "moe": 48, "fp8-native": 51, "fp8-training": 20}
 DEMOS = {"flex-attention-demo": 9, "fp8-demo": 8, "moe-demo": 8}
 
 
-@pytest.fixture
-def home(tmp_path):
-    with a_home(tmp_path / "home") as home:
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    with a_home(tmp_path_factory.mktemp("ingest") / "home") as home:
         yield home
+
+
+@pytest.fixture(scope="module")
+def handed_in(home):
+    """The logs of a machine, handed in for the first time: the run, and what was said."""
+    return ingest(home, LOGS, *ORDER)
 
 
 def ingest(home, source: Path, *words: str) -> tuple[str, str]:
@@ -41,8 +47,8 @@ def ingest(home, source: Path, *words: str) -> tuple[str, str]:
     return done.stdout.strip(), done.stderr
 
 
-def test_a_folder_of_logs_becomes_a_finished_run_and_its_reports(home, tmp_path):
-    run, said = ingest(home, LOGS, *ORDER)
+def test_a_folder_of_logs_becomes_a_finished_run_and_its_reports(home, handed_in):
+    run, said = handed_in
     assert "fp8_tests.txt: pytest-text 1" in said
     assert "71 tests, for fp8-native, fp8-training" in said
     assert "says KernelPyTorch v0.4.5, the subject is 0.4.6" in said
@@ -82,16 +88,17 @@ def test_several_folders_are_a_cell_each_of_one_run_in_their_order(home):
     assert [cell["id"] for cell in shown["cells"]] == names
     assert shown["outcome"] == "failed"
     assert "| **1,492/1,504** |" in home.seatrial("report", run)
+    runs = len(home.json("runs"))
     assert ingest(home, PLATFORMS / names[0], *folders[1:])[0] == run
-    assert len(home.json("runs")) == 1
+    assert len(home.json("runs")) == runs
 
 
-def test_the_same_again_is_the_same_run_however_it_is_packed(home, tmp_path):
-    run, _ = ingest(home, LOGS, *ORDER)
+def test_the_same_again_is_the_same_run_however_it_is_packed(home, handed_in, tmp_path):
+    run, _ = handed_in
+    runs = len(home.json("runs"))
     again, said = ingest(home, LOGS, *ORDER)
     assert again == run
     assert "was handed in before" in said
-    assert len(home.json("runs")) == 1
 
     archive = tmp_path / "logs.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
@@ -102,6 +109,7 @@ def test_the_same_again_is_the_same_run_however_it_is_packed(home, tmp_path):
         for log in sorted(LOGS.iterdir()):
             packed.write(log, log.name)
     assert ingest(home, zipped, *ORDER)[0] == run
+    assert len(home.json("runs")) == runs
 
 
 def test_curl_hands_an_archive_in(home, tmp_path):
@@ -109,7 +117,7 @@ def test_curl_hands_an_archive_in(home, tmp_path):
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(LOGS, arcname=".")
     home.seatrial("runs")
-    url = "http://localhost/api/v1/ingest?platform=gcp-l4&subject=torchbridge@0.4.6"
+    url = "http://localhost/api/v1/ingest?platform=by-curl&subject=torchbridge@0.4.6"
     socket = str(home.path / "controller.sock")
     words = ["curl", "-sS", "--fail-with-body", "--unix-socket", socket, "-X", "POST"]
     answer = subprocess.check_output([*words, "-T", str(archive), url], text=True)
@@ -117,6 +125,7 @@ def test_curl_hands_an_archive_in(home, tmp_path):
 
 
 def test_refusals_are_sentences_and_store_nothing(home, tmp_path):
+    runs = home.json("runs")
     empty = tmp_path / "empty"
     empty.mkdir()
     home.seatrial("ingest", str(empty), *ORDER, status=2)
@@ -126,11 +135,16 @@ def test_refusals_are_sentences_and_store_nothing(home, tmp_path):
     (empty / "link").unlink()
     (empty / "blob.bin").write_bytes(os.urandom(1000))
     home.seatrial("ingest", str(empty), *ORDER, status=2)
-    assert home.json("runs") == []
+    assert home.json("runs") == runs
 
 
-def test_a_controller_that_is_killed_ends_the_ingestion_when_it_is_back(home, tmp_path):
+def test_a_controller_that_is_killed_ends_the_ingestion_when_it_is_back(tmp_path):
     """However far it came: either nothing is stored, or it ends by itself, once."""
+    with a_home(tmp_path / "home") as home:
+        killed_while_it_ingests(home, tmp_path)
+
+
+def killed_while_it_ingests(home, tmp_path):
     folder = tmp_path / "logs"
     folder.mkdir()
     module = "tests/test_many.py"
@@ -181,15 +195,15 @@ def test_notes_beside_the_logs_say_the_rest(home, tmp_path):
     assert "2026-01-19" in home.seatrial("report", run, "--cell", "gcp-l4")
 
 
-def test_what_a_person_writes_later_stands_in_the_published_reports(home, tmp_path):
-    run, _ = ingest(home, LOGS, *ORDER)
+def test_what_a_person_writes_later_stands_in_the_published_reports(home, handed_in, tmp_path):
+    run, _ = handed_in
     notes = tmp_path / "notes.yaml"
     notes.write_text(
         "apiVersion: seatrial/v1\nkind: Statements\nauthor: R. Eader\nstatements:\n"
         "  - {kind: fix, title: The mask moved, files: [a.py], cell: gcp-l4, at: 2026-01-18}\n"
         "  - {kind: conclusion, text: All 186 tests pass.}\n"
     )
-    words = home.command("note", "latest", str(notes))
+    words = home.command("note", run, str(notes))
     for _ in range(2):
         done = subprocess.run(words, env=home.environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

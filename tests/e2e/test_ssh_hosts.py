@@ -15,16 +15,16 @@ from tests.ssh_hosts import Relay, SshHost, fingerprint
 pytestmark = pytest.mark.needs_sshd
 
 
-@pytest.fixture
-def home(tmp_path):
-    with a_home(tmp_path / "home", SEATRIAL_LOST_AFTER_S="8") as home:
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    with a_home(tmp_path_factory.mktemp("ssh") / "home", SEATRIAL_LOST_AFTER_S="8") as home:
         yield home
 
 
 @pytest.fixture
 def hosts(tmp_path, home):
     made = [SshHost(tmp_path / "hosts", name=name).start() for name in ("red", "blue")]
-    (home.path / "keys").mkdir(parents=True, mode=0o700)
+    (home.path / "keys").mkdir(parents=True, mode=0o700, exist_ok=True)
     for host in made:
         shutil.copy(host.keys_dir / f"{host.name}_key", home.path / "keys")
     yield made

@@ -5,27 +5,21 @@ from __future__ import annotations
 import shutil
 import statistics
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.agent_machine import REPOSITORY, Machine, command, machine_at
+from tests.integration.agent_machine import REPOSITORY, Machine, command
 
 pytest.importorskip("torch", reason="the payload's benchmarks need torch")
+pytestmark = pytest.mark.slow
 
 ONCE, TWICE = "lambda: x @ x)", "lambda: (x @ x, x @ x)[1])"
 PAIRS = {"min_pairs": 8, "max_pairs": 8, "precision": 0.001}
 NAMES = ("resident/product", "resident/perceptron")
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    with machine_at(tmp_path / "base") as machine:
-        yield machine
-
-
-def payload(folder: Path, *, product: str) -> Path:
+def library(folder: Path, *, product: str) -> Path:
     """The library and its resident benchmark, whose product is this one."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(REPOSITORY / "payload" / "torchbridge", folder / "torchbridge", ignore=ignored)
@@ -39,7 +33,7 @@ def payload(folder: Path, *, product: str) -> Path:
 
 def test_a_slower_product_is_seen_in_pairs(machine: Machine, tmp_path: Path) -> None:
     new, old = (
-        payload(tmp_path / name, product=product)
+        library(tmp_path / name, product=product)
         for name, product in (("new", TWICE), ("old", ONCE))
     )
     told = {"id": "resident", "kind": "benchmark", "turns": True, "paired": PAIRS, "timeout_s": 240}

@@ -151,7 +151,11 @@ def project(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module", params=[(), ("-n", "2")], ids=["one process", "xdist"])
+@pytest.fixture(
+    scope="module",
+    params=[(), pytest.param(("-n", "2"), marks=pytest.mark.slow)],
+    ids=["one process", "xdist"],
+)
 def documents(request, project, tmp_path_factory):
     """The documents of one run; the second family of JUnit needs a run of its own."""
     home = tmp_path_factory.mktemp("documents")
