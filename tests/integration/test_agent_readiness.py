@@ -86,4 +86,4 @@ def test_the_real_torch_on_a_cpu(machine: Machine, payload: Path) -> None:
     assert environment["torch"] == str(torch.__version__)
     assert environment["cuda"] == torch.version.cuda
     assert len(environment["torch_devices"]) == torch.cuda.device_count()
-    assert evidence.messages() == []
+    assert not [text for text in evidence.messages() if "Seatrial itself" not in text]
