@@ -71,6 +71,35 @@ def test_a_flow_that_is_begun_anew_finds_its_place(here):
     assert (here.cloud.made, len(here.record().cells[0].attempts)) == (1, 1)
 
 
+class DyingAfterReserve:
+    """Leases whose controller dies when it has reserved the money, and asked for no machine yet."""
+
+    def __init__(self, leases) -> None:
+        self._leases = leases
+
+    def reserve(self, lease, **bounds: object) -> object:
+        self._leases.reserve(lease, **bounds)
+        raise SimulatedCrashError("reserved")
+
+    def __getattr__(self, name: str):
+        return getattr(self._leases, name)
+
+
+def test_money_that_was_reserved_and_not_spent_is_free_again(here):
+    [cell] = here.launch()
+    stores = here.database.stores
+    with_world(here, stores=replace(stores, leases=DyingAfterReserve(stores.leases)))
+    with pytest.raises(SimulatedCrashError, match="reserved"):
+        here.engine.run(cell)
+    cancel(here)
+    with_world(here, stores=stores)
+    here.engine.run(cell)
+    check_invariants(here)
+    shown = here.record().cells[0]
+    assert (shown.outcome, [lease.cost_usd for lease in shown.leases]) == (Outcome.CANCELLED, [0])
+    assert here.cloud.requests == []
+
+
 def test_a_stored_cause_stops_the_attempt_though_its_step_was_never_recorded(here):
     here.limits = Limits(max_usd=Decimal(10), infra_retries=0)
     [cell] = here.launch()
