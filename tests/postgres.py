@@ -1,4 +1,9 @@
-"""A Postgres of the tests' own: started once a session, a fresh migrated database for each test."""
+"""A Postgres of the tests' own, started once a session.
+
+The tests of a session have one migrated database, each after the other: it is emptied between
+them, and made anew where one has changed its tables. A test that needs a database without tables,
+or several, makes them with `postgres_url_factory`.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +29,19 @@ from orchestrator.adapters.db.revisions import migrate
 
 _START_TIMEOUT_S = 30
 _TEMPLATE = "seatrial_template"
+_SHARED = "seatrial_shared"
+_VACUUM_EACH = 50
+"""Deleted rows stay in the files until then."""
+_ALONE = """\
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()"""
+_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+_COUNTED = "SELECT sequencename FROM pg_sequences WHERE last_value IS NOT NULL"
+_SCHEMA = """\
+SELECT (SELECT version_num FROM alembic_version), (SELECT count(*) FROM pg_trigger),
+  md5(string_agg(concat_ws(' ', attrelid, attname, atttypid), ',' ORDER BY attrelid, attnum))
+FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+WHERE relnamespace NOT IN ('pg_catalog'::regnamespace, 'pg_toast'::regnamespace)"""
 _INITDB = ("-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
 _ALWAYS = ("listen_addresses=", "max_connections=200")
 _FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off")
@@ -167,7 +185,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 def postgres_url_factory(postgres_server: PostgresServer) -> Iterator[Callable[..., str]]:
     """Makes databases: `factory()` a migrated one, `factory(migrated=False)` an empty one.
 
-    They go with the test: each takes 11 MB, and there are thousands.
+    They go with the test: each takes 11 MB.
     """
     made: list[str] = []
 
@@ -180,7 +198,64 @@ def postgres_url_factory(postgres_server: PostgresServer) -> Iterator[Callable[.
         postgres_server.sql(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
+class SharedDatabase:
+    """A migrated database that one test after the other has for itself."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._emptied = 0
+        self._touched: set[str] = set()
+        self._make()
+
+    def empty(self) -> None:
+        """End every other connection, delete all rows, and count from 1 again."""
+        self._ask(_ALONE)
+        if self._ask(_SCHEMA) != self._schema:
+            self.close()
+            self._server.sql(f'DROP DATABASE "{_SHARED}" WITH (FORCE)')
+            self._make()
+            return
+        full = [f'"{table}"' for (table,) in self._ask(self._find_full)]
+        with self._connection.transaction():
+            for table in full:
+                self._ask(f"DELETE FROM {table}")
+            for (sequence,) in self._ask(_COUNTED):
+                self._ask(f'ALTER SEQUENCE "{sequence}" RESTART')
+        self._emptied += 1
+        self._touched |= {*full}
+        if self._emptied % _VACUUM_EACH == 0:
+            self._ask(f"VACUUM {', '.join(self._touched)}")
+            self._touched.clear()
+
+    def close(self) -> None:
+        """Let its connection go."""
+        self._connection.close()
+
+    def _make(self) -> None:
+        self.url = self._server.create(_SHARED, _TEMPLATE)
+        self._connection = psycopg.connect(self.url, autocommit=True)
+        # Without triggers there is no order in which rows must go.
+        self._ask("SET session_replication_role = replica")
+        self._schema = self._ask(_SCHEMA)
+        tables = {name for (name,) in self._ask(_TABLES)} - {"alembic_version"}
+        looks = (f"(SELECT '{name}' FROM \"{name}\" LIMIT 1)" for name in sorted(tables))
+        self._find_full = " UNION ALL ".join(looks)
+
+    def _ask(self, statement: str) -> list[tuple[Any, ...]]:
+        done = self._connection.execute(statement)  # type: ignore[call-overload]
+        return done.fetchall() if done.description else []
+
+
+@pytest.fixture(scope="session")
+def shared_postgres(postgres_server: PostgresServer) -> Iterator[SharedDatabase]:
+    """Only for `postgres_url`."""
+    shared = SharedDatabase(postgres_server)
+    yield shared
+    shared.close()
+
+
 @pytest.fixture
-def postgres_url(postgres_url_factory: Callable[..., str]) -> str:
-    """A fresh migrated database."""
-    return postgres_url_factory()
+def postgres_url(shared_postgres: SharedDatabase) -> Iterator[str]:
+    """A migrated database without rows."""
+    yield shared_postgres.url
+    shared_postgres.empty()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from alembic import command
 from alembic.config import Config
@@ -100,12 +101,15 @@ def _check_references(connection: Connection) -> None:
         raise StoreError(f"the migration would break a reference of table {broken[0]!r}")
 
 
-def _known() -> list[str]:
+@cache
+def _known() -> tuple[str, ...]:
     """Newest first."""
-    return [script.revision for script in _scripts().walk_revisions()]
+    return tuple(script.revision for script in _scripts().walk_revisions())
 
 
+@cache
 def _head() -> str:
+    """Found once: to look for it compiles every migration."""
     head = _scripts().get_current_head()
     if head is None:
         raise StoreError(f"there are no migrations in {asset_dir('migrations')}")
