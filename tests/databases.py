@@ -68,6 +68,10 @@ def database_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
+ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""For what is decided above the stores, by statements that other tests ask of both databases."""
+
+
 @pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
     """The same, open."""

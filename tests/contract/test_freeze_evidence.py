@@ -42,7 +42,7 @@ from tests.contract.frozen_runs import (
     rerun,
     skips,
 )
-from tests.databases import NOW, advance, after
+from tests.databases import NOW, ON_SQLITE, a_run, advance, after
 
 
 @pytest.fixture
@@ -53,10 +53,13 @@ def context(stores):
 # What a cell is
 
 
+def at_revision(rev):
+    return Subject(name="lib", version="1.10", git=GitSource(url="x", rev=rev))
+
+
 def test_a_finished_cell_is_told_with_all_that_binds_it(context, stores) -> None:
-    git = Subject(name="lib", version="1.10", git=GitSource(url="x", rev="a" * 40))
     packages = environment(python="3.11", packages={"torch": "2.7", "numpy": "2"})
-    ran(stores, "run-1", packages, passes("a"), subject=git)
+    ran(stores, "run-1", packages, passes("a"), subject=at_revision("a" * 40))
     snapshot = frozen(context, "run-1")
     (cell,) = snapshot.cells
     assert (cell.run, cell.id, cell.platform, cell.environment) == ("run-1", "p0", "p0", "image")
@@ -76,12 +79,7 @@ def test_a_finished_cell_is_told_with_all_that_binds_it(context, stores) -> None
     assert cell.counts.passed == 1
 
 
-def test_a_branch_is_no_commit(context, stores) -> None:
-    git = Subject(name="lib", version="1.10", git=GitSource(url="x", rev="main"))
-    ran(stores, "run-1", passes("a"), subject=git)
-    assert "git_sha" not in only_cell(context, "run-1").subject
-
-
+@ON_SQLITE
 def test_a_run_that_goes_on_says_how_far_it_is(context, stores) -> None:
     (cell,) = launched(stores, "run-1")
     agent = at_work(stores, cell, "run-1")
@@ -91,11 +89,14 @@ def test_a_run_that_goes_on_says_how_far_it_is(context, stores) -> None:
     assert [job.outcome for job in told.jobs] == [None, None]
 
 
+@ON_SQLITE
 def test_two_cells_agree_on_what_both_say(context, stores) -> None:
     launched(stores, "run-1", platforms=2)
     assert frozen(context, "run-1").subject["wheel_sha256"] == "e" * 64
-    git = Subject(name="lib", version="1.10", git=GitSource(url="x", rev="a" * 40))
-    launched(stores, "run-2", subject=git)
+    launched(stores, "run-2", subject=at_revision("a" * 40))
+    assert only_cell(context, "run-2").subject["git_sha"] == "a" * 40
+    launched(stores, "run-3", subject=at_revision("main"))
+    assert "git_sha" not in only_cell(context, "run-3").subject, "a branch is no commit"
     both = frozen(context, "run-1", "run-2")
     assert [(cell.run, cell.id) for cell in both.cells] == [("run-2", "p0"), ("run-1", "p1")]
     assert "git_sha" not in both.subject
@@ -105,6 +106,7 @@ def test_two_cells_agree_on_what_both_say(context, stores) -> None:
 # Whether it is believed
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(
     ("attestation", "attested", "wrong"),
     [
@@ -137,6 +139,7 @@ def test_what_its_machine_is_comes_from_the_ledger_and_the_probe(context, stores
     assert only_cell(context, "run-2").machines[0].devices is None
 
 
+@ON_SQLITE
 def test_this_computer_attests_what_needs_no_accelerator(context, stores) -> None:
     here = Attestation({}, (), "2.7", simulated=False)
     ran(stores, "run-1", passes("a"), provider="local", accelerator=None, attestation=here)
@@ -162,29 +165,21 @@ def test_failures_come_with_their_signature_and_whether_they_are_new(context, st
     assert (first.nodeid, first.exception, first.frame) == ("a", "ValueError", "core.work")
     assert "0x7f" not in first.message
     assert (first.is_new, second.is_new) == (False, True)
+    assert only_cell(context, "run-1").jobs[0].failed[0].is_new, "no run before it was green"
 
 
-def test_without_a_green_run_every_failure_is_new(context, stores) -> None:
-    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
-    (failed,) = only_cell(context, "run-1").jobs[0].failed
-    assert failed.is_new
-
-
-def test_skips_are_counted_by_reason(context, stores) -> None:
-    ran(stores, "run-1", skips("a", "no GPU"), skips("b", "no GPU"), skips("c", "slow"))
-    assert only_cell(context, "run-1").jobs[0].skips == {"no GPU": 2, "slow": 1}
-
-
-def test_failed_checks_and_fallbacks_are_told(context, stores) -> None:
+@ON_SQLITE
+def test_skips_failed_checks_and_fallbacks_are_told(context, stores) -> None:
     ran(
         stores,
         "run-1",
-        passes("a"),
+        *(skips(name, why) for name, why in (("a", "no GPU"), ("b", "no GPU"), ("c", "slow"))),
         lambda agent: agent.line("check", "demo", check="same", outcome="failed"),
         lambda agent: agent.line("check", "demo", check="fast", outcome="passed"),
         lambda agent: agent.line("check", "demo", degraded="fell back"),
     )
-    demo = only_cell(context, "run-1").jobs[1]
+    unit, demo = only_cell(context, "run-1").jobs
+    assert unit.skips == {"no GPU": 2, "slow": 1}
     assert (demo.failed_checks, demo.degraded) == (("same",), "fell back")
 
 
@@ -207,6 +202,7 @@ def test_reruns_and_who_broke_it_stand_beside_a_failure(context, stores) -> None
     assert "1 of 2 times" in cell.blame[0]["evidence"]
 
 
+@ON_SQLITE
 def test_benchmarks_come_as_pairs(context, stores) -> None:
     def turn(arm, number, *samples):
         said = {"metric": "ms", "unit": "ms", "direction": "lower", "arm": arm, "turn": number}
@@ -231,6 +227,7 @@ def test_the_platforms_past_is_told(context, stores) -> None:
     assert only_cell(context, "run-1").baseline_collected is None
 
 
+@ON_SQLITE
 def test_a_later_runs_cell_stands_for_an_earlier_ones(context, stores) -> None:
     ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
     ran(stores, "run-2", passes("a"))
@@ -254,6 +251,7 @@ def test_a_rerun_of_some_jobs_completes_the_cell(context, stores) -> None:
     assert not cell.attested
 
 
+@ON_SQLITE
 def test_a_rerun_of_another_run_or_payload_completes_nothing(context, stores) -> None:
     ran(stores, "run-1", broken, outcome=Outcome.FAILED)
     ran(stores, "run-2", broken, outcome=Outcome.FAILED)
@@ -271,6 +269,7 @@ def test_the_newest_finished_run_is_taken_where_none_is_named(context, stores) -
     assert frozen(context).runs == ("run-1",)
 
 
+@ON_SQLITE
 def test_runs_that_are_not_there_or_of_another_product_are_refused(context, stores) -> None:
     with pytest.raises(RunMissingError):
         frozen(context, "nope")
@@ -295,6 +294,7 @@ WAIVER = Waiver(
 )
 
 
+@ON_SQLITE
 def test_what_people_said_to_this_evidence_is_in_it_and_not_in_its_digest(context, stores) -> None:
     ran(stores, "run-1", passes("a"))
     before = frozen(context, "run-1")
@@ -342,6 +342,7 @@ def test_known_issues_and_quarantines_of_the_product_are_there(context, stores) 
     assert [one.quarantine for one in snapshot.cells[0].jobs[0].failed] == [longest.id, ""]
 
 
+@ON_SQLITE
 def test_frozen_twice_the_bytes_are_the_same(context, stores) -> None:
     ran(stores, "run-1", environment(packages={"b": "1", "a": "2"}), fails("x"), skips("y", "z"))
     first, second = (canonical(snapshot_document(frozen(context, "run-1"))) for _ in range(2))

@@ -22,7 +22,7 @@ from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.quarantine import QuarantineState
-from tests.databases import MANIFEST, NOW, Agent, a_run, after, attempt, matrix
+from tests.databases import MANIFEST, NOW, ON_SQLITE, Agent, a_run, after, attempt, matrix
 
 TEST = "tests/test_a.py::test_flaky"
 DAY = 86_400.0
@@ -69,6 +69,7 @@ def refused(world, **change) -> list[str]:
     return [str(problem) for problem in error.value.problems]
 
 
+@ON_SQLITE
 def test_a_quarantine_is_added_and_ended(days):
     days.ran("failed")
     added = add_quarantine(days, NEW)
@@ -80,6 +81,7 @@ def test_a_quarantine_is_added_and_ended(days):
     assert end_quarantine(days, "Q-0002", by="me") is None
 
 
+@ON_SQLITE
 def test_nonsense_is_refused_with_what_to_do(days):
     days.ran("failed")
     assert refused(days, days=31) == ["days: must be from 1 to 30: a quarantine ends by itself"]
@@ -109,6 +111,7 @@ def test_a_test_returns_after_so_many_passes_on_each_platform(days):
     assert settle_quarantines(days.stores, "proof", at=days.clock.now()) == (one,)
 
 
+@ON_SQLITE
 def test_a_pass_on_retry_is_no_pass_and_older_ones_do_not_count(days):
     for _ in range(5):
         days.ran("passed")

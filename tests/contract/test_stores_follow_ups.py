@@ -37,24 +37,16 @@ def ran(stores, run_id, outcome=Outcome.PASSED, *, rerun_of=None, **how) -> None
     stores.runs.finish(run_id, outcome, at=after(60))
 
 
-@pytest.fixture(params=sorted(FOLLOW_UPS))
-def follow_up(request, stores):
-    """A red run after a green one, and a run of one of its jobs that passed."""
+@pytest.mark.parametrize("how", FOLLOW_UPS.values(), ids=FOLLOW_UPS)
+def test_it_is_neither_the_newest_run_nor_green(stores, how) -> None:
     ran(stores, "run-1")
     ran(stores, "run-2", Outcome.FAILED)
-    ran(stores, "run-3", rerun_of="run-2", **FOLLOW_UPS[request.param])
-    return stores.gates
-
-
-def test_it_is_not_the_newest_run(follow_up) -> None:
-    assert follow_up.newest_finished("proof") == "run-2"
-
-
-def test_it_is_not_green(follow_up) -> None:
-    green = follow_up.last_green("proof", "p0")
+    ran(stores, "run-3", rerun_of="run-2", **how)
+    assert stores.gates.newest_finished("proof") == "run-2"
+    green = stores.gates.last_green("proof", "p0")
     assert green is not None
     assert (green.run_id, green.streak) == ("run-1", 1)
-    assert follow_up.green_streak("proof", "p0", before_run="run-4") == 0
+    assert stores.gates.green_streak("proof", "p0", before_run="run-4") == 0
 
 
 def test_it_breaks_no_streak(stores) -> None:

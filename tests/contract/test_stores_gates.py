@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from orchestrator.adapters.db import gates as gates_of_database
+from orchestrator.adapters.db import green
 from orchestrator.adapters.db.database import open_database
 from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
 from orchestrator.application.ports.notary import PublicKey
@@ -122,13 +123,15 @@ def test_a_gate_has_its_newest_policy_and_remembers_the_others(gates) -> None:
     assert gates.policy_version("a" * 64) == POLICY
 
 
-def test_each_gate_has_a_policy_of_its_own(gates) -> None:
+def test_each_gate_has_a_policy_of_its_own_and_keeps_its_product(gates) -> None:
     other = replace(POLICY, gate="nightly")
     gates.put_policy(other)
     assert gates.policies() == [other, POLICY]
     assert gates.policy("nope") is None
     assert gates.policy_version("nope") is None
     assert gates.policy_history("nope") == []
+    assert gates.put_policy(replace(POLICY, digest="d" * 64, product="other")) == POLICY
+    assert gates.policy_history("release") == [POLICY]
 
 
 def test_a_policy_put_by_many_at_once_stands_once(gates, stores) -> None:
@@ -168,12 +171,6 @@ def test_who_puts_a_policy_second_in_the_same_instant_is_told_its_own(
         assert [one.digest[0] for one in store.policy_history("release")] == ["d", "e", "a"]
 
 
-def test_a_gate_keeps_its_product_whoever_asks(gates) -> None:
-    other = replace(POLICY, digest="d" * 64, product="other")
-    assert gates.put_policy(other) == POLICY
-    assert gates.policy_history("release") == [POLICY]
-
-
 # Verdicts
 
 
@@ -184,11 +181,8 @@ def test_a_verdict_is_kept_as_it_is(gates, stores) -> None:
     stored = gates.add_verdict(given)
     assert stored == replace(given, id="V-0001")
     assert gates.verdict("V-0001") == stored
+    assert [gates.verdict(name) for name in ("V-0002", "V-0", "1", "V-x", "")] == [None] * 5
     assert digest_of(verdict_document(stored.verdict)) == stored.document_digest
-
-
-def test_unknown_verdicts_are_none(gates) -> None:
-    assert [gates.verdict(name) for name in ("V-0001", "V-0", "1", "V-x", "")] == [None] * 5
 
 
 def test_a_key_makes_one_verdict_however_many_try(gates, stores) -> None:
@@ -294,22 +288,19 @@ def test_a_streak_ends_at_the_first_run_that_is_not_green(gates, stores) -> None
     assert gates.green_streak("proof", "p0", before_run="run-1") == 0
 
 
-def test_a_streak_is_counted_over_pages(gates, stores) -> None:
-    for number in range(60):
-        ended(stores, f"run-{number:03}", GREEN)
-    assert gates.green_streak("proof", "p0", before_run="run-x") == 60
-    assert gates.last_green("proof", "p0").streak == 60
+def test_a_streak_is_counted_over_pages(gates, stores, monkeypatch) -> None:
+    monkeypatch.setattr(green, "_AT_ONCE", 3)
+    for number in range(7):
+        ended(stores, f"run-{number}", GREEN)
+    assert gates.green_streak("proof", "p0", before_run="run-x") == 7
+    assert gates.last_green("proof", "p0").streak == 7
 
 
-def test_simulated_machines_are_never_green(gates, stores) -> None:
-    ended(stores, "run-1", GREEN, simulated=True)
+@pytest.mark.parametrize("how", [{"simulated": True}, {"provider": "fake"}])
+def test_machines_that_are_none_are_never_green(gates, stores, how) -> None:
+    ended(stores, "run-1", GREEN, **how)
     assert gates.last_green("proof", "p0") is None
     assert gates.green_streak("proof", "p0", before_run="run-2") == 0
-
-
-def test_fakes_are_never_green(gates, stores) -> None:
-    ended(stores, "run-1", GREEN, provider="fake")
-    assert gates.last_green("proof", "p0") is None
 
 
 def test_the_newest_finished_run_of_a_product(gates, stores) -> None:

@@ -18,7 +18,7 @@ from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.standing import Standing
 from orchestrator.domain.unsteady import Unsteady, Whose
-from tests.databases import NOW, after
+from tests.databases import NOW, ON_SQLITE, after
 from tests.kinds_world import RETRIED, KindsWorld, raises
 
 DAY = 86_400.0
@@ -107,6 +107,7 @@ def test_nothing_of_nothing(stores):
     assert stores.kinds.tests([10**6]) == {}
 
 
+@ON_SQLITE
 def test_alike_kinds_are_suggested(world, context):
     world.run({"a": raises("a weight of layer one is lost"), "b": raises("a weight is lost")})
     review = reviewed(context)
@@ -166,6 +167,7 @@ def test_an_issue_that_asks_for_a_package_explains_only_where_it_is(world, conte
     assert reviewed(context, runs=1).kinds[0].standing is Standing.KNOWN
 
 
+@ON_SQLITE
 def test_a_quarantine_answers_where_it_covers_every_place(world, context):
     world.run({"a": SHAPES}, {"a": SHAPES})
     new = {"product": "proof", "nodeid": "a", "reason": "seed", "owner": "me", "days": 9}
@@ -176,6 +178,7 @@ def test_a_quarantine_answers_where_it_covers_every_place(world, context):
     assert (kind.standing, kind.answering.quarantines) == (Standing.QUARANTINED, (first, other))
 
 
+@ON_SQLITE
 def test_known_issues_are_held_against_the_newest_runs(world, context):
     world.run({"a": SHAPES, "b": SHAPES})
     known = {
@@ -198,6 +201,7 @@ def test_known_issues_are_held_against_the_newest_runs(world, context):
     assert list_issues(context, "other", runs=20).issues == []
 
 
+@ON_SQLITE
 def test_an_issue_of_a_job_that_did_not_run_is_not_stale(world, context):
     world.run({"a": ""})
     issue(context, scope=IssueScope(jobs=("demo",)))
@@ -230,6 +234,7 @@ def test_both_with_one_version_is_shown_by_two_runs(world, context):
     assert one.last_seen == after(DAY)
 
 
+@ON_SQLITE
 def test_what_broke_and_was_mended_is_not_unsteady(world, context):
     for number in range(8):
         raised = SHAPES if number in (3, 4) else ""
@@ -238,6 +243,7 @@ def test_what_broke_and_was_mended_is_not_unsteady(world, context):
     assert (review.tests, review.suspects) == ([], 0)
 
 
+@ON_SQLITE
 def test_what_keeps_changing_with_every_version_is(world, context):
     for number in range(8):
         world.run({"a": SHAPES if number % 3 == 1 else ""}, version=str(number))
@@ -251,6 +257,7 @@ def test_a_cell_that_is_not_done_proves_nothing(world, context):
     assert list_flaky(context, "proof", runs=20).tests == []
 
 
+@ON_SQLITE
 def test_quarantines_tell_what_they_excuse_and_who_may_return(world, context):
     world.run({"a": SHAPES})
     new = {"product": "proof", "nodeid": "a", "reason": "seed", "owner": "me", "days": 9}
