@@ -6,17 +6,19 @@ A test that takes `database` is asked on SQLite and on Postgres.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Barrier
 
 import pytest
 
+from orchestrator.adapters.db import sessions
 from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.adapters.db.revisions import migrate
 from orchestrator.application.ports.stores import RunSpec, Stores
@@ -42,20 +44,52 @@ def after(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
+@cache
+def _migrated() -> bytes:
+    """The file of a migrated database without rows."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "app.db"
+        migrate(f"sqlite:///{path}")
+        return path.read_bytes()
+
+
+def make_database(folder: Path) -> str:
+    """A migrated file in a folder, unless it is there; its URL."""
+    path = folder / "app.db"
+    if not path.exists():
+        path.write_bytes(_migrated())
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def synced_pragmas() -> Iterator[Callable[[sessions.Access], Iterable[str]]]:
+    """Nothing is synced, as on the tests' Postgres: no test outlives a loss of power.
+
+    What connections are set up with otherwise.
+    """
+    real = sessions._pragmas
+
+    def fast(access: sessions.Access) -> Iterator[str]:
+        yield from real(access)
+        yield "synchronous=OFF"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sessions, "_pragmas", fast)
+        yield real
+
+
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated file to copy."""
-    path = tmp_path_factory.mktemp("sqlite") / "app.db"
-    migrate(f"sqlite:///{path}")
-    return path
+    folder = tmp_path_factory.mktemp("sqlite")
+    make_database(folder)
+    return folder / "app.db"
 
 
 @pytest.fixture
-def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+def sqlite_url(tmp_path: Path) -> str:
     """A fresh migrated file."""
-    path = tmp_path / "app.db"
-    shutil.copy(sqlite_template, path)
-    return f"sqlite:///{path}"
+    return make_database(tmp_path)
 
 
 @pytest.fixture(

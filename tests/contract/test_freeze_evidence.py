@@ -42,7 +42,7 @@ from tests.contract.frozen_runs import (
     rerun,
     skips,
 )
-from tests.databases import NOW, ON_SQLITE, a_run, advance, after
+from tests.databases import NOW, ON_SQLITE, advance, after
 
 
 @pytest.fixture

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from orchestrator.adapters.db.database import Database, open_database
-from orchestrator.adapters.db.revisions import migrate
 from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.adapters.files.blobs import FileBlobs
@@ -38,6 +36,7 @@ from orchestrator.domain.record import Evidence, RunRecord
 from orchestrator.domain.trials import TrialOrder
 from runners import ProviderContext, registry
 from runners.fake import FakeCloud, FakeComputer, FakeProvider, FakeWorkspace
+from tests.databases import make_database
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -53,15 +52,6 @@ class SteppingClock:
 
     def step(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
-
-
-@cache
-def empty_database() -> bytes:
-    """A migrated SQLite file: migrating one takes as long as a whole history of a cell."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "app.db")
-        migrate(f"sqlite:///{path}")
-        return path.read_bytes()
 
 
 def manifest(*jobs: str) -> Manifest:
@@ -90,8 +80,7 @@ class FakeWorld:
     on_tick: list = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        (self.folder / "app.db").write_bytes(empty_database())
-        self.database = open_database(f"sqlite:///{self.folder / 'app.db'}")
+        self.database = open_database(make_database(self.folder))
         self.world = self._world()
         self.engine = MemoryEngine(partial(run_cell, self.world), tick=self._tick)
 

@@ -10,6 +10,7 @@ from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.db.database import open_database
 from orchestrator.application.ports.stores import StoreError
 from orchestrator.controller import GRACE_S, SURE_AFTER, Controller
+from tests.databases import make_database
 from tests.integration.fake_world import FakeWorld
 
 EVERYBODY = -60.0
@@ -47,7 +48,7 @@ class Engine:
 
 @pytest.fixture
 def database(tmp_path):
-    database = open_database(f"sqlite:///{tmp_path / 'app.db'}", migrate=True)
+    database = open_database(make_database(tmp_path))
     yield database
     database.close()
 

@@ -35,12 +35,11 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 COLUMNS = tuple(Counts().as_dict())
 
 
-@pytest.fixture(params=["plain", "hostile"])
-def filled(request, tmp_path: Path, database_url: str) -> Iterator[tuple[Parts, Filled]]:
+@pytest.fixture
+def filled(how: str, tmp_path: Path, database_url: str) -> Iterator[tuple[Parts, Filled]]:
     settings = Settings(home=tmp_path, database_url=SecretStr(database_url))
     parts = build(settings, runs_cells=False)
-    hostile = request.param == "hostile"
-    yield parts, fill(parts, SIZES["small"], now=NOW, hostile=hostile)
+    yield parts, fill(parts, SIZES["small"], now=NOW, hostile=how == "hostile")
     parts.database.close()
 
 
@@ -50,6 +49,14 @@ def test_the_benchmark_asks_for_every_page() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "database_url"),
+    [
+        ("plain", "sqlite"),
+        pytest.param("hostile", "postgres", marks=pytest.mark.needs_postgres),
+    ],
+    indirect=["database_url"],
+)
 def test_a_small_world_is_coherent(filled: tuple[Parts, Filled]) -> None:
     parts, made = filled
     counts_agree(parts)

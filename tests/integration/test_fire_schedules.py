@@ -204,7 +204,7 @@ def test_what_may_pass_by_itself_is_tried_again_later(watch: Watch) -> None:
 def test_it_is_not_tried_for_ever(watch: Watch) -> None:
     watch.add(subject=BRANCH)
     watch.subjects.away = 1000
-    for minute in range(60):
+    for minute in range(0, 60, 4):
         watch.at(21, 0, minute)
     assert watch.history() == [("10-21 00:00", TOLD, "errored")]
     assert watch.subjects.away == 1000 - 6
@@ -234,40 +234,29 @@ def test_a_deadline_may_count_from_when_it_was_due(watch: Watch) -> None:
     assert watch.bench.states == ["late"]
 
 
-def test_overlap_skip_leaves_the_earlier_one_alone(watch: Watch) -> None:
-    watch.add()
+@pytest.mark.parametrize("overlap", Overlap)
+def test_nights_that_overlap(watch: Watch, overlap: Overlap) -> None:
+    watch.add(overlap=overlap)
     watch.at(21, 0).at(22, 0)
-    assert watch.history() == [("10-21 00:00", LAUNCHED, ""), ("10-22 00:00", TOLD, "skipped")]
-    assert "10-21 00:00 UTC is not over" in watch.firings()[1].reason
+    waits = ("10-22 00:00", CLAIMED, "")
+    skipped = ("10-22 00:00", TOLD, "skipped")
+    second = skipped if overlap is Overlap.SKIP else waits
+    assert watch.history() == [("10-21 00:00", LAUNCHED, ""), second]
+    watch.look()
+    run = watch.context.stores.runs.get(watch.runs()[0])
+    assert run is not None
+    assert bool(run.cancel_requested_at) is (overlap is Overlap.CANCEL_PREVIOUS)
     assert watch.bench.told == []
-
-
-def test_overlap_queue_waits_for_its_turn(watch: Watch) -> None:
-    watch.add(overlap=Overlap.QUEUE)
-    watch.at(21, 0).at(22, 0).at(23, 0)
-    assert [state for _, state, _ in watch.history()] == [LAUNCHED, CLAIMED, CLAIMED]
-    for _ in range(3):
-        watch.end_runs()
-        watch.look()
-    assert [outcome for _, _, outcome in watch.history()] == ["passed"] * 3
-    assert len(watch.runs()) == 3
-
-
-def test_overlap_cancel_previous_ends_it_first(watch: Watch) -> None:
-    watch.add(overlap=Overlap.CANCEL_PREVIOUS)
-    watch.at(21, 0).at(22, 0)
-    assert [state for _, state, _ in watch.history()] == [LAUNCHED, CLAIMED]
-    run = watch.context.stores.runs.get(watch.runs()[0])
-    assert run is not None
+    watch.end_runs(Outcome.CANCELLED if run.cancel_requested_at else Outcome.PASSED)
     watch.look()
-    run = watch.context.stores.runs.get(watch.runs()[0])
-    assert run is not None
-    assert run.cancel_requested_at is not None
-    watch.end_runs(Outcome.CANCELLED)
-    watch.look()
-    assert watch.history() == [("10-21 00:00", TOLD, "cancelled"), ("10-22 00:00", LAUNCHED, "")]
+    if overlap is Overlap.SKIP:
+        assert "10-21 00:00 UTC is not over" in watch.firings()[1].reason
+        assert len(watch.runs()) == 1
+        return
+    assert [state for _, state, _ in watch.history()] == [TOLD, LAUNCHED]
     watch.end_runs()
-    assert watch.bench.states == ["pass"]
+    assert watch.history()[1] == ("10-22 00:00", TOLD, "passed")
+    assert watch.bench.states[-1] == "pass"
 
 
 @pytest.mark.parametrize(

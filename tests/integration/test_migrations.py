@@ -12,6 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect
 
+from orchestrator.adapters.db import sessions
 from orchestrator.adapters.db.database import open_database, revisions_of
 from orchestrator.adapters.db.errors import (
     DatabaseNewerError,
@@ -54,15 +55,15 @@ def run_sql(url, *statements):
     engine.dispose()
 
 
-def test_the_migrations_make_the_tables_that_the_program_has(empty_url):
-    migrate(empty_url)
-    engine = connect(empty_url, Access.WRITE)
+def differences(url):
+    """Between the tables that the migrations made and those that the program has."""
+    engine = connect(url, Access.WRITE)
     with engine.connect() as connection:
-        context = MigrationContext.configure(
-            connection, opts={"compare_type": True, "compare_server_default": True}
-        )
-        assert compare_metadata(context, Table.metadata) == []
+        options = {"compare_type": True, "compare_server_default": True}
+        context = MigrationContext.configure(connection, opts=options)
+        found = compare_metadata(context, Table.metadata)
     engine.dispose()
+    return found
 
 
 def partial_indexes(url):
@@ -78,8 +79,10 @@ def partial_indexes(url):
     return {name for name, sql in rows if sql and " WHERE " in sql.upper()}
 
 
-def test_indexes_of_the_few_leave_out_the_many(empty_url):
+def test_up_down_and_up_again(empty_url):
     migrate(empty_url)
+    assert names(empty_url) == {*Table.metadata.tables, "alembic_version"}
+    assert differences(empty_url) == []
     wanted = {
         index.name
         for table in Table.metadata.tables.values()
@@ -88,26 +91,14 @@ def test_indexes_of_the_few_leave_out_the_many(empty_url):
     }
     assert len(wanted) == 11
     assert partial_indexes(empty_url) == wanted
-
-
-def test_up_down_and_up_again(empty_url):
-    migrate(empty_url)
-    assert names(empty_url) == {*Table.metadata.tables, "alembic_version"}
     unmigrate(empty_url, "base")
     assert names(empty_url) == {"alembic_version"}
-    migrate(empty_url)
-    database = open_database(empty_url)
-    create(database.stores)
-    database.close()
-
-
-def test_migrating_again_changes_nothing(empty_url):
     database = open_database(empty_url, migrate=True)
     create(database.stores)
     database.close()
     database = open_database(empty_url, migrate=True)
     assert database.check() == Revisions(HEAD, HEAD)
-    assert database.stores.runs.find("latest") == ("run-1",)
+    assert database.stores.runs.find("latest") == ("run-1",), "migrating again changes nothing"
     database.close()
 
 
@@ -257,7 +248,8 @@ def test_reading_only_refuses_to_write_on_postgres(postgres_url):
     reader.close()
 
 
-def test_sqlite_is_set_up_to_lose_nothing(sqlite_url):
+def test_sqlite_is_set_up_to_lose_nothing(sqlite_url, synced_pragmas, monkeypatch):
+    monkeypatch.setattr(sessions, "_pragmas", synced_pragmas)
     database = open_database(sqlite_url)
     with database.sessions.engine.connect() as connection:
         found = {

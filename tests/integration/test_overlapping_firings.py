@@ -12,7 +12,7 @@ import pytest
 from orchestrator.application.schedules import trigger_schedule
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.schedule import Overlap
-from tests.databases import together
+from tests.databases import ON_SQLITE, together
 from tests.integration.api_context import desk
 from tests.integration.schedule_world import BRANCH, Watch, watch_of
 
@@ -54,6 +54,7 @@ def live(watch: Watch) -> list[str]:
     return [run.id for run in known if run and not (run.outcome or run.cancel_requested_at)]
 
 
+@ON_SQLITE
 def test_one_that_was_due_earlier_and_written_later_skips_itself(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +68,7 @@ def test_one_that_was_due_earlier_and_written_later_skips_itself(
     assert len(watch.runs()) == 1
 
 
+@ON_SQLITE
 def test_one_that_was_due_earlier_and_written_later_queues(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +82,7 @@ def test_one_that_was_due_earlier_and_written_later_queues(
     assert [outcome for *_, outcome in history(watch)] == ["passed", "passed"]
 
 
+@ON_SQLITE
 def test_one_that_was_due_earlier_and_written_later_cancels_what_runs(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +98,7 @@ def test_one_that_was_due_earlier_and_written_later_cancels_what_runs(
     assert [outcome for *_, outcome in history(watch)] == ["passed", "cancelled"]
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(
     ("overlap", "second"),
     [
@@ -118,6 +122,7 @@ def test_one_that_is_triggered_a_second_after_it_began(
     assert len(watch.runs()) == (1 if overlap is Overlap.SKIP else 2)
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(
     ("overlap", "met"),
     [

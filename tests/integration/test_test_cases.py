@@ -19,15 +19,15 @@ def facts(begin: int, end: int) -> dict[tuple[str, str], TestFact]:
 
 
 def test_tests_that_were_forgotten_have_the_same_numbers_again(database):
-    cases = TestCases(database.sessions, remembered=50)
-    first = [cases.number("lib", facts(begin, begin + 40)) for begin in range(0, 400, 40)]
-    again = [cases.number("lib", facts(begin, begin + 40)) for begin in range(0, 400, 40)]
+    cases = TestCases(database.sessions, remembered=20)
+    first = [cases.number("lib", facts(begin, begin + 10)) for begin in range(0, 100, 10)]
+    again = [cases.number("lib", facts(begin, begin + 10)) for begin in range(0, 100, 10)]
     assert again == first
-    assert len({number for numbered in first for number in numbered}) == 400
-    larger = cases.number("lib", facts(0, 400))
+    assert len({number for numbered in first for number in numbered}) == 100
+    larger = cases.number("lib", facts(0, 100))
     assert list(larger) == [number for numbered in first for number in numbered]
     with database.sessions.read() as session:
-        assert session.scalar(select(func.count()).select_from(TestCaseRow)) == 400
+        assert session.scalar(select(func.count()).select_from(TestCaseRow)) == 100
 
 
 def test_threads_that_make_each_other_forget_lose_nothing(database):
