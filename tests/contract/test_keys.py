@@ -82,27 +82,16 @@ def long(key: str) -> str:
     return f"{kind} {base64.b64encode(base64.b64decode(blob) + b'more').decode()}"
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda _: "",
-        lambda _: "ssh-ed25519",
-        lambda _: "ssh-ed25519 not-base64!",
-        lambda _: "ssh-ed25519 schlüssel",
-        lambda _: "ssh-dss AAAAB3NzaC1kc3M=",
-        lambda key: key.replace("ssh-ed25519", "ssh-rsa"),
-        short,
-        long,
-    ],
-)
 def test_a_host_key_that_is_none_is_refused_before_connecting(
-    new_host: Callable[..., SshHost], spoil: Callable[[str], str]
+    new_host: Callable[..., SshHost],
 ) -> None:
     host = new_host()
-    connections = host.log.count("Connection from")
-    reach = replace(host.reach(), host_key=spoil(host.host_key()))
-    with pytest.raises(HostKeyError):
-        open_shell(reach, keys_dir=host.keys_dir).run("true")
+    connections, key = host.log.count("Connection from"), host.host_key()
+    nonsense = ["", "ssh-ed25519", "ssh-ed25519 not-base64!", "ssh-ed25519 schlüssel"]
+    nonsense += ["ssh-dss AAAAB3NzaC1kc3M=", key.replace("ssh-ed25519", "ssh-rsa")]
+    for none in (*nonsense, short(key), long(key)):
+        with pytest.raises(HostKeyError):
+            open_shell(replace(host.reach(), host_key=none), keys_dir=host.keys_dir).run("true")
     assert host.log.count("Connection from") == connections
     open_shell(host.reach(), keys_dir=host.keys_dir).run("true")
     assert host.log.count("Connection from") == connections + 1

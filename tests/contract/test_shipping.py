@@ -133,12 +133,12 @@ NO_ARCHIVES = {
 }
 
 
-@pytest.mark.parametrize("data", NO_ARCHIVES.values(), ids=NO_ARCHIVES)
-def test_what_is_no_archive_leaves_nothing(real: Workspace, base: Path, data: bytes) -> None:
-    digest = hashlib.sha256(data).hexdigest()
-    with pytest.raises(WorkspaceError, match="unpacked"):
-        real.put_archive("payloads", digest, sent(data))
-    assert shelf(base) == []
+def test_what_is_no_archive_leaves_nothing(real: Workspace, base: Path) -> None:
+    for what, data in NO_ARCHIVES.items():
+        digest = hashlib.sha256(data).hexdigest()
+        with pytest.raises(WorkspaceError, match="unpacked"):
+            real.put_archive("payloads", digest, sent(data))
+        assert shelf(base) == [], what
 
 
 def test_a_cut_off_archive_leaves_nothing(real: Workspace, base: Path) -> None:

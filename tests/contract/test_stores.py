@@ -73,26 +73,15 @@ def test_at_most_ten_runs_are_found(stores):
     assert len(stores.runs.find("")) == 10
 
 
-def test_latest_of_nothing_is_nothing(stores):
-    assert stores.runs.find("latest") == ()
-
-
 def test_pages_cover_every_run_once(stores):
-    names = [f"r-{number}" for number in range(5)]
+    assert stores.runs.find("latest") == ()
+    names = [f"r-{number}" for number in range(4)]
     for name in names:
         create(stores, name, platforms=1)
-    seen, before = [], None
-    while True:
-        page, before = stores.runs.page(limit=2, before=before)
-        seen += [run.id for run in page]
-        if before is None:
-            break
-    assert seen == names[::-1]
-
-
-def test_a_page_that_ends_exactly_has_no_next_one(stores):
-    create(stores, platforms=1)
-    assert stores.runs.page(limit=1, before=None) == ([a_run()], None)
+    first, before = stores.runs.page(limit=2, before=None)
+    second, none = stores.runs.page(limit=2, before=before)
+    assert [run.id for run in (*first, *second)] == names[::-1]
+    assert none is None, "a page that ends exactly has no next one"
 
 
 def test_cancelling_is_written_once_and_told_once(stores):
@@ -101,13 +90,6 @@ def test_cancelling_is_written_once_and_told_once(stores):
     stores.runs.request_cancel("run-1", at=after(2))
     assert stores.runs.get("run-1").cancel_requested_at == after(1)
     assert [item.data for item in stores.feed.after("run-1", 0)] == [{"cancel": True}]
-
-
-def test_a_finished_run_is_not_cancelled(stores):
-    create(stores)
-    stores.runs.finish("run-1", Outcome.PASSED, at=after(1))
-    stores.runs.request_cancel("run-1", at=after(2))
-    assert stores.runs.get("run-1").cancel_requested_at is None
 
 
 def test_a_run_is_finished_once(stores):
@@ -122,6 +104,8 @@ def test_a_run_is_finished_once(stores):
         after(9),
     )
     assert stores.runs.unfinished() == ()
+    stores.runs.request_cancel("run-1", at=after(11))
+    assert stores.runs.get("run-1").cancel_requested_at is None
     last = stores.feed.after("run-1", 0)[-1]
     assert last == FeedItem(1, "run", "", {"state": "finished", "outcome": "failed"})
 
@@ -223,7 +207,7 @@ json_values = st.recursive(
 
 
 @settings(
-    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 @given(data=st.dictionaries(st.text(max_size=8), json_values, max_size=4))
 def test_any_document_without_nul_comes_back(stores, data):

@@ -12,7 +12,7 @@ from orchestrator.adapters.db.errors import UnknownIdError
 from orchestrator.application.ports.ledger import Reservation
 from orchestrator.domain.cell import LeaseState
 from orchestrator.domain.machine import FakeReach, LocalReach, Place, SshReach
-from tests.databases import NOW, after, attempt, create, lease, together
+from tests.databases import NOW, ON_SQLITE, after, attempt, create, lease, together
 
 
 @pytest.fixture
@@ -40,19 +40,17 @@ def test_a_lease_that_exists_is_reserved(stores, opened):
     assert len(stores.leases.open()) == 1
 
 
-@pytest.mark.parametrize(
-    "reach",
-    [
+@ON_SQLITE
+def test_the_ways_to_a_machine_come_back(stores, opened):
+    reserve(stores, lease("l1", opened[0]))
+    for reach in (
         LocalReach("here"),
         SshReach("10.0.0.5", "ubuntu", "ssh-ed25519 AAAA", "id_ed25519", 2222),
         SshReach("10.0.0.5", "ubuntu", "ssh-ed25519 AAAA", lease="l1"),
         FakeReach("m-1"),
-    ],
-)
-def test_the_ways_to_a_machine_come_back(stores, opened, reach):
-    reserve(stores, lease("l1", opened[0]))
-    stores.leases.reached("l1", reach)
-    assert stores.leases.get("l1").reach == reach
+    ):
+        stores.leases.reached("l1", reach)
+        assert stores.leases.get("l1").reach == reach
 
 
 def test_the_life_of_a_lease(stores, opened):
@@ -182,13 +180,9 @@ def test_what_is_noted_of_a_machine_adds_up(stores, opened):
     noted = stores.leases.get("l1")
     assert noted.facts == {"instance_id": "i-1", "zone": "b", "image_id": "ami-1"}
     assert not noted.simulated
-
-
-def test_a_machine_that_was_simulated_once_stays_so(stores, opened):
-    reserve(stores, lease("l1", opened[0]))
-    stores.leases.note("l1", {}, simulated=True)
-    stores.leases.note("l1", {"zone": "b"}, simulated=False)
-    assert stores.leases.get("l1").simulated
+    for simulated in (True, False):
+        stores.leases.note("l1", {}, simulated=simulated)
+    assert stores.leases.get("l1").simulated, "once is always"
 
 
 def refuse(stores, lease_id, attempt_id, *, seconds, refusal="capacity: none", **changes):

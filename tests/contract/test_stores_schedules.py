@@ -20,7 +20,7 @@ from orchestrator.domain.schedule import (
     SubjectKind,
     SubjectSelector,
 )
-from tests.databases import together
+from tests.databases import ON_SQLITE, together
 
 AT = datetime(2026, 10, 24, 0, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -189,6 +189,7 @@ def test_what_has_begun_goes_before_one_that_was_due_earlier(
     assert kept.schedules.begin(resolved(earlier), "holder")
 
 
+@ON_SQLITE
 def test_what_came_to_its_end_without_a_run_holds_nothing_up(kept: Stores) -> None:
     earlier, later = firing(), firing(AT + timedelta(seconds=1), by="ada")
     claimed(kept, earlier, replace(later, state=FiringState.JUDGED, outcome=SKIPPED))

@@ -67,10 +67,10 @@ def test_an_archive_with_another_digest_is_refused_and_not_kept(workspace: AnyWo
     assert workspace.put_archive("payloads", archive.digest, sent(archive.data)) is True
 
 
-@pytest.mark.parametrize("digest", ["", "abc", "../" + "a" * 61, "A" * 64])
-def test_what_is_no_digest_is_refused(workspace: AnyWorkspace, digest: str) -> None:
-    with pytest.raises(WorkspaceError, match="no sha256"):
-        workspace.put_archive("payloads", digest, never)
+def test_what_is_no_digest_is_refused(workspace: AnyWorkspace) -> None:
+    for digest in ("", "abc", "../" + "a" * 61, "A" * 64):
+        with pytest.raises(WorkspaceError, match="no sha256"):
+            workspace.put_archive("payloads", digest, never)
 
 
 def test_putting_the_agent_is_repeatable(workspace: AnyWorkspace) -> None:
@@ -242,10 +242,10 @@ def test_a_removed_work_folder_is_made_again(real: Workspace, base: Path) -> Non
     assert os.listdir(base / "agents") == [real.agent_digest()]
 
 
-@pytest.mark.parametrize("attempt", ["", ".", "..", "a/b", "-x", "a b", "a\n", "x" * 200])
-def test_what_cannot_name_a_folder_is_refused(real: Workspace, attempt: str) -> None:
-    with pytest.raises(WorkspaceError, match="cannot name"):
-        real.close(attempt)
+def test_what_cannot_name_a_folder_is_refused(real: Workspace) -> None:
+    for attempt in ("", ".", "..", "a/b", "-x", "a b", "a\n", "x" * 200):
+        with pytest.raises(WorkspaceError, match="cannot name"):
+            real.close(attempt)
 
 
 def test_the_first_plan_stays_and_secrets_are_nowhere_on_disk(real: Workspace, base: Path) -> None:
