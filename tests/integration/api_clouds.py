@@ -138,5 +138,4 @@ def clouds(desk: Desk) -> Clouds:
     janitor = replace(desk.context.janitor, provider=lambda _: provider, traits=traits)
     context = replace(desk.context, janitor=janitor, traits=traits, provider=lambda _: provider)
     app = create_app(context, guard=None)
-    client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
-    return Clouds(desk, cloud, provider, client)
+    return Clouds(desk, cloud, provider, desk.speak(app))

@@ -6,22 +6,28 @@ import contextlib
 import gzip
 import hashlib
 import io
+import shutil
 import socket
 import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from sqlalchemy import event
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp
 
 from orchestrator.adapters.cron import CronsimCron
+from orchestrator.adapters.db.blobs import DbBlobs
 from orchestrator.adapters.db.database import Database, open_database
+from orchestrator.adapters.db.sessions import Sessions
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.blobs import FileBlobs
@@ -40,7 +46,7 @@ from orchestrator.api.app import create_app
 from orchestrator.api.guard import token_guard
 from orchestrator.application.context import Context, GatePorts
 from orchestrator.application.ports.reports import ReportRefusedError
-from orchestrator.application.ports.stores import Scope, StoredPayload
+from orchestrator.application.ports.stores import Scope, StoredPayload, Stores
 from orchestrator.application.publish_report import publish_report
 from orchestrator.application.sweep_leaks import Janitor
 from orchestrator.application.tokens import create_token
@@ -126,11 +132,17 @@ class Desk:
     app: FastAPI
     guarded: FastAPI
     woken: list[str] = field(default_factory=list)
+    closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
-    @property
+    def speak(self, app: ASGIApp, *, base: str = "http://localhost", **more: Any) -> TestClient:
+        """A client of an application: one event loop for all of its requests, until the end."""
+        client = TestClient(app, base_url=base, raise_server_exceptions=False, **more)
+        return self.closing.enter_context(client)
+
+    @cached_property
     def client(self) -> TestClient:
         """Speaks to the socket's application, which needs no token."""
-        return TestClient(self.app, base_url="http://localhost", raise_server_exceptions=False)
+        return self.speak(self.app)
 
     def with_token(self, scope: str | None) -> TestClient:
         """Speaks to a port's application, with a token of the scope, or with none."""
@@ -138,12 +150,7 @@ class Desk:
         if scope is not None:
             _, secret = create_token(self.context, f"a {scope}", Scope(scope), days=1)
             headers = {"Authorization": f"Bearer {secret}"}
-        return TestClient(
-            self.guarded,
-            base_url="http://localhost",
-            headers=headers,
-            raise_server_exceptions=False,
-        )
+        return self.speak(self.guarded, headers=headers)
 
     def launch(self, key: str = "key-1", **body: object) -> dict[str, object]:
         """A new run, as it is shown."""
@@ -180,20 +187,72 @@ class Desk:
         return next(one.id for one in found if one.name == cell)
 
 
-@contextlib.contextmanager
-def desk(home: Path, url: str) -> Iterator[Desk]:
-    """Open everything, and close it again."""
+@dataclass
+class Slots:
+    """SQLite databases that are used one after the other.
+
+    An open engine keeps the statements that it has compiled; a copied file is empty again.
+    """
+
+    template: Path
+    folder: Path
+    idle: list[tuple[Path, Database]] = field(default_factory=list)
+    made: int = 0
+
+    @contextlib.contextmanager
+    def fresh(self) -> Iterator[Database]:
+        """An empty database that nobody else uses."""
+        path, database = self.idle.pop() if self.idle else self._made()
+        shutil.copyfile(self.template, path)
+        try:
+            yield _anew(database)
+        finally:
+            database.close()
+            for rest in path.parent.glob(f"{path.name}-*"):
+                rest.unlink()
+            self.idle.append((path, database))
+
+    def _made(self) -> tuple[Path, Database]:
+        self.made += 1
+        path = self.folder / f"slot-{self.made}.db"
+        shutil.copyfile(self.template, path)
+        return path, _opened(f"sqlite:///{path}")
+
+
+def _anew(database: Database) -> Database:
+    """The same engine under stores that remember nothing."""
+    sessions, stores = Sessions(database.sessions.engine), database.stores
+    fresh = {one.name: type(getattr(stores, one.name))(sessions) for one in fields(stores)}
+    return Database(sessions, Stores(**fresh), DbBlobs(sessions))
+
+
+def _opened(url: str) -> Database:
+    """Open a database; SQLite need not wait for the disk, as Postgres does not in tests."""
     database = open_database(url)
+    engine = database.sessions.engine
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", lambda raw, _: raw.execute("PRAGMA synchronous=OFF"))
+        engine.dispose()
+    return database
+
+
+@contextlib.contextmanager
+def desk(home: Path, where: str | Database) -> Iterator[Desk]:
+    """Open everything, and close it again; `where` is the URL of a database, or an open one."""
+    database = _opened(where) if isinstance(where, str) else where
     woken: list[str] = []
     context = make_context(home, database, HandClock(), woken.append)
     clock = context.clock
     assert isinstance(clock, HandClock)
     app = create_app(context, guard=None, revision=database.ready)
     guarded = create_app(context, guard=token_guard(context), allowed_hosts=("trials.example",))
+    opened = Desk(context, database, clock, app, guarded, woken)
     try:
-        yield Desk(context, database, clock, app, guarded, woken)
+        with opened.closing:
+            yield opened
     finally:
-        database.close()
+        if isinstance(where, str):
+            database.close()
 
 
 def make_context(

@@ -1,4 +1,4 @@
-"""What the agent's tests share: a machine to run attempts on, and an interpreter with pytest."""
+"""What many tests share: a machine for the agent with a lean pytest, and a REST interface."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.agent_machine import Machine, lean_python, machine_at
+from tests.integration.api_context import Desk, Slots, desk
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +30,24 @@ def payload(tmp_path: Path) -> Path:
     folder = tmp_path / "payload"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture(scope="session")
+def slots(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Slots:
+    """SQLite databases to use again."""
+    return Slots(sqlite_template, tmp_path_factory.mktemp("slots"))
+
+
+@pytest.fixture
+def api(tmp_path: Path, slots: Slots) -> Iterator[Desk]:
+    """The interface over an empty database."""
+    with slots.fresh() as database, desk(tmp_path, database) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def shared_api(tmp_path_factory: pytest.TempPathFactory, slots: Slots) -> Iterator[Desk]:
+    """The same for a whole module, whose tests leave it as they found it."""
+    home = tmp_path_factory.mktemp("home")
+    with slots.fresh() as database, desk(home, database) as opened:
+        yield opened

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from tests.databases import Agent, attempt
-from tests.integration.api_context import MATRIX, Desk, desk
+from tests.integration.api_context import MATRIX, Desk
 
 API = "/api/v1"
-
-
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 def metric(agent: Agent, value: float, **more: object) -> bytes:
@@ -101,17 +92,17 @@ def test_a_paired_benchmark_s_point_is_the_median_of_the_subject_s_turns(api: De
     assert (point["value"], point["samples"]) == (20.0, 6)
 
 
-@pytest.mark.parametrize("name", ["nope", "moe/nope", "nope/latency/p50", "moe", "/", "moe/%00"])
-def test_what_nobody_measured_is_not_found(api: Desk, name: str) -> None:
+def test_what_nobody_measured_is_not_found(api: Desk) -> None:
     nights(api, [20.0], torch=["2.8"])
-    answer = api.client.get(f"{API}/benchmarks/{name}/series")
-    assert answer.status_code == 404, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert "a benchmark is named job/metric" in answer.json()["detail"]
+    for name in ("nope", "moe/nope", "nope/latency/p50", "moe", "/", "moe/%00"):
+        answer = api.client.get(f"{API}/benchmarks/{name}/series")
+        assert answer.status_code == 404, name
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "a benchmark is named job/metric" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(("key", "value"), [("runs", 0), ("runs", 1001), ("runs", "x")])
-def test_a_bad_question_names_its_field(api: Desk, key: str, value: object) -> None:
-    answer = api.client.get(f"{API}/benchmarks/moe/x/series", params={key: value})
+def test_a_bad_question_names_its_field(shared_api: Desk, key: str, value: object) -> None:
+    answer = shared_api.client.get(f"{API}/benchmarks/moe/x/series", params={key: value})
     assert answer.status_code == 422
     assert key in answer.text

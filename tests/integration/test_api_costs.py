@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
@@ -13,20 +11,26 @@ from orchestrator.domain.machine import Place
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quota import Level
 from tests.integration.api_clouds import OFFER, Clouds, clouds
-from tests.integration.api_context import MATRIX, Desk, desk
+from tests.integration.api_context import MATRIX, Desk
 
 COSTS = "/api/v1/costs"
 
 
 @pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
+def here(api: Desk) -> Clouds:
+    return clouds(api)
+
+
+@pytest.fixture(scope="module")
+def opened(shared_api: Desk) -> Clouds:
+    return clouds(shared_api)
 
 
 @pytest.fixture
-def here(api: Desk) -> Clouds:
-    return clouds(api)
+def empty(opened: Clouds) -> Clouds:
+    """Nothing ran here, and nothing will: only the provider's own answers change."""
+    opened.provider.offered, opened.provider.level_now = (), Level(8, 4)
+    return opened
 
 
 def finished(here: Clouds, key: str = "k") -> tuple[str, Decimal]:
@@ -92,13 +96,13 @@ def test_without_a_run_the_last_days_are_summed_by_provider(here: Clouds) -> Non
 
 
 @pytest.mark.parametrize("params", [{"run": "nope"}, {"run": ""}])
-def test_an_unknown_run_has_no_bill(here: Clouds, params: dict[str, str]) -> None:
-    assert here.client.get(COSTS, params=params).status_code == 404
+def test_an_unknown_run_has_no_bill(empty: Clouds, params: dict[str, str]) -> None:
+    assert empty.client.get(COSTS, params=params).status_code == 404
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "9999999999999", "x"])
-def test_a_span_of_days_must_make_sense(here: Clouds, days: str) -> None:
-    assert here.client.get(COSTS, params={"days": days}).status_code == 422
+def test_a_span_of_days_must_make_sense(empty: Clouds, days: str) -> None:
+    assert empty.client.get(COSTS, params={"days": days}).status_code == 422
 
 
 def test_show_tells_what_each_machine_was_and_cost(here: Clouds) -> None:
@@ -144,10 +148,10 @@ def test_a_provider_that_does_not_tell_its_prices_is_named(here: Clouds) -> None
     ],
 )
 def test_a_plan_says_what_room_the_quotas_leave(
-    here: Clouds, level: Level, room: str, sentence: str
+    empty: Clouds, level: Level, room: str, sentence: str
 ) -> None:
-    here.provider.level_now = level
-    plan = here.client.post("/api/v1/plan", json={"matrix": MATRIX}).json()
+    empty.provider.level_now = level
+    plan = empty.client.post("/api/v1/plan", json={"matrix": MATRIX}).json()
     first, second = plan["headroom"]
     assert (first["room"], first["scope"], first["needed"]) == (room, "nowhere", 4)
     assert (first["limit"], first["used"]) == (level.limit, level.used)
@@ -156,16 +160,16 @@ def test_a_plan_says_what_room_the_quotas_leave(
     assert second["scope"] == "north"
 
 
-def test_a_plan_says_that_nothing_is_rented_without_a_price(here: Clouds) -> None:
-    here.provider.offered = (Place("dark"), Place("darker"))
-    for cell in here.client.post("/api/v1/plan", json={"matrix": MATRIX}).json()["cells"]:
+def test_a_plan_says_that_nothing_is_rented_without_a_price(empty: Clouds) -> None:
+    empty.provider.offered = (Place("dark"), Place("darker"))
+    for cell in empty.client.post("/api/v1/plan", json={"matrix": MATRIX}).json()["cells"]:
         assert cell["worst_usd"] is None
         assert "at any of 2 places, and limits.allow_unknown_price is false" in cell["note"]
 
 
-def test_a_hold_raises_the_worst_that_a_plan_can_cost(here: Clouds) -> None:
+def test_a_hold_raises_the_worst_that_a_plan_can_cost(empty: Clouds) -> None:
     plans = [
-        here.client.post("/api/v1/plan", json={"matrix": MATRIX, "hold_minutes": m}).json()
+        empty.client.post("/api/v1/plan", json={"matrix": MATRIX, "hold_minutes": m}).json()
         for m in (0, 60)
     ]
     held = usd(plans[1]["worst_usd"]) - usd(plans[0]["worst_usd"])

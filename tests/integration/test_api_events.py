@@ -7,22 +7,15 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 from sqlalchemy import event as sql_event
 
 from orchestrator.api import events
-from tests.integration.api_context import Desk, desk, served, until
+from tests.integration.api_context import Desk, served, until
 
 EVENTS = "/api/v1/runs/{run}/events"
-
-
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -101,7 +94,7 @@ def test_a_watcher_resumes_after_what_it_saw(api: Desk, port: int) -> None:
 
 def test_nothing_is_missed_or_doubled_while_items_are_added(api: Desk, port: int) -> None:
     run = str(api.launch()["id"])
-    feed, many = api.database.stores.feed, 400
+    feed, many = api.database.stores.feed, 120
 
     def write() -> None:
         for n in range(many):
@@ -118,7 +111,7 @@ def test_nothing_is_missed_or_doubled_while_items_are_added(api: Desk, port: int
             over = event == "end"
             if number is not None:
                 seen.append(number)
-                if len(seen) % 40 == 0:
+                if len(seen) % 15 == 0:
                     break
     writer.join()
     assert sittings > 5
@@ -214,9 +207,9 @@ def test_a_run_that_is_not_there_is_a_problem_and_no_stream(api: Desk) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-@pytest.mark.parametrize("number", ["x", "-1", "1.5", str(2**63), "9" * 5000])
-def test_a_number_must_be_one(api: Desk, number: str) -> None:
-    run = str(api.launch()["id"])
-    path = EVENTS.format(run=run)
-    assert api.client.get(path, params={"after": number}).status_code == 422
-    assert api.client.get(path, headers={"Last-Event-ID": number}).status_code == 422
+def test_a_number_must_be_one(api: Desk) -> None:
+    path = EVENTS.format(run=api.launch()["id"])
+    for number in ("x", "-1", "1.5", str(2**63), "9" * 5000):
+        assert api.client.get(path, params={"after": number}).status_code == 422
+        headers = {"Last-Event-ID": number}
+        assert api.client.get(path, headers=headers).status_code == 422

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,10 +23,11 @@ WAIVER = {
 APPROVED = f"{POLICY}  approvals: {{on: [PASS], need: 1}}\n"
 
 
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
+@pytest.fixture(scope="module")
+def ready(shared_api: Desk) -> Desk:
+    """A gate that has decided nothing yet; nobody changes it."""
+    put(shared_api)
+    return shared_api
 
 
 def waive(api: Desk, **changed: object) -> dict[str, object]:
@@ -118,13 +118,12 @@ def test_a_verdict_of_another_gate_is_neither_waived_nor_approved(api: Desk) -> 
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_waiver_that_cannot_stand_is_refused(
-    api: Desk, changed: dict[str, object], pointer: str
+    ready: Desk, changed: dict[str, object], pointer: str
 ) -> None:
-    put(api)
-    answer = api.client.post(f"{API}/waivers", json={**WAIVER, **changed})
+    answer = ready.client.post(f"{API}/waivers", json={**WAIVER, **changed})
     assert answer.status_code == 422
     assert pointer in [one["pointer"] for one in answer.json()["errors"]]
-    assert api.client.get(f"{API}/waivers").json()["items"] == []
+    assert ready.client.get(f"{API}/waivers").json()["items"] == []
 
 
 def test_a_rule_of_the_policy_can_be_waived_before_there_is_a_verdict(api: Desk) -> None:
@@ -132,27 +131,22 @@ def test_a_rule_of_the_policy_can_be_waived_before_there_is_a_verdict(api: Desk)
     assert waive(api, rule="platform/here")["verdict"] == ""
 
 
-@pytest.mark.parametrize(
-    ("rule", "said"),
-    [
+@pytest.mark.parametrize("checked", [False, True], ids=["new", "checked"])
+def test_what_nothing_waives_is_refused_at_once(api: Desk, *, checked: bool) -> None:
+    put(api)
+    if checked:
+        check(api, runs=[ran(api)])
+    for rule, said in (
         ("freshness/here", "nothing makes old evidence new: run it again"),
         ("attestation/here", "unattested evidence counts where `attestation` says so"),
         ("evidence", "nothing makes up for evidence that is not there"),
         ("subject", "a verdict is about one subject"),
         ("flaky", "the rule of the job is what fails"),
-    ],
-)
-@pytest.mark.parametrize("checked", [False, True], ids=["new", "checked"])
-def test_what_nothing_waives_is_refused_at_once(
-    api: Desk, rule: str, said: str, *, checked: bool
-) -> None:
-    put(api)
-    if checked:
-        check(api, runs=[ran(api)])
-    answer = api.client.post(f"{API}/waivers", json={**WAIVER, "rule": rule})
-    assert answer.status_code == 422
-    [error] = answer.json()["errors"]
-    assert (error["pointer"], said in error["detail"]) == ("/rule", True), error
+    ):
+        answer = api.client.post(f"{API}/waivers", json={**WAIVER, "rule": rule})
+        assert answer.status_code == 422
+        [error] = answer.json()["errors"]
+        assert (error["pointer"], said in error["detail"]) == ("/rule", True), error
     assert api.client.get(f"{API}/waivers").json()["items"] == []
 
 
@@ -191,17 +185,10 @@ def test_a_verdict_that_needs_approval_waits_for_it(api: Desk) -> None:
     assert check(api, "other", runs=[other])["decision"] == "INCONCLUSIVE"
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        ({"gate": "nope", "by": "bo"}, 404),
-        ({"gate": "release", "by": "bo"}, 404),
-        ({"gate": "release", "by": "bo", "verdict": "V-0009"}, 404),
-    ],
-)
-def test_only_verdicts_can_be_approved(api: Desk, body: dict[str, str], status: int) -> None:
-    put(api)
-    assert api.client.post(f"{API}/approvals", json=body).status_code == status
+def test_only_verdicts_can_be_approved(ready: Desk) -> None:
+    for changed in ({"gate": "nope"}, {}, {"verdict": "V-0009"}):
+        body = {"gate": "release", "by": "bo", **changed}
+        assert ready.client.post(f"{API}/approvals", json=body).status_code == 404, changed
 
 
 def test_somebody_must_say_yes(api: Desk) -> None:

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from orchestrator.adapters.signing.verifying import verify_bundle
-from tests.integration.api_context import Desk, desk
+from tests.integration.api_context import Desk
 from tests.integration.gate_desk import API, POLICY, begun, check, put, ran
 
 OTHER = POLICY.replace("- {id: here}", "- {id: here, level: informing}\n    - {id: there}")
 LAX = POLICY.replace("on: [here]}", "on: [here], level: informing}")
 FAILS = {"tests/test_a.py::one": "failed", "tests/test_a.py::two": "passed"}
-
-
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 # Policies

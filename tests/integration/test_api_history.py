@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.databases import Agent, attempt
-from tests.integration.api_context import MATRIX, Desk, desk
+from tests.integration.api_context import MATRIX, Desk
 from tests.unit.domain.failing import A10G_TESTS, TPU_DEVICE, a10g_short
 
 API = "/api/v1"
@@ -19,12 +16,6 @@ ISSUE = {
     "expires": "2026-04-30",
     "match": {"exception": "ValidationError", "contains": "scaling_factor_compute_algo"},
 }
-
-
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 def ran(api: Desk, key: str, tests: dict[str, str]) -> str:
@@ -140,10 +131,10 @@ def test_tests_are_paged(api: Desk) -> None:
         ({"effect": "hide"}, "/effect"),
     ],
 )
-def test_a_bad_known_issue_is_not_stored(api: Desk, changes: dict, pointer: str) -> None:
-    refused = post(api, "/known-issues", ISSUE | changes, 422)
+def test_a_bad_known_issue_is_not_stored(shared_api: Desk, changes: dict, pointer: str) -> None:
+    refused = post(shared_api, "/known-issues", ISSUE | changes, 422)
     assert [fault["pointer"] for fault in refused["errors"]] == [pointer]
-    assert get(api, "/known-issues")["items"] == []
+    assert get(shared_api, "/known-issues")["items"] == []
 
 
 def test_a_known_issue_is_ended_once(api: Desk) -> None:

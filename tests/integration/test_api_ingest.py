@@ -47,14 +47,9 @@ kind: Ingest
 
 
 @pytest.fixture
-def api(tmp_path, database_url):
-    with desk(tmp_path / "home", database_url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def lite(tmp_path, sqlite_url):
-    with desk(tmp_path / "home", sqlite_url) as opened:
+def each(tmp_path, database_url):
+    """Over a database of each kind."""
+    with desk(tmp_path, database_url) as opened:
         yield opened
 
 
@@ -115,22 +110,22 @@ def test_the_logs_of_the_seed_become_a_finished_run(api, tmp_path):
     assert len(api.client.get("/api/v1/runs").json()["items"]) == 1
 
 
-def test_a_single_file_and_the_same_in_each_archive(lite):
-    one = post(lite, TEXT.encode(), f"{URL}&name=moe.txt")
-    packed = post(lite, gzip.compress(tar_of(**{"moe.txt": TEXT})), status=200)
+def test_a_single_file_and_the_same_in_each_archive(api):
+    one = post(api, TEXT.encode(), f"{URL}&name=moe.txt")
+    packed = post(api, gzip.compress(tar_of(**{"moe.txt": TEXT})), status=200)
     assert packed["run"] == one["run"]
-    log = post(lite, gzip.compress(TEXT.encode()), f"{URL}&name=moe.txt.gz")
+    log = post(api, gzip.compress(TEXT.encode()), f"{URL}&name=moe.txt.gz")
     assert log["run"] != one["run"]
-    assert jobs_of(lite, log["run"])["moe"]["counts"]["passed"] == 2
+    assert jobs_of(api, log["run"])["moe"]["counts"]["passed"] == 2
 
 
-def test_the_same_from_many_at_once_makes_one_run(api):
+def test_the_same_from_many_at_once_makes_one_run(each):
     body = tar_of(**{"moe.txt": TEXT})
     barrier = threading.Barrier(4)
 
     def one(_: int) -> str:
         barrier.wait()
-        answer = api.client.post(URL, content=body)
+        answer = each.client.post(URL, content=body)
         assert answer.status_code in (200, 201), answer.text
         assert answer.json()["state"] == "finished"
         return answer.json()["run"]
@@ -138,7 +133,7 @@ def test_the_same_from_many_at_once_makes_one_run(api):
     with ThreadPoolExecutor(4) as pool:
         runs = set(pool.map(one, range(4)))
     assert len(runs) == 1
-    assert show(api, runs.pop())["counts"]["passed"] == 2
+    assert show(each, runs.pop())["counts"]["passed"] == 2
 
 
 def test_a_cell_is_added_to_a_finished_run_and_the_worst_counts(api):
@@ -160,64 +155,64 @@ def test_a_cell_is_added_to_a_finished_run_and_the_worst_counts(api):
     assert post(api, tar_of(**{"moe.txt": TEXT}), f"{URL}&run={first['run']}", 200)["replayed"]
 
 
-def test_a_running_run_gets_no_cell(lite):
-    run = lite.launch()["id"]
-    refused = post(lite, TEXT.encode(), f"{PROOF}&run={run}&name=a.txt", 409)
+def test_a_running_run_gets_no_cell(api):
+    run = api.launch()["id"]
+    refused = post(api, TEXT.encode(), f"{PROOF}&run={run}&name=a.txt", 409)
     assert "a cell can be added once it is finished" in refused["detail"]
-    assert post(lite, TEXT.encode(), f"{URL}&run=zzz&name=a.txt", 404)
+    assert post(api, TEXT.encode(), f"{URL}&run=zzz&name=a.txt", 404)
 
 
-def test_a_launched_run_may_get_an_ingested_cell_and_be_run_again_without_it(lite):
-    run = lite.launch()["id"]
+def test_a_launched_run_may_get_an_ingested_cell_and_be_run_again_without_it(api):
+    run = api.launch()["id"]
     for cell in ("here", "there"):
-        lite.begin(run, cell)
-    lite.finish(run, "here", "there", outcome=Outcome.FAILED)
-    post(lite, TEXT.encode(), f"{PROOF}&run={run}&name=a.txt")
-    assert [cell["id"] for cell in show(lite, run)["cells"]] == ["here", "there", "gcp-l4"]
-    assert show(lite, run)["cells"][0]["ingested"] is None
-    again = lite.client.post(f"/api/v1/runs/{run}/rerun", headers={"Idempotency-Key": "k"})
+        api.begin(run, cell)
+    api.finish(run, "here", "there", outcome=Outcome.FAILED)
+    post(api, TEXT.encode(), f"{PROOF}&run={run}&name=a.txt")
+    assert [cell["id"] for cell in show(api, run)["cells"]] == ["here", "there", "gcp-l4"]
+    assert show(api, run)["cells"][0]["ingested"] is None
+    again = api.client.post(f"/api/v1/runs/{run}/rerun", headers={"Idempotency-Key": "k"})
     assert again.status_code == 202, again.text
     assert [cell["id"] for cell in again.json()["cells"]] == ["here", "there"]
 
 
-def test_an_ingested_run_cannot_run_again_nor_be_entered(lite):
-    run = post(lite, TEXT.encode(), f"{URL}&name=a.txt")["run"]
-    again = lite.client.post(f"/api/v1/runs/{run}/rerun", headers={"Idempotency-Key": "k"})
+def test_an_ingested_run_cannot_run_again_nor_be_entered(api):
+    run = post(api, TEXT.encode(), f"{URL}&name=a.txt")["run"]
+    again = api.client.post(f"/api/v1/runs/{run}/rerun", headers={"Idempotency-Key": "k"})
     assert again.status_code == 409
     assert "was ingested: there is no payload" in again.json()["detail"]
-    cell = lite.database.stores.cells.of_run(run)[0]
+    cell = api.database.stores.cells.of_run(run)[0]
     with pytest.raises(LookupError, match="was ingested: it has no machine"):
-        enter_machine(lite.context, cell)
-    cancelled = lite.client.post(f"/api/v1/runs/{run}/cancel", headers={"Idempotency-Key": "c"})
+        enter_machine(api.context, cell)
+    cancelled = api.client.post(f"/api/v1/runs/{run}/cancel", headers={"Idempotency-Key": "c"})
     assert cancelled.json()["cancel_requested_at"] is None
 
 
-def test_a_platform_without_results(lite):
+def test_a_platform_without_results(api):
     said = NOTES + (
         "platform: aws-mi300x\nsubject: {name: torchbridge, version: '0.4.6'}\ndate: 2026-01-19\n"
         "outcome: {word: not_available, reason: not_offered, detail: AWS sells none}\n"
         "statements: [{kind: note, text: 'see the plan'}]\n"
     )
-    told = post(lite, tar_of(ingest_yaml=said), "/api/v1/ingest")
+    told = post(api, tar_of(ingest_yaml=said), "/api/v1/ingest")
     assert (told["outcome"], told["cell"]) == ("not_available", "aws-mi300x")
     assert told["ingested"]["dated_at"] == "2026-01-19T00:00:00Z"
-    run = show(lite, told["run"])
+    run = show(api, told["run"])
     [cell] = run["cells"]
     assert (cell["reason"], cell["detail"]) == ("not_offered", "AWS sells none")
-    [statement] = lite.database.stores.statements.of_run(told["run"])
+    [statement] = api.database.stores.statements.of_run(told["run"])
     assert (statement.cell, statement.author) == ("aws-mi300x", "ingest.yaml")
 
 
-def test_a_stated_machine_has_its_cost(lite):
+def test_a_stated_machine_has_its_cost(api):
     said = NOTES + 'machine: {seconds: 300, usd_per_hour: "0.7068", priced: a bill}\n'
-    run = post(lite, tar_of(**{"moe.txt": TEXT}, ingest_yaml=said))["run"]
-    shown = show(lite, run)
+    run = post(api, tar_of(**{"moe.txt": TEXT}, ingest_yaml=said))["run"]
+    shown = show(api, run)
     assert shown["cost_usd"] == "0.0589"
     assert shown["cells"][0]["leases"][0]["state"] == "stated"
-    assert lite.client.get("/api/v1/runs").json()["items"][0]["cost_usd"] == shown["cost_usd"]
+    assert api.client.get("/api/v1/runs").json()["items"][0]["cost_usd"] == shown["cost_usd"]
 
 
-def test_tests_that_are_only_counted_are_in_every_count(lite):
+def test_tests_that_are_only_counted_are_in_every_count(api):
     typed = """\
 apiVersion: seatrial/v1
 kind: Transcription
@@ -225,11 +220,11 @@ of: a report
 jobs:
   - {id: fp8, kind: suite, title: FP8, counts: {passed: 10, failed: 2}}
 """
-    run = post(lite, tar_of(transcription_yaml=typed))["run"]
-    shown = show(lite, run)
+    run = post(api, tar_of(transcription_yaml=typed))["run"]
+    shown = show(api, run)
     assert (shown["counts"]["passed"], shown["counts"]["failed"]) == (10, 2)
     assert shown["outcome"] == "failed"
-    assert lite.client.get("/api/v1/runs").json()["items"][0]["counts"] == shown["counts"]
+    assert api.client.get("/api/v1/runs").json()["items"][0]["counts"] == shown["counts"]
 
 
 @pytest.mark.parametrize(
@@ -238,9 +233,17 @@ jobs:
         ({}, URL, "there is no file in it"),
         ({"a.bin": b"\x00\x01\x02"}, URL, "no result was found in 1 file:"),
         ({"ingest_yaml": NOTES}, URL, "no result was found"),
-        ({"moe.txt": TEXT}, "/api/v1/ingest?platform=gcp-l4", "nobody says what was validated"),
+        (
+            {"moe.txt": TEXT},
+            "/api/v1/ingest?platform=gcp-l4",
+            "nobody says what was validated",
+        ),
         ({"moe.txt": TEXT}, "/api/v1/ingest?subject=a@1", "nobody says which platform"),
-        ({"moe.txt": TEXT}, "/api/v1/ingest?platform=x&subject=a", "not of the form NAME@VERSION"),
+        (
+            {"moe.txt": TEXT},
+            "/api/v1/ingest?platform=x&subject=a",
+            "not of the form NAME@VERSION",
+        ),
         ({"moe.txt": TEXT}, "/api/v1/ingest?platform=a/b&subject=a@1", "cannot be the id"),
         (
             {"moe.txt": TEXT, "ingest_yaml": NOTES + "platform: aws-a10g\n"},
@@ -260,17 +263,17 @@ jobs:
         ({"moe.txt": TEXT, "ingest_yaml": b"\xff\xfe"}, URL, "is not UTF-8"),
     ],
 )
-def test_what_is_refused_leaves_nothing(lite, files, url, said):
-    refused = post(lite, tar_of(**files), url, 422)
+def test_what_is_refused_leaves_nothing(shared_api, files, url, said):
+    refused = post(shared_api, tar_of(**files), url, 422)
     assert said in refused["detail"]
-    assert lite.client.get("/api/v1/runs").json()["items"] == []
-    assert not list((Path(str(lite.context.blobs._root))).glob("??/*"))
+    assert shared_api.client.get("/api/v1/runs").json()["items"] == []
+    assert not list((Path(str(shared_api.context.blobs._root))).glob("??/*"))
 
 
-def test_a_token_that_may_only_read_hands_nothing_in(lite):
-    assert lite.with_token("read").post(URL, content=b"x").status_code == 403
-    assert lite.with_token(None).post(URL, content=b"x").status_code == 401
-    good = lite.with_token("run").post(f"{URL}&name=a.txt", content=TEXT.encode())
+def test_a_token_that_may_only_read_hands_nothing_in(api):
+    assert api.with_token("read").post(URL, content=b"x").status_code == 403
+    assert api.with_token(None).post(URL, content=b"x").status_code == 401
+    good = api.with_token("run").post(f"{URL}&name=a.txt", content=TEXT.encode())
     assert good.status_code == 201
 
 
@@ -299,78 +302,77 @@ class CutBlobs:
         return self._blobs.open(digest)
 
 
-def test_what_was_cut_off_is_ended_at_the_next_start_or_when_it_is_posted_again(api, tmp_path):
+def test_what_was_cut_off_is_ended_at_the_next_start_or_when_it_is_posted_again(each, tmp_path):
+    body = tmp_path / "body"
+    body.write_bytes(TEXT.encode())
+    cut = replace(each.context, blobs=CutBlobs(each.context.blobs, 0))
+    with pytest.raises(PowerCutError):
+        ingest_artifacts(cut, order(body))
+    [(begun, _)] = each.database.stores.ingests.unfinished()
+    assert show(each, begun.run_id)["state"] == "ingesting"
+    assert each.database.stores.cells.unfinished() == ()
+    resume_ingestions(each.context)
+    shown = show(each, begun.run_id)
+    assert (shown["state"], shown["outcome"]) == ("finished", "passed")
+    assert shown["counts"]["passed"] == 2
+    assert each.database.stores.ingests.unfinished() == ()
+    assert ingest_artifacts(each.context, order(body)).run_id == begun.run_id
+
+
+def test_an_ingestion_goes_on_from_where_its_evidence_stops(api, tmp_path):
     body = tmp_path / "body"
     body.write_bytes(TEXT.encode())
     cut = replace(api.context, blobs=CutBlobs(api.context.blobs, 0))
     with pytest.raises(PowerCutError):
         ingest_artifacts(cut, order(body))
     [(begun, _)] = api.database.stores.ingests.unfinished()
-    assert show(api, begun.run_id)["state"] == "ingesting"
-    assert api.database.stores.cells.unfinished() == ()
-    resume_ingestions(api.context)
-    shown = show(api, begun.run_id)
-    assert (shown["state"], shown["outcome"]) == ("finished", "passed")
-    assert shown["counts"]["passed"] == 2
-    assert api.database.stores.ingests.unfinished() == ()
-    assert ingest_artifacts(api.context, order(body)).run_id == begun.run_id
-
-
-def test_an_ingestion_goes_on_from_where_its_evidence_stops(lite, tmp_path):
-    body = tmp_path / "body"
-    body.write_bytes(TEXT.encode())
-    cut = replace(lite.context, blobs=CutBlobs(lite.context.blobs, 0))
-    with pytest.raises(PowerCutError):
-        ingest_artifacts(cut, order(body))
-    [(begun, _)] = lite.database.stores.ingests.unfinished()
-    stores = lite.database.stores
+    stores = api.database.stores
     kept = {one.name: one.digest for one in stores.results.artifacts(begun.cell_id)}
-    whole = b"".join(lite.context.blobs.open(kept["events.jsonl"]))
+    whole = b"".join(api.context.blobs.open(kept["events.jsonl"]))
     half = b"".join(whole.splitlines(keepends=True)[:4])
     events, used = read_events(half, after_seq=0)
     assert used == len(half)
-    facts, at = fold(events), lite.clock.now()
+    facts, at = fold(events), api.clock.now()
     assert stores.evidence.append(begun.attempt_id, offset=0, chunk=half, facts=facts, at=at)
-    finish_ingestion(lite.context, begun)
+    finish_ingestion(api.context, begun)
     assert b"".join(stores.evidence.raw_events(begun.attempt_id)) == whole
-    assert show(lite, begun.run_id)["counts"]["passed"] == 2
+    assert show(api, begun.run_id)["counts"]["passed"] == 2
 
 
-def test_bytes_that_are_gone_end_the_ingestion_as_errored(lite, tmp_path):
+def test_bytes_that_are_gone_end_the_ingestion_as_errored(api, tmp_path):
     body = tmp_path / "body"
     body.write_bytes(TEXT.encode())
-    cut = replace(lite.context, blobs=CutBlobs(lite.context.blobs, 0))
+    cut = replace(api.context, blobs=CutBlobs(api.context.blobs, 0))
     with pytest.raises(PowerCutError):
         ingest_artifacts(cut, order(body))
-    [(begun, _)] = lite.database.stores.ingests.unfinished()
-    for path in lite.context.blobs._root.glob("??/*"):
+    [(begun, _)] = api.database.stores.ingests.unfinished()
+    for path in api.context.blobs._root.glob("??/*"):
         path.unlink()
-    resume_ingestions(lite.context)
-    [cell] = lite.database.stores.cells.of_run(begun.run_id)
+    resume_ingestions(api.context)
+    [cell] = api.database.stores.cells.of_run(begun.run_id)
     assert (cell.state, cell.outcome) == (CellState.DONE, Outcome.ERRORED)
-    assert lite.database.stores.runs.get(begun.run_id).state is RunState.FINISHED
+    assert api.database.stores.runs.get(begun.run_id).state is RunState.FINISHED
 
 
-def taking(lite, intake) -> TestClient:
+def taking(api, intake) -> TestClient:
     """Speaks to an application that unpacks in its own way."""
-    app = create_app(replace(lite.context, intake=intake), guard=None)
-    return TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+    return api.speak(create_app(replace(api.context, intake=intake), guard=None))
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(lite):
+def test_a_full_disk_is_said_and_leaves_nothing(shared_api):
     class Full(FileIntake):
         def open(self, body, name):
             raise IntakeFullError("the controller's disk has no room to unpack this")
 
-    refused = taking(lite, Full()).post(f"{URL}&name=a.txt", content=TEXT.encode())
+    refused = taking(shared_api, Full()).post(f"{URL}&name=a.txt", content=TEXT.encode())
     assert refused.status_code == 507
     refused = refused.json()
     assert "no room to unpack" in refused["detail"]
-    assert lite.client.get("/api/v1/runs").json()["items"] == []
+    assert shared_api.client.get("/api/v1/runs").json()["items"] == []
 
 
-def test_bombs_are_refused_over_the_wire(lite):
-    small = taking(lite, FileIntake(Limits(5, 10_000, 10_000, 2)))
+def test_bombs_are_refused_over_the_wire(shared_api):
+    small = taking(shared_api, FileIntake(Limits(5, 10_000, 10_000, 2)))
     refused = small.post(URL, content=gzip.compress(tar_of(a=bytes(100_000))))
     assert refused.status_code == 422
     assert "nothing was stored" in refused.json()["detail"]

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.api_context import desk
 from tests.integration.test_api_ingest import NOTES, TEXT, URL, jobs_of, post, tar_of
-
-
-@pytest.fixture
-def lite(tmp_path, sqlite_url):
-    with desk(tmp_path / "home", sqlite_url) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize(
@@ -30,12 +23,12 @@ def lite(tmp_path, sqlite_url):
         ('subject: {name: a, version: "1\\u202e"}\n', "characters that do not print"),
     ],
 )
-def test_notes_that_speak_of_what_there_is_not_are_refused_with_the_place(lite, notes, said):
+def test_notes_that_speak_of_what_there_is_not_are_refused_with_the_place(shared_api, notes, said):
     url = "/api/v1/ingest?" + ("" if "subject" in notes else "subject=a@1")
     url += "" if "platform" in notes else "&platform=gcp-l4"
-    refused = post(lite, tar_of(**{"moe.txt": TEXT, "ingest_yaml": NOTES + notes}), url, 422)
+    refused = post(shared_api, tar_of(**{"moe.txt": TEXT, "ingest_yaml": NOTES + notes}), url, 422)
     assert said in refused["detail"]
-    assert lite.client.get("/api/v1/runs").json()["items"] == []
+    assert shared_api.client.get("/api/v1/runs").json()["items"] == []
 
 
 @pytest.mark.parametrize(
@@ -47,34 +40,34 @@ def test_notes_that_speak_of_what_there_is_not_are_refused_with_the_place(lite, 
         ("&name=a%00b", "is not printable"),
     ],
 )
-def test_a_mistaken_query_stores_nothing(lite, query, said):
-    answer = lite.client.post(URL + query, content=TEXT.encode())
+def test_a_mistaken_query_stores_nothing(shared_api, query, said):
+    answer = shared_api.client.post(URL + query, content=TEXT.encode())
     assert answer.status_code in (404, 422)
     assert said in answer.json()["detail"]
-    assert lite.client.get("/api/v1/runs").json()["items"] == []
+    assert shared_api.client.get("/api/v1/runs").json()["items"] == []
 
 
 @pytest.mark.parametrize("subject", ["a@\x1b[31m", "a@1\0", "a\u202e@1", "a" * 129 + "@1"])
-def test_a_subject_that_nobody_could_read_is_refused(lite, subject):
+def test_a_subject_that_nobody_could_read_is_refused(shared_api, subject):
     params = {"platform": "gcp-l4", "subject": subject}
-    answer = lite.client.post("/api/v1/ingest", params=params, content=TEXT.encode())
+    answer = shared_api.client.post("/api/v1/ingest", params=params, content=TEXT.encode())
     assert answer.status_code == 422
     assert "cannot be of a subject" in answer.json()["detail"]
 
 
-def test_a_form_is_refused(lite):
-    answer = lite.client.post(URL, files={"file": TEXT.encode()})
+def test_a_form_is_refused(shared_api):
+    answer = shared_api.client.post(URL, files={"file": TEXT.encode()})
     assert (answer.status_code, "the body is a form" in answer.json()["detail"]) == (422, True)
 
 
-def test_a_run_has_one_subject(lite):
-    run = post(lite, TEXT.encode(), f"{URL}&name=a.txt")["run"]
+def test_a_run_has_one_subject(api):
+    run = post(api, TEXT.encode(), f"{URL}&name=a.txt")["run"]
     other = f"/api/v1/ingest?platform=aws-a10g&subject=torchbridge@0.4.7&run={run}"
-    refused = post(lite, TEXT.encode(), other, 422)
+    refused = post(api, TEXT.encode(), other, 422)
     assert "is of torchbridge 0.4.6, this is of torchbridge 0.4.7" in refused["detail"]
 
 
-def test_notes_name_a_suite_by_its_id(lite):
+def test_notes_name_a_suite_by_its_id(api):
     said = NOTES + "jobs: {moe: {title: Mixture of Experts}}\n"
-    run = post(lite, tar_of(**{"moe.txt": TEXT, "ingest_yaml": said}))["run"]
-    assert jobs_of(lite, run)["moe"]["title"] == "Mixture of Experts"
+    run = post(api, tar_of(**{"moe.txt": TEXT, "ingest_yaml": said}))["run"]
+    assert jobs_of(api, run)["moe"]["title"] == "Mixture of Experts"

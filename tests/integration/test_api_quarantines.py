@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.proof import Reuse
-from tests.integration.api_context import BEGIN, MATRIX, Desk, desk
+from tests.integration.api_context import BEGIN, MATRIX, Desk
 from tests.integration.test_api_history import API, get, post, ran
 
 TEST = "t.py::test_flaky"
@@ -22,12 +17,6 @@ BODY = {
     "owner": "me",
     "days": 14,
 }
-
-
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 def test_a_quarantine_is_added_listed_and_ended_once(api: Desk) -> None:
@@ -42,21 +31,18 @@ def test_a_quarantine_is_added_listed_and_ended_once(api: Desk) -> None:
     assert "Q-0009" in post(api, "/quarantines/Q-0009/end", None, 404)["detail"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"days": 31}, "days"),
-        ({"days": 0}, "days"),
-        ({"owner": ""}, "owner"),
-        ({"nodeid": "t.py::test_flakey"}, "nodeid"),
-        ({"returns_after": 0}, "returns_after"),
-        ({"until": "for ever"}, "until"),
-    ],
-)
-def test_a_bad_quarantine_is_not_stored(api: Desk, changes: dict, key: str) -> None:
+def test_a_bad_quarantine_is_not_stored(api: Desk) -> None:
     ran(api, "one", {TEST: BOOM})
-    refused = post(api, "/quarantines", BODY | changes, 422)
-    assert key in str(refused["errors"])
+    for changes in (
+        {"days": 31},
+        {"days": 0},
+        {"owner": ""},
+        {"nodeid": "t.py::test_flakey"},
+        {"returns_after": 0},
+        {"until": "for ever"},
+    ):
+        refused = post(api, "/quarantines", BODY | changes, 422)
+        assert next(iter(changes)) in str(refused["errors"])
     assert get(api, "/quarantines")["items"] == []
 
 

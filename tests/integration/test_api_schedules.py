@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.api_context import MATRIX, Desk, desk
+from tests.integration.api_context import MATRIX, Desk
 
 PATH = "/api/v1/schedules"
 BODY = {
@@ -18,12 +16,6 @@ BODY = {
     "owner": "release team",
     "matrix": MATRIX,
 }
-
-
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 def post(api: Desk, **changes: object) -> Any:
@@ -73,18 +65,18 @@ def test_a_matrix_may_be_an_object(api: Desk) -> None:
     ],
 )
 def test_what_cannot_fire_is_refused_now(
-    api: Desk, changes: dict[str, object], pointer: str, said: str
+    shared_api: Desk, changes: dict[str, object], pointer: str, said: str
 ) -> None:
-    answer = post(api, **changes)
+    answer = post(shared_api, **changes)
     assert answer.status_code == 422
     [first, *_] = answer.json()["errors"]
     assert first["pointer"] == pointer
     assert said in first["detail"]
-    assert api.client.get(PATH).json() == {"items": []}
+    assert shared_api.client.get(PATH).json() == {"items": []}
 
 
-def test_a_gate_must_be_known(api: Desk) -> None:
-    answer = post(api, gate="release")
+def test_a_gate_must_be_known(shared_api: Desk) -> None:
+    answer = post(shared_api, gate="release")
     assert answer.status_code == 404
     assert "'release'" in answer.json()["detail"]
 

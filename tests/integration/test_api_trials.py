@@ -11,7 +11,7 @@ from orchestrator.domain.cell import CellState, Lease, LeaseState
 from orchestrator.domain.matrix import Host, Platform
 from orchestrator.domain.trials import SURE, TrialAsk, TrialKind
 from tests.databases import Agent
-from tests.integration.api_context import MATRIX, Desk, desk
+from tests.integration.api_context import MATRIX, Desk
 
 API = "/api/v1"
 NODE = "tests/test_a.py::test_it"
@@ -22,9 +22,8 @@ GIT = MATRIX.replace(
 
 
 @pytest.fixture
-def at(tmp_path, sqlite_url):
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
+def at(api):
+    return api
 
 
 def wheel(at: Desk) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.adapters.files.home import temporary_folder
-from tests.integration.api_context import Desk, archive, desk, served, sha256, until
+from tests.integration.api_context import Desk, archive, served, sha256, until
 
 PAYLOADS, SUBJECTS = "/api/v1/payloads", "/api/v1/subjects"
 
@@ -21,9 +21,8 @@ def spool(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def api(tmp_path: Path, sqlite_url: str, spool: Path) -> Iterator[Desk]:
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
+def api(api: Desk, spool: Path) -> Iterator[Desk]:
+    yield api
     assert list(spool.iterdir()) == []
 
 

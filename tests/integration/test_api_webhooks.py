@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from orchestrator.application.deliver import deliver
 from orchestrator.application.tell_people import announce
 from orchestrator.domain.announcement import Announcement, LineageState
-from tests.integration.api_context import Desk, desk
+from tests.integration.api_context import Desk
 from tests.integration.receiving import Receiver, Reply, receiver
 
 API = "/api/v1/webhooks"
-
-
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -109,12 +102,12 @@ def test_the_log_tells_of_every_attempt(api: Desk, hook: Receiver) -> None:
     ],
 )
 def test_a_bad_channel_is_refused_and_nothing_is_stored(
-    api: Desk, body: dict[str, object], pointer: str
+    shared_api: Desk, body: dict[str, object], pointer: str
 ) -> None:
-    answer = api.client.post(API, json={"name": "room", **body})
+    answer = shared_api.client.post(API, json={"name": "room", **body})
     assert answer.status_code == 422, answer.text
     assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
-    assert api.client.get(API).json() == {"items": []}
+    assert shared_api.client.get(API).json() == {"items": []}
 
 
 def test_a_name_is_given_once(api: Desk, hook: Receiver) -> None:

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.integration.api_context import MATRIX, Desk, archive, desk, sha256
+from tests.integration.api_context import MATRIX, Desk, archive, sha256
 
 RUNS = "/api/v1/runs"
 WHEEL = b"a wheel"
 INSTALLED = MATRIX.replace('"1.10"}', '"1.10", package: "proof==1.10"}')
-
-
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 def launch(api: Desk, matrix: str, **body: object):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from orchestrator.application.match_tests import decide_alias, suggest_aliases
 from orchestrator.domain.alias import AliasState
-from tests.integration.api_context import Desk, desk
+from tests.integration.api_context import Desk
 from tests.unit.cli import in_process
 from tests.unit.cli.fake_controller import Answer, FakeController, Request
 from tests.unit.cli.in_process import ID, Cli
@@ -18,48 +16,46 @@ from tests.unit.cli.in_process import ID, Cli
 cli, controller = in_process.cli, in_process.controller  # the fixtures
 
 
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def runs(api: Desk) -> tuple[str, str]:
+@pytest.fixture(scope="module")
+def runs(shared_api: Desk) -> tuple[str, str]:
     """In the first one `b` fails; in the second one it passes, and `c` fails."""
-    made = []
-    for outcomes in ({"a": "passed", "b": "failed"}, {"a": "passed", "b": "passed", "c": "failed"}):
-        run = str(api.launch(f"key-{len(made)}")["id"])
-        agent = api.begin(run, "here")
-        agent.send(agent.manifest(*outcomes), *(agent.test(n, o) for n, o in outcomes.items()))
-        api.begin(run, "there")
-        api.finish(run, "here", "there")
-        made.append(run)
+    made = [
+        finished(shared_api, {"a": "passed", "b": "failed"}),
+        finished(shared_api, {"a": "passed", "b": "passed", "c": "failed"}),
+    ]
     return made[0], made[1]
 
 
-def test_what_changed_is_told(api: Desk, runs: tuple[str, str]) -> None:
-    told = api.client.get("/api/v1/compare", params={"base": runs[0], "head": "latest"}).json()
+def finished(api: Desk, outcomes: dict[str, str]) -> str:
+    run = str(api.launch("-".join(outcomes))["id"])
+    agent = api.begin(run, "here")
+    agent.send(agent.manifest(*outcomes), *(agent.test(n, o) for n, o in outcomes.items()))
+    api.begin(run, "there")
+    api.finish(run, "here", "there")
+    return run
+
+
+def test_what_changed_is_told(shared_api: Desk, runs: tuple[str, str]) -> None:
+    told = shared_api.client.get(
+        "/api/v1/compare", params={"base": runs[0], "head": "latest"}
+    ).json()
     assert (told["base"]["run_id"], told["head"]["run_id"]) == runs
     totals = {name: count for name, count in told["totals"] if count}
     assert totals == {"new_failure": 1, "fixed": 1}
     assert told["unchanged"] == 1
 
 
-def test_the_other_way_round_it_is_the_other_way_round(api: Desk, runs: tuple[str, str]) -> None:
-    told = api.client.get("/api/v1/compare", params={"base": runs[1], "head": runs[0]}).json()
+def test_the_other_way_round_it_is_the_other_way_round(
+    shared_api: Desk, runs: tuple[str, str]
+) -> None:
+    told = shared_api.client.get(
+        "/api/v1/compare", params={"base": runs[1], "head": runs[0]}
+    ).json()
     assert {name: n for name, n in told["totals"] if n} == {"new_failure": 1, "gone": 1}
 
 
 def test_a_confirmed_name_makes_two_tests_one(api: Desk) -> None:
-    made = []
-    for name in ("t.py::A::test_x", "t.py::B::test_x"):
-        run = str(api.launch(f"key-{name}")["id"])
-        agent = api.begin(run, "here")
-        agent.send(agent.manifest(name), agent.test(name))
-        api.begin(run, "there")
-        api.finish(run, "here", "there")
-        made.append(run)
+    made = [finished(api, {f"t.py::{name}::test_x": "passed"}) for name in "AB"]
     query = {"base": made[0], "head": made[1]}
     told = api.client.get("/api/v1/compare", params=query).json()
     assert {name: n for name, n in told["totals"] if n} == {"new": 1, "gone": 1}
@@ -73,10 +69,10 @@ def test_a_confirmed_name_makes_two_tests_one(api: Desk) -> None:
 
 @pytest.mark.parametrize(("form", "media"), [("md", "text/markdown"), ("html", "text/html")])
 def test_it_is_rendered_for_people_too(
-    api: Desk, runs: tuple[str, str], form: str, media: str
+    shared_api: Desk, runs: tuple[str, str], form: str, media: str
 ) -> None:
     query = {"base": runs[0], "head": runs[1], "format": form}
-    answer = api.client.get("/api/v1/compare", params=query)
+    answer = shared_api.client.get("/api/v1/compare", params=query)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith(media)
     assert "sandbox" in answer.headers["content-security-policy"]
@@ -93,25 +89,25 @@ def test_it_is_rendered_for_people_too(
     ],
 )
 def test_what_cannot_be_compared_is_a_problem(
-    api: Desk, runs: tuple[str, str], query: dict[str, str], status: int
+    shared_api: Desk, runs: tuple[str, str], query: dict[str, str], status: int
 ) -> None:
-    answer = api.client.get("/api/v1/compare", params=query)
+    answer = shared_api.client.get("/api/v1/compare", params=query)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_the_report_of_one_run_says_how_to_compare(api: Desk, runs: tuple[str, str]) -> None:
-    answer = api.client.get("/api/v1/runs/latest/reports/compare.md")
+def test_the_report_of_one_run_says_how_to_compare(shared_api: Desk, runs: tuple[str, str]) -> None:
+    answer = shared_api.client.get("/api/v1/runs/latest/reports/compare.md")
     assert answer.status_code == 422
     assert "seatrial compare BASE HEAD" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("kind", ["results", "cost"])
 def test_the_other_kinds_are_rendered_from_what_is_stored(
-    api: Desk, runs: tuple[str, str], kind: str
+    shared_api: Desk, runs: tuple[str, str], kind: str
 ) -> None:
     for form in ("md", "html", "json"):
-        answer = api.client.get(f"/api/v1/runs/{runs[0]}/reports/{kind}.{form}")
+        answer = shared_api.client.get(f"/api/v1/runs/{runs[0]}/reports/{kind}.{form}")
         assert answer.status_code == 200, answer.text
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from orchestrator.domain.outcome import TestOutcome as T
 from orchestrator.domain.reading import SaidProblem, SaidTest
 from orchestrator.domain.record import Evidence
 from reports.exports.registry import export
-from tests.integration.api_context import Desk, desk
+from tests.integration.api_context import Desk
 from tests.unit.reports.builders import Jobs, cell_of, evidence_of
 from tests.unit.reports.stories import every_test_outcome
 
@@ -49,12 +48,6 @@ NAMES = (
 COARSE = {T.MISSING: T.ERROR, T.NOT_RUN: T.ERROR, T.XPASSED: T.PASSED}
 """JUnit XML has no words of its own for these."""
 COARSE_CTRF = {T.MISSING: T.FAILED, T.NOT_RUN: T.FAILED}
-
-
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 def named_tests() -> list[TestFact]:
@@ -113,29 +106,31 @@ def test_tries_are_read_back(tmp_path: Path) -> None:
         assert found[name].earlier == (T.FAILED, T.ERROR)
 
 
-def finished(api: Desk) -> str:
-    run = str(api.launch()["id"])
+@pytest.fixture(scope="module")
+def finished(shared_api: Desk) -> str:
+    run = str(shared_api.launch()["id"])
     for cell in ("here", "there"):
-        agent = api.begin(run, cell)
+        agent = shared_api.begin(run, cell)
         agent.send(
             agent.manifest("t.py::test_a", "t.py::test_b", "t.py::test_c"),
             agent.test("t.py::test_a"),
             agent.test("t.py::test_b", "failed", longrepr="boom\x1b[0m]]>"),
         )
-    api.finish(run, "here", "there")
+    shared_api.finish(run, "here", "there")
     return run
 
 
 @pytest.mark.parametrize(("form", "media"), FORMATS.items())
-def test_every_format_over_rest(api: Desk, form: str, media: str) -> None:
-    run = finished(api)
-    answer = api.client.get(f"/api/v1/runs/{run}/export/{form}")
+def test_every_format_over_rest(shared_api: Desk, finished: str, form: str, media: str) -> None:
+    answer = shared_api.client.get(f"/api/v1/runs/{finished}/export/{form}")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == media
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
-    assert answer.headers["content-disposition"].startswith(f'attachment; filename="{run}-{form}')
+    assert answer.headers["content-disposition"].startswith(
+        f'attachment; filename="{finished}-{form}'
+    )
     assert answer.text.count("t.py::test_b") >= 2 or form == "junit"
-    one = api.client.get(f"/api/v1/runs/latest/export/{form}", params={"cell": "here"})
+    one = shared_api.client.get(f"/api/v1/runs/latest/export/{form}", params={"cell": "here"})
     assert len(one.content) < len(answer.content)
     if form == "json":  # what the run's cells have in common names them all
         told = one.json()
@@ -144,30 +139,28 @@ def test_every_format_over_rest(api: Desk, form: str, media: str) -> None:
         assert "there" not in one.text
 
 
-def test_what_is_exported_can_be_read(api: Desk) -> None:
-    run = finished(api)
+def test_what_is_exported_can_be_read(shared_api: Desk, finished: str) -> None:
 
     def exported(form: str) -> str:
-        return str(api.client.get(f"/api/v1/runs/{run}/export/{form}").text)
+        return str(shared_api.client.get(f"/api/v1/runs/{finished}/export/{form}").text)
 
     cases = list(fromstring(exported("junit")).iter("testcase"))
     names = [case.get("name") for case in cases if case.get("file")]
     assert names == ["test_a", "test_b", "test_c"] * 2
     rows = [row for row in csv.DictReader(io.StringIO(exported("csv"))) if row["kind"] == "test"]
     assert [row["outcome"] for row in rows] == ["passed", "failed", "missing"] * 2
-    shown = api.client.get(f"/api/v1/runs/{run}").json()
+    shown = shared_api.client.get(f"/api/v1/runs/{finished}").json()
     told = json.loads(exported("json"))
     tests = told.pop("tests")
     assert told == shown
-    listed = api.client.get(f"/api/v1/runs/{run}/cells/here/tests").json()["items"]
+    listed = shared_api.client.get(f"/api/v1/runs/{finished}/cells/here/tests").json()["items"]
     assert tests["here"] == listed
     statements = [json.loads(line) for line in exported("intoto").splitlines()]
     assert [one["predicate"]["result"] for one in statements] == ["FAILED", "FAILED"]
 
 
 @pytest.mark.parametrize("path", ["junitt", "junit?cell=nowhere", "xml"])
-def test_what_there_is_not_is_a_problem(api: Desk, path: str) -> None:
-    finished(api)
-    answer = api.client.get(f"/api/v1/runs/latest/export/{path}")
+def test_what_there_is_not_is_a_problem(shared_api: Desk, finished: str, path: str) -> None:
+    answer = shared_api.client.get(f"/api/v1/runs/latest/export/{path}")
     assert answer.status_code == 404
     assert answer.json()["status"] == 404

@@ -28,7 +28,7 @@ from orchestrator.domain.gate.document import (
 from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, Verdict
-from tests.integration.api_context import Desk, desk
+from tests.integration.api_context import Desk
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 NOW = datetime(2026, 1, 20, 12, tzinfo=UTC)
@@ -36,7 +36,7 @@ POLICIES = ("1-nothing-excused", "2-without-tpu", "3-all-excused")
 
 
 @pytest.fixture(scope="module")
-def handed_in(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path):
+def handed_in(tmp_path_factory: pytest.TempPathFactory, shared_api: Desk):
     """The day's evidence, one command per platform; all of it one run."""
     scratch = tmp_path_factory.mktemp("example")
     logs = scratch / "l4"
@@ -44,19 +44,18 @@ def handed_in(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path):
     shutil.copy(GOLDEN / "gates" / "l4" / "ingest.yaml", logs)
     seeds = GOLDEN / "transcribed" / "002_summary"
     names = ("aws-a10g", "gcp-tpu-v5e", "aws-mi300x", "local")
-    shutil.copy(sqlite_template, scratch / "app.db")
-    with desk(scratch / "home", f"sqlite:///{scratch / 'app.db'}") as api:
-        api.clock.time = NOW
-        run = ""
-        for folder in (logs, *(seeds / name for name in names)):
-            packed = scratch / f"{folder.name}-packed"
-            packed.mkdir()
-            into = f"?run={run}" if run else ""
-            body = pack_artifacts(folder, packed).read_bytes()
-            answer = api.client.post(f"/api/v1/ingest{into}", content=body)
-            assert answer.status_code == 201, answer.text
-            run = answer.json()["run"]
-        yield api, run
+    api = shared_api
+    api.clock.time = NOW
+    run = ""
+    for folder in (logs, *(seeds / name for name in names)):
+        packed = scratch / f"{folder.name}-packed"
+        packed.mkdir()
+        into = f"?run={run}" if run else ""
+        body = pack_artifacts(folder, packed).read_bytes()
+        answer = api.client.post(f"/api/v1/ingest{into}", content=body)
+        assert answer.status_code == 201, answer.text
+        run = answer.json()["run"]
+    return api, run
 
 
 def text_of(name: str) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.integration.api_context import Desk, desk
+from tests.integration.api_context import Desk
 from tests.unit.cli import in_process
 from tests.unit.cli.fake_controller import Answer, FakeController
 from tests.unit.cli.in_process import Cli
@@ -23,15 +22,10 @@ SEEDS, LOGS = GOLDEN / "seeds", GOLDEN / "logs" / "gcp_l4_v046"
 WRONG = "| Suite | Passed | Total |\n|---|---|---|\n| A | 1 | 1 |\n| **Total** | 2 | 1 |\n"
 
 
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Desk]:
-    with desk(tmp_path, sqlite_url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def client(api: Desk) -> TestClient:
-    return TestClient(api.app)
+@pytest.fixture(scope="module")
+def client(shared_api: Desk) -> TestClient:
+    """Of a controller that no test changes."""
+    return shared_api.client
 
 
 def seed(name: str) -> dict[str, object]:
@@ -51,14 +45,16 @@ def test_the_seeds_are_read_together(client: TestClient) -> None:
     assert all(finding["advice"] for finding in told["findings"])
 
 
-def test_a_document_is_held_against_a_run(api: Desk, client: TestClient) -> None:
+def test_a_document_is_held_against_a_run(api: Desk) -> None:
+    client = api.client
     run = str(api.launch("k")["id"])
     answer = client.post(LINT, json={"documents": [seed("003")], "run": run[:8]})
     assert answer.status_code == 200
     assert answer.json()["run"] == run
 
 
-def test_the_seeds_are_held_against_the_real_logs_as_they_are_ingested(client: TestClient) -> None:
+def test_the_seeds_are_held_against_the_real_logs_as_they_are_ingested(api: Desk) -> None:
+    client = api.client
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for file in sorted(LOGS.iterdir()):

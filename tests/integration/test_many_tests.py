@@ -11,9 +11,6 @@ import sys
 import tracemalloc
 from pathlib import Path
 
-import pytest
-from starlette.testclient import TestClient
-
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.files.foreign import FileIntake
 from orchestrator.application.describe_run import describe_run, evidence_of
@@ -22,17 +19,10 @@ from orchestrator.application.ingest_sources import foreign_files
 from orchestrator.domain.assembly.whole import assemble
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.ingested import SourceState
-from tests.integration.api_context import desk
 from tests.many_tests import KINDS, PRINTED, Many, write_junit, write_reportlog, write_text
 
 MIB = 2**20
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def api(tmp_path, sqlite_url):
-    with desk(tmp_path / "home", sqlite_url) as opened:
-        yield opened
 
 
 def ingest(api, path):
@@ -114,7 +104,7 @@ def test_an_export_is_sent_in_large_pieces(api, tmp_path):
 
         await api.app(scope, receive, counting)
 
-    client = TestClient(counted, base_url="http://localhost")
+    client = api.speak(counted)
     for form in ("junit", "ctrf", "csv", "json"):
         sent.clear()
         answer = client.get(f"/api/v1/runs/{run}/export/{form}")

@@ -17,7 +17,7 @@ from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.record import Evidence
 from reports.linter import errors, lint, lint_evidence
 from reports.registry import model_of
-from tests.integration.api_context import Desk, desk
+from tests.integration.api_context import Desk
 from tests.unit.reports.transcribed import HANDED_IN
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -42,10 +42,9 @@ ONLY_HERE = (
 
 
 @pytest.fixture
-def api(tmp_path: Path, sqlite_url: str):
-    with desk(tmp_path / "home", sqlite_url) as opened:
-        opened.clock.time = HANDED_IN
-        yield opened
+def api(api: Desk) -> Desk:
+    api.clock.time = HANDED_IN
+    return api
 
 
 def hand_in(api: Desk, top: str, scratch: Path) -> str:

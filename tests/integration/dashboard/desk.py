@@ -1,10 +1,5 @@
 """The pages over a real SQLite database, signed in; the REST API stands beside them.
 
-@pytest.fixture
-def pages(tmp_path, sqlite_url):
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
-
 def test_a_page(pages):
     run = pages.api.launch()                    # also .begin, .finish, .clock, .database
     shown = pages.page("/runs")                 # .rows("runs"), .one("h1").text, .all("a")
@@ -20,18 +15,20 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from fastapi import FastAPI
 from sqlalchemy import event
 from starlette.testclient import TestClient
 
+from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope, Stores
 from orchestrator.application.tokens import cookie_of, create_token
 from orchestrator.bootstrap.faces import Faces
+from orchestrator.dashboard.answer import Pages
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.dashboard.session import Viewer
-from tests.integration.api_context import Desk, desk
+from tests.integration.api_context import Desk
 from tests.integration.dashboard.shown import Element, read_page
 
 HOST = "trials.example"
@@ -95,7 +92,7 @@ class PageDesk:
 
     def as_viewer(self, scope: str | None) -> PageDesk:
         """The same pages for a token of this scope, or for nobody who is signed in."""
-        return _signed_in(self.api, scope)
+        return signed_in(self.api, scope)
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[list[str]]:
@@ -114,16 +111,19 @@ class PageDesk:
             event.remove(engine, "before_cursor_execute", note)
 
 
-@contextlib.contextmanager
-def page_desk(home: Path, url: str, *, scope: str = "admin") -> Iterator[PageDesk]:
-    """Open everything, and close it again."""
-    with desk(home, url) as api:
-        yield _signed_in(api, scope)
+def dashboard(context: Context) -> FastAPI:
+    """The pages' application; what one has compiled of the templates, the next one uses."""
+    app = create_dashboard(context)
+    app.state.pages = _COMPILED.setdefault("pages", app.state.pages)
+    return app
 
 
-def _signed_in(api: Desk, scope: str | None) -> PageDesk:
-    faces = Faces(api.guarded, create_dashboard(api.context))
-    client = TestClient(faces, base_url=f"http://{HOST}", raise_server_exceptions=False)
+_COMPILED: dict[str, Pages] = {}
+
+
+def signed_in(api: Desk, scope: str | None) -> PageDesk:
+    """The pages for a new token of this scope, or for nobody."""
+    client = api.speak(Faces(api.guarded, dashboard(api.context)), base=f"http://{HOST}")
     if scope is None:
         return PageDesk(api, client, Viewer("nobody", Scope.READ, ""))
     _, secret = create_token(api.context, f"a {scope}", Scope(scope), days=1)

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from orchestrator.domain.outcome import Outcome
+from tests.integration.api_context import MATRIX
 from tests.integration.dashboard.desk import PageDesk
 
+_JOBS = 'jobs:\n  - {select: "*", on: all}\n'
 TORCH = {"torch": "2.9.0", "cuda": "12.8", "python": "3.12.4"}
 
 
@@ -30,18 +32,19 @@ def measured(
 ) -> str:
     """A run some minutes later that is done, whose cells measured these samples by name."""
     pages.api.clock.move(minutes=10)
-    run = str(pages.api.launch(key)["id"])
+    platforms = "".join(f"  - {{id: {cell}, provider: fake}}\n" for cell in cells)
+    matrix = f"{MATRIX.partition('platforms:')[0]}platforms:\n{platforms}{_JOBS}"
+    run = str(pages.api.launch(key, matrix=matrix)["id"])
     said = {"unit": "ms", "direction": "lower", **more}
-    for cell in ("here", "there"):
+    for cell in cells:
         agent = pages.api.begin(run, cell)
-        if cell in cells:
-            lines = [agent.line("environment", **probed)] if probed else []
-            lines += [
-                agent.line("metric", "demo", metric=name, samples=list(samples), **said)
-                for name, samples in values.items()
-            ]
-            assert agent.send(*lines)
-    pages.api.finish(run, "here", "there", outcome=Outcome.PASSED)
+        lines = [agent.line("environment", **probed)] if probed else []
+        lines += [
+            agent.line("metric", "demo", metric=name, samples=list(samples), **said)
+            for name, samples in values.items()
+        ]
+        assert agent.send(*lines)
+    pages.api.finish(run, *cells, outcome=Outcome.PASSED)
     return run
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +15,10 @@ from orchestrator.application.ports.stores import StoreError
 from orchestrator.application.tokens import cookie_of
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.answer import AskedDep, Page
-from orchestrator.dashboard.app import create_dashboard
 from orchestrator.dashboard.folded import Folded
 from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Table, Text
-from tests.integration.dashboard.desk import HOST, PageDesk, page_desk
+from tests.integration.api_context import Desk
+from tests.integration.dashboard.desk import HOST, PageDesk, dashboard, signed_in
 from tests.integration.dashboard.shown import read_page
 
 HARM = (
@@ -72,18 +70,19 @@ def _away(asked: AskedDep) -> Response:
     raise StoreError(f"the database postgresql://inside:5432 failed {asked.path}")
 
 
-@pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url, scope="read") as opened:
-        yield opened
+@pytest.fixture(scope="module")
+def site(shared_api: Desk) -> PageDesk:
+    """Pages for who may only read; nothing is stored."""
+    return signed_in(shared_api, "read")
 
 
-@pytest.fixture
-def client(pages: PageDesk) -> TestClient:
-    app = create_dashboard(pages.api.context)
+@pytest.fixture(scope="module")
+def client(site: PageDesk) -> TestClient:
+    """The same with two pages more."""
+    app = dashboard(site.api.context)
     app.include_router(probe)
-    made = TestClient(app, base_url=f"http://{HOST}", raise_server_exceptions=False)
-    made.cookies.set(cookie_of(HOST), pages.viewer.secret)
+    made = site.api.speak(app, base=f"http://{HOST}")
+    made.cookies.set(cookie_of(HOST), site.viewer.secret)
     return made
 
 
@@ -229,16 +228,16 @@ def test_the_board_has_other_formats_by_another_name(client: TestClient) -> None
 
 
 def test_an_error_tells_nothing_of_what_went_wrong(
-    pages: PageDesk, monkeypatch: pytest.MonkeyPatch
+    site: PageDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> object:
         raise RuntimeError("hunter2")
 
-    monkeypatch.setattr(type(pages.stores.gates), "policies", broken)
-    answer = pages.get("/gates", status=500)
+    monkeypatch.setattr(type(site.stores.gates), "policies", broken)
+    answer = site.get("/gates", status=500)
     assert "hunter2" not in answer.text
     assert "its log has the details" in answer.text
-    assert "hunter2" not in pages.get("/gates.json", status=500).text
+    assert "hunter2" not in site.get("/gates.json", status=500).text
 
 
 def test_what_the_database_said_is_for_the_log(

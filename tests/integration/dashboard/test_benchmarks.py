@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.integration.dashboard.desk import PageDesk, page_desk
+from orchestrator.dashboard.pages.benchmarks import listing
+from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.measuring import levels, measured
 
 HOSTILE = "<script>alert(1)</script>\u202e=1+1|x"
 
 
-@pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
-
-
-def worlds(pages: PageDesk) -> None:
+@pytest.fixture(scope="module")
+def three(shared_pages: PageDesk) -> PageDesk:
     """Three benchmarks: one steady, one that got slower, one that got faster."""
     series = {
         "steady": levels(12, 4, 1.0),
@@ -30,12 +23,12 @@ def worlds(pages: PageDesk) -> None:
         values = {
             name: [one[at] * (1 + s / 1000) for s in range(6)] for name, one in series.items()
         }
-        measured(pages, f"night-{at}", values)
+        measured(shared_pages, f"night-{at}", values)
+    return shared_pages
 
 
-def test_what_got_worse_by_most_comes_first_and_what_is_better_last(pages: PageDesk) -> None:
-    worlds(pages)
-    rows = pages.rows("/benchmarks", "benchmarks")
+def test_what_got_worse_by_most_comes_first_and_what_is_better_last(three: PageDesk) -> None:
+    rows = three.rows("/benchmarks", "benchmarks")
     assert [row["benchmark"] for row in rows] == ["slower", "steady", "faster"]
     change = rows[0]["change"]
     assert change["verdict"] == "worse"
@@ -75,17 +68,15 @@ def test_a_row_leads_to_its_trend_and_says_which_direction_is_better(pages: Page
         ("skip=2", ["faster"]),
     ],
 )
-def test_the_address_says_which_are_shown(pages: PageDesk, query: str, names: list[str]) -> None:
-    worlds(pages)
-    rows = pages.rows(f"/benchmarks?{query}", "benchmarks")
+def test_the_address_says_which_are_shown(three: PageDesk, query: str, names: list[str]) -> None:
+    rows = three.rows(f"/benchmarks?{query}", "benchmarks")
     assert [row["benchmark"] for row in rows] == names
     if not names:
-        assert "take a word or a choice away" in pages.page(f"/benchmarks?{query}").text
+        assert "take a word or a choice away" in three.page(f"/benchmarks?{query}").text
 
 
-def test_the_tabs_count_how_many_moved(pages: PageDesk) -> None:
-    worlds(pages)
-    tabs = pages.page("/benchmarks?moved=worse").one("ul", aria_label="How the level moved")
+def test_the_tabs_count_how_many_moved(three: PageDesk) -> None:
+    tabs = three.page("/benchmarks?moved=worse").one("ul", aria_label="How the level moved")
     assert [one.text for one in tabs.all("a")] == ["All 3", "Worse 1", "Better 1", "Steady 1"]
     assert tabs.one("a", aria_current="true").text == "Worse 1"
 
@@ -113,8 +104,8 @@ def test_nothing_yet_says_what_to_do(pages: PageDesk) -> None:
     assert "$SEATRIAL_EVENTS" in shown.text
 
 
-def test_an_unknown_choice_is_refused(pages: PageDesk) -> None:
-    assert "none is 'sideways'" in pages.page("/benchmarks?moved=sideways", status=404).text
+def test_an_unknown_choice_is_refused(three: PageDesk) -> None:
+    assert "none is 'sideways'" in three.page("/benchmarks?moved=sideways", status=404).text
 
 
 def test_names_from_elsewhere_are_text(pages: PageDesk) -> None:
@@ -128,14 +119,15 @@ def test_names_from_elsewhere_are_text(pages: PageDesk) -> None:
 
 
 def test_the_number_of_questions_does_not_depend_on_the_number_of_benchmarks(
-    pages: PageDesk,
+    pages: PageDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(listing, "PAGE_SIZE", 15)
     measured(pages, "1", {"one": [1.0]})
     with pages.counted() as few:
         pages.page("/benchmarks")
-    measured(pages, "2", {f"b{number}": [1.0] for number in range(60)})
+    measured(pages, "2", {f"b{number}": [1.0] for number in range(20)})
     with pages.counted() as many:
         shown = pages.page("/benchmarks")
     assert len(many) == len(few) <= 12
-    assert len(shown.one(id="benchmarks").one("tbody").all("tr")) == 50
-    assert shown.one("a", rel="next")["href"] == "/benchmarks?skip=50"
+    assert len(shown.one(id="benchmarks").one("tbody").all("tr")) == 15
+    assert shown.one("a", rel="next")["href"] == "/benchmarks?skip=15"

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from orchestrator.dashboard import urls
+from orchestrator.dashboard.pages.board import routes
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.schedule import Schedule
 from tests.integration import gate_desk
 from tests.integration.api_context import BEGIN
-from tests.integration.dashboard.desk import PageDesk, page_desk
+from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.nights_of import conclude, launch, night, report
 
 GOOD = {"t.py::a": "passed", "t.py::b": "passed"}
 BAD = {"t.py::a": "passed", "t.py::b": "failed"}
-
-
-@pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 def later(pages: PageDesk, **by: float) -> PageDesk:
@@ -155,12 +148,13 @@ def test_pass_rates_stand_with_their_counts_and_how_they_changed(pages: PageDesk
     assert not pages.page("/?days=14").one(id="rates").all("table")
 
 
-def test_versions_come_page_by_page(pages: PageDesk) -> None:
-    for number in range(17):
+def test_versions_come_page_by_page(pages: PageDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "PAGE_SIZE", 2)
+    for number in range(4):
         night(pages.api, f"1.{number}", {"here": GOOD})
         pages.api.clock.move(minutes=1)
     first = pages.page("/")
-    assert len(first.rows("board")) == 15
+    assert len(first.rows("board")) == 2
     [more] = first.one(id="board").all("a", rel="next")
     assert [row["Version"].split()[0] for row in pages.page(more["href"]).rows("board")] == [
         "1.1",
@@ -172,7 +166,7 @@ def test_the_number_of_statements_does_not_grow(pages: PageDesk) -> None:
     night(pages.api, "1.0", {"here": GOOD})
     with pages.counted() as few:
         pages.page("/")
-    for number in range(6):
+    for number in range(4):
         night(pages.api, f"1.{number}", {"here": BAD, "there": {}})
     launch(pages.api, "1.9")
     with pages.counted() as many:

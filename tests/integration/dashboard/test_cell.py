@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from orchestrator.application.ports.evidence import Artifact
+from orchestrator.dashboard.pages.cell import results
 from orchestrator.domain.outcome import Outcome
-from tests.integration.dashboard.desk import PageDesk, page_desk
+from tests.integration.dashboard.desk import PageDesk
 
 TRACE = "def test():\n    \x1b[31massert\x1b[0m <b>1</b> == 2\u202e"
 
 
-@pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def where(pages: PageDesk) -> str:
+@pytest.fixture(scope="module")
+def where(shared_pages: PageDesk) -> str:
     """The address of a cell whose suite passed, failed and lost some of its tests."""
-    run = str(pages.api.launch()["id"])
-    agent = pages.api.begin(run, "here")
+    run = str(shared_pages.api.launch()["id"])
+    agent = shared_pages.api.begin(run, "here")
     names = [f"t/a.py::n{number}" for number in range(6)]
     agent.send(
         agent.line("phase", "unit", name="started"),
@@ -36,11 +28,11 @@ def where(pages: PageDesk) -> str:
         agent.test(names[4]),
         agent.line("phase", "unit", name="finished", exit_code=1, duration_s=2.0),
     )
-    pages.stores.results.put_artifacts(
-        pages.api.cell_id(run, "here"), [Artifact("a b/<i>.log", "f" * 64, 4200)]
+    shared_pages.stores.results.put_artifacts(
+        shared_pages.api.cell_id(run, "here"), [Artifact("a b/<i>.log", "f" * 64, 4200)]
     )
-    pages.api.begin(run, "there")
-    pages.api.finish(run, "here", "there", outcome=Outcome.FAILED)
+    shared_pages.api.begin(run, "there")
+    shared_pages.api.finish(run, "here", "there", outcome=Outcome.FAILED)
     return f"/runs/{run}/cells/here"
 
 
@@ -48,8 +40,8 @@ def outcomes(pages: PageDesk, address: str) -> list[tuple[str, str]]:
     return [(row["test"][-2:], row["outcome"]) for row in pages.rows(address, "tests")]
 
 
-def test_the_worst_come_first(pages: PageDesk, where: str) -> None:
-    assert outcomes(pages, where) == [
+def test_the_worst_come_first(shared_pages: PageDesk, where: str) -> None:
+    assert outcomes(shared_pages, where) == [
         ("n1", "failed"),
         ("n3", "failed"),
         ("n5", "missing"),
@@ -59,22 +51,23 @@ def test_the_worst_come_first(pages: PageDesk, where: str) -> None:
     ]
 
 
-def test_filters_stand_in_the_address(pages: PageDesk, where: str) -> None:
-    assert outcomes(pages, f"{where}?outcome=failed&contains=n3") == [("n3", "failed")]
-    assert outcomes(pages, f"{where}?job=demo") == []
-    assert outcomes(pages, f"{where}?outcome=missing") == [("n5", "missing")]
-    shown = pages.page(f"{where}?outcome=failed&job=unit&contains=n")
+def test_filters_stand_in_the_address(shared_pages: PageDesk, where: str) -> None:
+    assert outcomes(shared_pages, f"{where}?outcome=failed&contains=n3") == [("n3", "failed")]
+    assert outcomes(shared_pages, f"{where}?job=demo") == []
+    assert outcomes(shared_pages, f"{where}?outcome=missing") == [("n5", "missing")]
+    shown = shared_pages.page(f"{where}?outcome=failed&job=unit&contains=n")
     form = shown.one("form", role="search")
     assert form.one("option", value="failed").has("selected")
     assert form.one("input", name="contains")["value"] == "n"
-    assert "No test of the cell is like that" in pages.page(f"{where}?contains=%25").text
+    assert "No test of the cell is like that" in shared_pages.page(f"{where}?contains=%25").text
 
 
-def test_pages_follow_one_another(pages: PageDesk) -> None:
+def test_pages_follow_one_another(pages: PageDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "PAGE_SIZE", 5)
     run = str(pages.api.launch()["id"])
     agent = pages.api.begin(run, "here")
-    names = [f"t/a.py::n{number:03}" for number in range(230)]
-    agent.send(agent.manifest(*names), *(agent.test(name) for name in names[:220]))
+    names = [f"t/a.py::n{number:03}" for number in range(13)]
+    agent.send(agent.manifest(*names), *(agent.test(name) for name in names[:11]))
     address, seen = f"/runs/{run}/cells/here", []
     while address:
         shown = pages.page(address)
@@ -82,49 +75,51 @@ def test_pages_follow_one_another(pages: PageDesk) -> None:
         following = shown.all("a", rel="next")
         address = following[0]["href"] if following else ""
     assert sorted(seen) == names
-    assert seen[:10] == names[220:]  # awaited: nobody knows yet
+    assert seen[:2] == names[11:]  # awaited: nobody knows yet
     first = pages.page(f"/runs/{run}/cells/here").rows("tests")[0]
     assert first["Outcome"] == "… queued"
 
 
-def test_a_text_is_fetched_when_it_is_opened_and_is_only_text(pages: PageDesk, where: str) -> None:
-    shown = pages.page(where)
+def test_a_text_is_fetched_when_it_is_opened_and_is_only_text(
+    shared_pages: PageDesk, where: str
+) -> None:
+    shown = shared_pages.page(where)
     box = shown.all("details", data_load="*")[0]
-    told = pages.get(box["data-load"]).json()
+    told = shared_pages.get(box["data-load"]).json()
     assert told["outcome"] == "failed"
     assert told["shown"] == "def test():\n    assert <b>1</b> == 2\\u202e"
     assert "\x1b[31m" in told["text"]
-    page = pages.page(box["data-load"].removesuffix(".json"))
+    page = shared_pages.page(box["data-load"].removesuffix(".json"))
     assert page.one("pre").text.endswith("== 2\\u202e")
     assert box.all("a")[0]["href"] == box["data-load"].removesuffix(".json")
-    assert "has no test 999" in pages.page(f"{where}/tests/999", status=404).text
-    pages.get(f"{where}/tests/99999999999999", status=422)
+    assert "has no test 999" in shared_pages.page(f"{where}/tests/999", status=404).text
+    shared_pages.get(f"{where}/tests/99999999999999", status=422)
 
 
-def test_files_are_downloads_of_the_api(pages: PageDesk, where: str) -> None:
-    row = pages.page(where).one(id="artifacts").one("tbody").one("tr")
+def test_files_are_downloads_of_the_api(shared_pages: PageDesk, where: str) -> None:
+    row = shared_pages.page(where).one(id="artifacts").one("tbody").one("tr")
     run = where.split("/")[2]
     href = f"/api/v1/runs/{run}/cells/here/artifacts/a%20b%2F%3Ci%3E.log"
     assert row.one("a")["href"] == href
     assert "4.2 kB" in row.text
 
 
-def test_unknown_names_are_pages_that_say_so(pages: PageDesk, where: str) -> None:
+def test_unknown_names_are_pages_that_say_so(shared_pages: PageDesk, where: str) -> None:
     run = where.split("/")[2]
-    missing = pages.page(f"/runs/{run}/cells/nope", status=404)
+    missing = shared_pages.page(f"/runs/{run}/cells/nope", status=404)
     assert "it has here, there" in missing.text
-    assert pages.page("/runs/none/cells/here", status=404)
+    assert shared_pages.page("/runs/none/cells/here", status=404)
 
 
-def test_every_table_has_its_formats(pages: PageDesk, where: str) -> None:
-    told = pages.json(where)["tables"]
+def test_every_table_has_its_formats(shared_pages: PageDesk, where: str) -> None:
+    told = shared_pages.json(where)["tables"]
     assert set(told) == {
         *("tests", "jobs", "checks", "metrics", "artifacts", "environment", "packages")
     }
-    assert pages.csv(f"{where}?table=jobs")[0] == [
+    assert shared_pages.csv(f"{where}?table=jobs")[0] == [
         *("job", "outcome", "results", "why", "duration_s")
     ]
-    assert "**Tests, the worst first**" in pages.markdown(where)
+    assert "**Tests, the worst first**" in shared_pages.markdown(where)
 
 
 def test_a_living_cell_is_followed(pages: PageDesk) -> None:
@@ -138,7 +133,7 @@ def test_a_living_cell_is_followed(pages: PageDesk) -> None:
     assert len(live) == 3
 
 
-def test_statements_do_not_grow_with_tests(pages: PageDesk, where: str) -> None:
-    with pages.counted() as seen:
-        pages.page(where)
+def test_statements_do_not_grow_with_tests(shared_pages: PageDesk, where: str) -> None:
+    with shared_pages.counted() as seen:
+        shared_pages.page(where)
     assert len(seen) <= 28, "\n".join(seen)

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 
+from orchestrator.dashboard.pages.compare import tests
 from orchestrator.domain.outcome import Outcome
-from tests.integration.dashboard.desk import PageDesk, page_desk
+from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.measuring import TORCH, measured
 
 HOSTILE = "<script>alert(1)</script>\u202e"
-
-
-@pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 def ran(
@@ -32,12 +26,12 @@ def ran(
     """A run whose tests went so; empty: it was collected and never reported."""
     pages.api.clock.move(minutes=10)
     run = str(pages.api.launch(key)["id"])
-    for cell, tests in (("here", here), ("there", here if there is None else there)):
+    for cell, went in (("here", here), ("there", here if there is None else there)):
         agent = pages.api.begin(run, cell)
         lines = [agent.line("environment", **probed)] if probed else []
-        if tests:
-            lines.append(agent.manifest(*tests))
-        lines += [agent.test(name, word) for name, word in tests.items() if word]
+        if went:
+            lines.append(agent.manifest(*went))
+        lines += [agent.test(name, word) for name, word in went.items() if word]
         assert not lines or agent.send(*lines)
     pages.api.finish(run, "here", "there", outcome=outcome)
     return run
@@ -64,12 +58,9 @@ def test_every_kind_of_difference_has_its_table_the_worst_first(pages: PageDesk)
     assert order == ["new_failure", "missing", "fixed", "gone"]
     row = found["new_failure"]["rows"][0]
     assert (row["platform"], row["before"], row["after"]) == ("here", "passed", "failed")
-
-
-def test_each_platform_has_its_counts(pages: PageDesk) -> None:
-    rows = pages.rows(both(pages, OLD, NEW), "platforms")
-    assert [row["platform"] for row in rows] == ["here", "there"]
-    counts = {name: rows[0][name] for name in ("new_failure", "missing", "fixed", "gone")}
+    here, there = found["platforms"]["rows"]
+    assert (here["platform"], there["platform"]) == ("here", "there")
+    counts = {name: here[name] for name in ("new_failure", "missing", "fixed", "gone")}
     assert counts == {"new_failure": 1, "missing": 1, "fixed": 1, "gone": 1}
 
 
@@ -93,25 +84,21 @@ def test_other_stacks_are_loud_and_named_on_top(pages: PageDesk) -> None:
     assert heads[2:4] == ["Environment", "Platforms"]
 
 
-def test_equal_and_unknown_are_said_plainly(pages: PageDesk) -> None:
-    address = both(pages, OLD, OLD)
+def test_equal_and_unknown_are_said_and_packages_folded_away(pages: PageDesk) -> None:
+    a = ran(pages, "a", OLD, probed=TORCH | {"packages": {"numpy": "1.9"}})
+    b = ran(pages, "b", OLD, probed=TORCH | {"packages": {"numpy": "2.0"}})
+    address = f"/compare?a={a}&b={b}"
     shown = pages.page(address).text
     assert "Equal: torch 2.9.0, runtime (CUDA, HIP, XLA) cuda 12.8, python 3.12.4" in shown
     assert "Not known on both sides: device driver, image." in shown
+    (row,) = pages.rows(address, "packages")
+    assert list(row.values())[:4] == ["numpy", "1.9", "2.0", "changed"]
 
 
 def test_a_side_that_told_nothing_is_not_called_equal(pages: PageDesk) -> None:
     shown = pages.page(both(pages, OLD, OLD, probed={})).text
     assert "Not known: here in B, there in B told nothing of where it ran." in shown
     assert "they may differ" in shown
-
-
-def test_packages_are_folded_away(pages: PageDesk) -> None:
-    probed = TORCH | {"packages": {"numpy": "2.0"}}
-    a = ran(pages, "a", OLD, probed=TORCH | {"packages": {"numpy": "1.9"}})
-    address = f"/compare?a={a}&b={ran(pages, 'b', OLD, probed=probed)}"
-    (row,) = pages.rows(address, "packages")
-    assert list(row.values())[:4] == ["numpy", "1.9", "2.0", "changed"]
 
 
 def test_a_platform_without_results_is_not_counted_as_gone(pages: PageDesk) -> None:
@@ -134,20 +121,14 @@ def test_two_platforms_of_one_run_can_be_compared(pages: PageDesk) -> None:
     assert row["test"] == "t::a"
     swap = next(one["href"] for one in shown.all("a") if one.text == "Swap sides")
     assert "cell_a=there&cell_b=here" in swap
-    assert "fixed" in pages.json(swap)["tables"]
+    swapped = pages.json(swap)["tables"]
+    assert "fixed" in swapped
+    assert "new_failure" not in swapped
 
 
 def test_a_run_with_itself_is_no_comparison(pages: PageDesk) -> None:
     run = ran(pages, "a", OLD)
     assert "Both sides are the same run" in pages.page(f"/compare?a={run}&b={run}").text
-
-
-def test_sides_can_be_swapped(pages: PageDesk) -> None:
-    address = both(pages, {"t::a": "passed"}, {"t::a": "failed"})
-    swap = next(one["href"] for one in pages.page(address).all("a") if one.text == "Swap sides")
-    tables = pages.json(swap)["tables"]
-    assert "fixed" in tables
-    assert "new_failure" not in tables
 
 
 def test_a_base_is_suggested(pages: PageDesk) -> None:
@@ -173,32 +154,30 @@ def test_runs_are_chosen_in_a_plain_form(pages: PageDesk) -> None:
     assert pages.page("/compare?a=latest&b=latest").one("h1").text.startswith("Compare")
 
 
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
+def test_what_is_not_there_is_not_found(pages: PageDesk) -> None:
+    ran(pages, "1", OLD)
+    for query, said in (
         ("a=nope", "there is no run 'nope'"),
         ("a=latest&b=latest&cell_a=moon", "has no cell 'moon'"),
         ("a=latest&b=latest&what=everything", "take it away"),
-    ],
-)
-def test_what_is_not_there_is_not_found(pages: PageDesk, query: str, said: str) -> None:
-    ran(pages, "1", OLD)
-    assert said in pages.page(f"/compare?{query}", status=404).text
+    ):
+        assert said in pages.page(f"/compare?{query}", status=404).text
 
 
-def test_one_kind_comes_page_by_page(pages: PageDesk) -> None:
-    old = {f"t::{number:03}": "passed" for number in range(120)}
-    new = dict.fromkeys(old, "failed")
-    address = both(pages, old, new)
+def test_one_kind_comes_page_by_page(pages: PageDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tests, "EACH", 2)
+    monkeypatch.setattr(tests, "PAGE_SIZE", 4)
+    old = {f"t::{number}": "passed" for number in range(5)}
+    address = both(pages, old, dict.fromkeys(old, "failed"))
     first = pages.page(address)
-    assert len(first.one(id="new_failure").one("tbody").all("tr")) == 10
+    assert len(first.one(id="new_failure").one("tbody").all("tr")) == 2
     further = first.one(id="new_failure").one("a", rel="next")["href"]
     assert further.endswith("&what=new_failure")
     page = pages.page(further)
-    assert len(page.one(id="new_failure").one("tbody").all("tr")) == 100
-    assert next(one.text for one in page.all("section", "kind")).startswith("New failures 240")
+    assert len(page.one(id="new_failure").one("tbody").all("tr")) == 4
+    assert next(one.text for one in page.all("section", "kind")).startswith("New failures 10")
     after = page.one(id="new_failure").one("a", rel="next")["href"]
-    assert pages.rows(after, "new_failure")[0]["test"] == "t::050"
+    assert pages.rows(after, "new_failure")[0]["test"] == "t::2"
 
 
 def test_what_got_slower_stands_with_spreads_and_samples(pages: PageDesk) -> None:
@@ -231,7 +210,7 @@ def test_the_number_of_questions_does_not_depend_on_the_number_of_tests(pages: P
     few_tests = both(pages, {"t::a": "passed"}, {"t::a": "failed"})
     with pages.counted() as few:
         pages.page(few_tests)
-    old = {f"t::{number}": "passed" for number in range(90)}
+    old = {f"t::{number}": "passed" for number in range(40)}
     c, d = ran(pages, "c", old), ran(pages, "d", dict.fromkeys(old, "failed"))
     with pages.counted() as many:
         shown = pages.page(f"/compare?a={c}&b={d}")

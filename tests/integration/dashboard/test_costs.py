@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
@@ -14,15 +12,14 @@ from orchestrator.dashboard import urls
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
 from tests.contract.ledger_story import live, one_machine, rent, settle
 from tests.databases import create
-from tests.integration.api_context import BEGIN, MATRIX
-from tests.integration.dashboard.desk import PageDesk, page_desk
+from tests.integration.api_context import BEGIN, MATRIX, Desk
+from tests.integration.dashboard.desk import PageDesk, signed_in
 
 
 @pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        opened.api.clock.time = BEGIN + timedelta(days=3)
-        yield opened.as_viewer("admin")  # a token lasts a day
+def pages(api: Desk) -> PageDesk:
+    api.clock.time = BEGIN + timedelta(days=3)
+    return signed_in(api, "admin")
 
 
 def test_where_nothing_was_spent_every_table_says_what_to_do(pages: PageDesk) -> None:

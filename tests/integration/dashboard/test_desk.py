@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from tests.integration.dashboard.desk import PageDesk, page_desk
+from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.shown import read_page
-
-
-@pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 def test_a_page_is_read_in_every_format(pages: PageDesk) -> None:

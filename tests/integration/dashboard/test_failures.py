@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine
-from tests.integration.dashboard.desk import PageDesk, page_desk
+from orchestrator.dashboard.pages import failures as listed
+from tests.integration.dashboard.desk import PageDesk
 from tests.kinds_world import KindsWorld, raises
 
 SHAPES = raises("expected 3 dimensions, got 2", frame="ops.reshape")
 DISK = raises("no space left on device", "OSError")
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\u200b\x1b[31m" + "w" * 5_000
-
-
-@pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -76,15 +69,16 @@ def test_every_filter_stands_in_the_address(pages: PageDesk, world: KindsWorld) 
     pages.page("/failures?runs=9999", status=422)
 
 
-def test_the_list_is_paged(pages: PageDesk, world: KindsWorld) -> None:
-    world.run(
-        {f"t{n:03}": raises(f"kind {chr(97 + n // 26)}{chr(97 + n % 26)}") for n in range(60)}
-    )
+def test_the_list_is_paged(
+    pages: PageDesk, world: KindsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listed, "PAGE_SIZE", 5)
+    world.run({f"t{n}": raises(f"kind {chr(97 + n)}") for n in range(6)})
     first = pages.json("/failures")["tables"]["failures"]
-    assert (len(first["rows"]), first["total"]) == (50, 60)
-    assert len(pages.rows(first["next"], "failures")) == 10
+    assert (len(first["rows"]), first["total"]) == (5, 6)
+    assert len(pages.rows(first["next"], "failures")) == 1
     following = pages.page("/failures").one("a", rel="next")["href"]
-    assert len(pages.page(following).rows("failures")) == 10
+    assert len(pages.page(following).rows("failures")) == 1
 
 
 def test_statements_do_not_grow_with_rows(pages: PageDesk, world: KindsWorld) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.dashboard.desk import PageDesk, page_desk
+from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.shown import Element
 from tests.kinds_world import RETRIED, KindsWorld, raises
 
@@ -27,13 +25,18 @@ GIVEN = {
 
 
 @pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
-
-
-@pytest.fixture
 def world(pages: PageDesk) -> KindsWorld:
+    return three_kinds(pages)
+
+
+@pytest.fixture(scope="module")
+def seen(shared_pages: PageDesk) -> PageDesk:
+    """The same, which nobody changes."""
+    three_kinds(shared_pages)
+    return shared_pages
+
+
+def three_kinds(pages: PageDesk) -> KindsWorld:
     made = KindsWorld(pages.stores, pages.api.clock.now() - timedelta(days=3))
     made.run({"t.py::split": "", "t.py::disk": DISK, "t.py::retried": RETRIED})
     made.run({"t.py::split": SHAPES, "t.py::disk": "", "t.py::retried": ""})
@@ -77,17 +80,17 @@ def test_each_has_the_runs_that_prove_it(pages: PageDesk, world: KindsWorld) -> 
     assert told["t.py::retried"]["passed_on_retry"] == 1
 
 
-def test_how_and_whose_can_be_asked_for(pages: PageDesk, world: KindsWorld) -> None:
+def test_how_and_whose_can_be_asked_for(seen: PageDesk) -> None:
     def tests(query: str) -> set[str]:
-        return {row["test"] for row in pages.rows(f"/flaky?{query}", "flaky")}
+        return {row["test"] for row in seen.rows(f"/flaky?{query}", "flaky")}
 
     assert tests("how=retried") == {"t.py::retried"}
     assert tests("how=split&whose=infra") == {"t.py::disk"}
     assert tests("runs=1") == set()
     assert tests("how=flips") == set()
-    tabs = [one.text for one in pages.page("/flaky").one("ul", "standings").all("a")]
+    tabs = [one.text for one in seen.page("/flaky").one("ul", "standings").all("a")]
     assert tabs == ["All 3", "Passed on retry 1", "Both with one version 2", "Keeps changing 0"]
-    pages.page("/flaky?runs=5000", status=422)
+    seen.page("/flaky?runs=5000", status=422)
 
 
 def test_a_test_is_put_in_quarantine_and_taken_out(pages: PageDesk, world: KindsWorld) -> None:
@@ -122,12 +125,12 @@ def test_a_test_is_put_in_quarantine_and_taken_out(pages: PageDesk, world: Kinds
     ],
 )
 def test_what_is_refused_is_shown_with_what_was_written(
-    pages: PageDesk, world: KindsWorld, field: str, value: str, said: str
+    seen: PageDesk, field: str, value: str, said: str
 ) -> None:
-    answer = quarantine(pages, status=422, **{field: value})
+    answer = quarantine(seen, status=422, **{field: value})
     assert said in answer.text
     assert 'value="the seed is not fixed"' in answer.text
-    assert pages.stores.quarantines.list() == []
+    assert seen.stores.quarantines.list() == []
 
 
 def test_who_may_not_is_offered_nothing_and_refused(pages: PageDesk, world: KindsWorld) -> None:
@@ -146,8 +149,8 @@ def test_statements_do_not_grow_with_tests(pages: PageDesk, world: KindsWorld) -
     with pages.counted() as few:
         pages.page("/flaky")
     quarantine(pages, nodeid="t.py::disk")
-    world.run({f"t{n}": RETRIED for n in range(30)} | {"t.py::split": ""}, {"a": RETRIED}, days=4)
+    world.run({f"t{n}": RETRIED for n in range(12)} | {"t.py::split": ""}, {"a": RETRIED}, days=4)
     with pages.counted() as many:
         shown = pages.page("/flaky")
-    assert len(shown.rows("flaky")) > 30
+    assert len(shown.rows("flaky")) > 12
     assert len(many) == len(few) <= 25

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,22 +16,17 @@ from orchestrator.adapters.db.tables import (
     TestResultRow,
 )
 from orchestrator.dashboard import urls
+from orchestrator.dashboard.pages import grid
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Counts, Outcome
 from tests.contract.test_stores_releases import launch as launch_stored
 from tests.databases import NOW, advance, attempt
-from tests.integration.dashboard.desk import PageDesk, page_desk
+from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.nights_of import conclude, launch, night, report
 
 GOOD = {"t.py::a": "passed", "t.py::b": "passed", "t.py::c": "passed"}
 MOST_NODES = 5_000
 MOST_BYTES = 150_000
-
-
-@pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 def names(pages: PageDesk, path: str = "/grid") -> list[str]:
@@ -126,13 +119,16 @@ def test_tests_are_filtered_in_the_address(pages: PageDesk) -> None:
     pages.page("/grid?standing=odd", status=404)
 
 
-def test_a_page_has_fifty_tests_and_a_way_on(pages: PageDesk) -> None:
-    tests = {f"t.py::t{n:02}": "failed" if n % 9 == 0 else "passed" for n in range(70)}
+def test_a_page_has_so_many_tests_and_a_way_on(
+    pages: PageDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grid, "PAGE_SIZE", 10)
+    tests = {f"t.py::t{n:02}": "failed" if n % 9 == 0 else "passed" for n in range(14)}
     night(pages.api, "1.0", {"here": tests})
     first = pages.page("/grid")
     [more] = first.one(id="grid").all("a", rel="next")
     seen = names(pages) + names(pages, more["href"])
-    assert len(first.one(id="grid").one("tbody").all("tr")) == 50
+    assert len(first.one(id="grid").one("tbody").all("tr")) == 10
     assert sorted(seen) == sorted(tests)
     assert not pages.page(more["href"]).one(id="grid").all("a", rel="next")
 

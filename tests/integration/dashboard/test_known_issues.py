@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.dashboard.desk import PageDesk, page_desk
+from tests.integration.dashboard.desk import PageDesk
 from tests.kinds_world import KindsWorld, raises
 
 SHAPES = raises("expected 3 dimensions, got 2")
@@ -26,13 +24,18 @@ GIVEN = {
 
 
 @pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
-
-
-@pytest.fixture
 def world(pages: PageDesk) -> KindsWorld:
+    return failed_once(pages)
+
+
+@pytest.fixture(scope="module")
+def seen(shared_pages: PageDesk) -> PageDesk:
+    """The same, which nobody changes."""
+    failed_once(shared_pages)
+    return shared_pages
+
+
+def failed_once(pages: PageDesk) -> KindsWorld:
     made = KindsWorld(pages.stores, pages.api.clock.now() - timedelta(days=3))
     made.run({"a": SHAPES})
     return made
@@ -77,12 +80,12 @@ def test_one_is_added_from_the_form(pages: PageDesk, world: KindsWorld) -> None:
     ],
 )
 def test_what_is_refused_is_shown_with_what_was_written(
-    pages: PageDesk, world: KindsWorld, field: str, value: str, said: str
+    seen: PageDesk, field: str, value: str, said: str
 ) -> None:
-    answer = add(pages, status=422, **{field: value})
+    answer = add(seen, status=422, **{field: value})
     assert said in answer.text
     assert 'value="ops-team"' in answer.text
-    assert pages.stores.known_issues.list() == []
+    assert seen.stores.known_issues.list() == []
 
 
 def test_stale_near_and_exceeded_are_loud(pages: PageDesk, world: KindsWorld) -> None:

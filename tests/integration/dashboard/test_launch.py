@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.dashboard.pages.launch.order import Form
 from tests.integration.api_context import MATRIX
-from tests.integration.dashboard.desk import PageDesk, page_desk
+from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.shown import Element, read_page
-
-
-@pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 def plan(pages: PageDesk, status: int = 200, **fields: Any) -> Element:
@@ -44,23 +36,23 @@ def runs(pages: PageDesk) -> int:
     return len(pages.stores.runs.page(limit=100, before=None)[0])
 
 
-def test_the_page_begins_with_a_ready_matrix(pages: PageDesk) -> None:
-    shown = pages.page("/launch")
+def test_the_page_begins_with_a_ready_matrix(shared_pages: PageDesk) -> None:
+    shown = shared_pages.page("/launch")
     assert "local" in shown.one("select", name="matrix").text
-    chosen = pages.page("/launch?matrix=release")
+    chosen = shared_pages.page("/launch?matrix=release")
     assert "aws-mi300x" in [one["value"] for one in chosen.all("input", name="platform")]
-    assert "there is no ready matrix" in pages.page("/launch?matrix=../x", status=404).text
+    assert "there is no ready matrix" in shared_pages.page("/launch?matrix=../x", status=404).text
 
 
-def test_a_plan_says_what_it_would_do_and_changes_nothing(pages: PageDesk) -> None:
-    shown = plan(pages)
+def test_a_plan_says_what_it_would_do_and_changes_nothing(shared_pages: PageDesk) -> None:
+    shown = plan(shared_pages)
     assert "2 cells, 4 jobs, at most $" in shown.text
     assert "(limit $9.00)" in shown.text
     rows = shown.rows("plan")
     assert [row["Cell"] for row in rows] == ["here", "there"]
     assert "north" in rows[1]["Places, in this order"]
     assert "/h" in rows[1]["Places, in this order"]
-    assert runs(pages) == 0
+    assert runs(shared_pages) == 0
     assert shown.one("button", value="start")
     assert values_of(shown)["text"] == MATRIX
 
@@ -83,9 +75,9 @@ def test_what_changed_since_the_plan_is_planned_again(pages: PageDesk) -> None:
     assert pages.stores.runs.get(run).subject_version == "2.0"
 
 
-def test_starting_without_a_plan_shows_one_first(pages: PageDesk) -> None:
-    pages.post("/launch", status=409, text=MATRIX, action="start")
-    assert runs(pages) == 0
+def test_starting_without_a_plan_shows_one_first(shared_pages: PageDesk) -> None:
+    shared_pages.post("/launch", status=409, text=MATRIX, action="start")
+    assert runs(shared_pages) == 0
 
 
 def test_only_chosen_platforms_run(pages: PageDesk) -> None:
@@ -101,9 +93,9 @@ def test_only_chosen_platforms_run(pages: PageDesk) -> None:
     assert "choose at least one" in none.text
 
 
-def test_a_mistake_has_its_line_and_every_value_is_kept(pages: PageDesk) -> None:
+def test_a_mistake_has_its_line_and_every_value_is_kept(shared_pages: PageDesk) -> None:
     text = MATRIX.replace("provider: fake}", "provider: fak}", 1)
-    shown = plan(pages, status=422, text=text, version="3.0", reruns="2")
+    shown = plan(shared_pages, status=422, text=text, version="3.0", reruns="2")
     said = shown.one("section", "notice")
     assert "line 7, column" in said.text
     assert "did you mean 'fake'" in said.text
@@ -132,10 +124,10 @@ def test_a_mistake_has_its_line_and_every_value_is_kept(pages: PageDesk) -> None
         ({"source": "package", "package": "no version"}, "subject"),
     ],
 )
-def test_what_is_wrong_is_said(pages: PageDesk, fields: dict[str, str], said: str) -> None:
-    shown = plan(pages, status=422, **fields)
+def test_what_is_wrong_is_said(shared_pages: PageDesk, fields: dict[str, str], said: str) -> None:
+    shown = plan(shared_pages, status=422, **fields)
     assert said in shown.text
-    assert runs(pages) == 0
+    assert runs(shared_pages) == 0
 
 
 def test_more_is_handed_on(pages: PageDesk) -> None:
@@ -166,12 +158,12 @@ def test_a_file_takes_the_place_of_the_text(pages: PageDesk) -> None:
     assert values_of(shown)["name"] == ["mine.yaml"]
 
 
-def test_who_may_only_read_cannot_launch(pages: PageDesk) -> None:
-    reader = pages.as_viewer("read")
+def test_who_may_only_read_cannot_launch(shared_pages: PageDesk) -> None:
+    reader = shared_pages.as_viewer("read")
     assert "needs the scope run" in reader.page("/launch", status=403).text
     reader.post("/launch", status=403, text=MATRIX, action="start")
-    pages.post("/launch", status=403, csrf="AAAA", text=MATRIX, action="start")
-    assert runs(pages) == 0
+    shared_pages.post("/launch", status=403, csrf="AAAA", text=MATRIX, action="start")
+    assert runs(shared_pages) == 0
 
 
 def test_a_form_is_known_by_all_of_its_values() -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from orchestrator.application.ports.logs import AttemptLog
 from orchestrator.dashboard.pages.log.shown import LONGEST, MOST_PARTS
 from tests.databases import Agent
-from tests.integration.dashboard.desk import PageDesk, page_desk
+from tests.integration.dashboard.desk import PageDesk
 
 
 @dataclass
@@ -35,15 +33,18 @@ class Log:
 
 
 @pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
-
-
-@pytest.fixture
 def log(pages: PageDesk) -> Log:
     run = str(pages.api.launch()["id"])
     return Log(pages, run, pages.api.begin(run, "here"))
+
+
+@pytest.fixture(scope="module")
+def long(shared_pages: PageDesk) -> Log:
+    """A log of 1,200 lines that nobody writes any more."""
+    run = str(shared_pages.api.launch()["id"])
+    made = Log(shared_pages, run, shared_pages.api.begin(run, "here"))
+    made.write("".join(f"line {n}\n" for n in range(1, 1201)))
+    return made
 
 
 def told(log: Log, query: str = "") -> dict:
@@ -110,26 +111,24 @@ def test_who_is_late_sees_what_there_was_and_nobody_scans_anew(
     assert len(begun) == 1  # of the window
 
 
-def test_the_page_has_the_end_and_ways_to_the_rest(log: Log) -> None:
-    log.write("".join(f"line {n}\n" for n in range(1, 1201)))
-    page = log.pages.page(log.path)
+def test_the_page_has_the_end_and_ways_to_the_rest(long: Log) -> None:
+    page = long.pages.page(long.path)
     rows = page.all(class_="log-row")
     assert (len(rows), rows[0]["id"], rows[-1]["id"]) == (500, "L701", "L1200")
     earlier = page.one("a", rel="prev")["href"]
-    before = log.pages.page(earlier)
+    before = long.pages.page(earlier)
     assert before.all(class_="log-row")[0]["id"] == "L201"
     assert before.one("a", rel="next")["href"].endswith("from=701")
     box = page.one("section", class_="log")
-    assert box["data-stream"].startswith(f"/api/v1/runs/{log.run}/events?after=")
+    assert box["data-stream"].startswith(f"/api/v1/runs/{long.run}/events?after=")
     assert (box["data-total"], box["data-attempt"]) == ("1200", "1")
 
 
-def test_a_line_is_marked_and_has_an_address(log: Log) -> None:
-    log.write("".join(f"line {n}\n" for n in range(1, 1201)))
-    page = log.pages.page(f"{log.path}?line=600")
+def test_a_line_is_marked_and_has_an_address(long: Log) -> None:
+    page = long.pages.page(f"{long.path}?line=600")
     assert page.one(class_="chosen")["id"] == "L600"
     link = page.one(id="L600").one("a", class_="log-number")["href"]
-    assert link == f"{log.path}?attempt=1&line=600"
+    assert link == f"{long.path}?attempt=1&line=600"
 
 
 def test_colours_are_classes_and_everything_else_is_text(log: Log) -> None:
@@ -185,23 +184,22 @@ def test_a_page_of_wild_lines_has_few_elements(log: Log) -> None:
     assert page.all(class_="log-row")[-1].one(class_="log-text").text == "ab" * 20
 
 
-def test_words_are_searched_on_the_server(log: Log) -> None:
-    log.write("".join(f"line {n}\n" for n in range(1, 1201)))
-    found = told(log, "?find=LINE%2077&go=next")["found"]
+def test_words_are_searched_on_the_server(long: Log) -> None:
+    found = told(long, "?find=LINE%2077&go=next")["found"]
     assert found == {"line": 77, "reached": 77, "is_over": False}
-    assert told(log, "?find=line%2077&go=next&line=77")["found"]["line"] == 770
-    assert told(log, "?find=line%2077&go=previous&line=77")["found"]["line"] is None
-    assert told(log, "?find=line%2077&go=previous")["found"]["line"] == 779
-    assert told(log, "?find=LINE&go=next&case=1")["found"] == {
+    assert told(long, "?find=line%2077&go=next&line=77")["found"]["line"] == 770
+    assert told(long, "?find=line%2077&go=previous&line=77")["found"]["line"] is None
+    assert told(long, "?find=line%2077&go=previous")["found"]["line"] == 779
+    assert told(long, "?find=LINE&go=next&case=1")["found"] == {
         "line": None,
         "reached": 1200,
         "is_over": True,
     }
-    page = log.pages.page(f"{log.path}?find=line%20640&go=next")
+    page = long.pages.page(f"{long.path}?find=line%20640&go=next")
     assert page.one(class_="chosen")["id"] == "L640"
     assert page.one("input", name="find")["value"] == "line 640"
     assert page.one("input", name="line")["value"] == "640"
-    none = log.pages.page(f"{log.path}?find=nowhere&go=next")
+    none = long.pages.page(f"{long.path}?find=nowhere&go=next")
     assert none.one(class_="log-said").text == "Not in this log."
 
 
@@ -230,15 +228,14 @@ def test_what_is_not_there_is_not_found(log: Log, path: str) -> None:
     log.pages.get(path.format(run=log.run), status=404)
 
 
-def test_who_is_not_signed_in_reads_no_log(log: Log) -> None:
-    nobody = log.pages.as_viewer(None)
-    nobody.get(log.path, status=303)
-    nobody.get(f"{log.path}.json", status=401)
+def test_who_is_not_signed_in_reads_no_log(long: Log) -> None:
+    nobody = long.pages.as_viewer(None)
+    nobody.get(long.path, status=303)
+    nobody.get(f"{long.path}.json", status=401)
 
 
-def test_lines_cost_few_statements(log: Log) -> None:
-    log.write("".join(f"line {n}\n" for n in range(1, 1201)))
-    told(log)
-    with log.pages.counted() as statements:
-        told(log, "?from=600&count=200")
+def test_lines_cost_few_statements(long: Log) -> None:
+    told(long)
+    with long.pages.counted() as statements:
+        told(long, "?from=600&count=200")
     assert len([it for it in statements if it.startswith("SELECT")]) <= 9

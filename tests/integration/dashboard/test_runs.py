@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
+from orchestrator.dashboard.pages import runs as listed
 from orchestrator.domain.outcome import Outcome
 from tests.integration.api_context import MATRIX
-from tests.integration.dashboard.desk import PageDesk, page_desk
-
-
-@pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
+from tests.integration.dashboard.desk import PageDesk
 
 
 def launch(pages: PageDesk, key: str, **changed: str) -> str:
@@ -87,26 +79,29 @@ def test_nothing_says_what_to_do_next(pages: PageDesk) -> None:
     assert "All runs" in [link.text for link in shown.all("a", href="/runs")]
 
 
-def test_pages_follow_one_another_and_keep_the_filter(pages: PageDesk) -> None:
-    ids = [launch(pages, str(number)) for number in range(53)]
+def test_pages_follow_one_another_and_keep_the_filter(
+    pages: PageDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listed, "PAGE_SIZE", 3)
+    ids = [launch(pages, str(number)) for number in range(5)]
     first = pages.page("/runs?matrix=nightly")
-    assert len(first.rows("runs")) == 50
+    assert len(first.rows("runs")) == 3
     following = first.one("a", rel="next")["href"]
     assert following.startswith("/runs?matrix=nightly&before=")
     rest = pages.page(following)
-    assert names(pages, following.removeprefix("/runs")) == ids[2::-1]
+    assert names(pages, following.removeprefix("/runs")) == ids[1::-1]
     assert not rest.all("a", rel="next")
 
 
-def test_as_many_statements_for_one_run_as_for_fifty(pages: PageDesk) -> None:
+def test_as_many_statements_for_one_run_as_for_many(pages: PageDesk) -> None:
     finished(pages, "0", "failed", Outcome.FAILED)
     with pages.counted() as one:
         pages.page("/runs")
-    for number in range(1, 50):
+    for number in range(1, 12):
         launch(pages, str(number))
-    with pages.counted() as fifty:
+    with pages.counted() as many:
         pages.page("/runs")
-    assert len(fifty) <= len(one) + 2 <= 15
+    assert len(many) <= len(one) + 2 <= 15
 
 
 def test_a_cursor_of_nonsense_is_the_first_page(pages: PageDesk) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.domain.schedule import Firing, FiringState
 from tests.integration.api_context import MATRIX
-from tests.integration.dashboard.desk import PageDesk, page_desk
+from tests.integration.dashboard.desk import PageDesk
 
 GIVEN = {
     "name": "nightly",
@@ -25,12 +23,6 @@ GIVEN = {
     "catch_up": "latest",
     "matrix": MATRIX,
 }
-
-
-@pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 def add(pages: PageDesk, *, status: int = 303, **more: Any) -> Any:
@@ -49,8 +41,8 @@ def fired(pages: PageDesk, days: int, **more: Any) -> None:
     assert store.save(told, "me")
 
 
-def test_none_yet(pages: PageDesk) -> None:
-    empty = pages.page("/schedules").one(class_="empty")
+def test_none_yet(shared_pages: PageDesk) -> None:
+    empty = shared_pages.page("/schedules").one(class_="empty")
     assert "seatrial schedule add" in empty.one("code").text
 
 
@@ -89,14 +81,14 @@ def test_one_is_added_from_the_form(pages: PageDesk) -> None:
     ],
 )
 def test_what_is_refused_is_shown_with_what_was_written(
-    pages: PageDesk, field: str, value: str, said: str
+    shared_pages: PageDesk, field: str, value: str, said: str
 ) -> None:
-    answer = add(pages, status=422, **{field: value})
+    answer = add(shared_pages, status=422, **{field: value})
     shown = answer.text
     assert said in shown
     assert f'id="{field}-mistake"' in shown
     assert 'value="release team"' in shown
-    assert pages.stores.schedules.list() == []
+    assert shared_pages.stores.schedules.list() == []
 
 
 def test_a_name_that_is_taken_is_refused(pages: PageDesk) -> None:

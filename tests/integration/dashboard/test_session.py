@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +11,9 @@ from starlette.testclient import TestClient
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import cookie_of, create_token
 from orchestrator.bootstrap.faces import Faces
-from orchestrator.dashboard.app import create_dashboard
 from orchestrator.dashboard.session import Viewer
 from tests.integration import gate_desk
-from tests.integration.dashboard.desk import HOST, PageDesk, page_desk
+from tests.integration.dashboard.desk import HOST, PageDesk, dashboard
 from tests.integration.dashboard.shown import read_page
 
 OURS = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "same-origin"}
@@ -24,15 +21,21 @@ ACTION = "/gates/release/verdicts"
 
 
 @pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        gate_desk.put(opened.api)
-        yield opened
+def pages(pages: PageDesk) -> PageDesk:
+    gate_desk.put(pages.api)
+    return pages
+
+
+@pytest.fixture(scope="module")
+def site(shared_pages: PageDesk) -> PageDesk:
+    """A gate that nobody makes decide."""
+    gate_desk.put(shared_pages.api)
+    return shared_pages
 
 
 def nobody(pages: PageDesk) -> TestClient:
-    faces = Faces(pages.api.guarded, create_dashboard(pages.api.context))
-    return TestClient(faces, base_url=f"http://{HOST}", follow_redirects=False)
+    faces = Faces(pages.api.guarded, dashboard(pages.api.context))
+    return pages.api.speak(faces, base=f"http://{HOST}", follow_redirects=False)
 
 
 def send(pages: PageDesk, csrf: str, **headers: str) -> Any:
@@ -65,17 +68,17 @@ def test_an_expired_token_is_out(pages: PageDesk) -> None:
     assert pages.stores.gates.verdicts() == []
 
 
-def test_the_link_that_serve_prints_signs_in(pages: PageDesk) -> None:
-    client = nobody(pages)
-    answer = client.get(f"/login?token={pages.viewer.secret}")
+def test_the_link_that_serve_prints_signs_in(site: PageDesk) -> None:
+    client = nobody(site)
+    answer = client.get(f"/login?token={site.viewer.secret}")
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     assert answer.headers["cache-control"] == "no-store"
     assert client.get("/gates").status_code == 200
 
 
 @pytest.mark.parametrize("token", ["", "x", "seatrial_" + "A" * 43, "ü\u0000", "A" * 100_000])
-def test_a_wrong_token_is_said_and_nothing_is_kept(pages: PageDesk, token: str) -> None:
-    answer = nobody(pages).post("/login", data={"token": token})
+def test_a_wrong_token_is_said_and_nothing_is_kept(site: PageDesk, token: str) -> None:
+    answer = nobody(site).post("/login", data={"token": token})
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
     page = read_page(answer.text)
@@ -97,10 +100,10 @@ def test_a_wrong_token_is_said_and_nothing_is_kept(pages: PageDesk, token: str) 
         "gates",
     ],
 )
-def test_signing_in_leads_nowhere_else(pages: PageDesk, after: str) -> None:
-    form = {"token": pages.viewer.secret, "next": after}
-    assert nobody(pages).post("/login", data=form).headers["location"] == "/"
-    shown = nobody(pages).get("/login", params={"next": after}).text
+def test_signing_in_leads_nowhere_else(site: PageDesk, after: str) -> None:
+    form = {"token": site.viewer.secret, "next": after}
+    assert nobody(site).post("/login", data=form).headers["location"] == "/"
+    shown = nobody(site).get("/login", params={"next": after}).text
     assert read_page(shown).one("input", name="next")["value"] == "/"
 
 
@@ -111,26 +114,26 @@ def test_signing_out_forgets_the_token(pages: PageDesk) -> None:
     assert pages.client.get("/logout").status_code == 405
 
 
-def test_a_secure_page_keeps_a_secure_cookie(pages: PageDesk) -> None:
-    client = TestClient(nobody(pages).app, base_url=f"https://{HOST}", follow_redirects=False)
-    answer = client.post("/login", data={"token": pages.viewer.secret})
+def test_a_secure_page_keeps_a_secure_cookie(site: PageDesk) -> None:
+    client = site.api.speak(nobody(site).app, base=f"https://{HOST}", follow_redirects=False)
+    answer = client.post("/login", data={"token": site.viewer.secret})
     assert "Secure" in answer.headers["set-cookie"]
 
 
 # What is asked of whom
 
 
-def test_a_header_is_as_good_as_a_cookie_and_goes_first(pages: PageDesk) -> None:
-    client = nobody(pages)
-    good = {"Authorization": f"bearer  {pages.viewer.secret}"}
+def test_a_header_is_as_good_as_a_cookie_and_goes_first(site: PageDesk) -> None:
+    client = nobody(site)
+    good = {"Authorization": f"bearer  {site.viewer.secret}"}
     assert client.get("/gates.json", headers=good).status_code == 200
-    client.cookies.set(cookie_of(HOST), pages.viewer.secret)
+    client.cookies.set(cookie_of(HOST), site.viewer.secret)
     assert client.get("/gates", headers={"Authorization": "Bearer wrong"}).status_code == 303
     assert client.get("/gates", headers={"Authorization": "Basic eDp5"}).status_code == 200
 
 
-def test_who_is_signed_out_is_told_in_the_format_that_was_asked_for(pages: PageDesk) -> None:
-    client = nobody(pages)
+def test_who_is_signed_out_is_told_in_the_format_that_was_asked_for(site: PageDesk) -> None:
+    client = nobody(site)
     assert client.get("/gates?a=b").headers["location"] == "/login?next=%2Fgates%3Fa%3Db"
     answer = client.get("/gates.json")
     assert answer.status_code == 401
@@ -142,18 +145,18 @@ def test_who_is_signed_out_is_told_in_the_format_that_was_asked_for(pages: PageD
 
 
 @pytest.mark.parametrize("cookie", ["x", "seatrial_;", "\xff\xfe", "A" * 4_000])
-def test_a_cookie_of_anything_is_nobody(pages: PageDesk, cookie: str) -> None:
+def test_a_cookie_of_anything_is_nobody(site: PageDesk, cookie: str) -> None:
     header = f"{cookie_of(HOST)}={cookie}".encode("latin-1")
-    answer = nobody(pages).get("/gates", headers={b"Cookie": header})
+    answer = nobody(site).get("/gates", headers={b"Cookie": header})
     assert answer.status_code == 303
 
 
-def test_a_scope_that_is_too_low_is_refused(pages: PageDesk) -> None:
+def test_a_scope_that_is_too_low_is_refused(site: PageDesk) -> None:
     for scope in ("read", "run"):
-        reader = pages.as_viewer(scope)
+        reader = site.as_viewer(scope)
         answer = reader.post(ACTION, status=403)
         assert f"needs the scope gate; the token &#39;a {scope}&#39; has {scope}" in answer.text
-    assert pages.stores.gates.verdicts() == []
+    assert site.stores.gates.verdicts() == []
 
 
 # Forms
@@ -178,21 +181,21 @@ def test_our_form_is_taken_and_each_has_another_value(pages: PageDesk) -> None:
         {"Sec-Fetch-Site": "none"},
     ],
 )
-def test_another_sites_form_is_refused(pages: PageDesk, headers: dict[str, str]) -> None:
-    answer = send(pages, pages.viewer.csrf(), **headers)
+def test_another_sites_form_is_refused(site: PageDesk, headers: dict[str, str]) -> None:
+    answer = send(site, site.viewer.csrf(), **headers)
     assert answer.status_code == 403
     assert "not of this session" in answer.text
-    assert pages.stores.gates.verdicts() == []
+    assert site.stores.gates.verdicts() == []
 
 
-def test_a_form_of_another_session_or_of_nobodys_is_refused(pages: PageDesk) -> None:
+def test_a_form_of_another_session_or_of_nobodys_is_refused(site: PageDesk) -> None:
     other = Viewer("other", Scope.ADMIN, "another secret").csrf()
-    mine = pages.viewer.csrf()
+    mine = site.viewer.csrf()
     raw = base64.urlsafe_b64decode(mine)
     changed = base64.urlsafe_b64encode(raw[:-1] + bytes([raw[-1] ^ 1])).decode()
     for value in ("", "ü", "x", "====", other, changed, mine[:-8], "A" * 9_999):
-        assert send(pages, value, **OURS).status_code == 403, value
-    assert pages.stores.gates.verdicts() == []
+        assert send(site, value, **OURS).status_code == 403, value
+    assert site.stores.gates.verdicts() == []
 
 
 def test_a_form_without_an_origin_is_taken_by_its_value_alone(pages: PageDesk) -> None:
@@ -207,13 +210,13 @@ def test_a_header_needs_the_value_too(pages: PageDesk) -> None:
     assert client.post(ACTION, headers=bearer, data=form).status_code == 303
 
 
-def test_other_kinds_of_forms_are_no_way_round(pages: PageDesk) -> None:
-    value = pages.viewer.csrf()
+def test_other_kinds_of_forms_are_no_way_round(site: PageDesk) -> None:
+    value = site.viewer.csrf()
     files = {"csrf": ("name", value.encode())}
-    assert pages.client.post(ACTION, files=files).status_code == 403
-    assert pages.client.post(ACTION, json={"csrf": value}).status_code == 403
+    assert site.client.post(ACTION, files=files).status_code == 403
+    assert site.client.post(ACTION, json={"csrf": value}).status_code == 403
     broken = {"Content-Type": "multipart/form-data; boundary=x"}
-    answer = pages.client.post(ACTION, content=b"--x\r\nbroken", headers=broken)
+    answer = site.client.post(ACTION, content=b"--x\r\nbroken", headers=broken)
     assert answer.status_code in (400, 403)
-    assert pages.client.get(f"{ACTION}?csrf={value}").status_code == 405
-    assert pages.stores.gates.verdicts() == []
+    assert site.client.get(f"{ACTION}?csrf={value}").status_code == 405
+    assert site.stores.gates.verdicts() == []

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.integration.dashboard.desk import PageDesk, page_desk
+from orchestrator.dashboard.pages.benchmarks import trend
+from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.measuring import levels, measured, nights
 
 PAGE = "/benchmarks/demo/speed"
 HOSTILE = "<img src=x onerror=alert(1)>\u200b"
-
-
-@pytest.fixture
-def pages(tmp_path: Path, sqlite_url: str) -> Iterator[PageDesk]:
-    with page_desk(tmp_path, sqlite_url) as opened:
-        yield opened
 
 
 def test_a_step_is_told_with_its_size_its_p_and_where_it_was(pages: PageDesk) -> None:
@@ -103,30 +95,30 @@ def test_other_parameters_are_another_series(pages: PageDesk) -> None:
     assert point["value"] == 2.0
 
 
-def test_every_run_is_in_a_table_page_by_page(pages: PageDesk) -> None:
-    nights(pages, [float(number) for number in range(1, 53)])
+def test_every_run_is_in_a_table_page_by_page(
+    pages: PageDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trend, "PAGE_SIZE", 3)
+    nights(pages, [float(number) for number in range(1, 6)])
     first = pages.page(PAGE)
-    assert len(first.one(id="points").one("tbody").all("tr")) == 50
+    assert len(first.one(id="points").one("tbody").all("tr")) == 3
     assert not first.one("details", "disclosure").has("open")
     after = first.one("a", rel="next")["href"]
-    assert after == f"{PAGE}?skip=50#points"
-    rows = pages.rows(f"{PAGE}?skip=50", "points")
+    assert after == f"{PAGE}?skip=3#points"
+    rows = pages.rows(f"{PAGE}?skip=3", "points")
     assert [row["median"]["value"] for row in rows] == [2.0, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("path", "said"),
-    [
+def test_what_nobody_measured_is_not_found(pages: PageDesk) -> None:
+    measured(pages, "1", {"speed": [1.0]})
+    for path, said in (
         ("/benchmarks/demo/nothing", "/benchmarks lists what there is"),
         ("/benchmarks/other/speed", "/benchmarks lists what there is"),
         (f"{PAGE}?platform=moon", "there is: here"),
         (f"{PAGE}?variant=99", "/benchmarks lists what there is"),
         (f"{PAGE}?product=other", "there is: proof"),
-    ],
-)
-def test_what_nobody_measured_is_not_found(pages: PageDesk, path: str, said: str) -> None:
-    measured(pages, "1", {"speed": [1.0]})
-    assert said in pages.page(path, status=404).text
+    ):
+        assert said in pages.page(path, status=404).text, path
 
 
 def test_where_nobody_told_of_the_environment_that_is_said(pages: PageDesk) -> None:
@@ -147,10 +139,10 @@ def test_names_from_elsewhere_are_text(pages: PageDesk) -> None:
 
 
 def test_the_number_of_questions_does_not_depend_on_the_number_of_runs(pages: PageDesk) -> None:
-    nights(pages, levels(6, 2, 1.0))
+    nights(pages, levels(2, 1, 1.0))
     with pages.counted() as few:
         pages.page(PAGE)
-    for at, value in enumerate(levels(1, 12, 1.1)):
+    for at, value in enumerate(levels(1, 5, 1.1)):
         measured(pages, f"more-{at}", {"speed": [value]})
     with pages.counted() as many:
         pages.page(PAGE)
