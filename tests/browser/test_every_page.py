@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -16,50 +17,48 @@ from tests.browser.watching import Scheme
 pytestmark = pytest.mark.xdist_group("browser")
 
 EVERY = pytest.mark.parametrize("address", PAGES, ids=lambda one: one.name)
-SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "images" / "dashboard"
 WRITES = os.environ.get("SEATRIAL_WRITE_SCREENSHOTS") == "1"
 WIDTHS = (1600, 1000, 400, 320)
 
 
 @EVERY
-@SCHEMES
-def test_a_page_is_right(trial: Trial, watch: Watch, address: Address, scheme: Scheme) -> None:
-    """In one window that is made narrower and narrower, as people do it."""
-    with watch(scheme=scheme, width=WIDTHS[0]) as eyes:
+def test_a_page_is_right(trial: Trial, watch: Watch, address: Address) -> None:
+    """In both schemes, and in one window that is made narrower and narrower, as people do it."""
+    with watch(width=WIDTHS[0]) as eyes:
         eyes.open(address.path(trial.world))
+        eyes.ask_axe()
+        eyes.page.emulate_media(color_scheme="dark")
         eyes.ask_axe()
         for width in WIDTHS[1:]:
             eyes.narrow(width)
         eyes.ask_axe()
 
 
-@EVERY
-def test_a_page_is_read_without_javascript(trial: Trial, watch: Watch, address: Address) -> None:
+@pytest.mark.parametrize("name", ["run-live", "log", "gate"])
+def test_without_javascript_what_needs_it_is_not_seen(
+    trial: Trial, watch: Watch, name: str
+) -> None:
+    address = next(one for one in PAGES if one.name == name)
     with watch(scripts=False, width=400) as eyes:
         eyes.open(address.path(trial.world))
         page = eyes.page
-        assert page.locator("h1").count() == 1
         assert page.locator("main").inner_text().strip()
-        dead = page.locator("main button:not([type='submit']):visible").all_inner_texts()
+        dead = page.locator("button:not([type='submit']):visible").all_inner_texts()
         assert dead == [], "buttons that do nothing"
         page.locator("summary", has_text="Menu").click()
         about = page.get_by_role("navigation", name="Pages")
         assert about.get_by_role("link", name="Gates", exact=True).is_visible()
 
 
-@pytest.mark.parametrize(
-    "address", [one for one in PAGES if one.has_picture], ids=lambda one: one.name
-)
 @pytest.mark.skipif(not WRITES, reason="SEATRIAL_WRITE_SCREENSHOTS=1 writes the manual's pictures")
-@SCHEMES
-def test_a_page_has_its_picture(
-    trial: Trial, watch: Watch, address: Address, scheme: Scheme
-) -> None:
-    with watch(scheme=scheme, width=1280) as eyes:
-        eyes.open(address.path(trial.world))
-        assert eyes.wrong == [], "no picture of what is not right"
-        keep_picture(eyes.page, PICTURES / f"{address.name}-{scheme}.png")
+def test_pages_have_their_pictures(trial: Trial, watch: Watch) -> None:
+    schemes: tuple[Scheme, ...] = ("light", "dark")
+    for address, scheme in product([one for one in PAGES if one.has_picture], schemes):
+        with watch(scheme=scheme, width=1280) as eyes:
+            eyes.open(address.path(trial.world))
+            assert eyes.wrong == [], "no picture of what is not right"
+            keep_picture(eyes.page, PICTURES / f"{address.name}-{scheme}.png")
 
 
 def test_every_page_of_the_application_is_looked_at(application_routes: list[APIRoute]) -> None:

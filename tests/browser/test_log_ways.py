@@ -38,7 +38,7 @@ def test_an_end_is_reached_though_the_browser_was_gliding(log: Open) -> None:
         page.locator(".log-box").hover()
         page.locator(".log-box").focus()
         slow(page)
-        for _ in range(60):
+        for _ in range(20):
             way = [(chance.choice(keys), chance.choice((0, 20, 60, 120, 200))) for _ in range(3)]
             for key, after_ms in way:
                 if key == "wheel":

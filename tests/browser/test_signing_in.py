@@ -9,21 +9,19 @@ from playwright.sync_api import Browser
 
 from orchestrator.dashboard import urls
 from tests.browser.conftest import Trial, Watch
-from tests.browser.watching import Scheme, watched
+from tests.browser.watching import watched
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 
-
-@SCHEMES
 def test_a_stranger_signs_in_by_keyboard_and_gets_where_they_wanted(
-    chromium: Browser, trial: Trial, scheme: Scheme
+    chromium: Browser, trial: Trial
 ) -> None:
     token = trial.served.sign_in.partition("token=")[2]
-    with watched(chromium, trial.served, None, scheme=scheme, width=400) as eyes:
+    with watched(chromium, trial.served, None, width=400) as eyes:
         eyes.open(f"{urls.RUNS}?before=zzzz")
         eyes.ask_axe()
+        eyes.page.emulate_media(color_scheme="dark")
         eyes.page.get_by_label("Token").fill("seatrial_wrong")
         eyes.expected = 401
         eyes.page.keyboard.press("Enter")
@@ -46,13 +44,11 @@ def test_signing_out_forgets_the_token(watch: Watch) -> None:
         assert urls.SIGN_IN in eyes.page.url
 
 
-@SCHEMES
-@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
-def test_what_is_not_there_says_what_to_do_next(
-    watch: Watch, scheme: Scheme, *, scripts: bool
-) -> None:
-    with watch(scheme=scheme, width=400, scripts=scripts) as eyes:
+def test_what_is_not_there_says_what_to_do_next(watch: Watch) -> None:
+    with watch(width=400) as eyes:
         eyes.open("/nowhere/at/all", status=404)
         assert eyes.page.get_by_role("heading", level=1).inner_text() == "There is no such page"
+        eyes.ask_axe()
+        eyes.page.emulate_media(color_scheme="dark")
         eyes.ask_axe()
         eyes.page.get_by_role("link", name="Release board").press("Enter")

@@ -1,4 +1,4 @@
-"""No page asks the database once a row: each has a budget of statements, and keeps it."""
+"""What is told of every page without a browser: its statements, its HTML and its other formats."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard
 from tests.browser.addresses import PAGES, Address
 from tests.browser.world import World
+from tests.integration.dashboard.shown import read_page
 
 pytestmark = pytest.mark.xdist_group("browser-hostile")
 
@@ -37,19 +38,22 @@ def counted(hostile_world: World) -> Iterator[Counted]:
     """Pages over a world, seen by somebody who may do everything."""
     parts = build(Settings(home=hostile_world.home), runs_cells=False)
     _, secret = create_token(parts.context, "looker", Scope.ADMIN, days=1)
-    client = TestClient(
-        create_dashboard(parts.context),
-        base_url="http://localhost",
-        headers={"Authorization": f"Bearer {secret}"},
+    it = Counted(
+        TestClient(
+            create_dashboard(parts.context),
+            base_url="http://localhost",
+            headers={"Authorization": f"Bearer {secret}"},
+        ),
+        hostile_world,
     )
-    it = Counted(client, hostile_world)
 
     @event.listens_for(parts.database.sessions.engine, "before_cursor_execute")
     def count(_connection, _cursor, statement, _parameters, _context, _many) -> None:
         if not statement.startswith("BEGIN"):
             it.asked.append(statement)
 
-    yield it
+    with it.client:
+        yield it
     parts.database.close()
 
 
@@ -65,6 +69,17 @@ def test_a_page_keeps_to_its_statements(counted: Counted, address: Address) -> N
     assert not [it for it in counted.asked if it.startswith(("INSERT", "UPDATE", "DELETE"))], (
         "looking changes nothing"
     )
+
+
+@EVERY
+def test_a_page_can_be_read_without_javascript(counted: Counted, address: Address) -> None:
+    page = read_page(counted.client.get(address.path(counted.world)).text)
+    assert page.one("h1").text
+    assert page.one("main").text
+    assert page.one("nav", aria_label="Pages").all("a", href=urls.GATES)
+    buttons = [one for one in page.all("button") if one.get("type") != "submit"]
+    dead = [one for one in buttons if not one.has("hidden") and "needs-script" not in one.classes]
+    assert dead == [], "buttons that would do nothing"
 
 
 @EVERY

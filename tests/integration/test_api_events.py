@@ -119,20 +119,20 @@ def test_nothing_is_missed_or_doubled_while_items_are_added(api: Desk, port: int
     assert len(seen) > many
 
 
-def test_items_arrive_while_the_run_goes_on(api: Desk, port: int) -> None:
+def test_items_arrive_while_the_run_goes_on(
+    api: Desk, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "HEARTBEAT_S", 3600)  # nothing else wakes the stream
     run = str(api.launch()["id"])
     feed = api.database.stores.feed
     already = len(feed.after(run, 0))
     stream = listen(port, run, after=already)
-    arrived, waited_s = [], []
+    arrived = []
     for n in range(3):
         feed.add(run, "report", {"n": n})
-        begun = time.monotonic()
         arrived.append(next(stream)[2]["n"])
-        waited_s.append(time.monotonic() - begun)
     stream.close()
     assert arrived == [0, 1, 2]
-    assert min(waited_s) < 2
 
 
 def test_what_a_machine_said_cannot_forge_an_event(api: Desk, port: int) -> None:
@@ -191,8 +191,6 @@ def test_a_server_that_stops_does_not_wait_for_watchers(api: Desk) -> None:
         request = f"GET {EVENTS.format(run=run)} HTTP/1.1\r\nHost: localhost\r\n\r\n"
         raw.sendall(request.encode())
         until(lambda: api.app.state.streams.open == 1)
-        begun = time.monotonic()
-    assert time.monotonic() - begun < 5
     assert api.app.state.streams.open == 0
     raw.close()
 
