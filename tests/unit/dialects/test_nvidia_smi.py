@@ -58,6 +58,16 @@ def test_a_series_is_samples():
     assert warnings(said) == ["1 left out: lines have another number of cells than the first one"]
 
 
+def test_series_of_two_devices_are_told_apart(tmp_path):
+    rows = "".join(f"{n % 2}, NVIDIA L4, {50 + n} %\n" for n in range(4))
+    metrics = of_kind(read(tmp_path, f"index, name, utilization.gpu [%]\n{rows}"), SaidMetric)
+    assert [(m.params["device"], m.samples) for m in metrics] == [
+        ("NVIDIA L4", (50.0, 52.0)),
+        ("NVIDIA L4", (51.0, 53.0)),
+    ]
+    assert len({m.params["id"] for m in metrics}) == 2
+
+
 def test_without_header_the_cells_speak_for_themselves():
     document = foreign("nvidia-bare.csv")
     assert DIALECT.match(document) == 0.7

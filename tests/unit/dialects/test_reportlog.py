@@ -131,7 +131,7 @@ def test_a_torn_last_record(tmp_path):
 
 
 def test_lines_that_are_no_records_are_told(tmp_path):
-    raw = text_of(START) + "pip says hello\n[1, 2]\n" + text_of(*phases("a.py::t"), FINISH)
+    raw = text_of(START) + "\npip says hello\n[1, 2]\n" + text_of(*phases("a.py::t"), FINISH)
     said = told(Reportlog(), written(tmp_path, raw))
     assert said.tests == {"a.py::t": PASSED}
     assert [(p.level, p.message) for p in said.problems] == [

@@ -106,6 +106,8 @@ LET_BE = [
     ("difference", COMPARED + "| t | 1.21 ms | 1.41 ms | GCP 14% faster |\n"),
     ("spread", "A10G is 1.8x faster (n=30)\n"),
     ("throughput", RATES + "| 32 | 128 | 4.35ms | 940.8K tok/s |\n"),
+    ("throughput", RATES + "| all | 128 | 4.35ms | 99K tok/s |\n| 32 | 128 | 0 ms | 9 tok/s |\n"),
+    ("difference", COMPARED + "| t | none | 2.00 ms | GCP 40% faster |\n"),
     ("cold-start", BLOCK.format("a: 0.2 ms\nb: 0.3 ms\nc: 0.2 ms\nd: 3 ms")),
     ("tolerance", "- PASS (max_diff=3.55e-04, tolerance 1e-3)\n- PASS (diff=0.00)\n"),
     ("cost", COSTS + "| a | 3600 s | $1.00 | $1.00 |\n| b | 637.5 s | $1.006 | $0.178 |\n"),
