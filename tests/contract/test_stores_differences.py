@@ -165,6 +165,13 @@ def test_a_test_under_a_new_name_is_the_same_test(stores):
     assert (found.before, found.after) == (TestOutcome.PASSED, TestOutcome.FAILED)
 
 
+def test_pages_go_by_todays_names_whatever_a_test_was_called(stores):
+    before = went(stores, "run-1", old="passed", a="passed", z="passed")
+    pair = before, went(stores, "run-2", m="failed", a="failed", z="failed")
+    confirm(stores, "old", "m")
+    assert [one.nodeid for one in every(stores, pair)] == ["t.py::a", "t.py::m", "t.py::z"]
+
+
 def test_names_are_followed_over_several_steps(stores):
     went(stores, "run-0", middle="passed")
     pair = went(stores, "run-1", old="passed"), went(stores, "run-2", new="passed")

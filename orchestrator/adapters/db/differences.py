@@ -104,10 +104,9 @@ class DbDifferences:
                 .limit(limit)
                 .offset(skip)
             )
-            asked = _named(chosen.subquery("mine"))
-            return [
-                _changed(row) for row in session.execute(asked.order_by("job", "nodeid", "pair"))
-            ]
+            mine = chosen.subquery("mine")
+            asked = _named(mine).order_by(mine.c.job, mine.c.nodeid, mine.c.pair)
+            return [_changed(row) for row in session.execute(asked)]
 
     def surroundings(self, cells: Sequence[str]) -> Mapping[str, Surroundings]:
         """Three statements, whatever the number of cells."""
