@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.application.ports.evidence import Artifact
-from orchestrator.dashboard.pages.cell import results
+from orchestrator.dashboard.pages.cell import showing
 from orchestrator.domain.outcome import Outcome
 from tests.integration.dashboard.desk import PageDesk
 
@@ -63,18 +63,19 @@ def test_filters_stand_in_the_address(shared_pages: PageDesk, where: str) -> Non
 
 
 def test_pages_follow_one_another(pages: PageDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "PAGE_SIZE", 5)
+    monkeypatch.setattr(showing, "PAGE_SIZE", 5)
     run = str(pages.api.launch()["id"])
     agent = pages.api.begin(run, "here")
     names = [f"t/a.py::n{number:03}" for number in range(13)]
     agent.send(agent.manifest(*names), *(agent.test(name) for name in names[:11]))
-    address, seen = f"/runs/{run}/cells/here", []
+    address, seen, looks = f"/runs/{run}/cells/here", [], 0
     while address:
+        looks += 1
         shown = pages.page(address)
         seen += [row["Test"].replace(" ", "").removesuffix("unit") for row in shown.rows("tests")]
         following = shown.all("a", rel="next")
         address = following[0]["href"] if following else ""
-    assert sorted(seen) == names
+    assert (looks, sorted(seen)) == (3, names)
     assert seen[:2] == names[11:]  # awaited: nobody knows yet
     first = pages.page(f"/runs/{run}/cells/here").rows("tests")[0]
     assert first["Outcome"] == "… queued"
