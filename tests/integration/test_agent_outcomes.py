@@ -209,7 +209,7 @@ def test_skipped(ran: Evidence) -> None:
     ]
     (skipped,) = [one for one in ran.of("test", "skipped") if one["record"] == "collect_skip"]
     assert (skipped["nodeid"], skipped["longrepr"]) == (
-        "test_module.py",
+        "skipped/test_module.py",
         "Skipped: a whole module is skipped",
     )
     assert any(
@@ -244,7 +244,8 @@ def test_names(ran: Evidence) -> None:
 
 
 def test_collection_error(ran: Evidence) -> None:
-    (error,) = [one for one in ran.of("test", "collection_error") if one["record"] != "report"]
+    records = ran.of("test", "collection_error")
+    (error,) = [one for one in records if one["record"] == "collect_error"]
     assert error["record"] == "collect_error"
     assert error["nodeid"] == "collection_error/test_broken.py"
     assert "No module named 'a_module_that_does_not_exist'" in error["longrepr"]
