@@ -186,10 +186,12 @@ def folder() -> Iterator[Path]:
         yield folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def two(folder: Path) -> Iterator[list[Controller]]:
+    """Two controllers for one test, which may kill them."""
     token = (folder / "secrets" / "admin_token").read_text()
-    with controller(folder, "one", token) as one, controller(folder, "two", token) as other:
+    first, second = (f"{new_id()}-{name}" for name in ("one", "two"))
+    with controller(folder, first, token) as one, controller(folder, second, token) as other:
         both = [one, other]
         for each in both:
             eventually(lambda each=each: each.is_healthy() or each.process.poll() is not None)

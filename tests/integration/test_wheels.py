@@ -313,7 +313,7 @@ def test_what_was_resolved_installs_without_an_index(
     assert resolution.wheels is not None
     unpacked = tmp_path / "unpacked"
     with tarfile.open(fileobj=io.BytesIO(b"".join(house.open(resolution.wheels)))) as archive:
-        archive.extractall(unpacked, filter="data")
+        archive.extractall(unpacked)
     constraints = tmp_path / "constraints.txt"
     constraints.write_text("\n".join(resolution.constraints))
     offline = ("--no-index", "--find-links", str(unpacked), "-c", str(constraints))
