@@ -154,8 +154,11 @@ class SshHost:
         self.kill()
 
     def kill(self) -> None:
-        """The machine dies: server, sessions and detached processes at once."""
-        for pid in reversed(self.processes()):
+        """The machine dies: server, sessions and detached processes at once.
+
+        Parents first: a server that saw its command die would still report its exit status.
+        """
+        for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if self._process is not None:
