@@ -44,7 +44,7 @@ def test_a_slower_product_is_seen_in_pairs(machine: Machine, tmp_path: Path) -> 
         baseline={"payload": machine.unpack(old), "environment": {"name": "image"}},
         timeout_s=300,
     )
-    assert evidence.messages("warning") == []
+    assert not [text for text in evidence.messages("warning") if "Seatrial itself" not in text]
     finished = evidence.finished("resident")
     assert (finished["exit_code"], finished["cause"]) == (0, None)
     turns = [one for one in evidence.of("metric", "resident") if "arm" in one]
