@@ -24,7 +24,7 @@ EXPECTED = {
     "hang": ("failed", "tests", {"passed": 2, "error": 1}),
     "no_tests": ("failed", "no_tests", {}),
     "sigkill": ("failed", "tests", {"passed": 7, "error": 1}),
-    "skipped": ("passed", "", {"passed": 1, "skipped": 3}),
+    "skipped": ("passed", "", {"passed": 1, "skipped": 4}),
     "xfail": ("failed", "tests", {"passed": 1, "failed": 1, "xfailed": 1, "xpassed": 1}),
 }
 
