@@ -28,7 +28,7 @@ _RESTORE = "restore the last backup of the home"
 
 
 def check_unclosed(path: Path) -> None:
-    """Look at a database that whoever had it did not close.
+    """Check a database whose last process did not close it.
 
     Raises DamagedError, with what is lost and what to do. Of the log a copy is kept; who starts
     again after that goes on with what is left.

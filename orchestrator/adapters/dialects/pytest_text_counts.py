@@ -31,7 +31,7 @@ class _Named:
 
     @property
     def errors_beside(self) -> int:
-        """Errors of it that stand beside another report of it."""
+        """Its errors that the file counts beside another report of the same test."""
         errors = self.outcomes.count(TestOutcome.ERROR)
         return errors if errors < len(self.outcomes) else max(errors - 1, 0)
 

@@ -153,7 +153,7 @@ class JobRule:
     nothing_passed: Literal["inconclusive", "accepted"] = field(
         default="inconclusive", metadata=LATER
     )
-    """What a job comes to in which no test passed, because all were skipped."""
+    """The outcome of a job in which no test passed because all were skipped."""
     test_set: Literal["same", "may_differ"] = field(default="same", metadata=LATER)
     """Whether every platform must have collected the same tests of it."""
     level: Level = "blocking"
@@ -171,7 +171,7 @@ class SkipRule:
     max: int | None = None
     """Skips that count, per platform; None leaves those of tests that ran on the baseline."""
     on_other: Literal["fail", "inconclusive", "informing", "counted"] = "counted"
-    """What another reason comes to; ``counted`` ones count against `max` like the accepted."""
+    """The outcome of another reason; ``counted`` ones count against `max` like the accepted."""
     on_regression: OnTrouble = field(default="fail", metadata=LATER)
     """What a skip for another reason comes to of a test that ran on the baseline: the last green
     run of the platform, or the runs that the gate passed last."""

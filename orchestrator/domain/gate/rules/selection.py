@@ -55,7 +55,7 @@ def _selection(judged: JudgedJob, skips: SkipRule | None) -> RuleResult:
 
 
 def _lost(job: JobEvidence) -> list[Place]:
-    """Places that nobody looked at, whose tests the last green run had."""
+    """Skipped and ignored places in which the last green run had tests."""
     places = (*job.test_set.modules, *job.test_set.ignored)
     return [place for place in places if job.known_tests.get(place.path, 0)]
 

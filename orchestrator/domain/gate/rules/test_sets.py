@@ -15,7 +15,7 @@ _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
 def test_sets(case: Case) -> Iterator[RuleResult]:
-    """One result per job that has not all the tests that it has elsewhere, or nobody knows."""
+    """One result per job that lacks tests that it has elsewhere, or whose tests are unknown."""
     groups: dict[str, list[JudgedJob]] = {}
     for judged in case.jobs:
         if _is_compared(case, judged):
