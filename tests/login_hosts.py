@@ -71,7 +71,7 @@ class LoginHost(SshHost):
 
     def inside(self, script: str) -> str:
         """Run a script as the host's root, seeing its files; returns what it prints."""
-        (*_, sshd) = [pid for pid in self.processes() if _is_sshd(pid)][:1]
+        sshd = next(pid for pid in self.processes() if _is_sshd(pid))
         command = ["nsenter", "-t", str(sshd), "-m", "-p", "/bin/sh", "-c", script]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -79,7 +79,11 @@ class LoginHost(SshHost):
 
 
 def _is_sshd(pid: int) -> bool:
-    return Path(f"/proc/{pid}/comm").read_text().strip() == "sshd"
+    """False also for a process that ended since it was listed."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "sshd"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 NOPASSWD = "echo 'somebody ALL=(ALL) NOPASSWD:ALL' >/etc/sudoers.d/90-somebody\n"
