@@ -12,7 +12,8 @@ BIN := $(VENV)/bin
 # Nothing of a run remains, however it ends.
 CONTAINED := $(BIN)/python tests/contained.py
 TESTS := $(CONTAINED) $(BIN)/python -m pytest -n 2 --dist loadfile
-SUITES := cd payload && ../$(BIN)/python ../tests/contained.py ../$(BIN)/python -m pytest -n 2 --dist loadfile --no-header -q
+# A thread a process: two processes of two threads each wait for each other four times as long.
+SUITES := cd payload && OMP_NUM_THREADS=1 ../$(BIN)/python ../tests/contained.py ../$(BIN)/python -m pytest -n 2 --dist loadfile --no-header -q
 # The payload's numbers against their references: a minute of its suites.
 CORE := $(addprefix suites/test_,moe_numeric.py attention_numeric.py custom_kernels_numeric.py gpt2_numeric.py fp8_native_numeric.py train_numeric.py)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt

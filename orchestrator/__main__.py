@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from orchestrator.bootstrap.startup import uncollected
+
 INTERRUPTED = 130
 
 
@@ -11,8 +13,9 @@ def main() -> None:
     """Run a command and exit with its code."""
     try:
         # Here, because an interrupt may come while the modules are read.
-        from orchestrator.bootstrap.reading import CommandWiring  # noqa: PLC0415
-        from orchestrator.cli.app import main as run  # noqa: PLC0415
+        with uncollected():
+            from orchestrator.bootstrap.reading import CommandWiring  # noqa: PLC0415
+            from orchestrator.cli.app import main as run  # noqa: PLC0415
 
         code = run(CommandWiring())
     except KeyboardInterrupt:

@@ -17,6 +17,7 @@ from orchestrator.application.ports.notary import Verified
 from orchestrator.application.ports.stores import StoreError
 from orchestrator.application.ports.wheels import Revisions, SubjectWheel, WheelsError
 from orchestrator.assets import asset_dir
+from orchestrator.bootstrap.startup import uncollected
 from orchestrator.cli.wiring import DatabaseState, Packed, RefusedError
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.matrix import Subject
@@ -110,7 +111,8 @@ class CommandWiring:
 
     def control(self, *, until_idle: bool, host: str | None, port: int | None, cells: bool) -> int:
         """See the protocol."""
-        from orchestrator.bootstrap.serving import ServeOptions, control
+        with uncollected():
+            from orchestrator.bootstrap.serving import ServeOptions, control
 
         options = ServeOptions(until_idle=until_idle, host=host, port=port, cells=cells)
         return control(self.settings, options)
