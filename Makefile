@@ -11,8 +11,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Nothing of a run remains, however it ends.
 CONTAINED := $(BIN)/python tests/contained.py
-TESTS := $(CONTAINED) $(BIN)/python -m pytest -n 2 --dist loadfile
 # A thread a process: two processes of two threads each wait for each other four times as long.
+TESTS := OMP_NUM_THREADS=1 $(CONTAINED) $(BIN)/python -m pytest
 SUITES := cd payload && OMP_NUM_THREADS=1 ../$(BIN)/python ../tests/contained.py ../$(BIN)/python -m pytest -n 2 --dist loadfile --no-header -q
 # The payload's numbers against their references: a minute of its suites.
 CORE := $(addprefix suites/test_,moe_numeric.py attention_numeric.py custom_kernels_numeric.py gpt2_numeric.py fp8_native_numeric.py train_numeric.py)
@@ -28,11 +28,11 @@ install: $(VENV)/.test ## The environment with all that tests and checks import
 
 test: $(VENV)/.test ## What needs Python alone, in minutes; says at its end what it left out
 	$(SUITES) $(CORE)
-	$(TESTS) --part quick tests
+	$(TESTS) -n 2 --dist loadfile --part quick tests
 
 test-rest: $(VENV)/.test ## What `make test` leaves out: Postgres, browsers, SSH hosts, whole runs, the payload's other suites
 	tests/system-packages.sh
-	$(TESTS) --part rest tests
+	$(TESTS) -n 3 --dist worksteal --part rest tests # they wait for processes much of the time
 	$(SUITES) $(addprefix --ignore=,$(CORE)) suites
 
 test-all: test test-rest ## Every test; as root on Debian, what they need is installed first
