@@ -34,10 +34,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
-    """A hook of pytest that can change what tests come to, in a file that is not well known."""
+    """What can change what tests come to, in a file that is not well known.
+
+    A hook of pytest that the file implements, or a function of pytest's or of the subject's, by
+    its full name, that the file replaces.
+    """
 
     name: str
     file: str
+
+    @property
+    def verb(self) -> str:
+        """What the file does."""
+        return "replaces" if "." in self.name else "implements"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

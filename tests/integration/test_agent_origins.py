@@ -107,6 +107,13 @@ tool = sys.modules["tool"] = types.ModuleType("tool")
 tool.part = sys.modules["tool.part"] = types.ModuleType("tool.part")
 tool.part.answer = 43
 """
+LOOKS_REAL = """
+import sys, types, tool.part as real
+fake = types.ModuleType("tool.part")
+exec("answer = 43\\ndef ask(): return 43", fake.__dict__)
+fake.__file__, fake.__spec__ = real.__file__, real.__spec__
+sys.modules["tool.part"] = sys.modules["tool"].part = fake
+"""
 MOCKED = "import sys\nfrom unittest.mock import MagicMock\nsys.modules['tool.part'] = MagicMock()\n"
 BY_SPEC = """
 import importlib.util, os, sys
@@ -137,12 +144,22 @@ del __import__("sys").modules["tool.part"]
         ({"t/test_a.py": TEST.format(43), **below("t", FAKE)}, "t/tool/__init__.py"),
         ({"test_a.py": TEST.format(43), "conftest.py": INSERT, **below("fakes", FAKE)}, "fakes/"),
         ({"test_a.py": TEST.format(43), "conftest.py": IN_MODULES}, "comes from no file"),
+        ({"test_a.py": TEST.format(43), "conftest.py": LOOKS_REAL}, "functions come from <string>"),
         ({"test_a.py": "import tool.part\ndef test(): pass", "conftest.py": MOCKED}, "no file"),
         ({"test_a.py": TEST.format(43), "conftest.py": BY_SPEC, **below("fakes", FAKE)}, "fakes/"),
         ({"test_a.py": TEST.format(42), "test_b.py": LATE}, "monkeypatch.setitem"),
         ({"test_a.py": TEST.format(43), "conftest.py": CHANGED}, "part.py differs from what tool"),
     ],
-    ids=["prepend", "sys.path", "sys.modules", "mock", "importlib", "left behind", "written over"],
+    ids=[
+        "prepend",
+        "sys.path",
+        "sys.modules",
+        "with its file",
+        "mock",
+        "importlib",
+        "left behind",
+        "written over",
+    ],
 )
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "xdist"])
 def test_what_is_tested_must_be_what_is_installed(
@@ -158,6 +175,23 @@ def test_what_is_tested_must_be_what_is_installed(
     assert all(each["fix"] for each in said.problems)
     looked_at = {look["worker"] for look in said.of("origins") if look["problems"]}
     assert bool(looked_at - {""}) == bool(workers)
+
+
+PATCHES = """
+import tool.part
+from _pytest.reports import TestReport
+tool.part.ask = lambda: 42
+made = TestReport.from_item_and_call
+TestReport.from_item_and_call = classmethod(lambda cls, item, call: made(item, call))
+"""
+
+
+def test_functions_that_the_payload_replaces_are_named(start: Any) -> None:
+    said = start({"test_a.py": TEST.format(42), "conftest.py": PATCHES})
+    assert (said.code, said.problems) == (0, []), said.output
+    told = [hook for line in said.of("hooks") for hook in line["hooks"]]
+    patched = "_pytest.reports.TestReport.from_item_and_call"
+    assert told == [[patched, "conftest.py"], ["tool.part.ask", "conftest.py"]]
 
 
 REPLACES = """

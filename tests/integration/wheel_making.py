@@ -6,17 +6,25 @@ import base64
 import hashlib
 import io
 import zipfile
+from collections.abc import Mapping
 
 
 def _digest(text: str) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
 
 
-def wheel_bytes(name: str, version: str, *requires: str, tag: str = "py3-none-any") -> bytes:
+def wheel_bytes(
+    name: str,
+    version: str,
+    *requires: str,
+    tag: str = "py3-none-any",
+    files: Mapping[str, str] | None = None,
+) -> bytes:
+    """A wheel of these files, or of one module that says its version."""
     info = f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {each}\n" for each in requires)
     files = {
-        f"{name}/__init__.py": f"VERSION = {version!r}\n",
+        **(files or {f"{name}/__init__.py": f"VERSION = {version!r}\n"}),
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
     }

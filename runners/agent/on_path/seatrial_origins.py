@@ -78,6 +78,23 @@ class Installed:
                 found.append(problem)
         return found
 
+    def replaced(self, loaded: Mapping[str, object], payload: str) -> List[Tuple[str, str]]:
+        """List functions of these modules that files of the payload have put there, with the file.
+
+        Args:
+            loaded: ``sys.modules``, or a part of it.
+            payload: The payload's folder.
+        """
+        tops = {root.partition(".")[0] for root in self.roots}
+        return [
+            (f"{name}.{key}", value.__code__.co_filename)
+            for name, module in list(loaded.items())
+            if name.partition(".")[0] in tops and self._is_mine(name)
+            for key, value in list(_dict(module).items())
+            if isinstance(value, types.FunctionType)
+            and _is_below(value.__code__.co_filename, payload)
+        ]
+
     def changed(self, path: str) -> Optional[str]:
         """Say how an installed file differs from what was installed; None where it does not.
 
@@ -120,6 +137,10 @@ class Installed:
             if changed is not None:
                 fix = "something writes into the environment: let nothing of the payload do that"
                 return Problem(name, file, changed, fix)
+        strange = _not_of_its_file(name, module, payload)
+        if files and strange:
+            what = f"{name} names {files[0]} as its file, but its functions come from {strange}"
+            return Problem(name, files[0], what, "leave sys.modules to Python's import")
         if files or self._is_namespace(module):
             return None
         if self._made_here(module, name, loaded, payload):
@@ -262,6 +283,23 @@ def _dict(module: object) -> Mapping[str, object]:
     except AttributeError:
         return {}
     return found if isinstance(found, (dict, types.MappingProxyType)) else {}
+
+
+def _not_of_its_file(name: str, module: object, payload: str) -> str:
+    """Say where all of a module's own functions come from, if that is text or the payload.
+
+    Functions that wrap others are left aside: libraries make such ones from text.
+    """
+    found = ""
+    for value in list(_dict(module).values()):
+        if not isinstance(value, types.FunctionType) or value.__module__ != name:
+            continue
+        file = value.__code__.co_filename
+        if not (file.startswith("<") or (payload and _is_below(_real_file(file), _real(payload)))):
+            return ""
+        if not hasattr(value, "__wrapped__"):
+            found = file
+    return found
 
 
 def _makers(values: Iterable[object]) -> FrozenSet[str]:

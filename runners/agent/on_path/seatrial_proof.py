@@ -8,7 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping
 
 import _pytest
 import pytest
@@ -16,10 +16,14 @@ import seatrial_origins
 import seatrial_start
 
 _WATCHED = (
+    "pytest_collect_file",
+    "pytest_collection",
     "pytest_collection_modifyitems",
     "pytest_fixture_setup",
+    "pytest_itemcollected",
     "pytest_make_collect_report",
     "pytest_pycollect_makeitem",
+    "pytest_pycollect_makemodule",
     "pytest_pyfunc_call",
     "pytest_report_from_serializable",
     "pytest_report_teststatus",
@@ -39,6 +43,8 @@ _KNOWN = frozenset((
     "xdist",
 ))  # fmt: skip
 _TOLD = frozenset(("seatrial_events",))
+_TOOLS = ("_pytest.main", "_pytest.python", "_pytest.reports", "_pytest.runner", "pluggy._callers")
+"""Modules whose functions make an outcome of what a test did."""
 
 Write = Callable[[Dict[str, Any]], None]
 
@@ -79,7 +85,7 @@ class Prover:
 
     def _tell_hooks(self) -> None:
         """Say who else has a hand in outcomes, whenever that is news."""
-        hooks = _foreign_hooks(self._config)
+        hooks = [*_foreign_hooks(self._config), *_replacements(self._config)]
         if hooks != self._told:
             self._told = hooks
             self._write({"record": "hooks", "hooks": hooks})
@@ -117,14 +123,21 @@ def _command() -> str:
 
 def own_code() -> Dict[str, CodeType]:
     """Return the code of every function and method of the recorder's modules, by full name."""
-    names = [name for name in sys.modules if name.startswith("seatrial_") and name not in _TOLD]
+    return code_of(
+        [name for name in sys.modules if name.startswith("seatrial_") and name not in _TOLD]
+    )
+
+
+def code_of(modules: Iterable[str]) -> Dict[str, CodeType]:
+    """Return the code of every function and method of some modules, by full name."""
     found = {}
-    for name in names:
+    for name in modules:
         for holder in (sys.modules[name], *_classes(name)):
             place = name if holder is sys.modules[name] else f"{name}.{holder.__name__}"
             for key, value in vars(holder).items():
-                if isinstance(value, FunctionType):
-                    found[f"{place}.{key}"] = value.__code__
+                function = getattr(value, "__func__", value)
+                if isinstance(function, FunctionType):
+                    found[f"{place}.{key}"] = function.__code__
     return found
 
 
@@ -157,11 +170,31 @@ def _foreign_hooks(config: pytest.Config) -> List[List[str]]:
     return [list(each) for each in sorted(found)][:200]
 
 
+def _replacements(config: pytest.Config) -> List[List[str]]:
+    """List functions of pytest and of the subject that the payload has replaced, and its files."""
+    payload = os.environ.get("SEATRIAL_PAYLOAD", "")
+    now = code_of(_TOOLS)
+    found = {
+        (name, code.co_filename)
+        for name, code in now.items()
+        if code is not _TOOL_CODE.get(name) and _is_inside(code.co_filename, payload)
+    }
+    subject = seatrial_origins.survey().subject
+    if subject is not None and payload:
+        found.update(subject.replaced(sys.modules, payload))
+    return [[name, _place(file, config)] for name, file in sorted(found)][:200]
+
+
+def _is_inside(file: str, folder: str) -> bool:
+    return bool(folder) and os.path.realpath(file).startswith(os.path.realpath(folder) + os.sep)
+
+
 def _is_known(file: str) -> bool:
     """Say whether a well-known plugin, installed in the environment, has it."""
     payload = os.environ.get("SEATRIAL_PAYLOAD", "")
-    inside = payload and os.path.realpath(file).startswith(os.path.realpath(payload) + os.sep)
-    return not inside and any(part.split(".")[0] in _KNOWN for part in Path(file).parts[-3:])
+    return not _is_inside(file, payload) and any(
+        part.split(".")[0] in _KNOWN for part in Path(file).parts[-3:]
+    )
 
 
 def _place(file: str, config: pytest.Config) -> str:
@@ -171,3 +204,6 @@ def _place(file: str, config: pytest.Config) -> str:
 
 def _sentence(problem: Dict[str, str]) -> str:
     return f"{problem['reason']}: {problem['what']}. Fix: {problem['fix']}"
+
+
+_TOOL_CODE = code_of(_TOOLS)

@@ -1,0 +1,165 @@
+"""A failure happened, and what a gate is shown does not have it; or what is shown is another's."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+
+from tests.adversary.lie import Lie
+from tests.adversary.scene import DEFECT, GOOD, HONEST, POLICY, SUITE, Scene
+
+_ONCE = (
+    "import pathlib\nimport mylib\n\ndef test_double():\n"
+    "    once = pathlib.Path({path!r})\n    first = not once.exists()\n    once.touch()\n"
+    "    assert not first\n"
+)
+_JUNIT = (
+    '<?xml version="1.0"?><testsuites><testsuite name="pytest" errors="0" failures="0" skipped="0" '
+    'tests="3" time="0.1">'
+    + "".join(
+        f'<testcase classname="t.{module}" name="{name}" time="0.01"/>'
+        for module, name in (
+            ("test_double", "test_double"),
+            ("test_rest", "test_triple"),
+            ("test_rest", "test_name"),
+        )
+    )
+    + "</testsuite></testsuites>"
+)
+
+
+def _fails_once(scene: Scene) -> None:
+    """A test that fails the first time; every user may leave the mark."""
+    place = scene.folder / "once"
+    place.mkdir(mode=0o777)
+    place.chmod(0o777)
+    for folder in (scene.folder, *scene.folder.parents):
+        if folder.owner() == scene.folder.owner() and folder != folder.parent:
+            folder.chmod(folder.stat().st_mode | 0o011)
+    text = _ONCE.format(path=str(place / "mark"))
+    scene.payload({**HONEST, "t/test_double.py": text})
+
+
+def _rerun_both(scene: Scene) -> Sequence[str]:
+    _fails_once(scene)
+    first = scene.run()
+    return [first, scene.rerun(first)]
+
+
+def _rerun_alone(scene: Scene) -> Sequence[str]:
+    return _rerun_both(scene)[1:]
+
+
+def _launched_again(scene: Scene) -> Sequence[str]:
+    _fails_once(scene)
+    return [scene.run(), scene.run()][1:]
+
+
+def _newest(scene: Scene) -> Sequence[str]:
+    _launched_again(scene)
+    return []
+
+
+def _three_times(scene: Scene) -> Sequence[str]:
+    """Fails, then passes twice: two green runs are named."""
+    _fails_once(scene)
+    return [scene.run(), scene.run(), scene.run()][1:]
+
+
+def _reruns_on_the_machine(scene: Scene) -> Sequence[str]:
+    _fails_once(scene)
+    return [scene.run("--rerun-failed", "2")]
+
+
+def _other_wheel(scene: Scene) -> Sequence[str]:
+    """The good wheel is tried under the number of the bad one."""
+    honest = scene.run()
+    scene.subject(GOOD)
+    return [honest, scene.run()]
+
+
+def _other_wheel_for_other_job(scene: Scene) -> Sequence[str]:
+    """Each wheel passes one of two jobs."""
+    two = SUITE.replace('"t"', '"t/test_rest.py"').replace('"suite"', '"rest"', 1)
+    both = SUITE.replace('"t"', '"t/test_double.py"') + two
+    scene.payload(HONEST, jobs=both)
+    scene.subject(DEFECT)
+    first = scene.run(jobs="  - {id: rest, on: all}")
+    scene.subject(GOOD)
+    return [first, scene.run(jobs="  - {id: suite, on: all}")]
+
+
+def _other_payload(scene: Scene) -> Sequence[str]:
+    """The failing payload's run, and a newer one whose payload has no such test."""
+    scene.run()
+    scene.payload({"t/test_rest.py": HONEST["t/test_rest.py"]})
+    return [scene.run()]
+
+
+def _older_subject(scene: Scene) -> Sequence[str]:
+    scene.green()
+    scene.run()
+    scene.subject(GOOD, version="0.9")
+    return [scene.run()]
+
+
+def _typed_off(scene: Scene) -> Sequence[str]:
+    """A document that says that all passed."""
+    (scene.folder / "results.xml").write_text(_JUNIT)
+    said = scene.seatrial(
+        "ingest", "results.xml", "--platform", "here", "--subject", f"{scene.product}@1.0"
+    )
+    return [said.stdout.strip()]
+
+
+def _added_to_a_run(scene: Scene) -> Sequence[str]:
+    """A document beside the failing cell of a real run, under the platform's name."""
+    run = scene.run()
+    (scene.folder / "results.xml").write_text(_JUNIT)
+    subject = f"{scene.product}@1.0"
+    scene.seatrial(
+        "ingest", "results.xml", "--platform", "here", "--subject", subject, "--run", run
+    )
+    return [run]
+
+
+def _cancelled(scene: Scene) -> Sequence[str]:
+    """A run that is given up while it goes on."""
+    late = "import time\n\ndef test_rest(): time.sleep(300)\n"
+    scene.payload({"t/test_a.py": "def test_a(): pass\n", "t/test_late.py": late})
+    run = scene.run("--timeout", "0.2")
+    scene.seatrial("cancel", run)
+    scene.seatrial("watch", run)
+    return [run]
+
+
+def _pruned(scene: Scene) -> Sequence[str]:
+    """What failed is put away before the gate is asked."""
+    _fails_once(scene)
+    scene.run()
+    scene.seatrial("db", "prune", "--older-than", "0", "-y")
+    return [scene.run()]
+
+
+def _no_run(scene: Scene) -> Sequence[str]:
+    shutil.rmtree(scene.folder / "payload" / "t")
+    return []
+
+
+LIES = (
+    Lie("it fails, is run again, and both runs are shown", _rerun_both),
+    Lie("it fails, is run again, and only the second is shown", _rerun_alone),
+    Lie("it fails, is launched again, and only the second is shown", _launched_again),
+    Lie("it fails, is launched again, and no run is named", _newest),
+    Lie("it fails once and passes twice", _three_times),
+    Lie("it fails, and passes when run again on the machine", _reruns_on_the_machine),
+    Lie("a fixed wheel of the same version is shown beside the first", _other_wheel),
+    Lie("two wheels of one version, each for the job that it passes", _other_wheel_for_other_job),
+    Lie("another payload without the test, for the same wheel", _other_payload),
+    Lie("a document that was typed", _typed_off),
+    Lie("a document in place of the failing cell", _added_to_a_run),
+    Lie("a run that was cancelled in time", _cancelled),
+    Lie("the failed run is pruned", _pruned),
+    Lie("a gate that is shown nothing", _no_run),
+    Lie("evidence of a version before", _older_subject, spec=POLICY),
+)

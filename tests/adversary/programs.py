@@ -1,0 +1,83 @@
+"""Demos and benchmarks whose own words are false, or are not listened to."""
+
+from __future__ import annotations
+
+from tests.adversary.lie import Lie, demo, one_run
+from tests.adversary.scene import SUITE
+
+_EVENTS = (
+    "import json, os\ndef say(**event):\n"
+    "    with open(os.environ['SEATRIAL_EVENTS'], 'a') as out:\n"
+    "        out.write(json.dumps(event) + '\\n')\n"
+)
+
+
+def _says(name: str, code: str) -> Lie:
+    """A demo alone."""
+    return Lie(name, one_run({}, jobs=demo("demo", code)))
+
+
+LIES = (
+    _says("a demo prints [FAIL] and ends well", "print('[PASS] a')\nprint('[FAIL] double')"),
+    _says("a demo's sum says that none passed", "print('Results: 0/8 demos passed')"),
+    _says("a demo's sum says that some failed", "print('Passed: 3, Failed: 2')"),
+    _says(
+        "a demo runs pytest and ignores its status",
+        "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'pytest', 't'])",
+    ),
+    _says(
+        "a demo runs unittest and ignores its status",
+        "import subprocess, sys\nprint('Ran 3 tests in 0.1s\\n\\nFAILED (failures=1)')",
+    ),
+    _says(
+        "a demo prints FAILED with the name of a test",
+        "print('FAILED t/test_double.py::test_double - assert 5 == 4')",
+    ),
+    _says(
+        "a demo prints a traceback and ends well",
+        "import traceback, mylib\ntry:\n    assert mylib.double(2) == 4\n"
+        "except Exception: traceback.print_exc()",
+    ),
+    _says("a failed check and status 0", f"{_EVENTS}say(check='double', outcome='failed')"),
+    _says(
+        "a check that passes outside its tolerance",
+        f"{_EVENTS}say(check='double', outcome='passed', value=5.0, expected=4.0, tolerance=0.1)",
+    ),
+    _says("checks that are all skipped", f"{_EVENTS}say(check='double', outcome='skipped')"),
+    _says(
+        "a check whose outcome is no word of ours",
+        f"{_EVENTS}say(check='double', outcome='PASSED!')",
+    ),
+    _says(
+        "the same check failed and passed",
+        f"{_EVENTS}say(check='d', outcome='failed')\nsay(check='d', outcome='passed')",
+    ),
+    _says(
+        "a metric that is no number",
+        f"{_EVENTS}say(metric='speed', samples=[float('nan')], unit='s', direction='lower')",
+    ),
+    _says(
+        "a metric without samples",
+        f"{_EVENTS}say(metric='speed', samples=[], unit='s', direction='lower')",
+    ),
+    _says("degraded, told by the demo", f"{_EVENTS}say(degraded='no GPU: it ran on the CPU')"),
+    _says(
+        "a demo that leaves the work to a child which fails",
+        "import subprocess, sys\nprint('Results: 8/8 demos passed')\nprint('[FAIL] double')",
+    ),
+    Lie(
+        "a suite that is called a demo",
+        one_run(
+            {}, jobs=demo("suite", "import pytest, sys\npytest.main(['-q', 't'])\nsys.exit(0)")
+        ),
+    ),
+    Lie(
+        "a demo that does nothing beside an honest suite that fails",
+        one_run({}, jobs=SUITE + demo("demo", "pass")),
+    ),
+    Lie(
+        "a demo that says it passed",
+        one_run({}, jobs=demo("demo", "print('[PASS] double')")),
+        inherent="words",
+    ),
+)

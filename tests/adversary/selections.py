@@ -1,0 +1,179 @@
+"""The test that would fail does not run, and nobody says so."""
+
+from __future__ import annotations
+
+from tests.adversary.lie import Lie, one_run, suite
+from tests.adversary.scene import HONEST
+
+_REST = HONEST["t/test_rest.py"]
+_FILLERS = _REST + "".join(f"def test_more_{n}(): pass\n" for n in range(5))
+
+
+def _ini(line: str) -> dict[str, str]:
+    return {"pytest.ini": f"[pytest]\n{line}\n"}
+
+
+def _conftest(code: str) -> dict[str, str]:
+    return {"conftest.py": code}
+
+
+_DROPS = "def pytest_collection_modifyitems(items):\n"
+_TELLS = "    config.hook.pytest_deselected(items=[i for i in items if 'double' in i.name])\n"
+_KEEPS = "    items[:] = [item for item in items if 'double' not in item.name]\n"
+
+LIES = (
+    Lie("--deselect in pytest.ini", one_run(_ini("addopts = --deselect t/test_double.py"))),
+    Lie("-k in pytest.ini", one_run(_ini("addopts = -k 'not double'"))),
+    Lie("-k by PYTEST_ADDOPTS", one_run({}, jobs=suite(PYTEST_ADDOPTS="-k rest"))),
+    Lie(
+        "-m in pytest.ini",
+        one_run(
+            {
+                **_ini("addopts = -m 'not slow'\nmarkers = slow"),
+                "t/test_double.py": "import mylib, pytest\n@pytest.mark.slow\n"
+                "def test_double():\n    assert mylib.double(2) == 4\n",
+            }
+        ),
+    ),
+    Lie("conftest drops a test", one_run(_conftest(_DROPS + _KEEPS))),
+    Lie(
+        "conftest drops a test and tells pytest",
+        one_run(_conftest(_DROPS.replace("items)", "config, items)") + _TELLS + _KEEPS)),
+    ),
+    Lie(
+        "conftest drops a test, after a green release",
+        one_run(_conftest(_DROPS + _KEEPS), after_green=True),
+    ),
+    Lie(
+        "--ignore in pytest.ini",
+        one_run(_ini("addopts = --ignore t/test_double.py"), after_green=True),
+    ),
+    Lie(
+        "collect_ignore",
+        one_run(_conftest("collect_ignore = ['t/test_double.py']\n"), after_green=True),
+    ),
+    Lie(
+        "collect_ignore_glob",
+        one_run(_conftest("collect_ignore_glob = ['*double*']\n"), after_green=True),
+    ),
+    Lie(
+        "pytest_ignore_collect",
+        one_run(
+            _conftest(
+                "def pytest_ignore_collect(collection_path):\n"
+                "    return True if 'double' in collection_path.name else None\n"
+            ),
+            after_green=True,
+        ),
+    ),
+    Lie(
+        "python_files leaves a file out",
+        one_run(_ini("python_files = test_rest.py"), after_green=True),
+    ),
+    Lie(
+        "python_functions leaves a test out",
+        one_run(_ini("python_functions = test_name test_triple"), after_green=True),
+    ),
+    Lie(
+        "norecursedirs",
+        one_run(
+            {"t/a/test_double.py": HONEST["t/test_double.py"], "t/test_rest.py": _REST}
+            | _ini("norecursedirs = a"),
+            only=True,
+            after_green=True,
+        ),
+    ),
+    Lie(
+        "__test__ = False",
+        one_run(
+            {"t/test_double.py": HONEST["t/test_double.py"] + "test_double.__test__ = False\n"},
+            after_green=True,
+        ),
+    ),
+    Lie("the test is removed", one_run({"t/test_rest.py": _REST}, only=True, after_green=True)),
+    Lie(
+        "the test is removed and five others are added",
+        one_run({"t/test_rest.py": _FILLERS}, only=True, after_green=True),
+    ),
+    Lie(
+        "the test is renamed so that it is none",
+        one_run(
+            {"t/test_double.py": HONEST["t/test_double.py"].replace("test_double", "_test_double")},
+            after_green=True,
+        ),
+    ),
+    Lie(
+        "the test is renamed and does nothing",
+        one_run(
+            {"t/test_double.py": "def test_doubled(): pass\n", "t/test_rest.py": _REST},
+            only=True,
+            after_green=True,
+        ),
+    ),
+    Lie(
+        "fewer parameters than the green release had",
+        one_run(
+            {
+                "t/test_rest.py": _REST,
+                "t/test_double.py": "import mylib, pytest\n@pytest.mark.parametrize('n', [-1])\n"
+                "def test_double(n):\n    assert mylib.double(n) == -1\n",
+            },
+            only=True,
+            after_green=True,
+        ),
+    ),
+    Lie("--collect-only in pytest.ini", one_run(_ini("addopts = --collect-only"))),
+    Lie("-x and an order in which others go first", one_run(_ini("addopts = -x"))),
+    Lie(
+        "pytest.exit with status 0 before the failing test",
+        one_run(
+            {
+                **_conftest(
+                    "import pytest\ndef pytest_runtest_setup(item):\n"
+                    "    if 'double' in item.name: pytest.exit('done', 0)\n"
+                    "def pytest_collection_modifyitems(items):\n"
+                    "    items.sort(key=lambda item: 'double' in item.name)\n"
+                )
+            }
+        ),
+    ),
+    Lie(
+        "session.shouldstop before the failing test",
+        one_run(
+            _conftest(
+                "def pytest_runtest_logfinish(nodeid, location): pass\n"
+                "def pytest_collection_modifyitems(session, items):\n"
+                "    items.sort(key=lambda item: 'double' in item.name)\n"
+                "def pytest_runtest_teardown(item, nextitem):\n"
+                "    if nextitem and 'double' in nextitem.name: item.session.shouldstop = 'done'\n"
+            )
+        ),
+    ),
+    Lie("nothing is collected", one_run({"t/notes.txt": ""}, only=True)),
+    Lie(
+        "a collection error hides the failing test",
+        one_run({"t/test_double.py": "import nothing_like_it\n"}),
+    ),
+    Lie(
+        "--continue-on-collection-errors",
+        one_run(
+            {"t/test_double.py": "import nothing_like_it\n"},
+            jobs=suite("--continue-on-collection-errors"),
+        ),
+    ),
+    Lie(
+        "pytest_collect_file makes its own items",
+        one_run(
+            _conftest(
+                "import pytest\nclass Item(pytest.Item):\n    def runtest(self): pass\n"
+                "class File(pytest.File):\n    def collect(self):\n"
+                "        yield Item.from_parent(self, name='test_double')\n"
+                "def pytest_pycollect_makemodule(module_path, parent):\n"
+                "    if 'double' in module_path.name:\n"
+                "        return File.from_parent(parent, path=module_path)\n"
+            )
+        ),
+        inherent="hook",
+        shows="conftest.py",
+    ),
+)

@@ -1,0 +1,167 @@
+"""Something else is tested than the subject."""
+
+from __future__ import annotations
+
+from tests.adversary.lie import Lie, demo, one_run, suite
+from tests.adversary.scene import GOOD, SUITE
+
+_ASKS = "import mylib\n\ndef test_double():\n    assert mylib.double(2) == 4\n"
+_FAKE = f"""
+import sys, types
+fake = types.ModuleType("mylib")
+exec({GOOD!r}, fake.__dict__)
+"""
+_LOOKS_REAL = f"""
+import mylib as real
+{_FAKE}
+for name in ("__file__", "__spec__", "__loader__", "__path__"):
+    setattr(fake, name, getattr(real, name))
+sys.modules["mylib"] = fake
+"""
+_FINDER = f"""
+import importlib.abc, importlib.machinery, sys
+class Loader(importlib.abc.Loader):
+    def create_module(self, spec): return None
+    def exec_module(self, module): exec({GOOD!r}, module.__dict__)
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "mylib":
+            return importlib.machinery.ModuleSpec(name, Loader(), origin="here")
+sys.meta_path.insert(0, Finder())
+"""
+_BY_PATH = """
+import importlib.util, pathlib, sys
+spec = importlib.util.spec_from_file_location("mylib", pathlib.Path(__file__).with_name("fixed.py"))
+sys.modules["mylib"] = module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+"""
+_INSTALLED = """
+import importlib.util, pathlib
+file = pathlib.Path(importlib.util.find_spec("mylib").origin)
+"""
+_EDITS = f"{_INSTALLED}file.write_text({GOOD!r})\n"
+_EDITS_RECORD = """
+import base64, hashlib
+text = file.read_bytes()
+digest = base64.urlsafe_b64encode(hashlib.sha256(text).digest()).rstrip(b"=").decode()
+[record] = file.parent.parent.glob("mylib-*.dist-info/RECORD")
+rows = record.read_text().splitlines()
+rows[0] = f"mylib/__init__.py,sha256={digest},{len(text)}"
+record.write_text("\\n".join(rows) + "\\n")
+"""
+_BYTE_CODE = f"""{_INSTALLED}
+import importlib._bootstrap_external as external
+stat = file.stat()
+code = compile({GOOD!r}, str(file), "exec")
+cache = pathlib.Path(importlib.util.cache_from_source(str(file)))
+cache.parent.mkdir(exist_ok=True)
+cache.write_bytes(external._code_to_timestamp_pyc(code, int(stat.st_mtime), stat.st_size))
+"""
+_PTH = f"""{_INSTALLED}
+site = file.parent.parent
+(site / "fixed").mkdir()
+(site / "fixed" / "mylib.py").write_text({GOOD!r})
+(site / "zz.pth").write_text("import sys; sys.path.insert(0, " + repr(str(site / "fixed")) + ")\\n")
+"""
+_RESTORES = f"""
+import pathlib, mylib, pytest
+good = {{}}
+exec({GOOD!r}, good)
+@pytest.fixture(autouse=True)
+def sound():
+    bad, mylib.double = mylib.double, good["double"]
+    yield
+    mylib.double = bad
+"""
+
+LIES = (
+    Lie("a fixed copy beside the tests", one_run({"t/mylib/__init__.py": GOOD})),
+    Lie("a fixed folder in the payload's root", one_run({"mylib/__init__.py": GOOD})),
+    Lie("a fixed module in the payload's root", one_run({"mylib.py": GOOD})),
+    Lie(
+        "a fixed copy on PYTHONPATH",
+        one_run({"vendor/mylib.py": GOOD}, jobs=suite(PYTHONPATH="vendor")),
+    ),
+    Lie(
+        "conftest puts a folder in front of the path",
+        one_run(
+            {
+                "conftest.py": "import sys\nsys.path.insert(0, 'src')\n",
+                "src/mylib/__init__.py": GOOD,
+            }
+        ),
+    ),
+    Lie(
+        "pythonpath in pytest.ini",
+        one_run(
+            {
+                "pytest.ini": "[pytest]\npythonpath = src\n",
+                "src/mylib/__init__.py": GOOD,
+            }
+        ),
+    ),
+    Lie(
+        "conftest fills sys.modules",
+        one_run({"conftest.py": f"{_FAKE}sys.modules['mylib'] = fake\n"}),
+    ),
+    Lie(
+        "a module in sys.modules with the file and spec of the installed one",
+        one_run({"conftest.py": _LOOKS_REAL}),
+    ),
+    Lie("a finder on sys.meta_path", one_run({"conftest.py": _FINDER})),
+    Lie(
+        "conftest loads another file by the name",
+        one_run({"conftest.py": _BY_PATH, "fixed.py": GOOD}),
+    ),
+    Lie(
+        "the test loads another file by the name",
+        one_run({"t/test_double.py": _BY_PATH + _ASKS, "t/fixed.py": GOOD}),
+    ),
+    Lie(
+        "a job before the suite edits what is installed",
+        one_run({}, jobs=demo("tidy", _EDITS) + SUITE),
+    ),
+    Lie(
+        "a job before the suite edits what is installed, and RECORD",
+        one_run({}, jobs=demo("tidy", _EDITS + _EDITS_RECORD) + SUITE),
+    ),
+    Lie(
+        "conftest edits what is installed, and RECORD",
+        one_run({"conftest.py": _EDITS + _EDITS_RECORD}),
+    ),
+    Lie("a job before the suite leaves a .pth", one_run({}, jobs=demo("tidy", _PTH) + SUITE)),
+    Lie(
+        "a job before the suite leaves byte code",
+        one_run({}, jobs=demo("tidy", _BYTE_CODE) + SUITE),
+    ),
+    Lie(
+        "conftest replaces the function",
+        one_run({"conftest.py": "import mylib\nmylib.double = lambda x: 2 * x\n"}),
+        inherent="patched subject",
+    ),
+    Lie(
+        "a fixture replaces the function for each test",
+        one_run({"conftest.py": _RESTORES}),
+        inherent="patched subject",
+    ),
+    Lie(
+        "tests that never import the subject",
+        one_run(
+            {
+                "t/mylib_fixed.py": GOOD,
+                "t/test_a.py": _ASKS.replace("import mylib", "import mylib_fixed as mylib"),
+            },
+            only=True,
+        ),
+    ),
+    Lie(
+        "PYTHONHOME of another tree",
+        one_run({"vendor/lib/x.py": ""}, jobs=suite(PYTHONHOME="vendor")),
+    ),
+    Lie("sitecustomize in the payload", one_run({"sitecustomize.py": _FINDER})),
+    Lie("a plug-in by -p", one_run({"fixer.py": _FINDER}, jobs=suite("-p", "fixer"))),
+    Lie(
+        "a plug-in by PYTEST_PLUGINS",
+        one_run({"fixer.py": _FINDER}, jobs=suite(PYTEST_PLUGINS="fixer")),
+    ),
+)
