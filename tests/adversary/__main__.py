@@ -135,12 +135,15 @@ def tell(lie: Lie, stage: Stage, folder: Path, product: str) -> Told:
     passed = [verdict for verdict in verdicts if verdict.passed]
     if not passed:
         return Told(lie, stage.place, verdicts[0].decision, reasons(verdicts[0]))
-    if not lie.inherent:
+    if not lie.inherent or stage.place not in lie.inherent_at:
         return Told(lie, stage.place, passed[0].decision, "", trouble="a lie had a PASS")
     trouble = "" if lie.shows in passed[0].text else f"the verdict does not name {lie.shows}"
-    strict = scene.check(*runs, spec={**lie.spec, **REVIEWED})
-    if strict.decision != "FAIL":
-        trouble = f"{strict.decision} though the policy demands a reviewed payload"
+    try:
+        strict = scene.check(*runs, spec={**lie.spec, **REVIEWED}).decision
+    except RefusedError as error:
+        strict = f"no verdict ({error})"
+    if strict != "FAIL":
+        trouble = f"{strict} though the policy demands a reviewed payload"
     return Told(
         lie, stage.place, passed[0].decision, f"inherent: {INHERENT[lie.inherent]}", trouble
     )

@@ -22,6 +22,8 @@ class Lie:
     """What its policy says, where the policy is part of the lie."""
     inherent: str = ""
     """Which kind of INHERENT it is, if it is one."""
+    inherent_at: Sequence[str] = ("local", "ssh")
+    """Where: elsewhere it has to be refused."""
     shows: str = ""
     """What the verdict of an inherent lie has to name, such as a file."""
     places: Sequence[str] = ("local", "ssh")

@@ -1,7 +1,82 @@
-"""Somebody says yes to what he did himself, or for ever."""
+"""Somebody excuses what he did himself, or for ever."""
 
 from __future__ import annotations
 
-from tests.adversary.lie import Lie
+from collections.abc import Sequence
+from typing import Any
 
-LIES: tuple[Lie, ...] = ()
+from tests.adversary.lie import Lie
+from tests.adversary.scene import POLICY, Scene
+
+RULE = "job/suite@here"
+
+
+def _excused(approver: str, expires: str = "", **exception: Any) -> dict[str, Any]:
+    """A policy that excuses the failing job; `approver` is its author under another spelling."""
+    about = {"id": "E-1", "rule": RULE, "reason": "It is known.", "author": "mario"}
+    end = {"expires": expires or "{soon}"}
+    return {**POLICY, "exceptions": [{**about, "approved_by": [approver], **end, **exception}]}
+
+
+def _issue(**match: str) -> dict[str, Any]:
+    about = {"id": "KI-1", "title": "known", "owner": "mario", "opened": "{today}"}
+    return {**POLICY, "known_issues": [{**about, "expires": "{soon}", "match": match}]}
+
+
+def _fails(scene: Scene) -> Sequence[str]:
+    return [scene.run()]
+
+
+def _waives(scene: Scene) -> Sequence[str]:
+    """Waives the rule, and says yes to that himself."""
+    run = scene.run()
+    scene.check(run)
+    scene.seatrial("gate", "waive", scene.product, RULE, "--reason", "known", "--days", "3")
+    for words in (("--waiver", "W-0001"), ()):
+        scene.seatrial("gate", "approve", scene.product, *words)
+    return [run]
+
+
+def _quarantines(scene: Scene) -> Sequence[str]:
+    run = scene.run()
+    words = ("--product", scene.product, "--reason", "flaky", "--owner", "mario", "--days", "3")
+    scene.seatrial("quarantine", "add", "t/test_double.py::test_double", *words)
+    return [run]
+
+
+def _knows(scene: Scene) -> Sequence[str]:
+    run = scene.run()
+    words = ("--product", scene.product, "--owner", "mario", "--exception", "*")
+    scene.seatrial("known-issue", "add", "known", *words, "--expires", scene.day(5))
+    return [run]
+
+
+def _approves_all(scene: Scene) -> Sequence[str]:
+    """A known issue of his own, and then his own yes to the verdict."""
+    run = _knows(scene)[0]
+    scene.check(run)
+    scene.seatrial("gate", "approve", scene.product)
+    return [run]
+
+
+LIES = (
+    Lie("an exception that its author approves", _fails, _excused("mario")),
+    Lie("an exception that its author approves in capitals", _fails, _excused("MARIO")),
+    Lie(
+        "an exception approved by its author and a zero-width space",
+        _fails,
+        _excused("mario\u200b"),
+    ),
+    Lie("an exception approved by its author in full width", _fails, _excused("ｍａｒｉｏ")),
+    Lie("an exception approved by its author with a Cyrillic letter", _fails, _excused("mаrio")),
+    Lie("an exception approved by its author with a dotless i", _fails, _excused("marıo")),
+    Lie("an exception approved by its author and a space", _fails, _excused(" mario ")),
+    Lie("an exception until 2999", _fails, _excused("luigi", expires="2999-01-01")),
+    Lie("an exception from every rule", _fails, _excused("luigi", rule="*")),
+    Lie("a known issue of every failure", _fails, _issue(exception="*")),
+    Lie("a known issue that contains nothing", _fails, _issue(contains="")),
+    Lie("a waiver of his own", _waives),
+    Lie("the failing test in quarantine", _quarantines),
+    Lie("a known issue that he adds himself", _knows),
+    Lie("a known issue and an approval of his own", _approves_all),
+)

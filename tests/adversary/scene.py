@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,8 @@ class Scene:
         policy = self.folder / "gate.json"
         about = {"name": self.product, "product": self.product, "owner": "release-team"}
         document = {"apiVersion": "seatrial/v1", "kind": "ReleaseGate", "metadata": about}
-        policy.write_text(json.dumps({**document, "spec": spec}))
+        text = json.dumps({**document, "spec": spec})
+        policy.write_text(text.replace("{today}", self.day(0)).replace("{soon}", self.day(5)))
         named = [word for run in runs for word in ("--run", run)]
         said = self.seatrial("gate", "check", str(policy), *named, "--json")
         if not said.stdout.startswith("{"):
@@ -151,6 +153,10 @@ class Scene:
         found = json.loads(said.stdout)
         wrong = {rule["id"]: rule["sentence"] for rule in found["rules"] if rule["outcome"] != "ok"}
         return Verdict(found["decision"], wrong, said.stdout)
+
+    def day(self, number: int) -> str:
+        """So many days from now, as policies write it."""
+        return f"{datetime.now(UTC) + timedelta(days=number):%Y-%m-%d}"
 
     def green(self) -> str:
         """A sound release 0.9 passes the gate, and is what the next one is compared with."""
