@@ -159,6 +159,7 @@ def _jobs(
             kind=job.kind,
             outcome=job.outcome,
             reason=job.reason,
+            ending=job.ending,
             degraded=job.degraded or "",
             counts=job.counts,
             skips=_skips(job, tests),

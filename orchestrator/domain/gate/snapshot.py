@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
+from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.later import LATER
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome
@@ -35,7 +36,7 @@ class FailedTest:
     quarantine: str = ""
     """Id of a quarantine that it is in, expired or not."""
     run: str = field(default="", metadata=LATER)
-    """Of a test that does not fail any more: the last run of the same in which it did."""
+    """Of a test that does not fail here: the last other run of the same in which it did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,8 @@ class JobEvidence:
     outcome: Outcome | None
     """None while it is not over."""
     reason: str = ""
+    ending: Cause | None = field(default=None, metadata=LATER)
+    """How it ended, where neither its failing tests nor its failed checks explain that."""
     degraded: str = ""
     """Why, where it passed with a fallback."""
     counts: Counts = field(default_factory=Counts)
@@ -71,8 +74,8 @@ class JobEvidence:
     """By the reason of their skip, the tests that ran in the last green run of the platform, or
     in the runs that the gate passed last."""
     failed_before: tuple[FailedTest, ...] = field(default=(), metadata=LATER)
-    """What failed in an earlier run of the same payload and subject, and does not here; checks
-    and the job itself by name."""
+    """What failed in another run of the same payload and subject, and does not here; checks and
+    the job itself by name."""
     tests_digest: str = field(default="", metadata=LATER)
     """Of the node ids that were collected (`domain/identity.py`: `normal_nodeid`); empty where
     not all of them are known."""

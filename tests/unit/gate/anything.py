@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
+from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import (
     GateException,
     GatePolicy,
@@ -98,6 +99,8 @@ def jobs(draw: st.DrawFn, name: str, *, good: bool) -> JobEvidence:
         outcome = Outcome.PASSED if good else draw(st.sampled_from(list(Outcome)))
         checks = ("tolerance",) if outcome is Outcome.FAILED and draw(st.booleans()) else ()
         told |= {"failed_checks": checks}
+        if outcome is Outcome.FAILED and not checks:
+            told |= {"ending": Cause(outcome, "crashed", "died of signal 11")}
     return JobEvidence(id=name, outcome=outcome, **told)  # type: ignore[arg-type]
 
 

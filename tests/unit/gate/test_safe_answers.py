@@ -309,7 +309,7 @@ def test_a_failure_that_passed_in_a_later_run_is_flaky(more, decision):
     assert verdict.decision is decision
     assert result(verdict, "job/moe@gcp-l4").outcome is RuleOutcome.OK
     assert result(verdict, "flaky/moe@gcp-l4").sentence.startswith(
-        "Of moe on gcp-l4 1 result failed in an earlier run of the same, and not in this: "
+        "Of moe on gcp-l4 1 result failed in another run of the same, and not in this: "
         "t.py::a in run-0; "
     )
 
