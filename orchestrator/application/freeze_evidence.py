@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 from functools import reduce
 
@@ -16,12 +17,13 @@ from orchestrator.application.gather_evidence import (
     TakenCell,
     gather,
     standing,
-    with_ancestors,
+    with_others,
 )
 from orchestrator.application.reuse import told_tests
 from orchestrator.domain.gate.completing import completed
 from orchestrator.domain.gate.document import digest_of, snapshot_document
 from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.quantities import duration
 from orchestrator.domain.gate.snapshot import CellEvidence, Quarantine, Snapshot
 from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.known_issue import KnownIssue
@@ -43,11 +45,14 @@ def freeze_evidence(context: Context, policy: GatePolicy, runs: Sequence[str]) -
     it. Raises RunMissingError, WrongProductError.
     """
     at = context.clock.now()
-    return freeze(context, policy, gather(context, policy.metadata.product, runs, at=at))
+    taken = gather(context, policy.metadata.product, runs, at=at)
+    return freeze(context, policy, taken, now=at)
 
 
-def freeze(context: Context, policy: GatePolicy, taken: Sequence[Taken]) -> Snapshot:
-    """The same of runs that are gathered already."""
+def freeze(
+    context: Context, policy: GatePolicy, taken: Sequence[Taken], *, now: datetime
+) -> Snapshot:
+    """The same of runs that are gathered already, for a verdict of that time."""
     product, gate = policy.metadata.product, policy.metadata.name
     oldest = min((one.id for one in taken), default="")
     green = context.stores.gates.last_passed(gate, before_run=oldest) if oldest else None
@@ -58,13 +63,13 @@ def freeze(context: Context, policy: GatePolicy, taken: Sequence[Taken]) -> Snap
         _frozen(parts, _compared(context, policy, parts, oldest, seen, passed), quarantines)
         for parts in standing(taken)
     )
+    max_age = duration(policy.spec.evidence.max_age)
+    others = with_others(context, taken, now=now, max_age=max_age)
     frozen = Snapshot(
         product=product,
         subject=_agreed(cells),
         runs=tuple(one.id for one in taken),
-        cells=with_failed_before(
-            with_test_sets(cells, taken), with_ancestors(context, taken), quarantines
-        ),
+        cells=with_failed_before(with_test_sets(cells, taken), others, quarantines),
         known_issues=_known_issues(context, product),
         quarantines=quarantines,
         cost_usd=sum((one.evidence.record.cost_usd for one in taken), Decimal(0)),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.domain.matrix import Subject
+from orchestrator.domain.gate.policy import EvidenceRule
+from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
 from tests.contract.frozen_runs import (
+    POLICY,
     STORED_POLICY,
     at_work,
     broken,
@@ -75,8 +78,35 @@ def test_what_failed_first_is_told_whatever_way_it_was_run_again(context, stores
     assert failed_first(context, "run-1", "run-3") == chain  # completing what it repeats
     both = [("a", "run-1"), ("b", "run-1")]
     assert failed_first(context, "run-1", "run-4") == both  # by a second run
-    assert failed_first(context, "run-4") == []
+    assert failed_first(context, "run-4") == both  # alone: nobody names the run that failed
     assert failed_first(context, "run-1") == []
+
+
+def test_no_choice_of_a_run_hides_that_another_of_the_same_failed(context, stores) -> None:
+    """Not the earlier one that passed, either; nor a git wheel that is built anew each time."""
+    built = Subject(name="lib", version="1.10", git=GitSource(url="x", rev="a" * 40))
+    ran(stores, "run-1", passes("a"), subject=built, digest="1" * 64)
+    ran(stores, "run-2", fails("a"), outcome=Outcome.FAILED, subject=built, digest="2" * 64)
+    assert failed_first(context, "run-1") == [("a", "run-2")]
+    ran(stores, "run-3", passes("a"), subject=replace(built, git=GitSource(url="x", rev="b" * 40)))
+    assert failed_first(context, "run-3") == []
+
+
+def test_a_wheel_by_another_path_is_the_same_wheel(context, stores) -> None:
+    for number, line, outcome in ((1, fails("a"), Outcome.FAILED), (2, passes("a"), None)):
+        wheel = Subject(name="lib", version="1.10", wheel=f"{number}.whl")
+        ran(stores, f"run-{number}", line, outcome=outcome or Outcome.PASSED, subject=wheel)
+    assert failed_first(context, "run-2") == [("a", "run-1")]
+
+
+def test_failures_older_than_the_policy_believes_are_over(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
+    ran(stores, "run-2", passes("a"))
+    window = replace(POLICY.spec, evidence=EvidenceRule(max_age="1h"))
+    for seconds, told in ((3660, [("a", "run-1")]), (3661, [])):
+        context.clock = SimpleNamespace(now=lambda seconds=seconds: after(seconds))
+        cell = only_cell(context, "run-2", policy=replace(POLICY, spec=window))
+        assert [(t.nodeid, t.run) for job in cell.jobs for t in job.failed_before] == told
 
 
 def test_what_failed_of_another_payload_or_subject_is_no_flake(context, stores) -> None:
