@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import reduce
 
 from orchestrator.application.context import Context
 from orchestrator.application.freeze_cell import Before, freeze_cell
+from orchestrator.application.freeze_changes import Compared, with_changes
 from orchestrator.application.freeze_failed_before import with_failed_before
 from orchestrator.application.freeze_test_sets import with_test_sets
 from orchestrator.application.gather_evidence import (
@@ -19,6 +20,7 @@ from orchestrator.application.gather_evidence import (
     standing,
     with_others,
 )
+from orchestrator.application.ports.gates import LastGreen
 from orchestrator.application.reuse import told_tests
 from orchestrator.domain.gate.completing import completed
 from orchestrator.domain.gate.document import digest_of, snapshot_document
@@ -59,10 +61,13 @@ def freeze(
     passed = tuple(green.runs) if green else ()
     seen = _signatures(context, passed)
     quarantines = tuple(context.stores.quarantines.list(product=product))
+    stood = [(parts, _past(context, policy, parts, oldest)) for parts in standing(taken)]
     cells = tuple(
-        _frozen(parts, _compared(context, policy, parts, oldest, seen, passed), quarantines)
-        for parts in standing(taken)
+        _frozen(parts, _compared(context, parts, past, seen, passed), quarantines)
+        for parts, past in stood
     )
+    green_runs = {parts[0].cell.platform.id: past.run for parts, past in stood}
+    cells = with_changes(context, product, cells, taken, Compared(passed, green_runs))
     max_age = duration(policy.spec.evidence.max_age)
     others = with_others(context, taken, now=now, max_age=max_age)
     frozen = Snapshot(
@@ -105,27 +110,46 @@ def _signatures(context: Context, runs: Sequence[str]) -> frozenset[str]:
     return frozenset(failure.signature.id for failure in failures)
 
 
-def _compared(
-    context: Context,
-    policy: GatePolicy,
-    parts: Sequence[TakenCell],
-    oldest: str,
-    seen: frozenset[str],
-    passed: Sequence[str],
-) -> Before:
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """The platform's runs before."""
+
+    last: LastGreen | None
+    streak: int
+
+    @property
+    def run(self) -> str:
+        """The last green one's id; empty where there is none."""
+        return self.last.run_id if self.last else ""
+
+
+def _past(context: Context, policy: GatePolicy, parts: Sequence[TakenCell], oldest: str) -> _Past:
     """What the cell's platform did before; unattested runs only where the policy takes them."""
     gates, product = context.stores.gates, policy.metadata.product
     platform = parts[0].cell.platform.id
     ingested = policy.spec.evidence.attestation == "unattested_allowed"
-    last = gates.last_green(product, platform, before_run=oldest, ingested=ingested)
-    streak = gates.green_streak(product, platform, before_run=oldest, ingested=ingested)
+    return _Past(
+        gates.last_green(product, platform, before_run=oldest, ingested=ingested),
+        gates.green_streak(product, platform, before_run=oldest, ingested=ingested),
+    )
+
+
+def _compared(
+    context: Context,
+    parts: Sequence[TakenCell],
+    past: _Past,
+    seen: frozenset[str],
+    passed: Sequence[str],
+) -> Before:
+    """What the cell is compared with."""
+    last = past.last
     ran = frozenset[tuple[str, str]]()
     if any(job.counts.skipped for part in parts for job in part.cell.jobs):
         ran = _ran(context, parts[0].cell.id, {*passed, *([last.run_id] if last else [])})
     jobs = [job for part in parts for job in part.cell.jobs]
     left_out = any(job.test_set.modules or job.test_set.ignored for job in jobs)
     tests = context.stores.results.final_tests(last.cell_id) if last and left_out else {}
-    return Before(streak, last.collected if last else None, seen, ran, tests)
+    return Before(past.streak, last.collected if last else None, seen, ran, tests)
 
 
 def _ran(context: Context, name: str, runs: Iterable[str]) -> frozenset[tuple[str, str]]:

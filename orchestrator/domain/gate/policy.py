@@ -54,6 +54,11 @@ class ManifestRule:
 
     min_tests_vs_baseline: Decimal | None = None
     """At least this part of the tests that the last green run collected, per platform."""
+    removed_tests: tuple[str, ...] | Literal["refused", "allowed"] = field(
+        default="refused", metadata=LATER
+    )
+    """Tests that the baseline had and this run has not: `allowed`, or patterns of node ids that
+    are given up, as ``tests/test_old.py::*``."""
     on_missing: Literal["fail", "inconclusive"] = "fail"
     """What tests that were collected and never reported come to; nothing lets them pass."""
 

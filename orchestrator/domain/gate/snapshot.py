@@ -13,6 +13,7 @@ from decimal import Decimal
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.later import LATER
+from orchestrator.domain.gate.test_changes import TestChanges
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.test_set import TestSet
@@ -81,6 +82,9 @@ class JobEvidence:
     not all of them are known."""
     tests_lacking: tuple[str, ...] = field(default=(), metadata=LATER)
     """Tests of this job that another cell collected, and this one did not."""
+    changes: TestChanges | None = field(default=None, metadata=LATER)
+    """What became of the tests that it had in the baseline; None where it did not come to its end,
+    or has no tests and never had any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +156,8 @@ class CellEvidence:
     """Tests that the last green run of this platform collected."""
     blame: tuple[Mapping[str, str], ...] = ()
     """Who broke it, per failing test: ``nodeid, answer, evidence`` (domain/blame.py)."""
+    jobs_gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict, metadata=LATER)
+    """By job that the baseline had tests of and this cell does not have: these tests."""
     machines: tuple[MachineEvidence, ...] = field(default=(), metadata=LATER)
     """That its jobs ran on; none of evidence that others produced."""
 
