@@ -12,6 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from orchestrator.domain.cell import Cause
+from orchestrator.domain.expected import Expected
 from orchestrator.domain.gate.later import LATER
 from orchestrator.domain.gate.test_changes import TestChanges
 from orchestrator.domain.known_issue import KnownIssue
@@ -158,6 +159,8 @@ class CellEvidence:
     """Who broke it, per failing test: ``nodeid, answer, evidence`` (domain/blame.py)."""
     jobs_gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict, metadata=LATER)
     """By job that the baseline had tests of and this cell does not have: these tests."""
+    expect: Expected = field(default_factory=Expected, metadata=LATER)
+    """What the matrix says that its machines must be."""
     machines: tuple[MachineEvidence, ...] = field(default=(), metadata=LATER)
     """That its jobs ran on; none of evidence that others produced."""
 
