@@ -32,6 +32,8 @@ class PlannedCellShape(Shape):
     platform: str
     provider: str
     environment: str
+    expect: str
+    """What its machine must be, by the matrix, in words; empty where it says nothing."""
     jobs: list[str]
     places: list[PlaceShape]
     """In the order they would be tried."""

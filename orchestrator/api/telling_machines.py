@@ -18,6 +18,7 @@ from orchestrator.application.plan_run import Plan, PlannedCell
 from orchestrator.application.sweep_leaks import Sight
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import PlaceChoice
+from orchestrator.domain.expected import in_words
 from orchestrator.domain.machine import Place
 from orchestrator.domain.money import Bill
 from orchestrator.domain.quota import Headroom
@@ -152,6 +153,7 @@ def _planned(planned: PlannedCell) -> PlannedCellShape:
         platform=cell.platform.id,
         provider=cell.platform.provider,
         environment=cell.environment,
+        expect=in_words(cell.platform.expect) if cell.platform.expect else "",
         jobs=list(cell.jobs),
         places=[_place(place) for place in planned.places],
         worst_usd=planned.worst_usd,

@@ -107,7 +107,7 @@ def _case(
 ) -> _Case:
     at = context.clock.now()
     taken = gather(context, policy.metadata.product, runs, at=at)
-    return _Case(policy, digest, taken, freeze(context, policy, taken), now)
+    return _Case(policy, digest, taken, freeze(context, policy, taken, now=now), now)
 
 
 def _decide(context: Context, case: _Case) -> Verdict:

@@ -11,6 +11,7 @@ from datetime import datetime
 from orchestrator.application.gather_evidence import TakenCell
 from orchestrator.domain.attestation import mismatch
 from orchestrator.domain.cell import CellState
+from orchestrator.domain.expected import Expected
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import (
@@ -78,6 +79,7 @@ def freeze_cell(one: TakenCell, before: Before, quarantines: Sequence[Quarantine
         green_streak=before.streak,
         baseline_collected=before.collected,
         blame=tuple(answer.as_text() for answer in one.blames),
+        expect=cell.platform.expect or Expected(),
         machines=() if ingested else (_machine(cell),),
     )
 
@@ -95,9 +97,7 @@ def _machine(cell: CellRecord) -> MachineEvidence:
     return MachineEvidence(
         provider=leased[-1] if leased else cell.platform.provider,
         instance_type=_instance_type(cell),
-        devices=None
-        if told is None
-        else tuple(f"{one.vendor} {one.name}".strip() for one in told.devices),
+        devices=None if told is None else tuple(one.label for one in told.devices),
     )
 
 
@@ -159,6 +159,7 @@ def _jobs(
             kind=job.kind,
             outcome=job.outcome,
             reason=job.reason,
+            ending=job.ending,
             degraded=job.degraded or "",
             counts=job.counts,
             skips=_skips(job, tests),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
 from functools import reduce
 
 from orchestrator.application.context import Context
 from orchestrator.application.freeze_cell import Before, freeze_cell
+from orchestrator.application.freeze_changes import Compared, with_changes
 from orchestrator.application.freeze_failed_before import with_failed_before
 from orchestrator.application.freeze_test_sets import with_test_sets
 from orchestrator.application.gather_evidence import (
@@ -16,12 +18,14 @@ from orchestrator.application.gather_evidence import (
     TakenCell,
     gather,
     standing,
-    with_ancestors,
+    with_others,
 )
+from orchestrator.application.ports.gates import LastGreen
 from orchestrator.application.reuse import told_tests
 from orchestrator.domain.gate.completing import completed
 from orchestrator.domain.gate.document import digest_of, snapshot_document
 from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.quantities import duration
 from orchestrator.domain.gate.snapshot import CellEvidence, Quarantine, Snapshot
 from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.known_issue import KnownIssue
@@ -43,28 +47,34 @@ def freeze_evidence(context: Context, policy: GatePolicy, runs: Sequence[str]) -
     it. Raises RunMissingError, WrongProductError.
     """
     at = context.clock.now()
-    return freeze(context, policy, gather(context, policy.metadata.product, runs, at=at))
+    taken = gather(context, policy.metadata.product, runs, at=at)
+    return freeze(context, policy, taken, now=at)
 
 
-def freeze(context: Context, policy: GatePolicy, taken: Sequence[Taken]) -> Snapshot:
-    """The same of runs that are gathered already."""
+def freeze(
+    context: Context, policy: GatePolicy, taken: Sequence[Taken], *, now: datetime
+) -> Snapshot:
+    """The same of runs that are gathered already, for a verdict of that time."""
     product, gate = policy.metadata.product, policy.metadata.name
     oldest = min((one.id for one in taken), default="")
     green = context.stores.gates.last_passed(gate, before_run=oldest) if oldest else None
     passed = tuple(green.runs) if green else ()
     seen = _signatures(context, passed)
     quarantines = tuple(context.stores.quarantines.list(product=product))
+    stood = [(parts, _past(context, policy, parts, oldest)) for parts in standing(taken)]
     cells = tuple(
-        _frozen(parts, _compared(context, policy, parts, oldest, seen, passed), quarantines)
-        for parts in standing(taken)
+        _frozen(parts, _compared(context, parts, past, seen, passed), quarantines)
+        for parts, past in stood
     )
+    green_runs = {parts[0].cell.platform.id: past.run for parts, past in stood}
+    cells = with_changes(context, product, cells, taken, Compared(passed, green_runs))
+    max_age = duration(policy.spec.evidence.max_age)
+    others = with_others(context, taken, now=now, max_age=max_age)
     frozen = Snapshot(
         product=product,
         subject=_agreed(cells),
         runs=tuple(one.id for one in taken),
-        cells=with_failed_before(
-            with_test_sets(cells, taken), with_ancestors(context, taken), quarantines
-        ),
+        cells=with_failed_before(with_test_sets(cells, taken), others, quarantines),
         known_issues=_known_issues(context, product),
         quarantines=quarantines,
         cost_usd=sum((one.evidence.record.cost_usd for one in taken), Decimal(0)),
@@ -100,27 +110,46 @@ def _signatures(context: Context, runs: Sequence[str]) -> frozenset[str]:
     return frozenset(failure.signature.id for failure in failures)
 
 
-def _compared(
-    context: Context,
-    policy: GatePolicy,
-    parts: Sequence[TakenCell],
-    oldest: str,
-    seen: frozenset[str],
-    passed: Sequence[str],
-) -> Before:
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """The platform's runs before."""
+
+    last: LastGreen | None
+    streak: int
+
+    @property
+    def run(self) -> str:
+        """The last green one's id; empty where there is none."""
+        return self.last.run_id if self.last else ""
+
+
+def _past(context: Context, policy: GatePolicy, parts: Sequence[TakenCell], oldest: str) -> _Past:
     """What the cell's platform did before; unattested runs only where the policy takes them."""
     gates, product = context.stores.gates, policy.metadata.product
     platform = parts[0].cell.platform.id
     ingested = policy.spec.evidence.attestation == "unattested_allowed"
-    last = gates.last_green(product, platform, before_run=oldest, ingested=ingested)
-    streak = gates.green_streak(product, platform, before_run=oldest, ingested=ingested)
+    return _Past(
+        gates.last_green(product, platform, before_run=oldest, ingested=ingested),
+        gates.green_streak(product, platform, before_run=oldest, ingested=ingested),
+    )
+
+
+def _compared(
+    context: Context,
+    parts: Sequence[TakenCell],
+    past: _Past,
+    seen: frozenset[str],
+    passed: Sequence[str],
+) -> Before:
+    """What the cell is compared with."""
+    last = past.last
     ran = frozenset[tuple[str, str]]()
     if any(job.counts.skipped for part in parts for job in part.cell.jobs):
         ran = _ran(context, parts[0].cell.id, {*passed, *([last.run_id] if last else [])})
     jobs = [job for part in parts for job in part.cell.jobs]
     left_out = any(job.test_set.modules or job.test_set.ignored for job in jobs)
     tests = context.stores.results.final_tests(last.cell_id) if last and left_out else {}
-    return Before(streak, last.collected if last else None, seen, ran, tests)
+    return Before(past.streak, last.collected if last else None, seen, ran, tests)
 
 
 def _ran(context: Context, name: str, runs: Iterable[str]) -> frozenset[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Freeze what failed in earlier runs of the same: named ones, and those that they repeat."""
+"""Freeze what failed in other runs of the same, whatever way it was run again."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _NOTHING = Before(0, None, frozenset())
 def with_failed_before(
     cells: Sequence[CellEvidence], taken: Sequence[Taken], quarantines: Sequence[Quarantine]
 ) -> tuple[CellEvidence, ...]:
-    """The cells, with what failed in these runs before the one that each job is from.
+    """The cells, with what failed in those of these runs that tested the same.
 
     Args:
         cells: As they stand.
-        taken: All runs that may be told of, oldest first.
+        taken: All runs that may be told of, oldest first; the cells' own among them.
         quarantines: The product's.
     """
     runs = {one.id: one for one in taken}
     frozen = {
         (one.id, cell.id): freeze_cell(TakenCell(one, cell), _NOTHING, quarantines)
-        for one in taken[:-1]
+        for one in taken
         for cell in one.evidence.record.cells
         if cell.ingested is None
     }
 
-    def earlier(cell: CellEvidence, run: str) -> list[CellEvidence]:
-        same = [one.id for one in taken if one.id < run and is_of_the_same(runs[run], one)]
+    def others(cell: CellEvidence, run: str) -> list[CellEvidence]:
+        same = [one.id for one in taken if one.id != run and is_of_the_same(runs[run], one)]
         return [frozen[one, cell.id] for one in same if (one, cell.id) in frozen]
 
     return tuple(
@@ -42,7 +42,7 @@ def with_failed_before(
             cell,
             jobs=tuple(
                 replace(
-                    job, failed_before=failed_before(cell, job, earlier(cell, job.run or cell.run))
+                    job, failed_before=failed_before(cell, job, others(cell, job.run or cell.run))
                 )
                 if job.outcome in _FINAL and not cell.ingested
                 else job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from orchestrator.application.blame_run import blame_run
 from orchestrator.application.context import Context
@@ -76,12 +76,23 @@ def gather(
     return tuple(_take(context, product, run, at) for run in wanted)
 
 
-def with_ancestors(context: Context, taken: Sequence[Taken]) -> tuple[Taken, ...]:
-    """The runs, and those that they are reruns of, oldest first."""
-    known = {one.id: one for one in taken}
-    missing = sorted({run for one in taken for run in one.repeats} - set(known))
-    at = context.clock.now()
-    known |= {run: _take(context, taken[0].spec.manifest.name, run, at) for run in missing}
+def with_others(
+    context: Context, taken: Sequence[Taken], *, now: datetime, max_age: timedelta
+) -> tuple[Taken, ...]:
+    """The runs, those that they are reruns of, and those with their payloads that failed.
+
+    Of the last, all that ended within `max_age` before `now`, whoever launched them and however.
+    Oldest first.
+    """
+    if not taken:
+        return ()
+    gates, product = context.stores.gates, taken[0].spec.manifest.name
+    payloads = sorted({one.evidence.record.run.payload_digest for one in taken})
+    wanted = {run for one in taken for run in one.repeats}
+    for payload in payloads:
+        wanted.update(gates.failed_runs(product, payload, since=now - max_age, until=now))
+    known, at = {one.id: one for one in taken}, context.clock.now()
+    known |= {run: _take(context, product, run, at) for run in sorted(wanted - set(known))}
     return tuple(known[run] for run in sorted(known))
 
 
@@ -100,11 +111,24 @@ def standing(taken: Sequence[Taken]) -> tuple[tuple[TakenCell, ...], ...]:
     return tuple(found.values())
 
 
-def is_of_the_same(later: Taken, earlier: Taken) -> bool:
-    """Whether two runs are of one payload and one subject."""
-    runs = later.evidence.record.run, earlier.evidence.record.run
+def is_of_the_same(one: Taken, other: Taken) -> bool:
+    """Whether two runs tested the same: one payload, and one wheel or one commit."""
+    runs = one.evidence.record.run, other.evidence.record.run
+    mine, theirs = one.spec.matrix.subject, other.spec.matrix.subject
+    if runs[0].payload_digest != runs[1].payload_digest:
+        return False
+    if (mine.name, mine.version) != (theirs.name, theirs.version):
+        return False
+    digests = one.spec.subject_digest, other.spec.subject_digest
+    return (mine.git is not None and mine.git == theirs.git) or (
+        digests[0] == digests[1] and (digests[0] is not None or mine == theirs)
+    )
+
+
+def _is_launched_alike(later: Taken, earlier: Taken) -> bool:
+    """Whether two runs were launched with one payload, one subject and one wheel of it."""
     return (
-        runs[0].payload_digest == runs[1].payload_digest
+        is_of_the_same(later, earlier)
         and later.spec.subject_digest == earlier.spec.subject_digest
         and later.spec.matrix.subject == earlier.spec.matrix.subject
     )
@@ -114,7 +138,7 @@ def _completes(new: TakenCell, first: TakenCell) -> bool:
     """Whether it is the same cell of a rerun, with the same payload and subject."""
     later, earlier = new.taken, first.taken
     own = new.cell.ingested is None and first.cell.ingested is None
-    return is_of_the_same(later, earlier) and own and earlier.id in later.repeats
+    return _is_launched_alike(later, earlier) and own and earlier.id in later.repeats
 
 
 def _take(context: Context, product: str, run: str, at: datetime) -> Taken:

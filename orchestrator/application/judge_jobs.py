@@ -109,6 +109,7 @@ def _job(
         outcome=verdict.outcome if verdict else None,
         reason=verdict.reason if verdict else "",
         detail=verdict.detail if verdict else "",
+        ending=verdict.ending if verdict else None,
         degraded=(fact.degraded or None) if fact else None,
         counts=counts,
         unnamed=(fact.unnamed if fact else None) or Counts(),

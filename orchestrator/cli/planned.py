@@ -41,6 +41,8 @@ class PlannedCell:
     places: tuple[PlannedPlace, ...] = ()
     worst_usd: Decimal | None = None
     note: str = ""
+    expect: str = ""
+    """What its machine must be, by the matrix."""
 
     @property
     def is_offered(self) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from orchestrator.domain.expected import Expected, differences, in_words, is_named
 from orchestrator.domain.matrix import Accelerator
 
 
@@ -17,6 +18,11 @@ class Device:
     uuid: str = ""
     compute_capability: str = ""
     driver: str = ""
+
+    @property
+    def label(self) -> str:
+        """``nvidia NVIDIA L4``."""
+        return f"{self.vendor} {self.name}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ def mismatch(asked: Accelerator | None, devices: Sequence[Device], *, simulated:
     if asked is None or (simulated and not devices):
         return ""
     mine = [device for device in devices if device.vendor == asked.vendor]
-    found = ", ".join(f"{d.vendor} {d.name}".strip() for d in devices) or "no accelerator"
+    found = ", ".join(d.label for d in devices) or "no accelerator"
     wanted = f"{asked.count} x {asked.vendor} {asked.name}"
     named = [device for device in mine if is_named(device.name, asked.name)]
     if len(named) != asked.count or len(mine) != asked.count:
@@ -76,11 +82,23 @@ def mismatch(asked: Accelerator | None, devices: Sequence[Device], *, simulated:
     return ""
 
 
-def is_named(found: str, asked: str) -> bool:
-    """Whether the asked name's words stand in the found one in order: L4 is not an L40S."""
-    words = iter(_words(found))
-    return all(word in words for word in _words(asked))
+def unexpected(
+    wanted: Expected | None,
+    *,
+    provider: str,
+    instance: str,
+    devices: Sequence[Device],
+    simulated: bool,
+) -> str:
+    """Say how a machine differs from the matrix's `expect`; empty where it does not.
 
-
-def _words(name: str) -> list[str]:
-    return name.lower().replace("-", " ").replace("_", " ").split()
+    A simulated machine may have no device at all; whatever it does report is compared.
+    """
+    if wanted is None:
+        return ""
+    if simulated and not devices:
+        wanted = replace(wanted, accelerator="")
+    named = [device.label for device in devices]
+    found = differences(wanted, provider=provider, instance=instance, devices=named)
+    told = "; ".join(one.sentence for one in found)
+    return f"the matrix expects a machine {in_words(wanted)}: {told}" if told else ""

@@ -8,6 +8,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Literal
 
+from orchestrator.domain.expected import Expected
 from orchestrator.domain.manifest import Manifest
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
@@ -176,6 +177,8 @@ class Platform:
     """Or several, in order."""
     accelerator: Accelerator | None = None
     """What must be found on the machine."""
+    expect: Expected | None = None
+    """What its machine must be, whatever its id promises; looked at before the first job."""
     accelerator_type: str | None = None
     """Of a TPU: ``v5litepod-1``."""
     runtime_version: str | None = None
@@ -200,7 +203,9 @@ class Platform:
     """What only this provider knows."""
 
 
-COMMON_KEYS = frozenset({"id", "provider", "accelerator", "environments", "optional", "options"})
+COMMON_KEYS = frozenset(
+    {"id", "provider", "accelerator", "expect", "environments", "optional", "options"}
+)
 """Keys that every provider's platforms may have."""
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
+from orchestrator.domain.expected import ANY, Expected
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import IDENTIFIER, Manifest, unknown_environment
 from orchestrator.domain.matrix import (
@@ -63,6 +64,20 @@ def _platform_list_problems(
             yield Problem((*path, "provider"), f"there is no provider {platform.provider!r}{hint}")
         else:
             yield from _provider_key_problems(platform, providers[platform.provider], path)
+        if platform.expect is not None:
+            yield from _expect_problems(platform.expect, platform.provider, (*path, "expect"))
+
+
+def _expect_problems(expect: Expected, provider: str, path: Path) -> Iterator[Problem]:
+    for f in fields(expect):
+        if getattr(expect, f.name).strip().lower() == ANY:
+            message = "`any` is a word of policies: in a matrix leave out what is not asked for"
+            yield Problem((*path, f.name), message)
+    if expect == Expected():
+        yield Problem(path, "names nothing: give `provider`, `instance` or `accelerator`")
+    if expect.provider not in ("", ANY, provider):
+        message = f"nothing of provider {provider!r} can be of {expect.provider!r}"
+        yield Problem((*path, "provider"), message)
 
 
 def _provider_key_problems(

@@ -10,6 +10,7 @@ from decimal import Decimal
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import (
     Attempt,
+    Cause,
     CellState,
     LeaseState,
     PlaceChoice,
@@ -41,6 +42,8 @@ class JobRecord:
     """None while it is not over."""
     reason: str = ""
     detail: str = ""
+    ending: Cause | None = None
+    """How it ended, where neither its failing tests nor its failed checks explain that."""
     degraded: str | None = None
     counts: Counts = field(default_factory=Counts)
     """Pytest results only; `missing` are those not yet reported while the job runs."""

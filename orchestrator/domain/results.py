@@ -10,7 +10,9 @@ from orchestrator.domain.facts import CheckFact, JobFact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome, worst
 
 PYTEST_NO_TESTS = 5
-_PYTEST_ENDS = {2: "interrupted", 3: "pytest_internal", 4: "pytest_usage"}
+_PYTEST_FAILED = 1
+_PYTEST_INTERRUPTED = 2
+_PYTEST_ENDS = {_PYTEST_INTERRUPTED: "interrupted", 3: "pytest_internal", 4: "pytest_usage"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class JobVerdict:
     outcome: Outcome
     reason: str = ""
     detail: str = ""
+    ending: Cause | None = None
+    """How it ended, where neither its failing tests nor its failed checks explain that."""
 
 
 def judge_job(
@@ -46,60 +50,78 @@ def judge_job(
         if fact is not None and fact.cause == "start_failed":
             return JobVerdict(job, Outcome.NOT_RUN, "wrong_hardware", fact.detail or "")
         return JobVerdict(job, Outcome.NOT_RUN, cause.reason if cause else "agent")
-    if fact.finished_ts is None or fact.cause == "stopped":
-        return _interrupted(job, counts, cause)
-    for judge in (_judge_cause, _judge_suite if kind == "suite" else _judge_command):
-        verdict = judge(job, fact, counts, checks)
-        if verdict is not None:
-            return verdict
-    return JobVerdict(job, Outcome.PASSED)
+    outside = _interruption(fact, cause)
+    if outside is not None:
+        return _interrupted(job, counts, outside)
+    stopped = _stopped(fact)
+    if stopped is not None:
+        return _as_ended(job, stopped)
+    if kind == "suite":
+        return _judge_suite(job, fact, counts)
+    return _judge_command(job, fact, [check.name for check in checks if check.outcome == "failed"])
 
 
-def _interrupted(job: str, counts: Counts, cause: Cause | None) -> JobVerdict:
+def _interruption(fact: JobFact, cause: Cause | None) -> Cause | None:
+    """What ended the job from outside; None where it came to its own end."""
+    if fact.cause == "disk_full":
+        return Cause(Outcome.ERRORED, "disk_full", fact.detail or "")
+    if fact.finished_ts is not None and fact.cause != "stopped":
+        return None
+    return cause or Cause(Outcome.ERRORED, "agent", "the job's end was never reported")
+
+
+def _interrupted(job: str, counts: Counts, outside: Cause) -> JobVerdict:
     if counts.failed or counts.error:
-        return JobVerdict(job, Outcome.FAILED, "tests", _tests_detail(counts))
-    if cause is None:
-        return JobVerdict(job, Outcome.ERRORED, "agent", "the job's end was never reported")
-    return JobVerdict(job, cause.outcome, cause.reason, cause.detail)
+        return JobVerdict(job, Outcome.FAILED, "tests", _tests_detail(counts), outside)
+    return _as_ended(job, outside)
 
 
-def _judge_cause(
-    job: str, fact: JobFact, counts: Counts, _checks: Sequence[CheckFact]
-) -> JobVerdict | None:
+def _stopped(fact: JobFact) -> Cause | None:
+    """Why the agent ended the job, or does not believe what it said."""
     detail = fact.detail or ""
     match fact.cause:
         case "timeout":
-            return JobVerdict(job, Outcome.TIMED_OUT, "timeout", detail)
-        case "disk_full":
-            return _interrupted(job, counts, Cause(Outcome.ERRORED, "disk_full", detail))
-        case "hung" | "crashed":
-            return JobVerdict(job, Outcome.FAILED, fact.cause, detail)
-        case "start_failed":
-            return JobVerdict(job, Outcome.FAILED, "start_failed", detail)
+            return Cause(Outcome.TIMED_OUT, "timeout", detail)
+        case "hung" | "crashed" | "start_failed":
+            return Cause(Outcome.FAILED, fact.cause, detail)
         case "wrong_subject" | "wrong_pytest" | "forged_records":
-            return JobVerdict(job, Outcome.ERRORED, fact.cause, detail)
+            return Cause(Outcome.ERRORED, fact.cause, detail)
     return None
 
 
-def _judge_suite(
-    job: str, fact: JobFact, counts: Counts, _checks: Sequence[CheckFact]
-) -> JobVerdict | None:
+def _judge_suite(job: str, fact: JobFact, counts: Counts) -> JobVerdict:
+    ending = _suite_ending(fact, counts)
     if counts.failed or counts.error:
-        return JobVerdict(job, Outcome.FAILED, "tests", _tests_detail(counts))
-    if fact.signal is not None:
-        return JobVerdict(job, Outcome.FAILED, "crashed", f"pytest died of signal {fact.signal}")
-    if fact.exit_code in _PYTEST_ENDS:
-        reason = _PYTEST_ENDS[fact.exit_code]
-        return JobVerdict(job, Outcome.FAILED, reason, f"pytest exited with {fact.exit_code}")
+        return JobVerdict(job, Outcome.FAILED, "tests", _tests_detail(counts), ending)
+    if ending is not None and ending.reason != "exit":
+        return _as_ended(job, ending)
     if not counts.collected or _only_modules_skipped(fact, counts):
-        return JobVerdict(job, Outcome.FAILED, "no_tests", "nothing was collected")
+        return JobVerdict(job, Outcome.FAILED, "no_tests", "nothing was collected", ending)
     if counts.missing or counts.not_run:
         detail = f"{counts.missing} missing, {counts.not_run} not run"
-        return JobVerdict(job, Outcome.FAILED, "missing", detail)
+        return JobVerdict(job, Outcome.FAILED, "missing", detail, ending)
+    return JobVerdict(job, Outcome.PASSED) if ending is None else _as_ended(job, ending)
+
+
+def _suite_ending(fact: JobFact, counts: Counts) -> Cause | None:
+    code, failed = fact.exit_code, bool(counts.failed or counts.error)
+    if fact.signal is not None:
+        return Cause(Outcome.FAILED, "crashed", f"pytest died of signal {fact.signal}")
     # Nothing left to run is no fault here: an earlier attempt reported all that was collected.
-    if fact.exit_code not in (0, PYTEST_NO_TESTS):
-        return JobVerdict(job, Outcome.FAILED, "exit", f"pytest exited with {fact.exit_code}")
-    return None
+    if code in (0, PYTEST_NO_TESTS) or (failed and code in _explained_by_tests(fact)):
+        return None
+    reason = _PYTEST_ENDS.get(code, "exit") if code is not None else "exit"
+    return Cause(Outcome.FAILED, reason, f"pytest exited with {code}")
+
+
+def _explained_by_tests(fact: JobFact) -> tuple[int | None, ...]:
+    """Exit codes of a suite with failing tests: 2 alone says that files could not be collected."""
+    hidden = fact.test_set is not None and bool(fact.test_set.hidden)
+    return (None, _PYTEST_FAILED, _PYTEST_INTERRUPTED) if hidden else (None, _PYTEST_FAILED)
+
+
+def _as_ended(job: str, ending: Cause) -> JobVerdict:
+    return JobVerdict(job, ending.outcome, ending.reason, ending.detail, ending)
 
 
 def _only_modules_skipped(fact: JobFact, counts: Counts) -> bool:
@@ -107,17 +129,22 @@ def _only_modules_skipped(fact: JobFact, counts: Counts) -> bool:
     return fact.exit_code == PYTEST_NO_TESTS and counts.collected == counts.skipped
 
 
-def _judge_command(
-    job: str, fact: JobFact, _counts: Counts, checks: Sequence[CheckFact]
-) -> JobVerdict | None:
-    if fact.signal is not None:
-        return JobVerdict(job, Outcome.FAILED, "crashed", f"died of signal {fact.signal}")
-    failed = [check.name for check in checks if check.outcome == "failed"]
+def _judge_command(job: str, fact: JobFact, failed: Sequence[str]) -> JobVerdict:
+    ending = _command_ending(fact, failed)
+    if ending is not None and ending.reason == "crashed":
+        return _as_ended(job, ending)
     if failed:
         return JobVerdict(job, Outcome.FAILED, "checks", f"failed: {', '.join(failed[:5])}")
-    if fact.exit_code != 0:
-        return JobVerdict(job, Outcome.FAILED, "exit", f"exited with {fact.exit_code}")
-    return None
+    return JobVerdict(job, Outcome.PASSED) if ending is None else _as_ended(job, ending)
+
+
+def _command_ending(fact: JobFact, failed: Sequence[str]) -> Cause | None:
+    """Any exit code but 0 may be how it says that its checks failed; a signal may not."""
+    if fact.signal is not None:
+        return Cause(Outcome.FAILED, "crashed", f"died of signal {fact.signal}")
+    if fact.exit_code == 0 or failed:
+        return None
+    return Cause(Outcome.FAILED, "exit", f"exited with {fact.exit_code}")
 
 
 def _tests_detail(counts: Counts) -> str:

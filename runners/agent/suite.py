@@ -23,6 +23,7 @@ _PLUGIN_UNHEARD = 77
 _CLOSED = "its results could not be written: a test must not close files that it did not open"
 _PLUGIN = "seatrial_pytest"
 _START = "seatrial_start.py"
+_TESTS_FAILED = 1
 _WELL = (0, 5)
 """Exit codes that a suite may pass with."""
 _LAST_WORDS_BYTES = 16_384
@@ -93,8 +94,9 @@ class Suite:
                 return verdict
             left = self._records.left(self._skipped)
             if not left:
-                # Every test has its result, which says all: nothing about the job is left to say.
-                return replace(verdict, cause=None)
+                # The last test's result says how this process ended: the suite ended as one with
+                # a failing test does.
+                return replace(verdict, exit_code=_TESTS_FAILED, signal=None, cause=None)
             if restarts >= self._desk.plan.limits.restarts:
                 detail = f"{verdict.detail}; given up after {restarts} restarts"
                 return replace(verdict, detail=f"{detail}, {len(left)} tests were not run")

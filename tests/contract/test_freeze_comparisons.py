@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.domain.matrix import Subject
+from orchestrator.domain.alias import Alias, AliasState
+from orchestrator.domain.gate.policy import EvidenceRule
+from orchestrator.domain.identity import Change
+from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
 from tests.contract.frozen_runs import (
+    POLICY,
     STORED_POLICY,
     at_work,
     broken,
@@ -23,7 +28,7 @@ from tests.contract.frozen_runs import (
     rerun,
     skips,
 )
-from tests.databases import after
+from tests.databases import NOW, after
 
 
 @pytest.fixture
@@ -75,8 +80,35 @@ def test_what_failed_first_is_told_whatever_way_it_was_run_again(context, stores
     assert failed_first(context, "run-1", "run-3") == chain  # completing what it repeats
     both = [("a", "run-1"), ("b", "run-1")]
     assert failed_first(context, "run-1", "run-4") == both  # by a second run
-    assert failed_first(context, "run-4") == []
+    assert failed_first(context, "run-4") == both  # alone: nobody names the run that failed
     assert failed_first(context, "run-1") == []
+
+
+def test_no_choice_of_a_run_hides_that_another_of_the_same_failed(context, stores) -> None:
+    """Not the earlier one that passed, either; nor a git wheel that is built anew each time."""
+    built = Subject(name="lib", version="1.10", git=GitSource(url="x", rev="a" * 40))
+    ran(stores, "run-1", passes("a"), subject=built, digest="1" * 64)
+    ran(stores, "run-2", fails("a"), outcome=Outcome.FAILED, subject=built, digest="2" * 64)
+    assert failed_first(context, "run-1") == [("a", "run-2")]
+    ran(stores, "run-3", passes("a"), subject=replace(built, git=GitSource(url="x", rev="b" * 40)))
+    assert failed_first(context, "run-3") == []
+
+
+def test_a_wheel_by_another_path_is_the_same_wheel(context, stores) -> None:
+    for number, line, outcome in ((1, fails("a"), Outcome.FAILED), (2, passes("a"), None)):
+        wheel = Subject(name="lib", version="1.10", wheel=f"{number}.whl")
+        ran(stores, f"run-{number}", line, outcome=outcome or Outcome.PASSED, subject=wheel)
+    assert failed_first(context, "run-2") == [("a", "run-1")]
+
+
+def test_failures_older_than_the_policy_believes_are_over(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
+    ran(stores, "run-2", passes("a"))
+    window = replace(POLICY.spec, evidence=EvidenceRule(max_age="1h"))
+    for seconds, told in ((3660, [("a", "run-1")]), (3661, [])):
+        context.clock = SimpleNamespace(now=lambda seconds=seconds: after(seconds))
+        cell = only_cell(context, "run-2", policy=replace(POLICY, spec=window))
+        assert [(t.nodeid, t.run) for job in cell.jobs for t in job.failed_before] == told
 
 
 def test_what_failed_of_another_payload_or_subject_is_no_flake(context, stores) -> None:
@@ -85,3 +117,70 @@ def test_what_failed_of_another_payload_or_subject_is_no_flake(context, stores) 
     ran(stores, "run-3", passes("a"), subject=Subject(name="lib", version="1.11"))
     assert failed_first(context, "run-1", "run-2") == []
     assert failed_first(context, "run-1", "run-3") == []
+
+
+# Tests by name
+
+
+def renamed(old, new):
+    return Alias(
+        id=0, product="proof", job=new.job, old_test=old.id, old=old.nodeid, new_test=new.id,
+        new=new.nodeid, change=Change.RENAMED, likeness=0.9, state=AliasState.SUGGESTED,
+        suggested_at=NOW,
+    )  # fmt: skip
+
+
+def changes(context, *runs):
+    """Of each job that has some: the runs compared with, removed, renamed and added tests."""
+    (cell,) = frozen(context, *runs).cells
+    told = {job.id: job.changes for job in cell.jobs if job.changes is not None}
+    return {
+        name: (one.runs, one.removed, dict(one.renamed), one.added_names)
+        for name, one in told.items()
+    }
+
+
+def test_removed_and_added_tests_are_told_by_name(context, stores) -> None:
+    ran(stores, "run-1", *map(passes, ("t.py::a[x-1]", "t.py::b")), skips("t_gpu.py", "no GPU"))
+    assert changes(context, "run-1") == {"unit": ((), (), {}, ())}
+    ran(stores, "run-2", *map(passes, ("t.py::a[1-x]", "t.py::x", "t.py::y")))
+    assert changes(context, "run-2") == {
+        "unit": (("run-1",), ("t.py::b",), {}, ("t.py::x", "t.py::y"))
+    }
+
+
+def test_a_test_that_a_person_knows_under_another_name_is_renamed(context, stores) -> None:
+    ran(stores, "run-1", passes("t.py::old"))
+    ran(stores, "run-2", passes("t.py::new"))
+    old, new = (stores.tests.of_run(run)[0] for run in ("run-1", "run-2"))
+    stores.aliases.suggest([renamed(old, new)])
+    (known,) = stores.aliases.list(product="proof")
+    for state, told in (
+        (AliasState.SUGGESTED, (("run-1",), ("t.py::old",), {}, ("t.py::new",))),
+        (AliasState.REJECTED, (("run-1",), ("t.py::old",), {}, ("t.py::new",))),
+        (AliasState.CONFIRMED, (("run-1",), (), {"t.py::old": "t.py::new"}, ())),
+    ):
+        if state is not AliasState.SUGGESTED:
+            stores.aliases.decide(known.id, state, at=NOW, by="ann")
+        assert changes(context, "run-2") == {"unit": told}
+
+
+def test_a_green_run_that_no_gate_passed_gives_nothing_up(context, stores) -> None:
+    """Launched twice, the second run's own last green one has lost the test already."""
+    ran(stores, "run-1", passes("t.py::a"), passes("t.py::b"))
+    stores.gates.put_policy(STORED_POLICY)
+    stores.gates.add_verdict(passed("run-1"))
+    for number in (2, 3):
+        ran(stores, f"run-{number}", passes("t.py::a"))
+        assert changes(context, f"run-{number}")["unit"][1] == ("t.py::b",)
+    stores.gates.add_verdict(passed("run-2"))
+    assert changes(context, "run-3")["unit"] == (("run-2",), (), {}, ())
+
+
+def test_a_job_that_the_baseline_had_is_gone_with_its_tests(context, stores) -> None:
+    ran(stores, "run-1", passes("t.py::a"))
+    rerun(stores, "run-2", "run-1", only=("demo",))
+    assert only_cell(context, "run-2").jobs_gone == {"unit": ("t.py::a",)}
+    assert only_cell(context, "run-1", "run-2").jobs_gone == {}
+    ran(stores, "run-3")
+    assert changes(context, "run-3") == {"unit": (("run-1",), ("t.py::a",), {}, ())}

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import Row, Select, func, select
+from sqlalchemy import Row, Select, exists, func, select
 from sqlalchemy.orm import Session
 
 from orchestrator.adapters.db import green
 from orchestrator.adapters.db.statements import changed, insert_into
 from orchestrator.adapters.db.tables import (
     ApprovalRow,
+    CellRow,
     GatePolicyRow,
     PolicyRow,
     RunRow,
@@ -35,9 +36,11 @@ from orchestrator.application.ports.notary import PublicKey
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import Decision
+from orchestrator.domain.outcome import Outcome
 
 _ID = re.compile(r"V-0*([1-9][0-9]{0,8})")
 _PASSED = (Decision.PASS, Decision.PASS_WITH_EXCEPTIONS)
+_FAILED = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
 class DbGates(DbVerdictLines):
@@ -146,6 +149,20 @@ class DbGates(DbVerdictLines):
             later = again.where(RunRow.id > (newest or "")).order_by(RunRow.id.desc())
             whole = (one for one in session.scalars(later) if green.is_whole(session, one))
             return next(whole, newest)
+
+    def failed_runs(
+        self, product: str, payload: str, *, since: datetime, until: datetime
+    ) -> list[str]:
+        """Ids of the finished runs with that payload in which a cell failed."""
+        failed = exists().where(CellRow.run_id == RunRow.id, CellRow.outcome.in_(_FAILED))
+        query = (
+            select(RunRow.id)
+            .where(RunRow.product == product, RunRow.payload_digest == payload, failed)
+            .where(RunRow.state == RunState.FINISHED, RunRow.finished_at.between(since, until))
+            .order_by(RunRow.id)
+        )
+        with self._sessions.read() as session:
+            return list(session.scalars(query))
 
     def last_green(
         self, product: str, platform: str, *, before_run: str = "", ingested: bool = True

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.application.cell.world import Situation, World, overdue
 from orchestrator.application.ports.workspaces import Workspace
-from orchestrator.domain.attestation import Attestation, devices_of, mismatch
+from orchestrator.domain.attestation import Attestation, devices_of, mismatch, unexpected
 from orchestrator.domain.cell import UNHEARD, Lease
 from orchestrator.domain.machine import LocalReach, SshReach
 from orchestrator.domain.matrix import device_kind
@@ -75,8 +75,14 @@ def attest(world: World, now: Situation, probed: Mapping[str, object]) -> None:
         return
     devices = devices_of(probed)
     local = isinstance(lease.reach, LocalReach)
-    wrong = (
-        "" if local else mismatch(now.plan.platform.accelerator, devices, simulated=lease.simulated)
+    platform, simulated = now.plan.platform, lease.simulated
+    wrong = "" if local else mismatch(platform.accelerator, devices, simulated=simulated)
+    wrong = wrong or unexpected(
+        platform.expect,
+        provider=lease.provider,
+        instance=lease.facts.get("instance_type", ""),
+        devices=devices,
+        simulated=simulated,
     )
     ours = ("granted_at", "ordered_at", "asked_at", "seen_at", UNHEARD)
     facts = {k: v for k, v in lease.facts.items() if k not in ours}

@@ -30,7 +30,7 @@ def _row(cell: PlannedCell) -> dict[str, Text]:
         Text(one_line(cell.provider)),
         Text(one_line(cell.environment)),
         Text(", ".join(one_line(job) for job in cell.jobs) or "none"),
-        Text(one_line(cell.note), style="yellow") if cell.note else _places(cell),
+        Text(one_line(cell.note), style="yellow") if cell.note else _expecting(cell),
         Text(usd(cell.worst_usd)),
     )
     return dict(zip(_PLAN.titles, texts, strict=True))
@@ -88,6 +88,11 @@ def _empty(*titles: str) -> Table:
         right = title in ("needs", "free")
         table.add_column(title, justify="right" if right else "left", overflow="fold")
     return table
+
+
+def _expecting(cell: PlannedCell) -> Text:
+    expect = f", must be {one_line(cell.expect)}" if cell.expect else ""
+    return Text(_places(cell).plain + expect)
 
 
 def _places(cell: PlannedCell) -> Text:

@@ -11,6 +11,7 @@ from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.quantities import counted, some
 from orchestrator.domain.gate.rules.approvals import approvals
+from orchestrator.domain.gate.rules.changed_tests import changed_tests
 from orchestrator.domain.gate.rules.completeness import missing
 from orchestrator.domain.gate.rules.cost import cost
 from orchestrator.domain.gate.rules.credibility import attestation, evidence, freshness
@@ -59,6 +60,7 @@ _SECOND: tuple[Rule, ...] = (
     missing,
     test_sets,
     selection,
+    changed_tests,
     skips,
     new_failures,
     failed_first,

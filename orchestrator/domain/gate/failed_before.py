@@ -1,4 +1,4 @@
-"""What failed first and did not fail in a later run of the same: flaky, however it was run."""
+"""What failed in one run and not in another of the same: flaky, however it was run again."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from orchestrator.domain.gate.tolerance import Failing, failing_results
 
 
 def failed_before(
-    cell: CellEvidence, job: JobEvidence, earlier: Iterable[CellEvidence]
+    cell: CellEvidence, job: JobEvidence, others: Iterable[CellEvidence]
 ) -> tuple[FailedTest, ...]:
-    """What failed in earlier cells and does not in the job; of each the last failure, by name.
+    """What failed in other cells and does not in the job; of each the last failure, by name.
 
     Args:
         cell: The job's.
         job: A job that is over.
-        earlier: The same cell in earlier runs of the same payload and subject, oldest first.
+        others: The same cell in other runs of the same payload and subject, oldest first.
     """
     failing = {_name(one) for one in failing_results(cell, job, blocking=True)}
     found: dict[str, FailedTest] = {}
-    for then in earlier:
+    for then in others:
         same = (one for one in then.jobs if one.id == job.id)
         results = (one for old in same for one in failing_results(then, old, blocking=True))
         found |= {_name(one): _told(one, then.run) for one in results}

@@ -7,6 +7,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Literal
 
+from orchestrator.domain.expected import Expected
 from orchestrator.domain.gate.later import LATER
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from orchestrator.domain.trials import TrialOrder
@@ -54,6 +55,11 @@ class ManifestRule:
 
     min_tests_vs_baseline: Decimal | None = None
     """At least this part of the tests that the last green run collected, per platform."""
+    removed_tests: tuple[str, ...] | Literal["refused", "allowed"] = field(
+        default="refused", metadata=LATER
+    )
+    """Tests that the baseline had and this run has not: `allowed`, or patterns of node ids that
+    are given up, as ``tests/test_old.py::*``."""
     on_missing: Literal["fail", "inconclusive"] = "fail"
     """What tests that were collected and never reported come to; nothing lets them pass."""
 
@@ -103,20 +109,6 @@ class Unavailable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """What a platform's machines must be. Empty: what its id promises; ``any``: nothing."""
-
-    __pydantic_config__ = _STRICT
-
-    provider: str = ""
-    """Who rents them out: ``aws``, ``gcp``, ``tpu``, ``static``, ``local``."""
-    instance: str = ""
-    """The instance type that the provider must say they are."""
-    accelerator: str = ""
-    """Words of the name that their own tools give an accelerator: ``NVIDIA L4``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformRule:
     """A platform that must have passed."""
 
@@ -127,7 +119,8 @@ class PlatformRule:
     instance: str = ""
     """Short for `expect.instance`."""
     expect: Expected = field(default_factory=Expected, metadata=LATER)
-    """What its machines must be."""
+    """What its machines must be. What is left out is what the platform's id promises; ``any`` takes
+    any machine."""
     level: Level = "blocking"
     """Whether it can stop a release."""
     consecutive_green: int = 1

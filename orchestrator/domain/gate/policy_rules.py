@@ -107,6 +107,11 @@ def _evidence(policy: GatePolicy) -> Iterator[Problem]:
     if part is not None and not 0 < part <= 1:
         message = "must be more than 0 and at most 1: a part of what the last green run collected"
         yield Problem((*path, "manifest", "min_tests_vs_baseline"), message)
+    given_up = rule.manifest.removed_tests
+    for index, pattern in enumerate(() if isinstance(given_up, str) else given_up):
+        if not pattern.strip("* "):
+            message = "gives up every test: say `removed_tests: allowed`"
+            yield Problem((*path, "manifest", "removed_tests", index), message)
 
 
 def _limits(policy: GatePolicy) -> Iterator[Problem]:

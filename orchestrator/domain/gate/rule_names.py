@@ -12,7 +12,16 @@ from orchestrator.domain.problems import nearest
 ALONE = ("new_failures", "cost")
 _OF_PLATFORM = ("platform", "substitute", "skips")
 _OF_CELL = ("missing",)
-_OF_JOB = ("job", "flaky", "nothing_passed", "degraded", "test_set", "selection", "performance")
+_OF_JOB = (
+    "job",
+    "flaky",
+    "nothing_passed",
+    "degraded",
+    "test_set",
+    "selection",
+    "changed_tests",
+    "performance",
+)
 _NEVER = {
     "evidence": "nothing makes up for evidence that is not there",
     "subject": "a verdict is about one subject",

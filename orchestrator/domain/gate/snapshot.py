@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
+from orchestrator.domain.cell import Cause
+from orchestrator.domain.expected import Expected
 from orchestrator.domain.gate.later import LATER
+from orchestrator.domain.gate.test_changes import TestChanges
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.test_set import TestSet
@@ -35,7 +38,7 @@ class FailedTest:
     quarantine: str = ""
     """Id of a quarantine that it is in, expired or not."""
     run: str = field(default="", metadata=LATER)
-    """Of a test that does not fail any more: the last run of the same in which it did."""
+    """Of a test that does not fail here: the last other run of the same in which it did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,8 @@ class JobEvidence:
     outcome: Outcome | None
     """None while it is not over."""
     reason: str = ""
+    ending: Cause | None = field(default=None, metadata=LATER)
+    """How it ended, where neither its failing tests nor its failed checks explain that."""
     degraded: str = ""
     """Why, where it passed with a fallback."""
     counts: Counts = field(default_factory=Counts)
@@ -71,13 +76,16 @@ class JobEvidence:
     """By the reason of their skip, the tests that ran in the last green run of the platform, or
     in the runs that the gate passed last."""
     failed_before: tuple[FailedTest, ...] = field(default=(), metadata=LATER)
-    """What failed in an earlier run of the same payload and subject, and does not here; checks
-    and the job itself by name."""
+    """What failed in another run of the same payload and subject, and does not here; checks and
+    the job itself by name."""
     tests_digest: str = field(default="", metadata=LATER)
     """Of the node ids that were collected (`domain/identity.py`: `normal_nodeid`); empty where
     not all of them are known."""
     tests_lacking: tuple[str, ...] = field(default=(), metadata=LATER)
     """Tests of this job that another cell collected, and this one did not."""
+    changes: TestChanges | None = field(default=None, metadata=LATER)
+    """What became of the tests that it had in the baseline; None where it did not come to its end,
+    or has no tests and never had any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +157,10 @@ class CellEvidence:
     """Tests that the last green run of this platform collected."""
     blame: tuple[Mapping[str, str], ...] = ()
     """Who broke it, per failing test: ``nodeid, answer, evidence`` (domain/blame.py)."""
+    jobs_gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict, metadata=LATER)
+    """By job that the baseline had tests of and this cell does not have: these tests."""
+    expect: Expected = field(default_factory=Expected, metadata=LATER)
+    """What the matrix says that its machines must be."""
     machines: tuple[MachineEvidence, ...] = field(default=(), metadata=LATER)
     """That its jobs ran on; none of evidence that others produced."""
 

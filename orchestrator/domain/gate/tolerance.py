@@ -37,10 +37,12 @@ class Failing:
     """What is known of it where there is no signature."""
     count: int = 1
     test: FailedTest | None = None
+    is_end: bool = False
+    """It is how the job itself ended."""
 
     @property
     def is_over(self) -> bool:
-        """It failed in an earlier run alone."""
+        """It failed in another run alone."""
         return self.test is not None and bool(self.test.run)
 
     @property
@@ -97,7 +99,7 @@ class Tolerance:
     by_job: Mapping[tuple[str, str], Sequence[Allowed]]
     """By cell and job."""
     over_by_job: Mapping[tuple[str, str], Sequence[Allowed]]
-    """The same of what failed in earlier runs alone."""
+    """The same of what failed in other runs alone."""
 
     @property
     def used(self) -> Mapping[str, int]:
@@ -118,7 +120,11 @@ class _Allowance:
 
 
 def failing_results(cell: CellEvidence, job: JobEvidence, *, blocking: bool) -> Iterator[Failing]:
-    """Everything of a job that went wrong: tests, checks, or the job itself."""
+    """Everything of a job that went wrong: tests, checks, and how the job itself ended.
+
+    A job that crashed is a failing result beside its failing tests: whatever tolerates these does
+    not reach it.
+    """
     about = Failing(cell, job, blocking)
     for test in job.failed:
         yield replace(about, name=test.nodeid, test=test)
@@ -127,12 +133,16 @@ def failing_results(cell: CellEvidence, job: JobEvidence, *, blocking: bool) -> 
         yield replace(about, count=unnamed)
     for check in job.failed_checks:
         yield replace(about, name=check, words=f"{check}: {job.reason}")
-    if job.outcome is Outcome.TIMED_OUT or (job.outcome is Outcome.FAILED and not _parts(job)):
+    ending = job.ending
+    if ending is not None and ending.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
+        words = f"{ending.reason}: {ending.detail}"
+        yield replace(about, name=f"({ending.outcome.value})", words=words, is_end=True)
+    elif job.outcome is Outcome.TIMED_OUT or (job.outcome is Outcome.FAILED and not _parts(job)):
         yield replace(about, name=f"({job.outcome.value})", words=job.reason)
 
 
 def failures_over(cell: CellEvidence, job: JobEvidence, *, blocking: bool) -> Iterator[Failing]:
-    """What failed in earlier runs of the same, and does not any more."""
+    """What failed in other runs of the same, and does not here."""
     for test in job.failed_before:
         yield Failing(cell, job, blocking, name=test.nodeid, test=test)
 
@@ -238,13 +248,14 @@ class _Finder:
 
     def _fitting(self, one: Failing) -> tuple[KnownIssue, ...]:
         about = one.failure(self._now)
-        kind = (one.cell.id, one.job.id, about.signature, one.name if one.test is None else None)
+        named = one.name if one.test is None else None
+        kind = (one.cell.id, one.job.id, about.signature, named, one.is_end)
         if kind not in self._known:
             self._known[kind] = tuple(i for i in self._issues if self._fits(i, one, about))
         return self._known[kind]
 
     def _fits(self, issue: KnownIssue, one: Failing, about: Failure) -> bool:
-        if one.test is None and issue.id in self._by_scope:
+        if one.test is None and not one.is_end and issue.id in self._by_scope:
             issue = replace(issue, match=_ANY)
         elif one.test is None and not one.words:
             return False

@@ -8,6 +8,7 @@ from orchestrator.domain.cell import Cause
 from orchestrator.domain.facts import CheckFact, JobFact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.results import JobVerdict, judge_cell, judge_job, merge_tally, settle
+from orchestrator.domain.test_set import TestSet
 
 LOST = Cause(Outcome.ERRORED, "lost", "the machine is gone")
 CANCELLED = Cause(Outcome.CANCELLED, "cancelled", "asked to")
@@ -71,6 +72,48 @@ def test_judging_a_suite(
 ) -> None:
     verdict = judge_job("j", kind="suite", fact=fact, counts=counts, checks=[], cause=cause)
     assert (verdict.outcome, verdict.reason) == (outcome, reason)
+
+
+CRASHED = ended(exit_code=None, signal=11)
+HIDDEN = TestSet(hidden=("t_broken.py",))
+ENDINGS = [
+    # what happened, tests, what came from outside -> how it ended beside its tests
+    (ended(exit_code=1), BAD, None, ""),
+    (ended(exit_code=0), BAD, None, ""),
+    (ended(exit_code=None), BAD, None, ""),
+    (ended(exit_code=2, test_set=HIDDEN), Counts(error=1), None, ""),
+    (ended(exit_code=2), BAD, None, "failed interrupted"),
+    (ended(exit_code=3), BAD, None, "failed pytest_internal"),
+    (ended(exit_code=77), BAD, None, "failed exit"),
+    (CRASHED, BAD, None, "failed crashed"),
+    (ended(cause="hung"), BAD, None, "failed hung"),
+    (ended(cause="timeout"), BAD, None, "timed_out timeout"),
+    (ended(cause="forged_records"), BAD, None, "errored forged_records"),
+    (ended(cause="disk_full"), BAD, None, "errored disk_full"),
+    (ended(cause="stopped"), BAD, DEADLINE, "timed_out deadline"),
+    (RUNNING, BAD, LOST, "errored lost"),
+    (RUNNING, BAD, None, "errored agent"),
+    (ended(), OK, None, ""),
+]
+
+
+@pytest.mark.parametrize(("fact", "counts", "cause", "ending"), ENDINGS)
+def test_what_failing_tests_do_not_explain_is_told_beside_them(
+    fact: JobFact, counts: Counts, cause: Cause | None, ending: str
+) -> None:
+    told = judge_job("j", kind="suite", fact=fact, counts=counts, checks=[], cause=cause).ending
+    assert (f"{told.outcome} {told.reason}" if told else "") == ending
+
+
+def test_failed_checks_explain_an_exit_code_and_no_signal() -> None:
+    def ending(fact: JobFact) -> Cause | None:
+        checks = [FAILED_CHECK]
+        return judge_job(
+            "j", kind="demo", fact=fact, counts=Counts(), checks=checks, cause=None
+        ).ending
+
+    assert ending(ended(exit_code=3)) is None
+    assert ending(CRASHED) == Cause(Outcome.FAILED, "crashed", "died of signal 11")
 
 
 FAILED_CHECK = CheckFact("j", "close", "failed")

@@ -40,6 +40,7 @@ WAIVABLE = (
     "degraded/demo@gcp-l4",
     "test_set/moe@gcp-l4",
     "selection/moe@gcp-l4",
+    "changed_tests/moe@gcp-l4",
     "performance/bench/time@gcp-l4",
     "new_failures",
     "cost",
@@ -167,6 +168,7 @@ evidence_rules = st.builds(
     manifest=st.builds(
         ManifestRule,
         min_tests_vs_baseline=st.sampled_from([None, None, Decimal("1.0")]),
+        removed_tests=st.sampled_from(["refused", "refused", "allowed", ("a.py::*",)]),
         on_missing=st.sampled_from(["fail", "inconclusive"]),
     ),
 )

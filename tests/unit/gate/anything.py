@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
+from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import (
     GateException,
     GatePolicy,
@@ -26,6 +27,7 @@ from orchestrator.domain.gate.snapshot import (
     Snapshot,
     Waiver,
 )
+from orchestrator.domain.gate.test_changes import TestChanges
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome, worst
 from orchestrator.domain.test_set import Deselection, TestSet
@@ -92,12 +94,16 @@ def jobs(draw: st.DrawFn, name: str, *, good: bool) -> JobEvidence:
         lacks = draw(seldom) and not good
         if draw(seldom) and not good:
             told |= {"failed_before": (replace(draw(failed_tests(name, "b.py::x")), run="run-0"),)}
+        lost = ("a.py::lost",) if draw(seldom) and not good else ()
+        told |= {"changes": TestChanges(runs=("run-0",), removed=lost)}
         told |= {"tests_digest": "ab" if lacks else "cd"}
         told |= {"tests_lacking": ("a.py::lost",) if lacks else ()}
     else:
         outcome = Outcome.PASSED if good else draw(st.sampled_from(list(Outcome)))
         checks = ("tolerance",) if outcome is Outcome.FAILED and draw(st.booleans()) else ()
         told |= {"failed_checks": checks}
+        if outcome is Outcome.FAILED and not checks:
+            told |= {"ending": Cause(outcome, "crashed", "died of signal 11")}
     return JobEvidence(id=name, outcome=outcome, **told)  # type: ignore[arg-type]
 
 
@@ -125,6 +131,8 @@ def cells(draw: st.DrawFn, platform: str) -> CellEvidence:
     outcome = worst(one.outcome for one in held if one.outcome) or Outcome.ERRORED
     if draw(seldom) and not good:
         outcome = draw(st.sampled_from([Outcome.ERRORED, Outcome.NOT_AVAILABLE, outcome]))
+    if outcome is Outcome.NOT_AVAILABLE:
+        held = tuple(replace(one, reused_from="") for one in held)
     ingested = draw(seldom) and draw(seldom)
     return cell(
         platform,

@@ -260,6 +260,27 @@ def test_it_says_what_was_promised():
     )
 
 
+@pytest.mark.parametrize(
+    ("platform", "expect", "matrix", "decision", "said"),
+    [
+        ("rack", {}, {"accelerator": "L4"}, PASS, "rack is to be with L4: and so it is."),
+        ("rack", {}, {"accelerator": "T4"}, FAIL, "rack is to be with T4: it has NVIDIA L4."),
+        ("rack", {}, {"instance": "g2"}, OPEN, "its instance type is not known"),
+        # The matrix takes nothing away from what the policy or the id promises, nor the other way.
+        ("gcp-l4", {}, {"provider": "static"}, FAIL, "by the matrix of static: its provider is"),
+        ("gcp-l4", {"provider": "any", "accelerator": "any"}, {"accelerator": "T4"}, FAIL, "T4"),
+        ("rack", {"accelerator": "T4"}, {"accelerator": "L4"}, FAIL, "with T4, and by the matrix"),
+    ],
+)
+def test_a_machine_is_what_the_matrix_expects_too(platform, expect, matrix, decision, said):
+    rules = policy(PlatformRule(id=platform, expect=Expected(**expect)))
+    had = machine("gcp-l4", provider="gcp")
+    evidence = snapshot(cell(platform, machines=(had,), expect=Expected(**matrix)))
+    verdict = judge(rules, evidence)
+    assert verdict.decision is decision
+    assert said in result(verdict, f"hardware/{platform}").sentence
+
+
 def test_an_id_that_promises_nothing_is_not_compared():
     verdict = judge(policy("rack"), snapshot(cell("rack", machines=())))
     assert verdict.decision is PASS
@@ -309,7 +330,7 @@ def test_a_failure_that_passed_in_a_later_run_is_flaky(more, decision):
     assert verdict.decision is decision
     assert result(verdict, "job/moe@gcp-l4").outcome is RuleOutcome.OK
     assert result(verdict, "flaky/moe@gcp-l4").sentence.startswith(
-        "Of moe on gcp-l4 1 result failed in an earlier run of the same, and not in this: "
+        "Of moe on gcp-l4 1 result failed in another run of the same, and not in this: "
         "t.py::a in run-0; "
     )
 

@@ -7,6 +7,7 @@ from datetime import date, timedelta
 
 import pytest
 
+from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import (
     FlakyRule,
     JobRule,
@@ -131,6 +132,44 @@ def test_a_time_out_is_a_failure_of_its_own():
     verdict = judge(policy(known_issues=(issue(),)), snapshot(cell("gcp-l4", late)))
     assert verdict.decision is FAIL
     assert result(verdict, "job/moe@gcp-l4").inputs["intolerable"] == 1
+
+
+@pytest.mark.parametrize(
+    ("ending", "decision"),
+    [
+        (Cause(Outcome.FAILED, "crashed", "pytest died of signal 11"), FAIL),
+        (Cause(Outcome.FAILED, "exit", "pytest exited with 77"), FAIL),
+        (Cause(Outcome.TIMED_OUT, "deadline"), FAIL),
+        (Cause(Outcome.ERRORED, "lost", "the machine is gone"), OPEN),
+        (Cause(Outcome.CANCELLED, "cancelled"), OPEN),
+    ],
+)
+@pytest.mark.parametrize("by", ["issue", "scope", "quarantine", "flaky"])
+def test_tolerated_tests_excuse_no_other_end_of_their_job(by: str, ending: Cause, decision):
+    test = failed(quarantine="Q-0001", reruns=("passed",))
+    wide = {"scope": IssueScope(platforms=("gcp-l4",), jobs=("moe",)), "max_failures": 9}
+    rules = {
+        "issue": {"known_issues": (issue(),)},
+        "scope": {"known_issues": (issue(**wide, without_signature="allowed"),)},
+        "quarantine": {},
+        "flaky": {"flaky": FlakyRule(reruns=1, rerun_success="flaky", max=9)},
+    }[by]
+    held = {"quarantines": (quarantine(),)} if by == "quarantine" else {}
+    for ended, then in ((None, WITH), (ending, decision)):
+        evidence = snapshot(cell("gcp-l4", job("moe", test, ending=ended)), **held)
+        assert judge(policy(**rules), evidence).decision is then
+
+
+def test_it_says_how_a_job_ended_beside_its_tests_and_a_known_issue_may_be_about_that():
+    crash = Cause(Outcome.FAILED, "crashed", "pytest died of signal 11")
+    evidence = snapshot(cell("gcp-l4", job("moe", failed(), ending=crash)))
+    verdict = judge(policy(known_issues=(issue(),)), evidence)
+    assert result(verdict, "job/moe@gcp-l4").sentence == (
+        "moe on gcp-l4 ended failed (tests); 2 failed: 1 tolerated by KI-1, 1 not tolerated"
+        " ((failed)); its tests do not explain its end: crashed (pytest died of signal 11)."
+    )
+    meant = issue("KI-2", match=IssueMatch(contains="died of signal 11"), max_failures=1)
+    assert judge(policy(known_issues=(issue(), meant)), evidence).decision is WITH
 
 
 def test_new_failures():

@@ -82,7 +82,7 @@ def flaky(case: Case) -> Iterator[RuleResult]:
 
 
 def failed_first(case: Case) -> Iterator[RuleResult]:
-    """One result per job of which something failed in an earlier run of the same, not in this."""
+    """One result per job of which something failed in another run of the same, and not in this."""
     for judged in case.jobs:
         found = case.tolerance.over_by_job.get((judged.cell.id, judged.job.id), ())
         if not found:
@@ -100,7 +100,7 @@ def failed_first(case: Case) -> Iterator[RuleResult]:
             blocking=judged.blocking,
             outcome=RuleOutcome.VIOLATED if left else RuleOutcome.TOLERATED,
             sentence=(
-                f"Of {judged.job.id} on {judged.cell.id} {many} failed in an earlier run of the"
+                f"Of {judged.job.id} on {judged.cell.id} {many} failed in another run of the"
                 f" same, and not in this: {some(sorted(names), 3)}; {end}."
             ),
             inputs={"failed": len(found), "intolerable": len(left), "tests": sorted(names)[:_TOLD]},

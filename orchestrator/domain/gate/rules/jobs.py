@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.case import Case, JudgedJob, Stand, is_over
 from orchestrator.domain.gate.policy import JobRule
 from orchestrator.domain.gate.quantities import counted, is_pattern, like, some
-from orchestrator.domain.gate.snapshot import CellEvidence
+from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence
 from orchestrator.domain.gate.tolerance import Allowed
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome
@@ -50,7 +51,7 @@ def _job(judged: JudgedJob, found: Sequence[Allowed]) -> RuleResult:
     open_ = job.counts.missing + job.counts.not_run
     if left:
         outcome = RuleOutcome.VIOLATED
-    elif job.outcome not in _FINAL or open_:
+    elif job.outcome not in _FINAL or open_ or not _came_to_its_end(job):
         outcome = RuleOutcome.UNKNOWN
     else:
         outcome = RuleOutcome.TOLERATED if by else RuleOutcome.OK
@@ -65,10 +66,17 @@ def _job(judged: JudgedJob, found: Sequence[Allowed]) -> RuleResult:
     )
 
 
+def _came_to_its_end(job: JobEvidence) -> bool:
+    """Whether nothing from outside, as a machine that was lost, ended it."""
+    return job.ending is None or job.ending.outcome in _FINAL
+
+
 def _sentence(judged: JudgedJob, found: Sequence[Allowed], left: int) -> str:
     job = judged.job
     said = [f"{job.id} on {judged.cell.id} {_went(judged)}", *_failures(found, left)]
     open_ = job.counts.missing + job.counts.not_run
+    if job.ending is not None and job.ending.reason != job.reason:
+        said.append(f"its tests do not explain its end: {_why(job.ending)}")
     if open_:
         said.append(f"{counted(open_, 'test')} never reported")
     answers = Counter(row["answer"] for row in _blame(judged))
@@ -76,6 +84,10 @@ def _sentence(judged: JudgedJob, found: Sequence[Allowed], left: int) -> str:
         told = (f"{answer.replace('_', ' ')} ({n})" for answer, n in sorted(answers.items()))
         said.append("who broke it: " + ", ".join(told))
     return "; ".join(said) + "."
+
+
+def _why(ending: Cause) -> str:
+    return f"{ending.reason} ({ending.detail})" if ending.detail else ending.reason
 
 
 def _failures(found: Sequence[Allowed], left: int) -> Iterator[str]:

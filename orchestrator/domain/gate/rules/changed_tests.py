@@ -1,0 +1,110 @@
+"""Tests by name: those of the baseline are all there, or the policy says which it gives up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from orchestrator.domain.gate.case import Case, JudgedJob, Stand
+from orchestrator.domain.gate.policy import ManifestRule
+from orchestrator.domain.gate.quantities import counted, like, some
+from orchestrator.domain.gate.snapshot import CellEvidence
+from orchestrator.domain.gate.test_changes import TestChanges
+from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+
+_TOLD = 20
+_SAID = 3
+
+
+def changed_tests(case: Case) -> Iterator[RuleResult]:
+    """One result per job whose tests are others than in the baseline, or cannot be compared."""
+    for judged in case.jobs:
+        changes = judged.job.changes
+        if changes is not None and _is_compared(case, judged, changes):
+            yield _result(judged, changes, case.policy.spec.evidence.manifest)
+    for stand in case.stands:
+        for cell in stand.ran:
+            yield from _absent(stand, cell, case.policy.spec.evidence.manifest)
+
+
+def _is_compared(case: Case, judged: JudgedJob, changes: TestChanges) -> bool:
+    """Evidence from elsewhere may count tests without naming them, where it is allowed at all."""
+    allowed = case.policy.spec.evidence.attestation == "unattested_allowed"
+    if changes.unknown:
+        return bool(changes.runs) and not (judged.cell.ingested and allowed)
+    return not changes.runs or bool(changes.removed or changes.renamed or changes.added)
+
+
+def _result(judged: JudgedJob, changes: TestChanges, rule: ManifestRule) -> RuleResult:
+    lost = _refused(changes.removed, rule)
+    outcome = RuleOutcome.VIOLATED if lost else RuleOutcome.OK
+    if changes.unknown:
+        outcome = RuleOutcome.UNKNOWN
+    return RuleResult(
+        id=f"changed_tests/{judged.name}",
+        kind="changed_tests",
+        blocking=judged.blocking and bool(changes.runs),
+        outcome=outcome,
+        sentence=f"{judged.job.id} on {judged.cell.id}: {'; '.join(_said(judged, changes, lost))}.",
+        inputs={
+            "baseline": list(changes.runs),
+            "removed": len(changes.removed),
+            "not_given_up": len(lost),
+            "renamed": dict(list(changes.renamed.items())[:_TOLD]),
+            "added": changes.added,
+            "removed_tests": [*lost, *(x for x in changes.removed if x not in set(lost))][:_TOLD],
+            "added_tests": list(changes.added_names[:_TOLD]),
+        },
+    )
+
+
+def _said(judged: JudgedJob, changes: TestChanges, lost: Sequence[str]) -> Iterator[str]:
+    number = counted(judged.job.counts.collected, "test")
+    if not changes.runs:
+        yield f"there is no green run to compare its {number} with, so none can be missed"
+        return
+    yield f"{number}, compared with run {some(list(changes.runs))}"
+    if changes.unknown:
+        yield "nobody knows their names"
+    if lost:
+        yield f"{len(lost)} removed: {some(list(lost), _SAID)}"
+    given_up = len(changes.removed) - len(lost)
+    if given_up:
+        yield f"{given_up} removed, which the policy gives up"
+    if changes.renamed:
+        pairs = [f"{old} is {new} now" for old, new in changes.renamed.items()]
+        yield f"{len(pairs)} renamed: {some(pairs, _SAID)}"
+    if changes.added:
+        yield f"{changes.added} added: {some(list(changes.added_names), _SAID)}"
+
+
+def _refused(removed: Sequence[str], rule: ManifestRule) -> list[str]:
+    """Those that the policy does not give up."""
+    if rule.removed_tests == "allowed":
+        return []
+    patterns = () if rule.removed_tests == "refused" else rule.removed_tests
+    return [name for name in removed if not any(like(pattern, name) for pattern in patterns)]
+
+
+def _absent(stand: Stand, cell: CellEvidence, rule: ManifestRule) -> Iterator[RuleResult]:
+    """Jobs that the baseline had tests of, and this cell has no word of."""
+    for name, tests in sorted(cell.jobs_gone.items()):
+        asked = next(each for each in stand.rules if like(each.id, name))
+        lost = _refused(tests, rule)
+        is_told = asked.id == name and asked is not stand.rules[-1]
+        if not lost or is_told or asked.require == "recorded_pass":
+            continue
+        yield RuleResult(
+            id=f"changed_tests/{name}@{cell.id}",
+            kind="changed_tests",
+            blocking=stand.blocking(cell) and asked.level == "blocking",
+            outcome=RuleOutcome.UNKNOWN,
+            sentence=(
+                f"There is no job {name} on {cell.id}, of which the baseline has"
+                f" {counted(len(lost), 'test')}: {some(lost, _SAID)}."
+            ),
+            inputs={
+                "removed": len(tests),
+                "not_given_up": len(lost),
+                "removed_tests": lost[:_TOLD],
+            },
+        )

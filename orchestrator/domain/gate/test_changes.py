@@ -1,0 +1,105 @@
+"""How the tests of a job differ, by name, from those that it had in the baseline runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+NAMED = 200
+"""Added tests that are named; of all there is the number."""
+Tests = Counter[str]
+"""Node ids as `normal_nodeid` has them; several tests may share one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestChanges:
+    """What became of the tests of the baseline."""
+
+    __test__ = False
+
+    runs: tuple[str, ...] = ()
+    """Runs that were compared with: those that the gate passed last, and the platform's last green
+    one. Empty: there is none."""
+    removed: tuple[str, ...] = ()
+    """Node ids of one of them or more that are not there now."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Those that a person confirmed to be another test now, by their older name."""
+    added: int = 0
+    """Tests that none of them had."""
+    added_names: tuple[str, ...] = ()
+    """The first `NAMED` of these."""
+    unknown: bool = False
+    """Tests are counted here that have no name, so that nobody can compare them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineTests:
+    """What was collected in a baseline, by job."""
+
+    runs: tuple[str, ...]
+    by_job: Mapping[str, Tests]
+
+
+def changes_since(
+    job: str,
+    now: Tests | None,
+    baselines: Sequence[BaselineTests],
+    *,
+    renames: Mapping[str, str],
+    left_out: Iterable[str],
+) -> TestChanges:
+    """Compare the tests of a job with those of each baseline.
+
+    Args:
+        job: Its id.
+        now: What it collected; None where nobody knows the names.
+        baselines: Any number.
+        renames: Confirmed ones, by the older name; a name may have changed more than once.
+        left_out: Files and folders that were skipped as a whole or not looked into: what was lost
+            there is told of them, and is not told again.
+    """
+    then = [one.by_job.get(job, Counter()) for one in baselines]
+    runs = tuple(dict.fromkeys(run for one in baselines for run in one.runs))
+    if now is None:
+        return TestChanges(runs=runs, unknown=True)
+    removed, renamed = Counter[str](), dict[str, str]()
+    for tests in then:
+        gone, moved = _gone(tests, now, renames)
+        removed, renamed = removed | gone, {**renamed, **moved}
+    places = tuple(f"{place}{end}" for place in left_out for end in ("::", "/"))
+    fresh = [name for name in _fresh(now, then) if name not in renamed.values()] if runs else []
+    return TestChanges(
+        runs=runs,
+        removed=tuple(sorted(name for name in removed.elements() if not name.startswith(places))),
+        renamed=dict(sorted(renamed.items())),
+        added=len(fresh),
+        added_names=tuple(fresh[:NAMED]),
+    )
+
+
+def _gone(then: Tests, now: Tests, renames: Mapping[str, str]) -> tuple[Tests, dict[str, str]]:
+    """What is not there any more, without what is known to have another, new name."""
+    gone, new, moved = then - now, now - then, dict[str, str]()
+    for name in sorted(gone):
+        name_now = _newest(name, renames)
+        if name_now != name and new[name_now] > 0:
+            new[name_now] -= 1
+            gone[name] -= 1
+            moved[name] = name_now
+    return +gone, moved
+
+
+def _newest(name: str, renames: Mapping[str, str]) -> str:
+    seen = {name}
+    while (later := renames.get(name, name)) not in seen:
+        seen.add(later)
+        name = later
+    return name
+
+
+def _fresh(now: Tests, then: Sequence[Tests]) -> list[str]:
+    known = Counter[str]()
+    for tests in then:
+        known |= tests
+    return sorted((now - known).elements())

@@ -1,0 +1,139 @@
+"""Tests by name: what the baseline had and a run has not is missed, whatever came in its place."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from orchestrator.domain.gate.policy import EvidenceRule, JobRule, ManifestRule
+from orchestrator.domain.gate.rule_names import rule_fault
+from orchestrator.domain.gate.test_changes import BaselineTests, TestChanges, changes_since
+from orchestrator.domain.gate.verdict import Decision
+from orchestrator.domain.outcome import Counts
+from tests.unit.gate.made import cell, issue, job, judge, policy, result, snapshot
+
+PASS, FAIL, OPEN = Decision.PASS, Decision.FAIL, Decision.INCONCLUSIVE
+RULE = "changed_tests/moe@gcp-l4"
+
+
+def changed(then: str, now: str, renames: dict[str, str], *left_out: str) -> TestChanges:
+    """Of tests whose names are single letters."""
+    baselines = [
+        BaselineTests((f"run-{number}",), {"moe": Counter(names)})
+        for number, names in enumerate(then.split())
+    ]
+    return changes_since("moe", Counter(now), baselines, renames=renames, left_out=left_out)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "renames", "removed", "renamed", "added"),
+    [
+        ("abc", "abc", {}, "", {}, ""),
+        ("abc", "abxyzvw", {}, "c", {}, "vwxyz"),
+        ("abc", "abx", {"c": "x"}, "", {"c": "x"}, ""),
+        ("abc", "aby", {"c": "x", "x": "y"}, "", {"c": "y"}, ""),
+        ("abc", "abx", {"c": "x", "x": "c"}, "", {"c": "x"}, ""),
+        ("abc", "ab", {"c": "x"}, "c", {}, ""),
+        # What was there before, or stands for another already, is no new name.
+        ("abc", "ab", {"c": "b"}, "c", {}, ""),
+        ("abc", "ax", {"b": "x", "c": "x"}, "c", {"b": "x"}, ""),
+        # One name may be collected more than once.
+        ("aab", "ab", {}, "a", {}, ""),
+        # None of several baselines may miss anything, and what one of them had is not new.
+        ("abc ab", "abx", {}, "c", {}, "x"),
+        ("ab abc", "ab", {}, "c", {}, ""),
+        ("ab abx", "abx", {}, "", {}, ""),
+        ("", "abc", {}, "", {}, ""),
+    ],
+)
+def test_what_became_of_the_tests_of_the_baseline(then, now, renames, removed, renamed, added):
+    told = changed(then, now, renames)
+    assert "".join(told.removed) == removed
+    assert told.renamed == renamed
+    assert ("".join(told.added_names), told.added) == (added, len(added))
+    assert told.runs == tuple(f"run-{n}" for n in range(len(then.split())))
+
+
+def test_what_was_lost_with_a_module_or_a_folder_is_told_there():
+    tests = Counter(["t_gpu.py::a", "gpu/t.py::b", "t_gpu.pyx::c"])
+    baseline = BaselineTests(("run-0",), {"moe": tests})
+    told = changes_since("moe", Counter(), [baseline], renames={}, left_out=["t_gpu.py", "gpu"])
+    assert told.removed == ("t_gpu.pyx::c",)
+
+
+LOST = TestChanges(runs=("run-0",), removed=("t.py::b",), added=5, added_names=("t.py::x",))
+OLD = TestChanges(runs=("run-0",), removed=("old.py::a", "old.py::b"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "given_up", "decision", "says"),
+    [
+        (LOST, "refused", FAIL, "1 removed: t.py::b; 5 added: t.py::x"),
+        (LOST, "allowed", PASS, "1 removed, which the policy gives up; 5 added: t.py::x"),
+        (LOST, ("t.py::b",), PASS, "1 removed, which the policy gives up"),
+        (LOST, ("old.py::*",), FAIL, "1 removed: t.py::b"),
+        (OLD, ("old.py::*",), PASS, "2 removed, which the policy gives up"),
+        (OLD, ("*::b",), FAIL, "1 removed: old.py::a; 1 removed, which the policy gives up"),
+        (TestChanges(runs=("run-0",), renamed={"t.py::b": "t.py::c"}), "refused", PASS,
+         "5 tests, compared with run run-0; 1 renamed: t.py::b is t.py::c now"),
+        (TestChanges(), "refused", PASS,
+         "there is no green run to compare its 5 tests with, so none can be missed"),
+        (TestChanges(runs=("run-0",), unknown=True), "refused", OPEN, "nobody knows their names"),
+        (TestChanges(unknown=True), "refused", PASS, ""),
+        (TestChanges(runs=("run-0",)), "refused", PASS, ""),
+        (None, "refused", PASS, ""),
+    ],
+)  # fmt: skip
+def test_a_removed_test_is_no_pass_unless_the_policy_gives_it_up(changes, given_up, decision, says):
+    rules = policy(evidence=EvidenceRule(manifest=ManifestRule(removed_tests=given_up)))
+    verdict = judge(rules, snapshot(cell("gcp-l4", job(changes=changes))))
+    assert verdict.decision is decision
+    found = [one.sentence for one in verdict.rules if one.id == RULE]
+    assert [says in sentence for sentence in found] == [True] * bool(says)
+
+
+def test_it_is_waived_for_a_job_and_does_not_reach_a_job_that_only_informs():
+    assert rule_fault(RULE, policy()) == ""
+    informing = policy(jobs=(JobRule(id="moe", level="informing"), JobRule(id="*")))
+    evidence = snapshot(cell("gcp-l4", job("fp8"), job(changes=LOST)))
+    assert judge(informing, evidence).decision is PASS
+    told = result(judge(policy(), evidence), RULE).inputs
+    assert (told["removed_tests"], told["added_tests"]) == (["t.py::b"], ["t.py::x"])
+
+
+def test_evidence_from_elsewhere_may_count_tests_without_naming_them():
+    nameless = job(changes=TestChanges(runs=("run-0",), unknown=True))
+    told = snapshot(cell("gcp-l4", nameless, ingested=True, attested=False))
+    allowed = EvidenceRule(attestation="unattested_allowed")
+    assert judge(policy(evidence=allowed), told).decision is PASS
+
+
+@pytest.mark.parametrize(
+    ("more", "decision", "told"),
+    [
+        ({}, OPEN, [RULE]),
+        ({"evidence": EvidenceRule(manifest=ManifestRule(removed_tests=("t.py::*",)))}, PASS, []),
+        ({"jobs": (JobRule(id="*", require="recorded_pass"),)}, PASS, []),
+        ({"jobs": (JobRule(id="moe", level="informing"), JobRule(id="*"))}, PASS, []),
+        ({"jobs": ()}, OPEN, [RULE]),
+    ],
+)
+def test_a_job_that_is_gone_takes_its_tests_with_it(more, decision, told):
+    evidence = snapshot(cell("gcp-l4", job("fp8"), jobs_gone={"moe": ("t.py::a", "t.py::b")}))
+    verdict = judge(policy(**more), evidence)
+    assert verdict.decision is decision
+    assert [one.id for one in verdict.rules if one.id == RULE and one.blocking] == told
+    if told:
+        assert result(verdict, RULE).sentence == (
+            "There is no job moe on gcp-l4, of which the baseline has 2 tests: t.py::a, t.py::b."
+        )
+
+
+def test_fewer_tests_and_more_of_others_are_not_the_same_number():
+    """A part of the baseline's number is kept by fillers; the names are not."""
+    manifest = ManifestRule(min_tests_vs_baseline=1)  # type: ignore[arg-type]
+    rules = policy(evidence=EvidenceRule(manifest=manifest), known_issues=(issue(),))
+    filled = job(counts=Counts(passed=14), changes=LOST)
+    verdict = judge(rules, snapshot(cell("gcp-l4", filled, baseline_collected=10)))
+    assert [one.id for one in verdict.rules if one.outcome == "violated"] == [RULE]
