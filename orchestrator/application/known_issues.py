@@ -7,6 +7,7 @@ from datetime import date
 
 from orchestrator.application.context import Context
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue, split_requirement
+from orchestrator.domain.person import Person
 from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
 from orchestrator.domain.versions import is_version_range
 
@@ -18,6 +19,7 @@ class NewIssue:
     product: str
     title: str
     owner: str
+    author: Person
     expires: date
     match: IssueMatch
     scope: IssueScope = field(default_factory=IssueScope)
@@ -38,6 +40,8 @@ def add_known_issue(context: Context, new: NewIssue) -> KnownIssue:
         match=new.match,
         scope=new.scope,
         owner=new.owner,
+        author=new.author.name,
+        author_token=new.author.token,
         url=new.url,
         opened=today,
         expires=new.expires,

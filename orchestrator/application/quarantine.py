@@ -13,6 +13,7 @@ from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.flaky import Go
 from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.person import Person
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.quarantine import (
     Candidate,
@@ -45,6 +46,7 @@ class NewQuarantine:
     nodeid: str
     reason: str
     owner: str
+    author: Person
     days: int
     platforms: tuple[str, ...] = ()
     returns_after: int = 20
@@ -60,6 +62,8 @@ def add_quarantine(context: Context, new: NewQuarantine) -> Quarantine:
         platforms=tuple(sorted(set(new.platforms))),
         reason=new.reason,
         owner=new.owner,
+        author=new.author.name,
+        author_token=new.author.token,
         opened=at,
         expires=at + timedelta(days=min(max(new.days, 0), 36_500)),
         returns_after=new.returns_after,

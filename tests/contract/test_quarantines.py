@@ -20,14 +20,16 @@ from orchestrator.application.quarantine import (
 )
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Counts
+from orchestrator.domain.person import Person
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.quarantine import QuarantineState
 from tests.databases import MANIFEST, NOW, ON_SQLITE, Agent, a_run, after, attempt, matrix
 
 TEST = "tests/test_a.py::test_flaky"
 DAY = 86_400.0
+ME = Person("me", "t-1")
 NEW = NewQuarantine(
-    product="proof", nodeid=TEST, reason="no seed", owner="me", days=14, returns_after=3
+    product="proof", nodeid=TEST, reason="no seed", owner="me", author=ME, days=14, returns_after=3
 )
 
 

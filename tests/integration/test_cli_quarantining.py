@@ -59,9 +59,9 @@ def test_quarantines_are_listed_and_ended(cli: Cli, controller: FakeController) 
     assert cli("quarantine", "list", "--json") == 0
     assert len(json.loads(cli.out)) == 3
     controller.answers["POST", f"{API}/quarantines/Q-0001/end"] = Answer.of(ONE)
-    assert cli("quarantine", "end", "Q-0001", "--by", "me") == 0
+    assert cli("quarantine", "end", "Q-0001") == 0
     (request,) = controller.sent("POST", f"{API}/quarantines/Q-0001/end")
-    assert request.json == {"by": "me"}
+    assert request.json == {}
     controller.answers["GET", f"{API}/quarantines"] = Answer.of({"items": []})
     assert cli("quarantine", "list") == 0
     assert "No test is in quarantine" in cli.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pwd
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -56,6 +57,15 @@ def prepare_home(home: Path) -> None:
     except OSError as error:
         message = f"SEATRIAL_HOME {home} cannot be used: {error.strerror or error}"
         raise HomeUnusableError(f"{message}; set it to a folder that you can write to") from error
+
+
+def system_user() -> str:
+    """The name of the operating-system user that this process runs as, or its number."""
+    number = os.geteuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"uid {number}"
 
 
 class HomeLock:

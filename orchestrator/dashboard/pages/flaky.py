@@ -123,6 +123,7 @@ def quarantine(
         nodeid=form.filled("nodeid", longest=2_000),
         reason=form.filled("reason"),
         owner=form.filled("owner"),
+        author=viewer.person,
         days=form.number("days", least=1, most=LONGEST_DAYS),
         platforms=form.names("platforms"),
         returns_after=form.number("returns_after", least=1, most=MOST_PASSES),

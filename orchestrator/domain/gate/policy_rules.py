@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
-from orchestrator.domain.gate.excuses import same_person
 from orchestrator.domain.gate.issue_rules import issue_problems
 from orchestrator.domain.gate.performance_rules import performance_problems
 from orchestrator.domain.gate.policy import (
@@ -18,6 +17,7 @@ from orchestrator.domain.gate.policy import (
 from orchestrator.domain.gate.quantities import duration, is_pattern, like
 from orchestrator.domain.gate.rule_names import rule_fault
 from orchestrator.domain.manifest import IDENTIFIER
+from orchestrator.domain.person import name_fault, person_key
 from orchestrator.domain.problems import Path, Problem, nearest
 
 _NO_NAME = "{!r} must be letters, digits, '-' and '_' (at most 64)"
@@ -154,15 +154,23 @@ def _exceptions(policy: GatePolicy) -> Iterator[Problem]:
 
 
 def _exception(rule: GateException, policy: GatePolicy) -> Iterator[Problem]:
-    for key in ("id", "reason", "author"):
+    for key in ("id", "reason"):
         if not getattr(rule, key).strip():
             yield Problem((key,), "must not be empty")
     fault = rule_fault(rule.rule, policy)
     if fault:
         yield Problem(("rule",), fault)
-    others = [name for name in rule.approved_by if name.strip()]
-    if all(same_person(name, rule.author) for name in others):
+    if {person_key(name) for name in rule.approved_by} <= {person_key(rule.author), ""}:
         yield Problem(("approved_by",), f"somebody other than {rule.author!r} must approve it")
+    yield from _names(rule)
+
+
+def _names(rule: GateException) -> Iterator[Problem]:
+    named: list[tuple[Path, str]] = [(("author",), rule.author)]
+    named += [(("approved_by", index), name) for index, name in enumerate(rule.approved_by)]
+    for path, name in named:
+        if fault := name_fault(name):
+            yield Problem(path, fault)
 
 
 def _repeated(path: Path, ids: Sequence[str], what: str) -> Iterator[Problem]:

@@ -14,8 +14,9 @@ from orchestrator.domain.gate.policy import (
     Substitute,
     Unavailable,
 )
-from orchestrator.domain.gate.snapshot import Approval, Waiver
+from orchestrator.domain.gate.snapshot import Approval, Quarantine, Waiver
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
+from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome
 from tests.unit.gate.made import (
     NOW,
@@ -48,8 +49,12 @@ def waiver(rule: str, **more: object) -> Waiver:
     told: dict[str, object] = {
         "gate": "release", "reason": "tonight", "author": "ann", "approver": "bob",
         "at": NOW - timedelta(days=1), "expires": NOW + timedelta(days=1),
+        "author_token": "t-1", "approver_token": "t-2", "approved_at": NOW - timedelta(hours=2),
     }  # fmt: skip
     return Waiver(id="W-0001", rule=rule, **{**told, **more})  # type: ignore[arg-type]
+
+
+TYPED = "its author and its approver were typed, and no token stands behind the names"
 
 
 def test_an_exception_for_it():
@@ -115,6 +120,12 @@ def test_a_waiver():
     ("more", "told"),
     [
         ({"approver": "Ann "}, "its author cannot approve it"),
+        ({"approver": "a\N{ZERO WIDTH SPACE}NN"}, "its author cannot approve it"),
+        ({"approver": "\N{FULLWIDTH LATIN SMALL LETTER A}nn"}, "its author cannot approve it"),
+        ({"approver": "", "approver_token": "", "approved_at": None}, "nobody has approved it"),
+        ({"approver_token": "", "approved_at": None}, TYPED),
+        ({"author_token": ""}, TYPED),
+        ({"approved_at": NOW + timedelta(hours=1)}, "it was approved later"),
         ({"expires": NOW + timedelta(days=30)}, "it is for more than 30 days"),
         ({"expires": NOW}, "it expired 0 days ago"),
         ({"at": NOW + timedelta(hours=1)}, "it was given later"),
@@ -148,14 +159,49 @@ def test_approvals():
     assert verdict.decision is OPEN
     assert "nobody approved" in result(verdict, "approval").sentence
 
-    def approved(by: str, of: str = digest) -> Decision:
-        yes = Approval(by=by, at=NOW, evidence=of)
+    def approved(by: str, of: str = digest, token: str = "t-3") -> Decision:
+        yes = Approval(by=by, at=NOW, evidence=of, token=token)
         return judge(rules, replace(evidence, approvals=(yes,))).decision
 
     assert approved("bob") is WITH
     assert approved("Ann") is OPEN  # she asked for the waiver
+    assert approved("\N{FULLWIDTH LATIN CAPITAL LETTER A}n\N{WORD JOINER}n") is OPEN
+    assert approved("bob", token="") is OPEN  # a typed name
     assert approved("bob", of="another") is OPEN
     assert judge(rules, snapshot(cell())).decision is PASS
+
+
+@pytest.mark.parametrize("kind", ["known issue", "quarantine"])
+def test_who_excused_a_failure_does_not_approve_it(kind: str):
+    issue = KnownIssue(
+        id="KI-0001", product="torchbridge", title="known", match=IssueMatch(exception="*"),
+        owner="team", opened=NOW.date(), expires=NOW.date(), author="ann", author_token="t-1",
+    )  # fmt: skip
+    flaky = Quarantine(
+        id="Q-0001", product="torchbridge", nodeid="t.py::a", reason="flaky", owner="team",
+        opened=NOW, expires=NOW + timedelta(days=1), author="ann", author_token="t-1",
+    )  # fmt: skip
+    held = failed(quarantine="" if kind == "known issue" else "Q-0001")
+    excused = {"known_issues": (issue,)} if kind == "known issue" else {"quarantines": (flaky,)}
+    evidence = snapshot(cell("gcp-l4", job("x", held)), **excused)
+
+    def approved(by: str) -> Decision:
+        yes = Approval(by=by, at=NOW, evidence=evidence_digest(evidence), token="t-9")
+        rules = policy(approvals=ApprovalRule())
+        return judge(rules, replace(evidence, approvals=(yes,))).decision
+
+    assert (approved("bob"), approved("ANN")) == (WITH, OPEN)
+
+
+@pytest.mark.parametrize("name", ["Carol\N{ZERO WIDTH SPACE}", "\N{CYRILLIC SMALL LETTER ES}arol"])
+def test_a_look_alike_does_not_approve_an_exception(name: str):
+    rule = PlatformRule(id="mi300x", when_unavailable=Unavailable(verdict="exception"))
+    given = exception("platform/mi300x", approved_by=(name,))
+    verdict = judge(
+        policy("gcp-l4", rule, exceptions=(given,)), snapshot(cell(), unavailable("mi300x"))
+    )
+    assert verdict.decision is FAIL
+    assert verdict.warnings == ("EXC-1 does not count: nobody but its author approved it.",)
 
 
 def test_an_approval_for_a_pass_is_needed_for_exceptions_too():
@@ -168,7 +214,7 @@ def test_an_author_does_not_approve_after_their_exception_is_over():
     over = exception("job/x@gcp-l4", author="cyd", expires=date(2026, 1, 8))
     rules = policy(exceptions=(over,), approvals=ApprovalRule())
     evidence = failing(waiver("job/x@gcp-l4"))
-    yes = Approval(by="cyd", at=NOW, evidence=evidence_digest(evidence))
+    yes = Approval(by="cyd", at=NOW, evidence=evidence_digest(evidence), token="t-3")
     assert judge(rules, replace(evidence, approvals=(yes,))).decision is OPEN
 
 

@@ -37,7 +37,7 @@ _VERDICTS = (
     Column("policy", "Policy"),
     Column("decided", "Decided"),
 )
-_WRITTEN = ("rule", "reason", "approver", "days", "verdict")
+_WRITTEN = ("rule", "reason", "days", "verdict")
 
 
 @router.get(urls.GATES + "/{gate}")
@@ -151,7 +151,7 @@ def _form(
         "written": {name: given.get(name, "") for name in _WRITTEN},
         "only_this": bool(written.get("only_this")),
         "waivable": waivable(rules),
-        "is_waiving": bool(asked.query.get("rule")) or refused is not None,
+        "is_waiving": bool(asked.query.get("rule")) or (refused and refused.about == "waiver"),
     }
 
 
