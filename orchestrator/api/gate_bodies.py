@@ -10,7 +10,6 @@ from fastapi.openapi.models import Example
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from orchestrator.api.history_bodies import Filled, Word
-from orchestrator.application.waive import LONGEST_DAYS
 
 POLICY_TEXT = """\
 apiVersion: seatrial/v1
@@ -105,7 +104,8 @@ class WaiverBody(_Given):
     rule: Filled
     """As the verdict prints it: ``platform/aws-a10g``."""
     reason: Annotated[str, Field(min_length=1, max_length=2000)]
-    days: int = Field(ge=1, le=LONGEST_DAYS)
+    days: int = Field(ge=1, le=36_500)
+    """At most the policy's `exception_max_age`."""
     verdict: Word = ""
     """``V-0001``, which its author has read; the gate's newest one by default."""
     only_this: bool = False

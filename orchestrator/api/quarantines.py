@@ -27,7 +27,6 @@ from orchestrator.application.quarantine import (
 )
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.quarantine import (
-    LONGEST_DAYS,
     MOST_PASSES,
     Candidate,
     QuarantineState,
@@ -100,8 +99,8 @@ class QuarantineBody(BaseModel):
     reason: Filled
     owner: Filled
     """Who mends it."""
-    days: int = Field(ge=1, le=LONGEST_DAYS)
-    """Until it expires."""
+    days: int = Field(ge=1, le=36_500)
+    """Until it expires: at most `exception_max_age` of the product's gates."""
     platforms: tuple[Filled, ...] = ()
     """Ids; none means all."""
     returns_after: int = Field(default=20, ge=1, le=MOST_PASSES)

@@ -11,13 +11,11 @@ from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
 from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict
 from orchestrator.domain.gate.evaluate import evaluate
-from orchestrator.domain.gate.excuses import LONGEST_WAIVER
 from orchestrator.domain.gate.rule_names import rule_fault
 from orchestrator.domain.gate.snapshot import Approval, Snapshot, Waiver
+from orchestrator.domain.gate.terms import longest_exception
 from orchestrator.domain.person import SOCKET, Person, person_key
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
-
-LONGEST_DAYS = LONGEST_WAIVER.days
 
 
 class WaiverMissingError(LookupError):
@@ -124,8 +122,10 @@ def _problems(
 ) -> Iterator[Problem]:
     if not new.reason.strip():
         yield Problem(("reason",), "must not be empty")
-    if not 1 <= new.days <= LONGEST_DAYS:
-        yield Problem(("days",), f"must be from 1 to {LONGEST_DAYS}")
+    longest = longest_exception(policy_of(policy)).days
+    if not 1 <= new.days <= longest:
+        message = f"must be from 1 to {longest}, the policy's `exception_max_age`"
+        yield Problem(("days",), message)
     if new.only_this and read is None:
         yield Problem(("only_this",), "the gate has no verdict yet, so there is no evidence")
     fault = _rule_fault(context, new.rule, policy, read)

@@ -86,7 +86,7 @@ def test_a_quarantine_is_added_and_ended(days):
 @ON_SQLITE
 def test_nonsense_is_refused_with_what_to_do(days):
     days.ran("failed")
-    assert refused(days, days=31) == ["days: must be from 1 to 30: a quarantine ends by itself"]
+    assert refused(days, days=91) == ["days: must be from 1 to 90: a quarantine ends by itself"]
     [said] = refused(days, nodeid="tests/test_a.py::test_flakey")
     assert said.startswith("nodeid: proof has no test 'tests/test_a.py::test_flakey'")
     assert refused(days, product="other") != []

@@ -116,7 +116,8 @@ def test_a_verdict_of_another_gate_is_neither_waived_nor_approved(api: Desk) -> 
         ({"approver": "bo"}, "/approver"),
         ({"author": "ann"}, "/author"),
         ({"reason": " "}, "/reason"),
-        ({"days": 31}, "/days"),
+        ({"days": 91}, "/days"),
+        ({"days": 355_000}, "/days"),
         ({"days": 0}, "/days"),
         ({"rule": "job/unit@nowhere"}, "/rule"),
         ({"only_this": True}, "/only_this"),
@@ -287,6 +288,33 @@ def test_nobody_gets_a_token_with_a_name_like_anothers(
     )
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/name")
     assert says in answer.json()["errors"][0]["detail"]
+
+
+def test_a_policy_says_how_long_exceptions_may_last(api: Desk) -> None:
+    put(api)
+    forever = POLICY + (
+        "  exceptions: [{id: E-1, rule: platform/here, reason: r, author: ann,"
+        " approved_by: [bo], expires: 2026-07-01}]\n"
+    )
+    refused = api.client.put(f"{API}/gates/release", json={"policy": forever})
+    assert refused.json()["errors"][0]["pointer"] == "/spec/exceptions/0/expires"
+    said = "2026-07-01 is 122 days ahead: `exception_max_age` allows 90"
+    assert (refused.status_code, refused.json()["errors"][0]["detail"]) == (422, said)
+    put(api, forever + "  exception_max_age: 122d\n")
+    assert waive(api, rule="platform/here", days=122)["id"] == "W-0001"
+    issue = {"product": "proof", "title": "t", "owner": "me", "match": {"contains": "x"}}
+    for product, expires, status in (
+        ("proof", "2026-07-01", 201),
+        ("proof", "2999-01-01", 422),
+        ("other", "2026-05-30", 201),
+        ("other", "2026-05-31", 422),
+    ):
+        body = {**issue, "product": product, "expires": expires}
+        answer = api.client.post(f"{API}/known-issues", json=body)
+        assert answer.status_code == status, answer.text
+        if status == 422:
+            assert answer.json()["errors"][0]["pointer"] == "/expires"
+            assert "`exception_max_age`" in answer.json()["detail"]
 
 
 def test_a_policy_knows_who_put_it(api: Desk) -> None:

@@ -68,9 +68,7 @@ def quarantine_add(
     product: Annotated[str, _option("--product", "NAME", "The payload's name.")],
     reason: Annotated[str, _option("--reason", "TEXT", "Why it is flaky, as far as is known.")],
     owner: Annotated[str, _option("--owner", "NAME", "Who mends it.")],
-    days: Annotated[
-        int, typer.Option("--days", metavar="N", min=1, max=30, help="Until it expires.")
-    ],
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="Until it expires.")],
     platform: Annotated[
         list[str] | None, _option("--platform", "ID", "Only there. Repeatable.")
     ] = None,

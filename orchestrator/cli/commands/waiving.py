@@ -35,9 +35,7 @@ def waive_command(
     gate: _Gate,
     rule: Annotated[str, typer.Argument(metavar="RULE", help="As the verdict prints it.")],
     reason: Annotated[str, _option("--reason", "TEXT", "For whoever reads the verdict.")],
-    days: Annotated[
-        int, typer.Option("--days", metavar="N", min=1, max=30, help="Until it expires.")
-    ],
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="Until it expires.")],
     verdict: Annotated[
         str, _option("--verdict", "V-0001", "The one that was read; the newest by default.")
     ] = "",

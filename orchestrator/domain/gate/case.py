@@ -125,7 +125,7 @@ def open_case(
     """Sort the evidence by what the policy says of it."""
     stands = tuple(stand_of(rule, policy, snapshot) for rule in policy.spec.platforms)
     failing = [result for stand in stands for job in stand.jobs for result in _failing(job)]
-    tolerance = tolerate(failing, policy, snapshot, now)
+    tolerance = tolerate(failing, policy, snapshot, now, terms)
     return Case(policy, snapshot, now, statistics, evidence_digest, stands, tolerance, terms)
 
 

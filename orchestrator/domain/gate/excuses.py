@@ -14,7 +14,8 @@ from orchestrator.domain.gate.snapshot import Waiver
 from orchestrator.domain.gate.terms import Terms
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
-LONGEST_WAIVER = timedelta(days=30)
+_LONGEST_WAIVER = timedelta(days=30)
+"""By the first version of the rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def _of_exception(one: GateException, case: Case) -> Excuse:
     )
     late = (case.now.date() - one.expires).days
     fault = "" if others else "nobody but its author approved it"
+    fault = fault or terms.end_fault(policy, one.expires, case.now.date())
     if late > 0:
         fault = f"it expired {counted(late, 'day')} ago"
     elif not _is_named(one, policy):
@@ -93,7 +95,7 @@ def _is_named(one: GateException, policy: GatePolicy) -> bool:
 
 def _of_waiver(one: Waiver, case: Case) -> Excuse:
     now = case.now
-    fault = _approval_fault(one, now, case.terms) or _life_fault(one)
+    fault = _approval_fault(one, now, case.terms) or _life_fault(one, case)
     if now >= one.expires:
         fault = f"it expired {counted((now - one.expires).days, 'day')} ago"
     elif now < one.at:
@@ -118,9 +120,11 @@ def _approval_fault(one: Waiver, now: datetime, terms: Terms) -> str:
     return ""
 
 
-def _life_fault(one: Waiver) -> str:
+def _life_fault(one: Waiver, case: Case) -> str:
     if one.expires <= one.at:
         return "it ends before it begins"
-    if one.expires - one.at > LONGEST_WAIVER:
-        return f"it is for more than {LONGEST_WAIVER.days} days"
+    if case.terms.ages:
+        return case.terms.age_fault(case.policy, one.at.date(), case.now.date())
+    if one.expires - one.at > _LONGEST_WAIVER:
+        return f"it is for more than {_LONGEST_WAIVER.days} days"
     return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 
 from orchestrator.domain.gate.issue_rules import issue_problems
@@ -16,6 +16,7 @@ from orchestrator.domain.gate.policy import (
 )
 from orchestrator.domain.gate.quantities import duration, is_pattern, like
 from orchestrator.domain.gate.rule_names import rule_fault
+from orchestrator.domain.gate.terms import longest_exception
 from orchestrator.domain.manifest import IDENTIFIER
 from orchestrator.domain.person import name_fault, person_key
 from orchestrator.domain.problems import Path, Problem, nearest
@@ -120,10 +121,18 @@ def _limits(policy: GatePolicy) -> Iterator[Problem]:
         yield from _least(("spec", "new_failures", "max"), spec.new_failures.max, 0)
     if spec.cost is not None and spec.cost.max_usd <= 0:
         yield Problem(("spec", "cost", "max_usd"), "must be more than 0")
+    path: Path = ("spec", "exception_max_age")
+    yield from _parsed(path, spec.exception_max_age, _whole_days)
     if spec.approvals is not None:
         yield from _least(("spec", "approvals", "need"), spec.approvals.need, 1)
         if not spec.approvals.on:
             yield Problem(("spec", "approvals", "on"), "name at least one decision")
+
+
+def _whole_days(text: str) -> timedelta:
+    if not duration(text).days:
+        raise ValueError("must be at least 1d: exceptions are given by the day")
+    return duration(text)
 
 
 def _flaky(policy: GatePolicy) -> Iterator[Problem]:
@@ -163,6 +172,16 @@ def _exception(rule: GateException, policy: GatePolicy) -> Iterator[Problem]:
     if {person_key(name) for name in rule.approved_by} <= {person_key(rule.author), ""}:
         yield Problem(("approved_by",), f"somebody other than {rule.author!r} must approve it")
     yield from _names(rule)
+
+
+def ends_too_late(policy: GatePolicy, today: date) -> Iterator[Problem]:
+    """Exceptions that last longer from today than the policy lets them: it has to say so."""
+    longest = longest_exception(policy)
+    for index, rule in enumerate(policy.spec.exceptions):
+        if rule.expires - today > longest:
+            days = f"{rule.expires} is {(rule.expires - today).days} days ahead"
+            message = f"{days}: `exception_max_age` allows {longest.days}"
+            yield Problem(("spec", "exceptions", index, "expires"), message)
 
 
 def _names(rule: GateException) -> Iterator[Problem]:

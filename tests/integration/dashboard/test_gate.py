@@ -140,8 +140,8 @@ def test_a_waiver_for_a_verdict_of_nowhere_is_refused_in_words(red: PageDesk) ->
 @pytest.mark.parametrize(
     ("changed", "field", "says"),
     [
-        ({"days": "31"}, "days", "from 1 to 30"),
-        ({"days": "1e9"}, "days", "from 1 to 30"),
+        ({"days": "91"}, "days", "from 1 to 90"),
+        ({"days": "1e9"}, "days", "from 1 to 90"),
         ({"reason": " "}, "reason", "must not be empty"),
         ({"rule": "job/unti@here"}, "rule", "did you mean 'job/unit@here'"),
         ({"rule": "freshness/here"}, "rule", "nothing makes old evidence new"),
