@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import sys
 from collections.abc import Callable
@@ -73,11 +74,13 @@ class ServeOptions:
 def control(settings: Settings, options: ServeOptions) -> int:
     """Hold the home and serve until told to stop; the process ends here."""
     _begin_to_log()
+    # What a controller writes is for its owner alone; jobs begin as the user's own commands do.
+    umask = os.umask(0o077)
     _hold(settings, options)
     path = settings.home / "controller.sock"
     ports = port_sockets(options.address, options.number) if options.listens else []
     try:
-        parts = build(settings, runs_cells=options.cells)
+        parts = build(settings, runs_cells=options.cells, job_umask=umask)
     except StoreError as error:
         raise RefusedError(str(error)) from error
     own = home_socket(path)
