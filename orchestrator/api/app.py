@@ -56,6 +56,7 @@ def create_app(
     guard: Guard | None,
     allowed_hosts: tuple[str, ...] = (),
     revision: Callable[[], str] | None = None,
+    operator: str = "operator",
 ) -> FastAPI:
     """Make the application.
 
@@ -64,6 +65,7 @@ def create_app(
         guard: Checks tokens, on every TCP port; None on the socket, whose mode is the guard.
         allowed_hosts: Names, beside those of the loopback, that a TCP port is reached by.
         revision: Tells the revision of the database's tables, for ``/readyz``.
+        operator: Whose word it is where no token is asked for: the operating-system user's.
 
     ``app.state.streams.close()`` lets open event streams end when the server stops.
     """
@@ -79,6 +81,7 @@ def create_app(
     app.state.context = context
     app.state.guard = guard
     app.state.revision = revision
+    app.state.operator = operator
     app.state.streams = events.Streams()
     app.state.figures = figures.RequestFigures()
     _include_routers(app)

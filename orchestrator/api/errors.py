@@ -52,6 +52,7 @@ from orchestrator.application.replay_verdict import VerdictMissingError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
 from orchestrator.application.schedules import ScheduleMissingError
 from orchestrator.application.signing_keys import KeyMissingError
+from orchestrator.application.waive import WaiverMissingError
 from orchestrator.domain.machine import ProviderError
 from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
 
@@ -122,6 +123,7 @@ TABLE: Mapping[type[Exception], Refusal] = {
     GateMissingError: Refusal(404, "not-found", "There is no such gate"),
     PolicyMissingError: Refusal(409, "policy-missing", "The gate never had this policy"),
     VerdictMissingError: Refusal(404, "not-found", "There is no such verdict"),
+    WaiverMissingError: Refusal(404, "not-found", "There is no such waiver"),
     KeyMissingError: Refusal(404, "not-found", "There is no such key"),
     WrongProductError: Refusal(422, "wrong-product", "The run is of another product"),
     KeyUnusableError: Refusal(500, "signing-key", "Verdicts cannot be signed"),
@@ -161,6 +163,13 @@ TABLE: Mapping[type[Exception], Refusal] = {
     HostRefusedError: Refusal(400, "host-refused", "The Host header is not this server's"),
     ClientDisconnect: Refusal(400, "cut-off", "The request was cut off"),
 }
+
+
+_NAMES = frozenset({"author", "approver", "by"})
+_NO_NAMES = (
+    "no name can be sent: whoever makes the request says it, as the owner of the token or, on the"
+    " home's socket, as the operating-system user; a second person needs a token of their own"
+)
 
 
 def install(app: FastAPI) -> None:
@@ -265,6 +274,8 @@ def _place(one: Mapping[str, object], body: object) -> FaultShape:
         return FaultShape(detail="is not JSON", pointer="", line=line, column=column)
     if one["type"] == "model_attributes_type":
         detail = "must be a JSON object, sent with `Content-Type: application/json`"
+    if one["type"] == "extra_forbidden" and place[-1] in _NAMES:
+        detail = _NO_NAMES
     if one["type"] == "string_pattern_mismatch":
         detail = _pattern_fault(cast("Mapping[str, object]", one["ctx"])["pattern"])
     if place[0] == "body":

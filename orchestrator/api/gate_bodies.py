@@ -10,7 +10,6 @@ from fastapi.openapi.models import Example
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from orchestrator.api.history_bodies import Filled, Word
-from orchestrator.application.waive import LONGEST_DAYS
 
 POLICY_TEXT = """\
 apiVersion: seatrial/v1
@@ -53,8 +52,6 @@ class PolicyBody(_Given):
     """The text of a policy file, or the same as an object."""
     name: str = Field(default="policy", min_length=1, max_length=200)
     """What messages call it: its file's name."""
-    by: Word = ""
-    """Who puts it; with a token, the token's name stands."""
 
 
 def _is_written_out(value: object) -> object:
@@ -101,17 +98,14 @@ class DryRunBody(_Given):
 
 
 class WaiverBody(_Given):
-    """An exception for one rule of a gate, for some days."""
+    """An exception for one rule of a gate, for some days. Its author is whoever asks for it."""
 
     gate: Filled
     rule: Filled
     """As the verdict prints it: ``platform/aws-a10g``."""
     reason: Annotated[str, Field(min_length=1, max_length=2000)]
-    author: Word = ""
-    """Who asks for it; with a token, the token's name stands."""
-    approver: Filled
-    """Who agreed: somebody else."""
-    days: int = Field(ge=1, le=LONGEST_DAYS)
+    days: int = Field(ge=1, le=36_500)
+    """At most the policy's `exception_max_age`."""
     verdict: Word = ""
     """``V-0001``, which its author has read; the gate's newest one by default."""
     only_this: bool = False
@@ -119,13 +113,11 @@ class WaiverBody(_Given):
 
 
 class ApprovalBody(_Given):
-    """A person's yes to the evidence of a verdict."""
+    """A person's yes to the evidence of a verdict. Whoever sends it says it."""
 
     gate: Filled
     verdict: Word = ""
     """``V-0001``; the gate's newest one by default."""
-    by: Word = ""
-    """Who says so; with a token, the token's name stands."""
 
 
 _PUT: dict[str, Example] = {
@@ -152,14 +144,12 @@ _WAIVE: dict[str, Example] = {
             "gate": "release",
             "rule": "platform/aws-a10g",
             "reason": "The region is out of machines; its last run was green.",
-            "author": "ann",
-            "approver": "bo",
             "days": 7,
         },
     }
 }
 _APPROVE: dict[str, Example] = {
-    "newest": {"summary": "The newest verdict", "value": {"gate": "release", "by": "bo"}}
+    "newest": {"summary": "The newest verdict", "value": {"gate": "release"}}
 }
 
 PutPolicy = Annotated[PolicyBody, Body(openapi_examples=_PUT)]

@@ -18,12 +18,12 @@ from orchestrator.api.gate_shapes import (
     WaiverShape,
 )
 from orchestrator.api.guard import bearer, secured
-from orchestrator.api.identity import CallerDep, signed_by
+from orchestrator.api.identity import CallerDep
 from orchestrator.api.telling_gates import tell_approval, tell_key, tell_waiver
 from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
-from orchestrator.application.waive import NewWaiver, approve, waive
+from orchestrator.application.waive import NewWaiver, approve, approve_waiver, waive
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["gates"], route_class=secured(Scope.READ), dependencies=_ASKED)
@@ -42,18 +42,27 @@ def list_waivers(context: ContextDep, gate: OfGate = None) -> WaiverListShape:
 
 @writing.post("/waivers", status_code=201)
 def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> WaiverShape:
-    """Waive one rule of a gate for some days. It is shown in every verdict that it changes."""
+    """Ask to waive one rule of a gate for some days: it counts once somebody else approves it.
+
+    It is shown in every verdict that it changes.
+    """
     new = NewWaiver(
         gate=body.gate,
         rule=body.rule,
         reason=body.reason,
-        author=signed_by(caller, body.author, "author"),
-        approver=body.approver,
+        author=caller,
         days=body.days,
         verdict=body.verdict,
         only_this=body.only_this,
     )
     return tell_waiver(waive(context, new), at=context.clock.now())
+
+
+@writing.post("/waivers/{waiver_id}/approve")
+def approve_one_waiver(context: ContextDep, waiver_id: str, caller: CallerDep) -> WaiverShape:
+    """Approve a waiver that somebody else asked for; doing so again changes nothing."""
+    approved = approve_waiver(context, waiver_id, by=caller)
+    return tell_waiver(approved, at=context.clock.now())
 
 
 @reading.get("/approvals")
@@ -69,8 +78,7 @@ def list_approvals(
 @writing.post("/approvals", status_code=201)
 def create_approval(context: ContextDep, body: Approve, caller: CallerDep) -> ApprovalShape:
     """Say yes to the evidence of a verdict: the gate's next evaluation of it counts this."""
-    by = signed_by(caller, body.by, "by")
-    return tell_approval(body.gate, approve(context, body.gate, by=by, verdict=body.verdict))
+    return tell_approval(body.gate, approve(context, body.gate, by=caller, verdict=body.verdict))
 
 
 @reading.get("/keys")

@@ -123,15 +123,21 @@ class ReplayShape(Shape):
 
 
 class WaiverShape(Shape):
-    """A person's exception for a rule."""
+    """A person's exception for a rule: it counts once somebody else has approved it."""
 
     id: str
     gate: str
     rule: str
     reason: str
     author: str
+    """Who asked for it: the name that their token had then."""
+    author_token: str
+    """Its id; `socket`: the operating-system user, on the home's socket. Empty: typed."""
     approver: str
+    """Who approved it; empty while nobody has: then it does not count."""
+    approver_token: str
     at: datetime
+    approved_at: datetime | None
     expires: datetime
     evidence: str
     """The only evidence that it is for; empty: whatever the gate looks at until it expires."""
@@ -153,6 +159,9 @@ class ApprovalShape(Shape):
 
     gate: str
     by: str
+    """The name that their token had then."""
+    token: str
+    """Its id; `socket`: the operating-system user, on the home's socket. Empty: typed."""
     at: datetime
     evidence: str
 

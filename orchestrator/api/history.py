@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Security
 from orchestrator.api.deps import LARGEST, ContextDep, resolve_run
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.guard import bearer, secured
-from orchestrator.api.history_bodies import Decide, DecisionBody, Match
+from orchestrator.api.history_bodies import Decide, Match
 from orchestrator.api.history_shapes import (
     AliasListShape,
     AliasShape,
@@ -19,6 +19,7 @@ from orchestrator.api.history_shapes import (
     KnownTestPageShape,
     MatchingShape,
 )
+from orchestrator.api.identity import CallerDep
 from orchestrator.api.telling_history import (
     tell_alias,
     tell_history,
@@ -32,6 +33,7 @@ from orchestrator.application.look_up_tests import history_of
 from orchestrator.application.match_tests import decide_alias, suggest_aliases
 from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.alias import AliasState
+from orchestrator.domain.person import Person
 
 _ASKED = [Security(bearer)]
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
@@ -106,29 +108,32 @@ def match_tests(context: ContextDep, body: Match) -> MatchingShape:
 
 
 @writing.post("/aliases/{alias_id}/confirm")
-def confirm_alias(context: ContextDep, alias_id: AliasId, body: Decide = None) -> AliasShape:
+def confirm_alias(
+    context: ContextDep, alias_id: AliasId, caller: CallerDep, body: Decide = None
+) -> AliasShape:
     """Say that two names are one test: its history and its counts follow."""
-    return _decide(context, alias_id, AliasState.CONFIRMED, body)
+    return _decide(context, alias_id, AliasState.CONFIRMED, caller)
 
 
 @writing.post("/aliases/{alias_id}/reject")
-def reject_alias(context: ContextDep, alias_id: AliasId, body: Decide = None) -> AliasShape:
+def reject_alias(
+    context: ContextDep, alias_id: AliasId, caller: CallerDep, body: Decide = None
+) -> AliasShape:
     """Say that two names are two tests: it is not suggested again."""
-    return _decide(context, alias_id, AliasState.REJECTED, body)
+    return _decide(context, alias_id, AliasState.REJECTED, caller)
 
 
 @writing.post("/aliases/{alias_id}/undo")
-def undo_alias(context: ContextDep, alias_id: AliasId, body: Decide = None) -> AliasShape:
-    """Take back what was said; it is a suggestion again."""
-    return _decide(context, alias_id, AliasState.SUGGESTED, body)
-
-
-def _decide(
-    context: Context, alias_id: str, state: AliasState, body: DecisionBody | None
+def undo_alias(
+    context: ContextDep, alias_id: AliasId, caller: CallerDep, body: Decide = None
 ) -> AliasShape:
-    by = body.by if body is not None else ""
+    """Take back what was said; it is a suggestion again."""
+    return _decide(context, alias_id, AliasState.SUGGESTED, caller)
+
+
+def _decide(context: Context, alias_id: str, state: AliasState, by: Person) -> AliasShape:
     known = _NUMBER.fullmatch(alias_id)
-    alias = decide_alias(context, int(alias_id), state, by=by) if known else None
+    alias = decide_alias(context, int(alias_id), state, by=by.name) if known else None
     if alias is None:
         raise NotFoundError(f"there is no alias {alias_id!r}; GET /api/v1/aliases lists them")
     return tell_alias(alias)

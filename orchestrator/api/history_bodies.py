@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.application.known_issues import NewIssue
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
+from orchestrator.domain.person import Person
 
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
 Word = Annotated[str, Field(max_length=300, pattern=_PLAIN)]
@@ -30,9 +31,7 @@ class MatchBody(_Given):
 
 
 class DecisionBody(_Given):
-    """Who says so."""
-
-    by: Word = ""
+    """Nothing: whoever sends it says so."""
 
 
 class IssueMatchBody(_Given):
@@ -71,12 +70,13 @@ class KnownIssueBody(_Given):
     url: Annotated[str, Field(max_length=1000, pattern=r"^(https?://[!-~]+)?$")] = ""
     max_failures: int | None = Field(default=None, ge=1, le=10**9)
 
-    def new_issue(self) -> NewIssue:
+    def new_issue(self, author: Person) -> NewIssue:
         """As the operation takes it."""
         return NewIssue(
             product=self.product,
             title=self.title,
             owner=self.owner,
+            author=author,
             expires=self.expires,
             match=IssueMatch(**dict(self.match)),
             scope=IssueScope(**dict(self.scope)),
@@ -85,13 +85,13 @@ class KnownIssueBody(_Given):
         )
 
 
+_NOTHING: dict[str, Example] = {"nothing": {"summary": "Nothing", "value": {}}}
 _MATCH: dict[str, Example] = {
     "versions": {
         "summary": "A run of the version before, and one of the new version",
         "value": {"old_run": "01jc0000000000000000000000", "new_run": "latest"},
     }
 }
-_DECIDE: dict[str, Example] = {"me": {"summary": "Signed", "value": {"by": "release team"}}}
 _ISSUE: dict[str, Example] = {
     "patterns": {
         "summary": "By what the failures have in common",
@@ -127,5 +127,5 @@ _ISSUE: dict[str, Example] = {
 }
 
 Match = Annotated[MatchBody, Body(openapi_examples=_MATCH)]
-Decide = Annotated[DecisionBody | None, Body(openapi_examples=_DECIDE)]
+Decide = Annotated[DecisionBody | None, Body(openapi_examples=_NOTHING)]
 Issue = Annotated[KnownIssueBody, Body(openapi_examples=_ISSUE)]

@@ -246,6 +246,10 @@ class KnownIssueShape(Shape):
     match: IssueMatchShape
     scope: IssueScopeShape
     owner: str
+    author: str
+    """Who added it: the name that their token had then."""
+    author_token: str
+    """Its id; `socket`: the operating-system user, on the home's socket. Empty: unknown."""
     url: str
     opened: date
     expires: date

@@ -10,6 +10,7 @@ from orchestrator.api.guard import bearer, secured
 from orchestrator.api.history import ProductQuery
 from orchestrator.api.history_bodies import Decide, Issue
 from orchestrator.api.history_shapes import KnownIssueListShape, KnownIssueShape
+from orchestrator.api.identity import CallerDep
 from orchestrator.api.telling_history import tell_known_issue
 from orchestrator.application.known_issues import add_known_issue, end_known_issue
 from orchestrator.application.ports.stores import Scope
@@ -28,17 +29,18 @@ def list_known_issues(context: ContextDep, product: ProductQuery = None) -> Know
 
 
 @writing.post("/known-issues", status_code=201)
-def create_known_issue(context: ContextDep, body: Issue) -> KnownIssueShape:
+def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> KnownIssueShape:
     """Add one, opened today. The failures that it explains stay failures in every count."""
-    issue = add_known_issue(context, body.new_issue())
+    issue = add_known_issue(context, body.new_issue(caller))
     return tell_known_issue(issue, on=context.clock.now().date())
 
 
 @writing.post("/known-issues/{issue_id}/expire")
-def expire_known_issue(context: ContextDep, issue_id: str, body: Decide = None) -> KnownIssueShape:
+def expire_known_issue(
+    context: ContextDep, issue_id: str, caller: CallerDep, body: Decide = None
+) -> KnownIssueShape:
     """End one now; doing so again changes nothing."""
-    by = body.by if body is not None else ""
-    issue = end_known_issue(context, issue_id, by=by)
+    issue = end_known_issue(context, issue_id, by=caller.name)
     if issue is None:
         raise NotFoundError(
             f"there is no known issue {issue_id!r}; GET /api/v1/known-issues lists them"

@@ -15,6 +15,7 @@ from orchestrator.api.guard import bearer, secured
 from orchestrator.api.history import ProductQuery
 from orchestrator.api.history_bodies import Decide, Filled
 from orchestrator.api.history_shapes import FlakyShape
+from orchestrator.api.identity import CallerDep
 from orchestrator.api.shape import Shape
 from orchestrator.api.telling_history import tell_flaky
 from orchestrator.application.ports.stores import Scope
@@ -26,7 +27,6 @@ from orchestrator.application.quarantine import (
 )
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.quarantine import (
-    LONGEST_DAYS,
     MOST_PASSES,
     Candidate,
     QuarantineState,
@@ -49,6 +49,10 @@ class QuarantineShape(Shape):
     """Empty: all."""
     reason: str
     owner: str
+    author: str
+    """Who opened it: the name that their token had then."""
+    author_token: str
+    """Its id; `socket`: the operating-system user, on the home's socket. Empty: unknown."""
     opened: datetime
     expires: datetime
     returns_after: int
@@ -95,8 +99,8 @@ class QuarantineBody(BaseModel):
     reason: Filled
     owner: Filled
     """Who mends it."""
-    days: int = Field(ge=1, le=LONGEST_DAYS)
-    """Until it expires."""
+    days: int = Field(ge=1, le=36_500)
+    """Until it expires: at most `exception_max_age` of the product's gates."""
     platforms: tuple[Filled, ...] = ()
     """Ids; none means all."""
     returns_after: int = Field(default=20, ge=1, le=MOST_PASSES)
@@ -138,19 +142,18 @@ def list_quarantine_candidates(
 
 
 @writing.post("/quarantines", status_code=201)
-def create_quarantine(context: ContextDep, body: NewOne) -> QuarantineShape:
+def create_quarantine(context: ContextDep, body: NewOne, caller: CallerDep) -> QuarantineShape:
     """Add one, opened now. The test's failures stay failures in every count."""
-    added = add_quarantine(context, NewQuarantine(**dict(body)))
+    added = add_quarantine(context, NewQuarantine(**dict(body), author=caller))
     return _tell(added, at=context.clock.now())
 
 
 @writing.post("/quarantines/{quarantine_id}/end")
 def end_one_quarantine(
-    context: ContextDep, quarantine_id: str, body: Decide = None
+    context: ContextDep, quarantine_id: str, caller: CallerDep, body: Decide = None
 ) -> QuarantineShape:
     """End one now; doing so again changes nothing."""
-    by = body.by if body is not None else ""
-    ended = end_quarantine(context, quarantine_id, by=by)
+    ended = end_quarantine(context, quarantine_id, by=caller.name)
     if ended is None:
         raise NotFoundError(
             f"there is no quarantine {quarantine_id!r}; GET /api/v1/quarantines lists them"
@@ -166,6 +169,8 @@ def _tell(one: Quarantine, *, at: datetime) -> QuarantineShape:
         platforms=list(one.platforms),
         reason=one.reason,
         owner=one.owner,
+        author=one.author,
+        author_token=one.author_token,
         opened=one.opened,
         expires=one.expires,
         returns_after=one.returns_after,

@@ -106,10 +106,7 @@ class ScheduleBody(_Given):
 
 
 class TriggerBody(_Given):
-    """Who wants it now."""
-
-    by: _Word = ""
-    """With a token, the token's name stands."""
+    """Nothing: whoever sends it says so."""
 
 
 _SCHEDULES: dict[str, Example] = {
@@ -143,7 +140,7 @@ _SCHEDULES: dict[str, Example] = {
         },
     },
 }
-_TRIGGER: dict[str, Example] = {"me": {"summary": "Signed", "value": {"by": "release team"}}}
+_NOTHING: dict[str, Example] = {"nothing": {"summary": "Nothing", "value": {}}}
 
 NewSchedule = Annotated[ScheduleBody, Body(openapi_examples=_SCHEDULES)]
-Trigger = Annotated[TriggerBody | None, Body(openapi_examples=_TRIGGER)]
+Trigger = Annotated[TriggerBody | None, Body(openapi_examples=_NOTHING)]

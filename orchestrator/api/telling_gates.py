@@ -91,8 +91,11 @@ def tell_waiver(stored: StoredWaiver, *, at: datetime) -> WaiverShape:
         rule=waiver.rule,
         reason=waiver.reason,
         author=waiver.author,
+        author_token=waiver.author_token,
         approver=waiver.approver,
+        approver_token=waiver.approver_token,
         at=waiver.at,
+        approved_at=waiver.approved_at,
         expires=waiver.expires,
         evidence=waiver.evidence,
         verdict=stored.verdict,
@@ -103,7 +106,13 @@ def tell_waiver(stored: StoredWaiver, *, at: datetime) -> WaiverShape:
 
 def tell_approval(gate: str, approval: Approval) -> ApprovalShape:
     """An approval."""
-    return ApprovalShape(gate=gate, by=approval.by, at=approval.at, evidence=approval.evidence)
+    return ApprovalShape(
+        gate=gate,
+        by=approval.by,
+        token=approval.token,
+        at=approval.at,
+        evidence=approval.evidence,
+    )
 
 
 def tell_key(key: PublicKey, *, at: datetime) -> KeyShape:

@@ -233,6 +233,8 @@ def tell_known_issue(issue: KnownIssue, *, on: date) -> KnownIssueShape:
             requires_package=scope.requires_package,
         ),
         owner=issue.owner,
+        author=issue.author,
+        author_token=issue.author_token,
         url=issue.url,
         opened=issue.opened,
         expires=issue.expires,

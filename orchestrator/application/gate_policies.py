@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
@@ -14,6 +15,8 @@ from orchestrator.domain.gate.document import (
     read_policy_document,
 )
 from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.policy_rules import ends_too_late
+from orchestrator.domain.gate.terms import LONGEST_EXCEPTION, longest_exception
 from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 
@@ -44,6 +47,8 @@ def put_policy(
         said = f"is {policy.metadata.name!r}, and it was sent to the gate {gate!r}"
         raise InvalidDocumentError(name, [Problem(("metadata", "name"), said)])
     at = context.clock.now()
+    if problems := list(ends_too_late(policy, at.date())):
+        raise InvalidDocumentError(name, problems)
     new = StoredPolicy(
         gate=policy.metadata.name,
         product=policy.metadata.product,
@@ -81,6 +86,12 @@ def find_policy(context: Context, gate: str, *, version: str = "") -> StoredPoli
 def policy_of(stored: StoredPolicy) -> GatePolicy:
     """What a stored version says."""
     return read_policy_document(json.loads(stored.document))
+
+
+def longest_of(context: Context, product: str) -> timedelta:
+    """The longest that an exception for a product can count: at the gate that lets it last most."""
+    mine = [one for one in context.stores.gates.policies() if one.product == product]
+    return max((longest_exception(policy_of(one)) for one in mine), default=LONGEST_EXCEPTION)
 
 
 def _version(context: Context, gate: str, digest: str) -> StoredPolicy:

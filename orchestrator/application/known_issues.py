@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from orchestrator.application.context import Context
+from orchestrator.application.gate_policies import longest_of
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue, split_requirement
+from orchestrator.domain.person import Person
 from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
 from orchestrator.domain.versions import is_version_range
 
@@ -18,6 +20,7 @@ class NewIssue:
     product: str
     title: str
     owner: str
+    author: Person
     expires: date
     match: IssueMatch
     scope: IssueScope = field(default_factory=IssueScope)
@@ -38,6 +41,8 @@ def add_known_issue(context: Context, new: NewIssue) -> KnownIssue:
         match=new.match,
         scope=new.scope,
         owner=new.owner,
+        author=new.author.name,
+        author_token=new.author.token,
         url=new.url,
         opened=today,
         expires=new.expires,
@@ -55,6 +60,10 @@ def _problems(context: Context, new: NewIssue, today: date) -> list[Problem]:
         found.append((("match", "signature"), f"there is no signature {name!r}"))
     if new.expires < today:
         found.append((("expires",), f"{new.expires} is over: it would never apply"))
+    longest, lasts = longest_of(context, new.product), new.expires - today
+    if lasts > longest:
+        message = f"{new.expires} is {lasts.days} days ahead: at most {longest.days} are allowed"
+        found.append((("expires",), f"{message} (`exception_max_age` of the product's gates)"))
     if not is_version_range(new.scope.versions):
         found.append((("scope", "versions"), "must be a range such as >=0.4.6,<0.5 or ==0.4.*"))
     package, versions = split_requirement(new.scope.requires_package)

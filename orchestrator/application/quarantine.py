@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from orchestrator.application.context import Context
+from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.look_up_tests import history_of
 from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.flaky import Go
 from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.person import Person
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.quarantine import (
     Candidate,
@@ -45,6 +47,7 @@ class NewQuarantine:
     nodeid: str
     reason: str
     owner: str
+    author: Person
     days: int
     platforms: tuple[str, ...] = ()
     returns_after: int = 20
@@ -60,18 +63,21 @@ def add_quarantine(context: Context, new: NewQuarantine) -> Quarantine:
         platforms=tuple(sorted(set(new.platforms))),
         reason=new.reason,
         owner=new.owner,
+        author=new.author.name,
+        author_token=new.author.token,
         opened=at,
         expires=at + timedelta(days=min(max(new.days, 0), 36_500)),
         returns_after=new.returns_after,
     )
-    problems = [Problem((key,), said) for key, said in _problems(context.stores, quarantine, at)]
+    longest = longest_of(context, new.product)
+    found = (*faults_of(quarantine, longest), *_problems(context.stores, quarantine, at))
+    problems = [Problem((key,), said) for key, said in found]
     if problems:
         raise InvalidDocumentError("the quarantine", problems)
     return context.stores.quarantines.add(quarantine)
 
 
 def _problems(stores: Stores, new: Quarantine, at: datetime) -> Iterator[tuple[str, str]]:
-    yield from faults_of(new)
     if new.product.strip() and new.nodeid.strip() and not _tests(stores, new.product, new.nodeid):
         near = stores.tests.page(
             product=new.product,

@@ -8,6 +8,8 @@ from datetime import timedelta
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope, Token
+from orchestrator.domain.person import name_fault, person_key, shown_name
+from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 PREFIX = "seatrial_"
 """Lets secret scanners find a token that leaked."""
@@ -18,9 +20,18 @@ _USED_EVERY = timedelta(minutes=1)
 def create_token(
     context: Context, name: str, scope: Scope, *, days: int | None
 ) -> tuple[Token, str]:
-    """Make a token; its secret is returned here and nowhere else."""
+    """Make a token; its secret is returned here and nowhere else.
+
+    Its name is its owner's: a name that is one person's already is spelled as it was.
+
+    Raises InvalidDocumentError of a name that nobody can have.
+    """
+    if fault := name_fault(name):
+        raise InvalidDocumentError("the token", [Problem(("name",), fault)])
+    known = (one.name for one in context.stores.tokens.list())
+    owner = next((one for one in known if person_key(one) == person_key(name)), shown_name(name))
     secret = PREFIX + secrets.token_urlsafe(32)
-    return keep_token(context, name, scope, secret, days=days), secret
+    return keep_token(context, owner, scope, secret, days=days), secret
 
 
 def keep_token(

@@ -11,23 +11,25 @@ from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
 from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict
 from orchestrator.domain.gate.evaluate import evaluate
-from orchestrator.domain.gate.excuses import LONGEST_WAIVER, same_person
 from orchestrator.domain.gate.rule_names import rule_fault
 from orchestrator.domain.gate.snapshot import Approval, Snapshot, Waiver
+from orchestrator.domain.gate.terms import longest_exception
+from orchestrator.domain.person import SOCKET, Person, person_key
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 
-LONGEST_DAYS = LONGEST_WAIVER.days
+
+class WaiverMissingError(LookupError):
+    """No waiver of this id is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewWaiver:
-    """A waiver to add."""
+    """A waiver to ask for."""
 
     gate: str
     rule: str
     reason: str
-    author: str
-    approver: str
+    author: Person
     days: int
     verdict: str = ""
     """Id of the one that its author has before them; the gate's newest by default."""
@@ -36,7 +38,7 @@ class NewWaiver:
 
 
 def waive(context: Context, new: NewWaiver) -> StoredWaiver:
-    """Store it, from now on. Not idempotent.
+    """Ask for it: it counts once somebody else approves it. Not idempotent.
 
     Raises GateMissingError, VerdictMissingError, InvalidDocumentError, and nothing is stored.
     """
@@ -52,8 +54,9 @@ def waive(context: Context, new: NewWaiver) -> StoredWaiver:
         gate=new.gate,
         rule=new.rule,
         reason=new.reason.strip(),
-        author=new.author.strip(),
-        approver=new.approver.strip(),
+        author=new.author.name,
+        author_token=new.author.token,
+        approver="",
         at=at,
         expires=at + timedelta(days=new.days),
         evidence=seen if new.only_this else "",
@@ -62,10 +65,45 @@ def waive(context: Context, new: NewWaiver) -> StoredWaiver:
     return context.stores.gates.add_waiver(given)
 
 
-def approve(context: Context, gate: str, *, by: str, verdict: str = "") -> Approval:
+def approve_waiver(context: Context, waiver_id: str, *, by: Person) -> StoredWaiver:
+    """Let it count; whoever approves it first stands, and again changes nothing.
+
+    Raises WaiverMissingError, InvalidDocumentError.
+    """
+    known = next((w for w in context.stores.gates.waivers() if w.waiver.id == waiver_id), None)
+    if known is None:
+        raise WaiverMissingError(
+            f"there is no waiver {waiver_id!r}; `seatrial gate waivers` lists them"
+        )
+    at, waiver = context.clock.now(), known.waiver
+    if waiver.approved_at is not None:
+        return known
+    fault = _own_fault(waiver, by)
+    if at >= waiver.expires:
+        fault = f"{waiver.id} expired at {waiver.expires:%Y-%m-%d %H:%M} UTC: ask for another one"
+    if fault:
+        raise InvalidDocumentError("the approval", [Problem((), fault)])
+    return context.stores.gates.approve_waiver(waiver_id, by=by, at=at) or known
+
+
+def _own_fault(waiver: Waiver, by: Person) -> str:
+    """Why this person cannot approve it; empty where they can."""
+    if person_key(waiver.author) != person_key(by.name):
+        return ""
+    others = "whoever approves it needs a token of their own"
+    if by.token == SOCKET:
+        others = (
+            "everybody who uses this home by its socket is the operating-system user that owns it."
+            " For a second person run `seatrial serve`, make them a token with"
+            " `seatrial token create NAME --scope gate`, and let them approve it with that"
+        )
+    return f"{waiver.author!r} asked for {waiver.id} and cannot approve it: {others}"
+
+
+def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Approval:
     """Say yes to the evidence of a verdict, the gate's newest one by default; once a person.
 
-    Raises GateMissingError, VerdictMissingError, InvalidDocumentError.
+    Raises GateMissingError, VerdictMissingError.
     """
     find_policy(context, gate)
     read = _read(context, gate, verdict)
@@ -74,22 +112,20 @@ def approve(context: Context, gate: str, *, by: str, verdict: str = "") -> Appro
             f"the gate {gate!r} has no verdict to approve yet: `seatrial gate check {gate}` makes"
             " one"
         )
-    if not by.strip():
-        raise InvalidDocumentError("the approval", [Problem(("by",), "must say who approves")])
-    yes = Approval(by=by.strip(), at=context.clock.now(), evidence=read.verdict.evidence_digest)
+    seen, at = read.verdict.evidence_digest, context.clock.now()
+    yes = Approval(by=by.name, token=by.token, at=at, evidence=seen)
     return context.stores.gates.add_approval(gate, yes)
 
 
 def _problems(
     context: Context, new: NewWaiver, policy: StoredPolicy, read: StoredVerdict | None
 ) -> Iterator[Problem]:
-    for name in ("reason", "author", "approver"):
-        if not getattr(new, name).strip():
-            yield Problem((name,), "must not be empty")
-    if same_person(new.author, new.approver):
-        yield Problem(("approver",), "must be somebody else than the author")
-    if not 1 <= new.days <= LONGEST_DAYS:
-        yield Problem(("days",), f"must be from 1 to {LONGEST_DAYS}")
+    if not new.reason.strip():
+        yield Problem(("reason",), "must not be empty")
+    longest = longest_exception(policy_of(policy)).days
+    if not 1 <= new.days <= longest:
+        message = f"must be from 1 to {longest}, the policy's `exception_max_age`"
+        yield Problem(("days",), message)
     if new.only_this and read is None:
         yield Problem(("only_this",), "the gate has no verdict yet, so there is no evidence")
     fault = _rule_fault(context, new.rule, policy, read)

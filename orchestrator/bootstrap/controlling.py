@@ -86,14 +86,17 @@ def shown_url(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
 
 
-def build(settings: Settings, *, runs_cells: bool) -> Parts:
-    """Open the stores and make everything that hangs on them; nothing runs yet."""
+def build(settings: Settings, *, runs_cells: bool, job_umask: int = -1) -> Parts:
+    """Open the stores and make everything that hangs on them; nothing runs yet.
+
+    `job_umask` is what jobs on this computer begin with; -1: what this process has.
+    """
     if is_embedded(settings):
         check_unclosed(settings.home / "app.db")
     database = open_database(app_url(settings), migrate=True)
     blobs: Blobs = FileBlobs(settings.home / "blobs") if is_embedded(settings) else database.blobs
     provider = _providers(database, settings)
-    world = _world(settings, database, blobs, provider)
+    world = _world(settings, database, blobs, provider, job_umask)
     executor = "local" if is_embedded(settings) else new_id()
     engine = _engine(settings, executor, world) if runs_cells else None
     scratch = temporary_folder(settings.home)
@@ -102,7 +105,11 @@ def build(settings: Settings, *, runs_cells: bool) -> Parts:
 
 
 def _world(
-    settings: Settings, database: Database, blobs: Blobs, provider: Callable[[str], Provider]
+    settings: Settings,
+    database: Database,
+    blobs: Blobs,
+    provider: Callable[[str], Provider],
+    job_umask: int,
 ) -> World:
     home = settings.home
     return World(
@@ -114,6 +121,7 @@ def _world(
             keys=home / "keys",
             local_base=home / "work",
             login=database.stores.leases.login,
+            local_umask=job_umask,
         ).open,
         wheels=Wheelhouse(home / "wheels", clock=SystemClock()),
         secret=secret,

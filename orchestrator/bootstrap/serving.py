@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import sys
 from collections.abc import Callable
@@ -18,9 +19,11 @@ from orchestrator.adapters.files.home import (
     HomeLock,
     HomeUnusableError,
     prepare_home,
+    system_user,
 )
 from orchestrator.api.app import create_app
 from orchestrator.api.guard import HostCheck, token_guard
+from orchestrator.application.context import Context
 from orchestrator.application.deliver import deliver
 from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
@@ -71,19 +74,22 @@ class ServeOptions:
 def control(settings: Settings, options: ServeOptions) -> int:
     """Hold the home and serve until told to stop; the process ends here."""
     _begin_to_log()
+    # What a controller writes is for its owner alone; jobs begin as the user's own commands do.
+    umask = os.umask(0o077)
     _hold(settings, options)
     path = settings.home / "controller.sock"
     ports = port_sockets(options.address, options.number) if options.listens else []
     try:
-        parts = build(settings, runs_cells=options.cells)
+        parts = build(settings, runs_cells=options.cells, job_umask=umask)
     except StoreError as error:
         raise RefusedError(str(error)) from error
     own = home_socket(path)
-    local = create_app(parts.context, guard=None, revision=_revision(parts))
+    operator, secret = _operator(settings, options, parts.context)
+    local = create_app(parts.context, guard=None, revision=_revision(parts), operator=operator)
     listeners = [Listener(local, own, close_streams=local.state.streams.close)]
     said = ""
     if ports:
-        listener, said = _port(settings, options, parts, ports)
+        listener, said = _port(settings, options, parts, ports, secret)
         listeners.append(listener)
 
     def ready() -> None:
@@ -160,13 +166,23 @@ def _revision(parts: Parts) -> Callable[[], str]:
     return parts.database.ready
 
 
+def _operator(settings: Settings, options: ServeOptions, context: Context) -> tuple[str, str]:
+    """Whose word it is on the home's socket, and the secret of their token where they have one.
+
+    Whoever may use the socket can read the first token too: both are one person.
+    """
+    has_token = settings.admin_token_file is not None or (settings.home / "token").exists()
+    if not (options.listens or has_token):
+        return system_user(), ""
+    secret = _first_secret(settings)
+    return keep_token(context, system_user(), Scope.ADMIN, secret, days=None).name, secret
+
+
 def _port(
-    settings: Settings, options: ServeOptions, parts: Parts, sockets: list[socket]
+    settings: Settings, options: ServeOptions, parts: Parts, sockets: list[socket], secret: str
 ) -> tuple[Listener, str]:
     """The TCP listener, and what to tell whoever started it."""
     host, port = options.address, options.number
-    secret = _first_secret(settings)
-    keep_token(parts.context, "first", Scope.ADMIN, secret, days=None)
     hosts = (host, *settings.public_hosts)
     api = create_app(
         parts.context,

@@ -18,9 +18,16 @@ class WorkspacePool:
     """Hands out workspaces; `disconnect` of one drops its connection."""
 
     def __init__(
-        self, *, keys: Path, local_base: Path, login: Callable[[str], Login | None]
+        self,
+        *,
+        keys: Path,
+        local_base: Path,
+        login: Callable[[str], Login | None],
+        local_umask: int = -1,
     ) -> None:
+        """`local_umask` is what jobs on this computer begin with; -1: what this process has."""
         self._keys = keys
+        self._local_umask = local_umask
         self._login = login
         self._local_base = local_base
         self._open: dict[Reach, WorkspacePort] = {}
@@ -37,7 +44,12 @@ class WorkspacePool:
             return self._open[reach]
 
     def _made(self, reach: Reach) -> WorkspacePort:
-        shell = open_shell(reach, keys_dir=self._keys, private_key=self._private_key)
+        shell = open_shell(
+            reach,
+            keys_dir=self._keys,
+            private_key=self._private_key,
+            local_umask=self._local_umask,
+        )
         if isinstance(reach, LocalReach):
             if reach.hostname != socket.gethostname():
                 here = socket.gethostname()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -95,6 +97,7 @@ def _home(home: Path) -> Iterator[Finding]:
         text = f"{home} cannot be written: {error.strerror or error}; set SEATRIAL_HOME"
         yield Finding("FAIL", "home", text)
         return
+    yield from _open_to_others(home)
     free = shutil.disk_usage(folder).free
     if free < _DISK_FAIL_BYTES:
         yield Finding("FAIL", "disk", f"{size(free)} free: too little to keep evidence; make room")
@@ -102,6 +105,19 @@ def _home(home: Path) -> Iterator[Finding]:
         yield Finding("WARN", "disk", f"{size(free)} free: an environment with torch needs more")
     else:
         yield Finding("OK", "disk", f"{size(free)} free")
+
+
+def _open_to_others(home: Path) -> Iterator[Finding]:
+    """Tokens, keys and evidence stand in it."""
+    found = home.stat() if home.exists() else None
+    if found is None or not found.st_mode & 0o077:
+        return
+    said = f"{home} can be entered by others (mode {stat.S_IMODE(found.st_mode):o})"
+    if found.st_uid != os.geteuid() or found.st_mode & stat.S_ISVTX:
+        text = f"{said} and is not yours: set SEATRIAL_HOME to a folder of your own"
+        yield Finding("FAIL", "home", text)
+    else:
+        yield Finding("WARN", "home", f"{said}; a controller that starts closes it (chmod 700)")
 
 
 def _controller(session: Session) -> Finding:

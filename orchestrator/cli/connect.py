@@ -147,9 +147,13 @@ def _make_home(home: Path) -> None:
     (home / ".gitignore").write_text("*\n", encoding="ascii")
 
 
+def _for_the_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def _spawn(log: Path) -> subprocess.Popen[bytes]:
     # A session of its own: an interrupt at this terminal must not reach it.
-    with log.open("ab") as sink:
+    with open(log, "ab", opener=_for_the_owner) as sink:
         return subprocess.Popen(
             [sys.executable, "-m", "orchestrator", "controller", "--until-idle"],
             stdin=subprocess.DEVNULL,

@@ -18,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import check_token, cookie_of
+from orchestrator.domain.person import Person
 
 CSRF_FIELD = "csrf"
 _NONCE_BYTES = 12
@@ -45,6 +46,13 @@ class Viewer:
     """The token's."""
     scope: Scope
     secret: str
+    token: str
+    """The token's id."""
+
+    @property
+    def person(self) -> Person:
+        """Whose word it is that they give."""
+        return Person(self.name, self.token)
 
     def may(self, needed: str) -> bool:
         """Whether the token's scope is enough."""
@@ -71,7 +79,7 @@ class Viewer:
 def viewer_of(context: Context, secret: str) -> Viewer | None:
     """Whom a secret stands for, or None."""
     token = check_token(context, secret, Scope.READ) if secret else None
-    return None if token is None else Viewer(token.name, token.scope, secret)
+    return None if token is None else Viewer(token.name, token.scope, secret, token.id)
 
 
 def _secret(request: Request) -> str:

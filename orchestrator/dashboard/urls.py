@@ -120,6 +120,11 @@ def waivers_url(gate: str) -> str:
     return f"{gate_url(gate)}/waivers"
 
 
+def approve_waiver_url(gate: str, waiver: str) -> str:
+    """Where a waiver is approved."""
+    return f"{waivers_url(gate)}/{_part(waiver)}/approve"
+
+
 def approvals_url(gate: str) -> str:
     """Where evidence of a gate is approved."""
     return f"{gate_url(gate)}/approvals"

@@ -72,6 +72,7 @@ _SAID = {
     "tolerated": Said("✓*", "tolerated", "warn"),
     "waived": Said("✓*", "waived", "warn"),
     "active": Said("●", "active", "good"),
+    "unapproved": Said("?", "needs approval", "warn"),
     "expired": Said("◌", "expired", "quiet"),
     "retired": Said("–", "retired", "quiet"),
     "failing": Said("✗", "failing", "bad"),

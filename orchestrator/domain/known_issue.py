@@ -11,6 +11,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from orchestrator.domain.distribution import canonical_name
+from orchestrator.domain.gate.later import LATER
 from orchestrator.domain.signature import Failure, Signature
 from orchestrator.domain.versions import version_fits
 
@@ -68,6 +69,10 @@ class KnownIssue:
     ended_at: datetime | None = None
     """When a person ended it."""
     ended_by: str = ""
+    author: str = field(default="", metadata=LATER)
+    """Who added it: the name that their token had then. Empty of one that a policy holds."""
+    author_token: str = field(default="", metadata=LATER)
+    """Its id; `SOCKET` of the operating-system user."""
 
     def is_expired(self, on: date) -> bool:
         """Whether it does not apply any more."""

@@ -15,8 +15,6 @@ from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import Failure
 
-LONGEST_DAYS = 30
-"""A quarantine is a debt with a date: whoever needs longer says so again."""
 MOST_PASSES = 1000
 _GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED})
 _BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
@@ -70,12 +68,11 @@ def is_about(quarantine: Quarantine, nodeid: str, platform: str) -> bool:
     return here and nodeid == quarantine.nodeid
 
 
-def faults_of(quarantine: Quarantine) -> tuple[tuple[str, str], ...]:
-    """What makes no sense in it, by key."""
+def faults_of(quarantine: Quarantine, longest: timedelta) -> tuple[tuple[str, str], ...]:
+    """What makes no sense in it, by key; it lasts at most so long."""
     said = []
-    longest = timedelta(days=LONGEST_DAYS)
     if not quarantine.opened < quarantine.expires <= quarantine.opened + longest:
-        said.append(("days", f"must be from 1 to {LONGEST_DAYS}: a quarantine ends by itself"))
+        said.append(("days", f"must be from 1 to {longest.days}: a quarantine ends by itself"))
     if not 1 <= quarantine.returns_after <= MOST_PASSES:
         said.append(("returns_after", f"must be from 1 to {MOST_PASSES}"))
     named = ("product", "nodeid", "reason", "owner")

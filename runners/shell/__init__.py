@@ -29,6 +29,7 @@ def open_shell(
     keys_dir: Path,
     private_key: Callable[[str], str | None] = no_private_key,
     connect_timeout_s: float = 15.0,
+    local_umask: int = -1,
 ) -> Shell:
     """A shell for a machine. Nothing is connected before the first command.
 
@@ -39,6 +40,7 @@ def open_shell(
             None if there is none. Asked at every new connection of a reach that names a lease;
             the text stays in memory.
         connect_timeout_s: For connecting, verifying and signing in together.
+        local_umask: What commands on this computer begin with; -1: what this process has.
 
     Raises:
         AuthenticationError: The reach's key file is not a bare file name.
@@ -46,7 +48,7 @@ def open_shell(
     """
     match reach:
         case LocalReach():
-            return LocalShell()
+            return LocalShell(umask=local_umask)
         case SshReach():
             return _ssh_shell(reach, keys_dir, private_key, connect_timeout_s)
     raise ShellError(f"machine {reach.machine_id} exists in memory only and has no shell")

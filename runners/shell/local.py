@@ -22,8 +22,10 @@ POLL_S = 0.5
 class LocalShell:
     """Runs commands with ``/bin/sh`` here. Has no state, so that any thread may use it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, umask: int = -1) -> None:
+        """`umask` is what commands begin with; -1: what this process has."""
         self._where = socket.gethostname()
+        self._umask = umask
 
     def run(
         self,
@@ -71,6 +73,7 @@ class LocalShell:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 start_new_session=True,
+                umask=self._umask,
             )
         except OSError as error:
             raise UnreachableError(f"{self._where}: cannot start a process: {error}") from error

@@ -20,14 +20,16 @@ from orchestrator.application.quarantine import (
 )
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Counts
+from orchestrator.domain.person import Person
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.quarantine import QuarantineState
 from tests.databases import MANIFEST, NOW, ON_SQLITE, Agent, a_run, after, attempt, matrix
 
 TEST = "tests/test_a.py::test_flaky"
 DAY = 86_400.0
+ME = Person("me", "t-1")
 NEW = NewQuarantine(
-    product="proof", nodeid=TEST, reason="no seed", owner="me", days=14, returns_after=3
+    product="proof", nodeid=TEST, reason="no seed", owner="me", author=ME, days=14, returns_after=3
 )
 
 
@@ -84,7 +86,7 @@ def test_a_quarantine_is_added_and_ended(days):
 @ON_SQLITE
 def test_nonsense_is_refused_with_what_to_do(days):
     days.ran("failed")
-    assert refused(days, days=31) == ["days: must be from 1 to 30: a quarantine ends by itself"]
+    assert refused(days, days=91) == ["days: must be from 1 to 90: a quarantine ends by itself"]
     [said] = refused(days, nodeid="tests/test_a.py::test_flakey")
     assert said.startswith("nodeid: proof has no test 'tests/test_a.py::test_flakey'")
     assert refused(days, product="other") != []

@@ -21,6 +21,7 @@ from orchestrator.domain.machine import (
 )
 from runners.shell import open_shell
 from runners.shell.limits import OutputLimitError
+from runners.shell.local import LocalShell
 
 MIB = 1024 * 1024
 
@@ -183,3 +184,8 @@ def _until(condition: Callable[[], bool], within_s: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < end, "it never happened"
         time.sleep(0.02)
+
+
+def test_commands_here_begin_with_the_mask_that_is_asked_for() -> None:
+    for mask in (0o027, 0o002):
+        assert int(LocalShell(umask=mask).run("umask").stdout, 8) == mask

@@ -21,6 +21,7 @@ from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.person import Person
 from tests.databases import (
     MANIFEST,
     NOW,
@@ -324,8 +325,29 @@ def test_waivers_are_numbered_and_kept(gates) -> None:
     assert gates.waivers(gate="other") == [second]
 
 
+def test_a_waiver_is_approved_once(gates) -> None:
+    asked = replace(WAIVER, author_token="t-1", approver="")
+    kept = gates.add_waiver(StoredWaiver(waiver=asked, verdict="", seen=""))
+    told = {"approver": "bo", "approver_token": "t-2", "approved_at": after(60)}
+    approved = replace(kept, waiver=replace(kept.waiver, **told))
+    assert gates.approve_waiver("W-0001", by=Person("bo", "t-2"), at=after(60)) == approved
+    assert gates.approve_waiver("W-0001", by=Person("cy", "t-3"), at=after(90)) == approved
+    assert gates.waivers() == [approved]
+    for name in ("W-0009", "W-0", "V-0001", ""):
+        assert gates.approve_waiver(name, by=Person("bo", "t-2"), at=NOW) is None
+
+
+def test_a_name_that_was_typed_before_gives_way_to_its_owner(gates) -> None:
+    typed = Approval(by="bo", at=NOW, evidence="f" * 64)
+    assert gates.add_approval("release", typed) == typed
+    signed = replace(typed, at=after(60), token="t-2")
+    assert gates.add_approval("release", signed) == signed
+    assert gates.add_approval("release", replace(signed, at=after(90))) == signed
+    assert gates.approvals("release") == [signed]
+
+
 def test_a_person_approves_some_evidence_once(gates) -> None:
-    yes = Approval(by="bo", at=NOW, evidence="f" * 64)
+    yes = Approval(by="bo", at=NOW, evidence="f" * 64, token="t-2")
     assert gates.add_approval("release", yes) == yes
     assert gates.add_approval("release", replace(yes, at=after(60))) == yes
     other = replace(yes, evidence="0" * 64, by="cy")

@@ -16,6 +16,7 @@ from orchestrator.application.review_kinds import KindQuestion, review_kinds, wi
 from orchestrator.application.show_kind import show_kind
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.person import Person
 from orchestrator.domain.standing import Standing
 from orchestrator.domain.unsteady import Unsteady, Whose
 from tests.databases import NOW, ON_SQLITE, after
@@ -170,7 +171,14 @@ def test_an_issue_that_asks_for_a_package_explains_only_where_it_is(world, conte
 @ON_SQLITE
 def test_a_quarantine_answers_where_it_covers_every_place(world, context):
     world.run({"a": SHAPES}, {"a": SHAPES})
-    new = {"product": "proof", "nodeid": "a", "reason": "seed", "owner": "me", "days": 9}
+    new = {
+        "product": "proof",
+        "nodeid": "a",
+        "reason": "seed",
+        "owner": "me",
+        "days": 9,
+        "author": Person("me", "t-1"),
+    }
     first = add_quarantine(context, NewQuarantine(**new, platforms=("p0",)))
     assert reviewed(context).kinds[0].standing is Standing.NEW
     other = add_quarantine(context, NewQuarantine(**new, platforms=("p1",)))
@@ -260,7 +268,14 @@ def test_a_cell_that_is_not_done_proves_nothing(world, context):
 @ON_SQLITE
 def test_quarantines_tell_what_they_excuse_and_who_may_return(world, context):
     world.run({"a": SHAPES})
-    new = {"product": "proof", "nodeid": "a", "reason": "seed", "owner": "me", "days": 9}
+    new = {
+        "product": "proof",
+        "nodeid": "a",
+        "reason": "seed",
+        "owner": "me",
+        "days": 9,
+        "author": Person("me", "t-1"),
+    }
     context.clock.at = after(DAY / 2)
     held = add_quarantine(context, NewQuarantine(**new, returns_after=5))
     for raised in (SHAPES, "", ""):

@@ -25,6 +25,8 @@ class Home:
 
     def __init__(self, path: Path, **environment: str) -> None:
         self.path = path
+        self.url = ""
+        """Where it answers to tokens, while it is served."""
         self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": os.environ.get("HOME", "/"),
@@ -132,3 +134,23 @@ def a_home(path: Path, **environment: str) -> Iterator[Home]:
         yield home
     finally:
         home.stop()
+
+
+@contextmanager
+def serving(home: Home) -> Iterator[subprocess.Popen[bytes]]:
+    """A controller that stays, as a person starts one."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    home.url = f"http://127.0.0.1:{port}"
+    home.path.mkdir(parents=True, exist_ok=True)
+    with (home.path / "served.log").open("wb") as log:
+        words = home.command("serve", "--port", str(port))
+        process = subprocess.Popen(words, env=home.environment, stdout=log, stderr=log)
+    try:
+        eventually(lambda: home.get("/schedules"))
+        yield process
+    finally:
+        if alive(process.pid):
+            process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)

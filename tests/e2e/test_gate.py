@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.home import Home, a_home
+from tests.e2e.home import Home, a_home, serving
 
 PAYLOAD = """\
 schema = 1
@@ -47,7 +47,7 @@ spec:
   jobs:
     - {id: "*", on: [here]}
 """
-WAIVE = ("--reason", "It is mended.", "--author", "ann", "--approver", "bo", "--days", "3")
+WAIVE = ("--reason", "It is mended.", "--days", "3")
 
 
 @pytest.fixture
@@ -81,13 +81,20 @@ def test_from_a_run_to_a_verdict_that_others_can_check(home: Home, tmp_path: Pat
     assert red.startswith("FAIL  tiny V-0002")
     assert "job/shaky@here" in red
     home.seatrial("gate", "waive", "tiny", "job/shaky@here", *WAIVE)
+    home.seatrial("gate", "check", "tiny", "--run", "latest", status=1)
+    home.seatrial("gate", "approve", "tiny", "--waiver", "W-0001", status=2)
+    home.stop()
+    with serving(home):
+        secret = home.seatrial("token", "create", "bo", "--scope", "gate").strip()
+        bo = Home(tmp_path / "bo", SEATRIAL_URL=home.url, SEATRIAL_TOKEN=secret)
+        bo.seatrial("gate", "approve", "tiny", "--waiver", "W-0001")
     waived = home.seatrial("gate", "check", "tiny", "--run", "latest", "--strict", status=10)
     assert "W-0001" in waived
 
-    for number in (1, 2, 3):
+    for number in (1, 2, 3, 4):
         assert "identical" in home.seatrial("gate", "explain", f"V-000{number}", "--replay")
     decisions = [one["decision"] for one in home.json("gate", "history", "tiny")]
-    assert decisions == ["PASS_WITH_EXCEPTIONS", "FAIL", "PASS"]
+    assert decisions == ["PASS_WITH_EXCEPTIONS", "FAIL", "FAIL", "PASS"]
 
 
 def explained(home: Home, *runs: str, policy: str, status: int) -> dict[str, str]:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.home import Home, a_home, alive, eventually
+from tests.e2e.home import Home, a_home, eventually, serving
 from tests.integration.receiving import Receiver, receiver
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -116,25 +114,6 @@ def make_project(folder: Path) -> Project:
     return Project(folder, head.stdout.strip())
 
 
-@contextmanager
-def serving(home: Home) -> Iterator[subprocess.Popen[bytes]]:
-    """A controller that stays, as a person starts one."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    home.path.mkdir(parents=True, exist_ok=True)
-    with (home.path / "served.log").open("wb") as log:
-        words = home.command("serve", "--port", str(port))
-        process = subprocess.Popen(words, env=home.environment, stdout=log, stderr=log)
-    try:
-        eventually(lambda: home.get("/schedules"))
-        yield process
-    finally:
-        if alive(process.pid):
-            process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
-
-
 def firing(home: Home) -> dict[str, Any]:
     [found] = home.get("/schedules/night")["firings"]
     return found
@@ -183,7 +162,7 @@ def test_a_night_on_this_computer(tmp_path: Path) -> None:
     with a_home(tmp_path / "home") as home, receiver() as people, serving(home):
         secret = listen(home, people)
         add(home, project)
-        home.seatrial("schedule", "trigger", "night", "--by", "the test")
+        home.seatrial("schedule", "trigger", "night")
         eventually(lambda: firing(home)["state"] == "told")
         check_night(home, project, people, secret)
 

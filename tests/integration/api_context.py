@@ -144,11 +144,11 @@ class Desk:
         """Speaks to the socket's application, which needs no token."""
         return self.speak(self.app)
 
-    def with_token(self, scope: str | None) -> TestClient:
+    def with_token(self, scope: str | None, *, name: str = "") -> TestClient:
         """Speaks to a port's application, with a token of the scope, or with none."""
         headers = {}
         if scope is not None:
-            _, secret = create_token(self.context, f"a {scope}", Scope(scope), days=1)
+            _, secret = create_token(self.context, name or f"a {scope}", Scope(scope), days=1)
             headers = {"Authorization": f"Bearer {secret}"}
         return self.speak(self.guarded, headers=headers)
 

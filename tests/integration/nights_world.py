@@ -15,11 +15,12 @@ from orchestrator.application.fire_schedules import OPERATIONS, fire
 from orchestrator.application.gate_policies import put_policy
 from orchestrator.application.keep_channels import NewChannel, add_channel
 from orchestrator.application.schedules import add_schedule
-from orchestrator.application.waive import NewWaiver, waive
+from orchestrator.application.waive import NewWaiver, approve_waiver, waive
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Cause, CellState, Lease, LeaseState
 from orchestrator.domain.channel import ChannelKind
 from orchestrator.domain.outcome import Outcome, worst
+from orchestrator.domain.person import Person
 from orchestrator.domain.schedule import Firing, Schedule
 from orchestrator.domain.trials import TrialAsk, TrialKind, key_of
 from tests.databases import Agent, together
@@ -253,17 +254,17 @@ class Nights:
     def waive(self, days: int) -> None:
         """Somebody accepts the failure on the west, for some days."""
         for rule in BROKEN:
-            waive(
+            asked = waive(
                 self.context,
                 NewWaiver(
                     gate="release",
                     rule=rule,
                     reason="a part is on its way",
-                    author="ann",
-                    approver="ben",
+                    author=Person("ann", "t-1"),
                     days=days,
                 ),
             )
+            approve_waiver(self.context, asked.waiver.id, by=Person("ben", "t-2"))
 
     def _at(self, number: int, moment: time) -> None:
         day = datetime.combine(self.first + timedelta(days=number), moment, tzinfo=BERLIN)

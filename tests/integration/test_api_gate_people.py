@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from httpx import Response
+from starlette.testclient import TestClient
 
 from orchestrator.adapters.signing.verifying import verify_bundle
 from orchestrator.application.ports.notary import NotVerifiedError
@@ -16,8 +18,6 @@ WAIVER = {
     "gate": "release",
     "rule": "job/unit@here",
     "reason": "The test is wrong; its mending is on the way.",
-    "author": "ann",
-    "approver": "bo",
     "days": 7,
 }
 APPROVED = f"{POLICY}  approvals: {{on: [PASS], need: 1}}\n"
@@ -31,10 +31,17 @@ def ready(shared_api: Desk) -> Desk:
 
 
 def waive(api: Desk, **changed: object) -> dict[str, object]:
-    answer = api.client.post(f"{API}/waivers", json={**WAIVER, **changed})
-    assert answer.status_code == 201, answer.text
+    """A waiver that the operator asked for, and that Bo approved."""
+    asked = api.client.post(f"{API}/waivers", json={**WAIVER, **changed})
+    assert asked.status_code == 201, asked.text
+    answer = approve(api.with_token("gate", name="bo"), asked.json()["id"])
+    assert answer.status_code == 200, answer.text
     shown: dict[str, object] = answer.json()
     return shown
+
+
+def approve(client: TestClient, waiver: object) -> Response:
+    return client.post(f"{API}/waivers/{waiver}/approve")
 
 
 # Waivers
@@ -91,7 +98,7 @@ def test_a_verdict_of_another_gate_is_neither_waived_nor_approved(api: Desk) -> 
     asked = {"verdict": seen["id"], "gate": "other"}
     for path, body in (
         ("waivers", {**WAIVER, **asked, "only_this": True}),
-        ("approvals", {"by": "bo", **asked}),
+        ("approvals", asked),
     ):
         answer = api.client.post(f"{API}/{path}", json=body)
         assert answer.status_code == 404
@@ -106,11 +113,11 @@ def test_a_verdict_of_another_gate_is_neither_waived_nor_approved(api: Desk) -> 
 @pytest.mark.parametrize(
     ("changed", "pointer"),
     [
-        ({"approver": "ANN "}, "/approver"),
-        ({"approver": "  "}, "/approver"),
-        ({"author": ""}, "/author"),
+        ({"approver": "bo"}, "/approver"),
+        ({"author": "ann"}, "/author"),
         ({"reason": " "}, "/reason"),
-        ({"days": 31}, "/days"),
+        ({"days": 91}, "/days"),
+        ({"days": 355_000}, "/days"),
         ({"days": 0}, "/days"),
         ({"rule": "job/unit@nowhere"}, "/rule"),
         ({"only_this": True}, "/only_this"),
@@ -174,9 +181,10 @@ def test_a_verdict_that_needs_approval_waits_for_it(api: Desk) -> None:
     put(api, APPROVED)
     first = check(api, "before", runs=[run])
     assert first["decision"] == "INCONCLUSIVE"
-    yes = api.client.post(f"{API}/approvals", json={"gate": "release", "by": "bo"}).json()
-    assert yes["evidence"] == first["evidence_digest"]
-    again = api.client.post(f"{API}/approvals", json={"gate": "release", "by": "bo"})
+    yes = api.client.post(f"{API}/approvals", json={"gate": "release"}).json()
+    assert (yes["evidence"], yes["by"]) == (first["evidence_digest"], "operator")
+    assert yes["token"] == "socket"
+    again = api.client.post(f"{API}/approvals", json={"gate": "release"})
     assert again.json() == yes
     assert check(api, "after", runs=[run])["decision"] == "PASS"
     listed = api.client.get(f"{API}/approvals", params={"gate": "release"}).json()["items"]
@@ -187,34 +195,126 @@ def test_a_verdict_that_needs_approval_waits_for_it(api: Desk) -> None:
 
 def test_only_verdicts_can_be_approved(ready: Desk) -> None:
     for changed in ({"gate": "nope"}, {}, {"verdict": "V-0009"}):
-        body = {"gate": "release", "by": "bo", **changed}
+        body = {"gate": "release", **changed}
         assert ready.client.post(f"{API}/approvals", json=body).status_code == 404, changed
-
-
-def test_somebody_must_say_yes(api: Desk) -> None:
-    run = ran(api)
-    put(api, APPROVED)
-    check(api, runs=[run])
-    answer = api.client.post(f"{API}/approvals", json={"gate": "release"})
-    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/by")
 
 
 # Who says so
 
 
-def test_whoever_has_a_token_signs_with_its_name(api: Desk) -> None:
+SPELLED = (
+    "Ann Lee",
+    "ANN  LEE",
+    "ann\N{ZERO WIDTH SPACE} lee",
+    "\N{RIGHT-TO-LEFT OVERRIDE}ann lee",
+    "\N{FULLWIDTH LATIN SMALL LETTER A}nn lee",
+)
+
+
+def test_nobody_approves_what_they_asked_for_with_any_token_of_theirs(api: Desk) -> None:
+    run = ran(api, tests=FAILS)
     put(api)
-    client = api.with_token("gate")
-    mine = client.post(f"{API}/waivers", json={**WAIVER, "rule": "platform/here", "author": ""})
-    assert mine.json()["author"] == "a gate"
-    forged = client.post(f"{API}/waivers", json={**WAIVER, "rule": "platform/here"})
-    assert forged.status_code == 422
-    assert "'a gate'" in forged.json()["errors"][0]["detail"]
-    own = client.post(
-        f"{API}/waivers",
-        json={**WAIVER, "rule": "platform/here", "author": "", "approver": "A gate"},
+    check(api, "before", runs=[run])
+    ann, *others = (api.with_token("gate", name=name) for name in SPELLED)
+    asked = ann.post(f"{API}/waivers", json=WAIVER).json()
+    assert (asked["author"], asked["approver"], asked["approved_at"]) == ("Ann Lee", "", None)
+    assert check(api, "asked", runs=[run])["decision"] == "FAIL"
+    for hers in (ann, *others):
+        refused = approve(hers, asked["id"])
+        assert refused.status_code == 422
+        assert "'Ann Lee' asked for W-0001 and cannot approve it" in refused.json()["detail"]
+    (again,) = api.client.get(f"{API}/waivers").json()["items"]
+    assert again == asked
+    assert check(api, "still", runs=[run])["decision"] == "FAIL"
+
+    bo = api.with_token("gate", name="bo")
+    approved = approve(bo, asked["id"]).json()
+    tokens = {one["id"]: one["name"] for one in api.client.get(f"{API}/tokens").json()["items"]}
+    assert (approved["approver"], tokens[approved["approver_token"]]) == ("bo", "bo")
+    assert tokens[approved["author_token"]] == "Ann Lee"
+    assert approve(api.with_token("gate", name="cy"), asked["id"]).json() == approved
+    assert check(api, "after", runs=[run])["decision"] == "PASS_WITH_EXCEPTIONS"
+
+
+def test_a_home_with_one_person_says_how_there_can_be_two(api: Desk) -> None:
+    put(api)
+    asked = api.client.post(f"{API}/waivers", json={**WAIVER, "rule": "platform/here"}).json()
+    assert (asked["author"], asked["author_token"]) == ("operator", "socket")
+    refused = approve(api.client, asked["id"])
+    assert refused.status_code == 422
+    for words in ("'operator' asked for W-0001", "`seatrial serve`", "`seatrial token create"):
+        assert words in refused.json()["detail"]
+
+
+def test_a_waiver_that_is_over_or_nowhere_is_not_approved(api: Desk) -> None:
+    put(api)
+    asked = api.client.post(f"{API}/waivers", json={**WAIVER, "rule": "platform/here"}).json()
+    bo = api.with_token("gate", name="bo")
+    assert approve(bo, "W-0009").status_code == 404
+    assert approve(api.with_token("run"), asked["id"]).status_code == 403
+    api.clock.move(days=7)
+    late = approve(api.with_token("gate", name="bo"), asked["id"])
+    assert (late.status_code, "W-0001 expired at 2026-03-08" in late.json()["detail"]) == (
+        422,
+        True,
     )
-    assert own.json()["errors"][0]["pointer"] == "/approver"
+
+
+def test_the_author_of_an_exception_does_not_approve_the_verdict(api: Desk) -> None:
+    run = ran(api, tests=FAILS)
+    put(api, f"{POLICY}  approvals: {{on: [PASS_WITH_EXCEPTIONS], need: 1}}\n")
+    check(api, "before", runs=[run])
+    ann = api.with_token("gate", name="ann")
+    asked = ann.post(f"{API}/waivers", json=WAIVER).json()
+    approve(api.client, asked["id"])
+    hers = api.with_token("gate", name="A\N{ZERO WIDTH SPACE}NN")
+    for client, decision in ((hers, "INCONCLUSIVE"), (api.client, "PASS_WITH_EXCEPTIONS")):
+        assert client.post(f"{API}/approvals", json={"gate": "release"}).status_code == 201
+        assert check(api, decision, runs=[run])["decision"] == decision
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("\N{CYRILLIC SMALL LETTER A}nn", "Cyrillic \N{CYRILLIC SMALL LETTER A} (U+0430); Latin n"),
+        ("\N{ZERO WIDTH SPACE}", "must have a letter or a digit"),
+    ],
+)
+def test_nobody_gets_a_token_with_a_name_like_anothers(
+    shared_api: Desk, name: str, says: str
+) -> None:
+    answer = shared_api.client.post(
+        f"{API}/tokens", json={"name": name, "scope": "gate", "days": 1}
+    )
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/name")
+    assert says in answer.json()["errors"][0]["detail"]
+
+
+def test_a_policy_says_how_long_exceptions_may_last(api: Desk) -> None:
+    put(api)
+    forever = POLICY + (
+        "  exceptions: [{id: E-1, rule: platform/here, reason: r, author: ann,"
+        " approved_by: [bo], expires: 2026-07-01}]\n"
+    )
+    refused = api.client.put(f"{API}/gates/release", json={"policy": forever})
+    assert refused.json()["errors"][0]["pointer"] == "/spec/exceptions/0/expires"
+    said = "2026-07-01 is 122 days ahead: `exception_max_age` allows 90"
+    assert (refused.status_code, refused.json()["errors"][0]["detail"]) == (422, said)
+    put(api, forever + "  exception_max_age: 122d\n")
+    assert waive(api, rule="platform/here", days=122)["id"] == "W-0001"
+    issue = {"product": "proof", "title": "t", "owner": "me", "match": {"contains": "x"}}
+    for product, expires, status in (
+        ("proof", "2026-07-01", 201),
+        ("proof", "2999-01-01", 422),
+        ("other", "2026-05-30", 201),
+        ("other", "2026-05-31", 422),
+    ):
+        body = {**issue, "product": product, "expires": expires}
+        answer = api.client.post(f"{API}/known-issues", json=body)
+        assert answer.status_code == status, answer.text
+        if status == 422:
+            assert answer.json()["errors"][0]["pointer"] == "/expires"
+            assert "`exception_max_age`" in answer.json()["detail"]
 
 
 def test_a_policy_knows_who_put_it(api: Desk) -> None:

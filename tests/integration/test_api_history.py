@@ -78,8 +78,8 @@ def test_aliases_are_suggested_decided_and_followed(api: Desk) -> None:
     ]
     (alias,) = told["suggestions"]
     assert (alias["change"], alias["state"]) == ("moved", "suggested")
-    confirmed = post(api, f"/aliases/{alias['id']}/confirm", {"by": "me"})
-    assert (confirmed["state"], confirmed["decided_by"]) == ("confirmed", "me")
+    confirmed = post(api, f"/aliases/{alias['id']}/confirm", None)
+    assert (confirmed["state"], confirmed["decided_by"]) == ("confirmed", "operator")
     listed = {test["nodeid"]: test for test in get(api, "/tests", product="proof")["items"]}
     assert listed["t.py::A::test_moves"]["now"] == alias["new_test"]
     assert listed["t.py::B::test_moves"]["now"] is None
@@ -140,8 +140,11 @@ def test_a_bad_known_issue_is_not_stored(shared_api: Desk, changes: dict, pointe
 def test_a_known_issue_is_ended_once(api: Desk) -> None:
     made = post(api, "/known-issues", ISSUE, 201)
     assert (made["opened"], made["is_expired"]) == ("2026-03-01", False)
-    ended = post(api, "/known-issues/KI-0001/expire", {"by": "me"})
-    assert (ended["is_expired"], ended["ended_by"]) == (True, "me")
-    assert post(api, "/known-issues/KI-0001/expire", {"by": "you"}) == ended
+    assert (made["author"], made["author_token"]) == ("operator", "socket")
+    refused = post(api, "/known-issues/KI-0001/expire", {"by": "you"}, 422)
+    assert "no name can be sent" in refused["detail"]
+    ended = post(api, "/known-issues/KI-0001/expire", None)
+    assert (ended["is_expired"], ended["ended_by"]) == (True, "operator")
+    assert post(api, "/known-issues/KI-0001/expire", None) == ended
     assert get(api, "/known-issues", product="proof")["items"] == [ended]
     assert get(api, "/known-issues", product="other")["items"] == []

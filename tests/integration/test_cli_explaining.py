@@ -64,9 +64,9 @@ def test_known_issues_are_listed_and_ended(cli: Cli, controller: FakeController)
     assert cli("known-issue", "list", "--json") == 0
     assert [one["id"] for one in json.loads(cli.out)] == ["KI-0001", "KI-0002", "KI-0003"]
     controller.answers["POST", f"{API}/known-issues/KI-0001/expire"] = Answer.of(over)
-    assert cli("known-issue", "expire", "KI-0001", "--by", "me") == 0
+    assert cli("known-issue", "expire", "KI-0001") == 0
     (request,) = controller.sent("POST", f"{API}/known-issues/KI-0001/expire")
-    assert request.json == {"by": "me"}
+    assert request.json == {}
 
 
 def test_aliases_are_suggested_and_decided(cli: Cli, controller: FakeController) -> None:

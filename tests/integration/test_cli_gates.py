@@ -275,31 +275,37 @@ def test_the_history_lists_verdicts_and_policies(cli: Cli, gate: FakeController)
 def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) -> None:
     waiver = {"id": "W-0001", "gate": "release", "rule": "platform/tpu", "expires": "2026-02-01"}
     gate.answers["POST", f"{API}/waivers"] = Answer.of(waiver, 201)
-    words = ("--reason", "late", "--author", "ann", "--approver", "bo", "--days", "7")
+    words = ("--reason", "late", "--days", "7")
     gate.answers["GET", f"{GATE}/verdicts"] = Answer.of({"items": [VERDICT], "next": None})
     assert cli("gate", "waive", "release", "platform/tpu", *words) == 0
     assert cli.out == "W-0001\n"
+    said = " ".join(cli.err.split())
     (asked,) = gate.sent("POST", f"{API}/waivers")
     assert asked.json == {
         "gate": "release",
         "rule": "platform/tpu",
         "reason": "late",
-        "author": "ann",
-        "approver": "bo",
         "days": 7,
         "only_this": False,
         "verdict": "V-0003",
     }
-    assert cli("gate", "waive", "release", "platform/tpu", *words[:-1], "31") == 2
+    assert cli("gate", "waive", "release", "platform/tpu", *words[:-1], "0") == 2
     gate.answers["GET", f"{API}/waivers"] = Answer.of({"items": [waiver]})
     assert cli("gate", "waivers") == 0
     assert "W-0001" in cli.out
+    approved = {**waiver, "approver": "bo", "approved_at": "2026-01-01"}
+    gate.answers["POST", f"{API}/waivers/W-0001/approve"] = Answer.of(approved)
+    assert "`seatrial gate approve release --waiver W-0001`" in said
+    assert cli("gate", "approve", "release", "--waiver", "W-0001") == 0
+    assert "W-0001 counts, approved by bo" in cli.err
+    assert cli("gate", "approve", "release", "--waiver", "W-0002") == 2
+    assert "W-0002 is no waiver of the gate release" in cli.err
     yes = {"gate": "release", "by": "bo", "evidence": "c" * 64}
     gate.answers["POST", f"{API}/approvals"] = Answer.of(yes, 201)
-    assert cli("gate", "approve", "release", "--by", "bo") == 0
+    assert cli("gate", "approve", "release") == 0
     assert "bo approves the evidence cccccccccccc of V-0003" in cli.err
     (asked,) = gate.sent("POST", f"{API}/approvals")
-    assert asked.json == {"gate": "release", "verdict": "V-0003", "by": "bo"}
+    assert asked.json == {"gate": "release", "verdict": "V-0003"}
 
 
 def test_what_people_say_is_of_the_verdict_that_they_name_or_are_shown(
@@ -307,7 +313,7 @@ def test_what_people_say_is_of_the_verdict_that_they_name_or_are_shown(
 ) -> None:
     gate.answers["POST", f"{API}/waivers"] = Answer.of({"id": "W-0001"}, 201)
     gate.answers["POST", f"{API}/approvals"] = Answer.of({"by": "bo", "evidence": "c"}, 201)
-    words = ("--reason", "late", "--approver", "bo", "--days", "7", "--only-this")
+    words = ("--reason", "late", "--days", "7", "--only-this")
     gate.answers["GET", f"{GATE}/verdicts"] = Answer.of({"items": [VERDICT], "next": None})
     for named, meant in ((("--verdict", "V-0002"), "V-0002"), ((), "V-0003")):
         for path, action in (
@@ -324,7 +330,7 @@ def test_nobody_waives_or_approves_evidence_that_is_not_there(
     cli: Cli, gate: FakeController
 ) -> None:
     gate.answers["GET", f"{GATE}/verdicts"] = Answer.of({"items": [], "next": None})
-    words = ("--reason", "late", "--approver", "bo", "--days", "7", "--only-this")
+    words = ("--reason", "late", "--days", "7", "--only-this")
     assert cli("gate", "waive", "release", "platform/tpu", *words) == 2
     assert "has no verdict yet: `seatrial gate check release`" in cli.err
     assert cli("gate", "approve", "release") == 2

@@ -170,6 +170,19 @@ def test_doctor_says_what_to_do(cli: Cli, controller: FakeController) -> None:
     assert found["database"]["level"] == "FAIL"
 
 
+@pytest.mark.parametrize(
+    ("mode", "level", "says"),
+    [(0o755, "WARN", "closes it"), (0o1777, "FAIL", "a folder of your own"), (0o700, "OK", "")],
+)
+def test_doctor_says_who_can_enter_the_home(cli: Cli, mode: int, level: str, says: str) -> None:
+    home = cli.wiring.settings.home
+    home.mkdir(exist_ok=True)
+    home.chmod(mode)
+    cli("doctor", "--json")
+    *_, found = (one for one in json.loads(cli.out) if one["name"] == "home")
+    assert (found["level"], says in found["text"]) == (level, True)
+
+
 def test_a_home_that_cannot_be_used_is_a_sentence(cli: Cli) -> None:
     (cli.folder / "file").write_text("")
     cli.wiring.settings.home = cli.folder / "file" / "home"

@@ -173,8 +173,8 @@ def test_pause_resume_trigger_and_remove(cli: Cli, kept: FakeController) -> None
         kept.answers["POST", f"{PATH}/nightly/{verb}"] = Answer.of(SHOWN)
         assert cli("schedule", verb, "nightly") == 0
     kept.answers["POST", f"{PATH}/nightly/trigger"] = Answer.of(FIRING, 202)
-    assert cli("schedule", "trigger", "nightly", "--by", "me") == 0
-    assert kept.sent("POST", f"{PATH}/nightly/trigger")[0].json == {"by": "me"}
+    assert cli("schedule", "trigger", "nightly") == 0
+    assert kept.sent("POST", f"{PATH}/nightly/trigger")[0].json == {}
     assert "seatrial schedule show nightly" in cli.err
     kept.answers["DELETE", f"{PATH}/nightly"] = Answer(204)
     assert cli("schedule", "remove", "nightly") == 0

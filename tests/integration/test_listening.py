@@ -14,6 +14,7 @@ import pytest
 from orchestrator.adapters.files.home import holder
 from orchestrator.bootstrap.listening import home_socket, port_sockets
 from orchestrator.cli.wiring import RefusedError
+from tests.e2e.home import a_home, serving
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,6 +80,26 @@ def test_serve_on_a_port_in_use_leaves_nothing_behind(tmp_path: Path, taken: soc
     assert f"port {port} of 127.0.0.1 is in use" in done.stderr
     assert holder(home) is None
     assert not (home / "controller.sock").exists()
+
+
+def test_what_a_controller_writes_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """In a home that others could enter, and though it was started with no mask at all."""
+    path = tmp_path / "home"
+    path.mkdir()
+    path.chmod(0o755)
+    mask = os.umask(0)
+    try:
+        with a_home(path) as home, serving(home):
+            open_ = [
+                str(one.relative_to(path))
+                for one in (path, *path.rglob("*"))
+                if one.lstat().st_mode & 0o077 and one.name != "served.log"
+            ]
+            made = {one.name for one in path.iterdir()}
+    finally:
+        os.umask(mask)
+    assert {"app.db", "app.db-wal", "engine.db", "token", "controller.sock"} <= made
+    assert open_ == []
 
 
 def test_serve_with_a_database_that_is_none_says_so(tmp_path: Path) -> None:

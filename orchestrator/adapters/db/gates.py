@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import Row, Select, exists, func, select
+from sqlalchemy import Row, Select, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.adapters.db import green
@@ -37,8 +37,10 @@ from orchestrator.domain.cell import RunState
 from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.person import Person
 
 _ID = re.compile(r"V-0*([1-9][0-9]{0,8})")
+_WAIVER = re.compile(r"W-0*([1-9][0-9]{0,8})")
 _PASSED = (Decision.PASS, Decision.PASS_WITH_EXCEPTIONS)
 _FAILED = (Outcome.FAILED, Outcome.TIMED_OUT)
 
@@ -201,18 +203,38 @@ class DbGates(DbVerdictLines):
         with self._sessions.read() as session:
             return [_waiver(row) for row in session.scalars(query)]
 
+    def approve_waiver(self, waiver_id: str, *, by: Person, at: datetime) -> StoredWaiver | None:
+        """Say who approved it, once."""
+        number = _WAIVER.fullmatch(waiver_id)
+        if number is None:
+            return None
+        with self._sessions.write() as session:
+            row = session.get(WaiverRow, int(number[1]), with_for_update=True)
+            if row is None:
+                return None
+            if row.document.approved_at is None:
+                row.document = replace(
+                    row.document, approver=by.name, approver_token=by.token, approved_at=at
+                )
+                session.flush()
+            return _waiver(row)
+
     def add_approval(self, gate: str, approval: Approval) -> Approval:
         """Store a person's yes, once."""
-        by = short(approval.by)
-        given = {"gate": gate, "evidence": approval.evidence, "by": by, "at": approval.at}
+        by, token = short(approval.by), approval.token or None
+        given = {"gate": gate, "evidence": approval.evidence, "by": by}
+        said = {"at": approval.at, "token": token}
         same = (
             ApprovalRow.gate == gate,
             ApprovalRow.evidence == approval.evidence,
             ApprovalRow.by == by,
         )
         with self._sessions.write() as session:
-            new = insert_into(session, ApprovalRow).values(given).on_conflict_do_nothing()
-            session.execute(new)
+            new = insert_into(session, ApprovalRow).values({**given, **said})
+            session.execute(new.on_conflict_do_nothing())
+            if token:  # a name that was typed before does not stand in the way of its owner
+                typed = update(ApprovalRow).where(*same, ApprovalRow.token.is_(None))
+                changed(session, typed.values(said))
             return _approval(session.scalars(select(ApprovalRow).where(*same)).one())
 
     def approvals(self, gate: str, *, evidence: str | None = None) -> list[Approval]:
@@ -318,7 +340,7 @@ def _waiver(row: WaiverRow) -> StoredWaiver:
 
 
 def _approval(row: ApprovalRow) -> Approval:
-    return Approval(by=row.by, at=row.at, evidence=row.evidence)
+    return Approval(by=row.by, token=row.token or "", at=row.at, evidence=row.evidence)
 
 
 def _key(row: SigningKeyRow) -> PublicKey:

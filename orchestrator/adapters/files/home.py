@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pwd
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +21,9 @@ LOCK = "controller.lock"
 PID = "controller.pid"
 TEMPORARY = "tmp"
 """The folder for what only lives as long as a request: it is emptied whenever the home is taken."""
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_OURS = ("*.db", "*.db-*", "controller.*", "token", "keys", "blobs", TEMPORARY, "wheels", "work")
+"""What stands in a home; closing a folder closes all that is in it."""
 _PATIENCE_TRIES = 20
 _PAUSE_S = 0.05
 _START_FIELD = 19
@@ -44,18 +49,47 @@ class HomeHeldError(Exception):
 
 
 class HomeUnusableError(Exception):
-    """The home cannot be written to."""
+    """The home cannot be written to, or cannot be closed to others."""
 
 
 def prepare_home(home: Path) -> None:
-    """Make the folder, readable by its owner only. Raises HomeUnusableError."""
+    """Make the folder, or close one that others can read. Raises HomeUnusableError."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _close(home)
         with tempfile.TemporaryFile(dir=home):
             pass
     except OSError as error:
         message = f"SEATRIAL_HOME {home} cannot be used: {error.strerror or error}"
         raise HomeUnusableError(f"{message}; set it to a folder that you can write to") from error
+
+
+def _close(home: Path) -> None:
+    """Let nobody but the owner read or change what is in it, whoever made it."""
+    found = home.stat()
+    if found.st_mode & _OTHERS:
+        if found.st_uid != os.geteuid() or found.st_mode & stat.S_ISVTX:
+            whose = f"it belongs to user {found.st_uid}" if found.st_uid != os.geteuid() else ""
+            raise HomeUnusableError(
+                f"SEATRIAL_HOME {home} holds tokens and keys, others can get into it (mode"
+                f" {stat.S_IMODE(found.st_mode):o}), and it cannot be closed:"
+                f" {whose or 'it is a folder for everybody'}; set it to a folder of your own"
+            )
+        home.chmod(0o700)
+    for path in (path for pattern in _OURS for path in home.glob(pattern)):
+        with suppress(FileNotFoundError):  # a controller that just leaves takes its files along
+            mode = path.lstat().st_mode
+            if mode & _OTHERS and not stat.S_ISLNK(mode):
+                path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+
+
+def system_user() -> str:
+    """The name of the operating-system user that this process runs as, or its number."""
+    number = os.geteuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"uid {number}"
 
 
 class HomeLock:

@@ -10,6 +10,7 @@ from orchestrator.application.ports.notary import PublicKey
 from orchestrator.application.ports.verdict_lines import VerdictLines
 from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Verdict
+from orchestrator.domain.person import Person
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +187,10 @@ class GateStore(VerdictLines, Protocol):
 
     def waivers(self, *, gate: str | None = None) -> list[StoredWaiver]:
         """By id, those that are over too."""
+        ...
+
+    def approve_waiver(self, waiver_id: str, *, by: Person, at: datetime) -> StoredWaiver | None:
+        """Say who approved it, once: the first one stands. None where there is none."""
         ...
 
     def add_approval(self, gate: str, approval: Approval) -> Approval:

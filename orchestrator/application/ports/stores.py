@@ -299,6 +299,7 @@ class Token:
 
     id: str
     name: str
+    """Its owner's: tokens whose names are one person's (`person_key`) are that person's."""
     scope: Scope
     created_at: datetime
     expires_at: datetime | None

@@ -73,7 +73,7 @@ def controller_command(
 @token_app.command("create")
 def token_create(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Whom or what it is for.")],
+    name: Annotated[str, typer.Argument(help="Whose it is: tokens of one name are one person's.")],
     scope: Annotated[
         Literal["read", "run", "gate", "admin"],
         typer.Option(

@@ -28,7 +28,6 @@ _ISSUES = Layout(
     whole=("id", "expires", "standing"),
 )
 _ALIASES = Layout(titles=("id", "state", "change", "old", "new"), whole=("id", "state", "change"))
-ByOption = Annotated[str, typer.Option("--by", metavar="NAME", help="Who says so.")]
 ProductOption = Annotated[
     str | None, typer.Option("--product", metavar="NAME", help="Only of this payload.")
 ]
@@ -137,12 +136,11 @@ def known_issue_list(
 def known_issue_expire(
     context: typer.Context,
     issue: Annotated[str, typer.Argument(metavar="ID", help="As in KI-0001.")],
-    by: ByOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """End a known issue now: its failures are failures without an excuse again."""
     session = session_of(context)
-    answer = session.client().post(f"/known-issues/{quote(issue, safe='')}/expire", {"by": by})
+    answer = session.client().post(f"/known-issues/{quote(issue, safe='')}/expire")
     if as_json:
         session.print_json(answer)
     else:
@@ -187,25 +185,25 @@ def alias_list(
 
 
 @alias_app.command("confirm")
-def alias_confirm(context: typer.Context, alias: AliasArgument, by: ByOption = "") -> None:
+def alias_confirm(context: typer.Context, alias: AliasArgument) -> None:
     """Say that two names are one test: its history and its counts follow."""
-    _decide(session_of(context), alias, "confirm", by)
+    _decide(session_of(context), alias, "confirm")
 
 
 @alias_app.command("reject")
-def alias_reject(context: typer.Context, alias: AliasArgument, by: ByOption = "") -> None:
+def alias_reject(context: typer.Context, alias: AliasArgument) -> None:
     """Say that two names are two tests: it is not suggested again."""
-    _decide(session_of(context), alias, "reject", by)
+    _decide(session_of(context), alias, "reject")
 
 
 @alias_app.command("undo")
 def alias_undo(context: typer.Context, alias: AliasArgument) -> None:
     """Take back what was said; it is a suggestion again."""
-    _decide(session_of(context), alias, "undo", "")
+    _decide(session_of(context), alias, "undo")
 
 
-def _decide(session: Session, alias: int, verb: str, by: str) -> None:
-    answer = session.client().post(f"/aliases/{alias}/{verb}", {"by": by})
+def _decide(session: Session, alias: int, verb: str) -> None:
+    answer = session.client().post(f"/aliases/{alias}/{verb}")
     session.say(f"Alias {alias} is {one_line(str(answer.get('state')))}.")
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from rich.text import Text
 
 from orchestrator.cli.client import Json
-from orchestrator.cli.commands.explaining import ByOption, ProductOption
+from orchestrator.cli.commands.explaining import ProductOption
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
@@ -68,9 +68,7 @@ def quarantine_add(
     product: Annotated[str, _option("--product", "NAME", "The payload's name.")],
     reason: Annotated[str, _option("--reason", "TEXT", "Why it is flaky, as far as is known.")],
     owner: Annotated[str, _option("--owner", "NAME", "Who mends it.")],
-    days: Annotated[
-        int, typer.Option("--days", metavar="N", min=1, max=30, help="Until it expires.")
-    ],
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="Until it expires.")],
     platform: Annotated[
         list[str] | None, _option("--platform", "ID", "Only there. Repeatable.")
     ] = None,
@@ -120,12 +118,11 @@ def quarantine_list(
 def quarantine_end(
     context: typer.Context,
     quarantine: Annotated[str, typer.Argument(metavar="ID", help="As in Q-0001.")],
-    by: ByOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """End a quarantine now: the test's failures count for every gate again."""
     session = session_of(context)
-    answer = session.client().post(f"/quarantines/{quote(quarantine, safe='')}/end", {"by": by})
+    answer = session.client().post(f"/quarantines/{quote(quarantine, safe='')}/end")
     if as_json:
         session.print_json(answer)
     else:

@@ -115,7 +115,6 @@ _Reuse = Annotated[
 _Owner = Annotated[
     str, _option("--owner", "NAME", "Who answers for it; the gate's owner, or you, by default.")
 ]
-_By = Annotated[str, _option("--by", "NAME", "Who wants it.")]
 
 
 @schedule_app.command("add")
@@ -201,11 +200,11 @@ def schedule_resume(
 
 @schedule_app.command("trigger")
 def schedule_trigger(
-    context: typer.Context, name: NameArgument, by: _By = "", as_json: JsonOption = False
+    context: typer.Context, name: NameArgument, as_json: JsonOption = False
 ) -> None:
     """Let it fire now, paused or not, besides its times."""
     session = session_of(context)
-    answer = session.client().post(f"{_path(name)}/trigger", {"by": by})
+    answer = session.client().post(f"{_path(name)}/trigger")
     if as_json:
         session.print_json(answer)
     session.say(f"Triggered: `seatrial schedule show {name}` follows it.")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Json
+from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.deciding import meant_verdict, no_verdict
+from orchestrator.cli.faults import CliError
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import session_of
+from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.tables import Layout, fitting
 
 _WAIVERS = Layout(
@@ -33,13 +35,7 @@ def waive_command(
     gate: _Gate,
     rule: Annotated[str, typer.Argument(metavar="RULE", help="As the verdict prints it.")],
     reason: Annotated[str, _option("--reason", "TEXT", "For whoever reads the verdict.")],
-    approver: Annotated[str, _option("--approver", "NAME", "Who agreed; not the author.")],
-    days: Annotated[
-        int, typer.Option("--days", metavar="N", min=1, max=30, help="Until it expires.")
-    ],
-    author: Annotated[
-        str, _option("--author", "NAME", "Who asks for it; with a token, its name stands.")
-    ] = "",
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="Until it expires.")],
     verdict: Annotated[
         str, _option("--verdict", "V-0001", "The one that was read; the newest by default.")
     ] = "",
@@ -48,20 +44,24 @@ def waive_command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Waive one rule for some days: every verdict that it changes says so."""
+    """Ask to waive one rule for some days: it counts once somebody else approves it."""
     session = session_of(context)
     client = session.client()
     read = meant_verdict(session, client, gate, verdict)
     if only_this and not read:
         raise no_verdict(gate)
-    body: Json = {"gate": gate, "rule": rule, "reason": reason, "author": author}
-    body |= {"approver": approver, "days": days, "verdict": read, "only_this": only_this}
+    body: Json = {"gate": gate, "rule": rule, "reason": reason}
+    body |= {"days": days, "verdict": read, "only_this": only_this}
     answer = client.post("/waivers", body)
     if as_json:
         session.print_json(answer)
         return
-    session.say(f"It stands until {answer.get('expires')}; `seatrial gate check {gate}` decides.")
-    session.print(str(answer.get("id")))
+    name = str(answer.get("id"))
+    session.say(
+        f"It ends at {answer.get('expires')}, and does not count yet: somebody else approves it"
+        f" with a token of their own, `seatrial gate approve {gate} --waiver {name}`."
+    )
+    session.print(name)
 
 
 def waivers_command(
@@ -71,8 +71,7 @@ def waivers_command(
 ) -> None:
     """List the waivers, those that are over too."""
     session = session_of(context)
-    items = session.client().get("/waivers", gate=gate).get("items")
-    found = [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
+    found = _waivers(session.client(), gate)
     if as_json:
         session.print_json(found)
         return
@@ -88,16 +87,21 @@ def approve_command(
     verdict: Annotated[
         str, _option("--verdict", "V-0001", "Its evidence; the newest verdict's by default.")
     ] = "",
-    by: Annotated[str, _option("--by", "NAME", "Who says so; with a token, its name stands.")] = "",
+    waiver: Annotated[
+        str, _option("--waiver", "W-0001", "Approve this waiver instead of a verdict's evidence.")
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Say yes to the evidence of a verdict: the gate's next evaluation of it counts this."""
+    """Say yes to the evidence of a verdict, or to a waiver, as the owner of your token."""
     session = session_of(context)
     client = session.client()
+    if waiver:
+        _approve_waiver(session, client, gate, waiver, as_json=as_json)
+        return
     read = meant_verdict(session, client, gate, verdict)
     if not read:
         raise no_verdict(gate)
-    answer = client.post("/approvals", {"gate": gate, "verdict": read, "by": by})
+    answer = client.post("/approvals", {"gate": gate, "verdict": read})
     if as_json:
         session.print_json(answer)
         return
@@ -106,7 +110,28 @@ def approve_command(
     session.say(f"`seatrial gate check {gate}` decides anew.")
 
 
+def _approve_waiver(
+    session: Session, client: Client, gate: str, waiver: str, *, as_json: bool
+) -> None:
+    if waiver not in [one.get("id") for one in _waivers(client, gate)]:
+        raise CliError(
+            f"{waiver} is no waiver of the gate {gate}.", f"`seatrial gate waivers --gate {gate}`"
+        )
+    answer = client.post(f"/waivers/{quote(waiver, safe='')}/approve")
+    if as_json:
+        session.print_json(answer)
+        return
+    name, by = one_line(str(answer.get("id"))), one_line(str(answer.get("approver")))
+    session.say(f"{name} counts, approved by {by}; `seatrial gate check {gate}` decides.")
+
+
+def _waivers(client: Client, gate: str | None) -> list[Json]:
+    items = client.get("/waivers", gate=gate).get("items")
+    return [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
+
+
 def _row(one: Json) -> dict[str, Text]:
-    standing = "expired" if one.get("is_expired") else "stands"
+    standing = "stands" if one.get("approved_at") else "needs approval"
+    standing = "expired" if one.get("is_expired") else standing
     words = {**one, "standing": standing, "expires": str(one.get("expires"))[:16]}
     return {title: Text(one_line(str(words.get(title, "")))) for title in _WAIVERS.titles}

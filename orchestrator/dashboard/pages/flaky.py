@@ -9,6 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.list_flaky import (
     WEIGHED,
     FlakyReview,
@@ -40,13 +41,15 @@ from orchestrator.dashboard.table import (
 from orchestrator.dashboard.words import said
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.problems import InvalidDocumentError
-from orchestrator.domain.quarantine import LONGEST_DAYS, MOST_PASSES, QuarantineState
+from orchestrator.domain.quarantine import MOST_PASSES, QuarantineState
 from orchestrator.domain.units import plural
 from orchestrator.domain.unsteady import Pair, Unsteady, Whose
 
 WINDOWS = (10, 20, 50)
 _RUNS = 50
 QUARANTINES_SHOWN = 100
+_MOST_DAYS = 36_500
+"""What the form can hold; the operation knows what is too long."""
 SOON = timedelta(days=3)
 _FIELDS = ("product", "nodeid", "owner", "reason", "days", "platforms", "returns_after")
 _TESTS = (
@@ -123,7 +126,8 @@ def quarantine(
         nodeid=form.filled("nodeid", longest=2_000),
         reason=form.filled("reason"),
         owner=form.filled("owner"),
-        days=form.number("days", least=1, most=LONGEST_DAYS),
+        author=viewer.person,
+        days=form.number("days", least=1, most=_MOST_DAYS),
         platforms=form.names("platforms"),
         returns_after=form.number("returns_after", least=1, most=MOST_PASSES),
     )
@@ -173,7 +177,7 @@ def _page(asked: Asked, form: Form, runs: int) -> Response:
                 "tabs": _tabs(asked, review.tests, how),
                 "looked": plural(review.runs, "run"),
                 "unweighed": max(review.suspects - WEIGHED, 0),
-                "longest": LONGEST_DAYS,
+                "longest": longest_of(asked.context, product).days,
                 "most": MOST_PASSES,
                 "parts": {"tests": tables[0], "quarantines": tables[1]},
             },

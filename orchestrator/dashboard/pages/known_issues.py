@@ -34,6 +34,7 @@ from orchestrator.dashboard.table import (
     Text,
 )
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
+from orchestrator.domain.person import Person
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.units import plural
 
@@ -89,7 +90,7 @@ def add_issue(
     form: Annotated[Form, Depends(_form)],
 ) -> Response:
     """Add one; where it is refused, the page again with what was written."""
-    new = _read(form)
+    new = _read(form, viewer.person)
     if not form.is_refused:
         try:
             added = add_known_issue(asked.context, new)
@@ -119,12 +120,13 @@ def _empty_form(asked: Asked) -> Form:
     return Form({**given, "expires": given["expires"] or until})
 
 
-def _read(form: Form) -> NewIssue:
+def _read(form: Form, author: Person) -> NewIssue:
     most = form.number("max_failures", least=1, most=10**9) if form.value("max_failures") else None
     return NewIssue(
         product=form.filled("product"),
         title=form.filled("title"),
         owner=form.filled("owner"),
+        author=author,
         expires=form.day("expires"),
         url=form.url("url"),
         max_failures=most,

@@ -11,6 +11,7 @@ from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy, JobRule, PlatformRule
 from orchestrator.domain.gate.quantities import like
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, Snapshot
+from orchestrator.domain.gate.terms import Terms
 from orchestrator.domain.gate.tolerance import (
     Failing,
     Tolerance,
@@ -85,6 +86,8 @@ class Case:
     """In the policy's order."""
     tolerance: Tolerance
     """Which failing results are tolerated, and by what."""
+    terms: Terms
+    """What exceptions and approvals must be to count."""
 
     @property
     def jobs(self) -> Iterator[JudgedJob]:
@@ -117,12 +120,13 @@ def open_case(
     *,
     statistics: Statistics,
     evidence_digest: str,
+    terms: Terms,
 ) -> Case:
     """Sort the evidence by what the policy says of it."""
     stands = tuple(stand_of(rule, policy, snapshot) for rule in policy.spec.platforms)
     failing = [result for stand in stands for job in stand.jobs for result in _failing(job)]
-    tolerance = tolerate(failing, policy, snapshot, now)
-    return Case(policy, snapshot, now, statistics, evidence_digest, stands, tolerance)
+    tolerance = tolerate(failing, policy, snapshot, now, terms)
+    return Case(policy, snapshot, now, statistics, evidence_digest, stands, tolerance, terms)
 
 
 def stand_of(rule: PlatformRule, policy: GatePolicy, snapshot: Snapshot) -> Stand:

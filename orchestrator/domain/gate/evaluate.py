@@ -27,6 +27,7 @@ from orchestrator.domain.gate.rules.skips import skips, skips_where_asked
 from orchestrator.domain.gate.rules.subject import subject, subject_as_required
 from orchestrator.domain.gate.rules.test_sets import test_sets
 from orchestrator.domain.gate.snapshot import Snapshot
+from orchestrator.domain.gate.terms import TERMS_BY_VERSION
 from orchestrator.domain.gate.tidying import warnings
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
 
@@ -102,9 +103,16 @@ def evaluate(
 
     Raises KeyError of a version that this program does not know.
     """
-    case = open_case(policy, snapshot, now, statistics=statistics, evidence_digest=evidence_digest)
+    case = open_case(
+        policy,
+        snapshot,
+        now,
+        statistics=statistics,
+        evidence_digest=evidence_digest,
+        terms=TERMS_BY_VERSION[rules_version],
+    )
     found = [result for rule in RULES_BY_VERSION[rules_version] for result in rule(case)]
-    known = excuses(policy, snapshot, now, evidence_digest=evidence_digest)
+    known = excuses(case)
     wrong = {result.id for result in found if result.blocking and is_bad(result)}
     concerned = [one for one in known if one.rule in wrong]
     results = list(excuse(found, known))

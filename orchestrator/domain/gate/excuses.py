@@ -6,13 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from orchestrator.domain.gate.case import Case
 from orchestrator.domain.gate.policy import GateException, GatePolicy
 from orchestrator.domain.gate.quantities import counted
 from orchestrator.domain.gate.rules.result import is_bad
-from orchestrator.domain.gate.snapshot import Snapshot, Waiver
+from orchestrator.domain.gate.snapshot import Waiver
+from orchestrator.domain.gate.terms import Terms
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
-LONGEST_WAIVER = timedelta(days=30)
+_LONGEST_WAIVER = timedelta(days=30)
+"""By the first version of the rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +39,14 @@ class Excuse:
         return f"Waived by {self.id} until {self.until}: {self.reason} (approved by {approved})."
 
 
-def excuses(
-    policy: GatePolicy, snapshot: Snapshot, now: datetime, *, evidence_digest: str
-) -> tuple[Excuse, ...]:
+def excuses(case: Case) -> tuple[Excuse, ...]:
     """All of them, the policy's first, in the order of their ids."""
-    written = sorted(policy.spec.exceptions, key=lambda one: one.id)
-    gate = policy.metadata.name
-    given = sorted((w for w in snapshot.waivers if w.gate == gate), key=lambda one: one.id)
+    gate = case.policy.metadata.name
+    written = sorted(case.policy.spec.exceptions, key=lambda one: one.id)
+    given = sorted((w for w in case.snapshot.waivers if w.gate == gate), key=lambda one: one.id)
     return (
-        *(_of_exception(one, policy, now) for one in written),
-        *(_of_waiver(one, now, evidence_digest) for one in given),
+        *(_of_exception(one, case) for one in written),
+        *(_of_waiver(one, case) for one in given),
     )
 
 
@@ -64,33 +65,16 @@ def excuse(results: Iterable[RuleResult], known: Sequence[Excuse]) -> Iterator[R
             )
 
 
-def waiver_fault(author: str, approver: str, at: datetime, expires: datetime) -> str:
-    """Why nobody may give such a waiver; empty where one may."""
-    if not approver.strip() or same_person(author, approver):
-        return "its author cannot approve it"
-    if expires <= at:
-        return "it ends before it begins"
-    if expires - at > LONGEST_WAIVER:
-        return f"it is for more than {LONGEST_WAIVER.days} days"
-    return ""
-
-
-def same_person(one: str, other: str) -> bool:
-    """Whether two names are the same person's."""
-    return person(one) == person(other)
-
-
-def person(name: str) -> str:
-    """What tells one person from another: neither case nor spaces."""
-    return name.strip().casefold()
-
-
-def _of_exception(one: GateException, policy: GatePolicy, now: datetime) -> Excuse:
+def _of_exception(one: GateException, case: Case) -> Excuse:
+    terms, policy = case.terms, case.policy
     others = tuple(
-        name for name in one.approved_by if name.strip() and not same_person(name, one.author)
+        name
+        for name in one.approved_by
+        if not terms.name_fault(name) and not terms.is_same(name, one.author)
     )
-    late = (now.date() - one.expires).days
+    late = (case.now.date() - one.expires).days
     fault = "" if others else "nobody but its author approved it"
+    fault = fault or terms.end_fault(policy, one.expires, case.now.date())
     if late > 0:
         fault = f"it expired {counted(late, 'day')} ago"
     elif not _is_named(one, policy):
@@ -109,13 +93,38 @@ def _is_named(one: GateException, policy: GatePolicy) -> bool:
     return wanted.get(one.rule, one.id) == one.id
 
 
-def _of_waiver(one: Waiver, now: datetime, evidence_digest: str) -> Excuse:
-    fault = waiver_fault(one.author, one.approver, one.at, one.expires)
+def _of_waiver(one: Waiver, case: Case) -> Excuse:
+    now = case.now
+    fault = _approval_fault(one, now, case.terms) or _life_fault(one, case)
     if now >= one.expires:
         fault = f"it expired {counted((now - one.expires).days, 'day')} ago"
     elif now < one.at:
         fault = "it was given later"
-    elif one.evidence not in ("", evidence_digest):
+    elif one.evidence not in ("", case.evidence_digest):
         fault = "it was given for other evidence"
     until = one.expires.isoformat()
     return Excuse(one.id, one.rule, one.reason, one.author, (one.approver,), until, fault)
+
+
+def _approval_fault(one: Waiver, now: datetime, terms: Terms) -> str:
+    """Why nobody's yes stands behind it; empty where somebody else's does."""
+    if terms.signed:
+        if not one.approver:
+            return "nobody has approved it"
+        if one.approved_at is None or not (one.author_token and one.approver_token):
+            return "its author and its approver were typed, and no token stands behind the names"
+        if one.approved_at > now:
+            return "it was approved later"
+    if not one.approver.strip() or terms.is_same(one.author, one.approver):
+        return "its author cannot approve it"
+    return ""
+
+
+def _life_fault(one: Waiver, case: Case) -> str:
+    if one.expires <= one.at:
+        return "it ends before it begins"
+    if case.terms.ages:
+        return case.terms.age_fault(case.policy, one.at.date(), case.now.date())
+    if one.expires - one.at > _LONGEST_WAIVER:
+        return f"it is for more than {_LONGEST_WAIVER.days} days"
+    return ""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from orchestrator.domain.gate.policy import GatePolicy, PolicyIssue
 from orchestrator.domain.gate.quantities import like
+from orchestrator.domain.gate.terms import longest_exception
 from orchestrator.domain.known_issue import IssueMatch, split_requirement
 from orchestrator.domain.problems import Path, Problem, nearest
 from orchestrator.domain.versions import is_version_range
@@ -21,7 +22,7 @@ def issue_problems(policy: GatePolicy) -> Iterator[Problem]:
     for index, one in enumerate(issues):
         if ids.count(one.id) > 1:
             yield Problem((*_PATH, index, "id"), f"{one.id!r} stands here twice")
-        for problem in (*_words(one), *_meant(one), *_scope(one, platforms)):
+        for problem in (*_words(one), *_life(one, policy), *_meant(one), *_scope(one, platforms)):
             yield Problem((*_PATH, index, *problem.path), problem.message)
 
 
@@ -33,6 +34,16 @@ def _words(one: PolicyIssue) -> Iterator[Problem]:
         yield Problem(("expires",), f"{one.expires} is before it was opened, on {one.opened}")
     if one.max_failures is not None and one.max_failures < 1:
         yield Problem(("max_failures",), "must be at least 1")
+
+
+def _life(one: PolicyIssue, policy: GatePolicy) -> Iterator[Problem]:
+    try:
+        longest = longest_exception(policy)
+    except ValueError:
+        return  # told where it stands
+    if one.expires - one.opened > longest:
+        days = f"{one.expires} is {(one.expires - one.opened).days} days after it was opened"
+        yield Problem(("expires",), f"{days}: `exception_max_age` allows {longest.days}")
 
 
 def _meant(one: PolicyIssue) -> Iterator[Problem]:

@@ -14,6 +14,7 @@ from orchestrator.domain.trials import TrialOrder
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
+LONGEST_EXCEPTION_TEXT = "90d"
 Level = Literal["blocking", "informing"]
 """Whether a violation changes the verdict, or is only shown."""
 OnTrouble = Literal["fail", "inconclusive", "informing"]
@@ -349,6 +350,8 @@ class GateSpec:
     """For rules."""
     approvals: ApprovalRule | None = None
     """Human review."""
+    exception_max_age: str = field(default=LONGEST_EXCEPTION_TEXT, metadata=LATER)
+    """The longest that a known issue, an exception, a waiver or a quarantine counts."""
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
     """Who broke it."""
 

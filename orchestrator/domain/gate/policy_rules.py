@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 
-from orchestrator.domain.gate.excuses import same_person
 from orchestrator.domain.gate.issue_rules import issue_problems
 from orchestrator.domain.gate.performance_rules import performance_problems
 from orchestrator.domain.gate.policy import (
@@ -17,7 +16,9 @@ from orchestrator.domain.gate.policy import (
 )
 from orchestrator.domain.gate.quantities import duration, is_pattern, like
 from orchestrator.domain.gate.rule_names import rule_fault
+from orchestrator.domain.gate.terms import longest_exception
 from orchestrator.domain.manifest import IDENTIFIER
+from orchestrator.domain.person import name_fault, person_key
 from orchestrator.domain.problems import Path, Problem, nearest
 
 _NO_NAME = "{!r} must be letters, digits, '-' and '_' (at most 64)"
@@ -125,10 +126,18 @@ def _limits(policy: GatePolicy) -> Iterator[Problem]:
         yield from _least(("spec", "new_failures", "max"), spec.new_failures.max, 0)
     if spec.cost is not None and spec.cost.max_usd <= 0:
         yield Problem(("spec", "cost", "max_usd"), "must be more than 0")
+    path: Path = ("spec", "exception_max_age")
+    yield from _parsed(path, spec.exception_max_age, _whole_days)
     if spec.approvals is not None:
         yield from _least(("spec", "approvals", "need"), spec.approvals.need, 1)
         if not spec.approvals.on:
             yield Problem(("spec", "approvals", "on"), "name at least one decision")
+
+
+def _whole_days(text: str) -> timedelta:
+    if not duration(text).days:
+        raise ValueError("must be at least 1d: exceptions are given by the day")
+    return duration(text)
 
 
 def _flaky(policy: GatePolicy) -> Iterator[Problem]:
@@ -159,15 +168,33 @@ def _exceptions(policy: GatePolicy) -> Iterator[Problem]:
 
 
 def _exception(rule: GateException, policy: GatePolicy) -> Iterator[Problem]:
-    for key in ("id", "reason", "author"):
+    for key in ("id", "reason"):
         if not getattr(rule, key).strip():
             yield Problem((key,), "must not be empty")
     fault = rule_fault(rule.rule, policy)
     if fault:
         yield Problem(("rule",), fault)
-    others = [name for name in rule.approved_by if name.strip()]
-    if all(same_person(name, rule.author) for name in others):
+    if {person_key(name) for name in rule.approved_by} <= {person_key(rule.author), ""}:
         yield Problem(("approved_by",), f"somebody other than {rule.author!r} must approve it")
+    yield from _names(rule)
+
+
+def ends_too_late(policy: GatePolicy, today: date) -> Iterator[Problem]:
+    """Exceptions that last longer from today than the policy lets them: it has to say so."""
+    longest = longest_exception(policy)
+    for index, rule in enumerate(policy.spec.exceptions):
+        if rule.expires - today > longest:
+            days = f"{rule.expires} is {(rule.expires - today).days} days ahead"
+            message = f"{days}: `exception_max_age` allows {longest.days}"
+            yield Problem(("spec", "exceptions", index, "expires"), message)
+
+
+def _names(rule: GateException) -> Iterator[Problem]:
+    named: list[tuple[Path, str]] = [(("author",), rule.author)]
+    named += [(("approved_by", index), name) for index, name in enumerate(rule.approved_by)]
+    for path, name in named:
+        if fault := name_fault(name):
+            yield Problem(path, fault)
 
 
 def _repeated(path: Path, ids: Sequence[str], what: str) -> Iterator[Problem]:

@@ -184,11 +184,15 @@ class Quarantine:
     ended_at: datetime | None = None
     ended_by: str = ""
     """A person, or ``returned after N passes``."""
+    author: str = field(default="", metadata=LATER)
+    """Who opened it: the name that their token had then."""
+    author_token: str = field(default="", metadata=LATER)
+    """Its id; `SOCKET` of the operating-system user. Empty where the name was typed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
-    """A person's exception for one rule of a gate; append-only."""
+    """A person's exception for one rule of a gate; it counts once somebody else approved it."""
 
     id: str
     """``W-0001``."""
@@ -196,12 +200,20 @@ class Waiver:
     rule: str
     reason: str
     author: str
+    """Who asked for it: the name that their token had then."""
     approver: str
+    """The same of who approved it; empty while nobody has."""
     at: datetime
     expires: datetime
-    """At most 30 days on."""
     evidence: str = ""
     """Digest of the snapshot that it was given for; empty for the gate's next ones too."""
+    author_token: str = field(default="", metadata=LATER)
+    """Id of the author's token; `SOCKET` of the operating-system user. Empty where the name was
+    typed."""
+    approver_token: str = field(default="", metadata=LATER)
+    """The same of the approver's."""
+    approved_at: datetime | None = field(default=None, metadata=LATER)
+    """None while nobody has, or where the name was typed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,9 +221,12 @@ class Approval:
     """A person's yes to a snapshot."""
 
     by: str
+    """The name that their token had then."""
     at: datetime
     evidence: str
     """Digest of the snapshot."""
+    token: str = field(default="", metadata=LATER)
+    """Its id; `SOCKET` of the operating-system user. Empty where the name was typed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

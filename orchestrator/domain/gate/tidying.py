@@ -8,6 +8,7 @@ from orchestrator.domain.gate.case import Case, JudgedJob
 from orchestrator.domain.gate.excuses import Excuse
 from orchestrator.domain.gate.quantities import counted, some
 from orchestrator.domain.gate.rules.result import is_bad
+from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.known_issue import IssueState, IssueUse, Ran, uses
 from orchestrator.domain.outcome import Outcome
@@ -32,7 +33,11 @@ def _issues(case: Case) -> Iterator[str]:
     ran = [one for stand in case.stands for one in _ran(list(stand.jobs))]
     mine = {one.id for one in case.policy.spec.known_issues}
     for use in uses(case.tolerance.issues, failures, ran, on=case.now.date()):
-        if use.state is IssueState.EXPIRED and (use.issue.id in mine or use.count):
+        fault = case.terms.age_fault(case.policy, use.issue.opened, case.now.date())
+        if fault and use.state is not IssueState.EXPIRED:
+            if use.issue.id in mine or use.count:
+                yield f"{use.issue.id} ({use.issue.title}) does not count: {fault}."
+        elif use.state is IssueState.EXPIRED and (use.issue.id in mine or use.count):
             yield _expired(use)
         elif use.state is IssueState.STALE and not used.get(use.issue.id):
             yield (
@@ -74,6 +79,12 @@ def _quarantines(case: Case) -> Iterator[str]:
         elif one.id in named and case.now >= one.expires:
             days = counted((case.now - one.expires).days, "day")
             yield f"{one.nodeid} fails; its quarantine {one.id} expired {days} ago."
+        elif one.id in named and (fault := _age_fault(case, one)):
+            yield f"{one.nodeid} fails; its quarantine {one.id} does not count: {fault}."
+
+
+def _age_fault(case: Case, one: Quarantine) -> str:
+    return case.terms.age_fault(case.policy, one.opened.date(), case.now.date())
 
 
 def _excuses(

@@ -15,6 +15,7 @@ from datetime import datetime
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.gate.policy import GatePolicy, PolicyIssue
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence, Snapshot
+from orchestrator.domain.gate.terms import Terms
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue, fits
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.signature import Failure, Signature
@@ -148,12 +149,16 @@ def failures_over(cell: CellEvidence, job: JobEvidence, *, blocking: bool) -> It
 
 
 def tolerate(
-    failing: Iterable[Failing], policy: GatePolicy, snapshot: Snapshot, now: datetime
+    failing: Iterable[Failing],
+    policy: GatePolicy,
+    snapshot: Snapshot,
+    now: datetime,
+    terms: Terms,
 ) -> Tolerance:
     """Let every failing result find what tolerates it."""
     order = sorted(failing, key=lambda one: (not one.blocking, one.key))
     issues = known_issues(policy, snapshot)
-    finder = _Finder(policy, snapshot, issues, now)
+    finder = _Finder(policy, snapshot, issues, now, terms)
     results = tuple(_allow(one, finder.open_to(one)) for one in order)
     by_job: dict[tuple[str, str], list[Allowed]] = {}
     over: dict[tuple[str, str], list[Allowed]] = {}
@@ -217,13 +222,19 @@ class _Finder:
         snapshot: Snapshot,
         issues: Sequence[KnownIssue],
         now: datetime,
+        terms: Terms,
     ) -> None:
         self._flaky = policy.spec.flaky
         self._now = now
         self._today = now.date()
-        self._issues = sorted(issues, key=lambda issue: (issue.max_failures is not None, issue.id))
+        young = [one for one in issues if not terms.age_fault(policy, one.opened, self._today)]
+        self._issues = sorted(young, key=lambda issue: (issue.max_failures is not None, issue.id))
         self._allowances = {i.id: _Allowance(i.id, i.max_failures) for i in self._issues}
-        self._quarantines = {one.id: one for one in snapshot.quarantines}
+        self._quarantines = {
+            one.id: one
+            for one in snapshot.quarantines
+            if not terms.age_fault(policy, one.opened.date(), self._today)
+        }
         self._flakes = _Allowance(FLAKY, self._flaky.max)
         written = policy.spec.known_issues
         self._by_scope = {one.id for one in written if one.without_signature == "allowed"}

@@ -125,10 +125,10 @@ def signed_in(api: Desk, scope: str | None) -> PageDesk:
     """The pages for a new token of this scope, or for nobody."""
     client = api.speak(Faces(api.guarded, dashboard(api.context)), base=f"http://{HOST}")
     if scope is None:
-        return PageDesk(api, client, Viewer("nobody", Scope.READ, ""))
-    _, secret = create_token(api.context, f"a {scope}", Scope(scope), days=1)
+        return PageDesk(api, client, Viewer("nobody", Scope.READ, "", ""))
+    token, secret = create_token(api.context, f"a {scope}", Scope(scope), days=1)
     client.cookies.set(cookie_of(HOST), secret)
-    return PageDesk(api, client, Viewer(f"a {scope}", Scope(scope), secret))
+    return PageDesk(api, client, Viewer(token.name, token.scope, secret, token.id))
 
 
 def _as(path: str, suffix: str) -> str:

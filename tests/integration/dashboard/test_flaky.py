@@ -120,7 +120,7 @@ def test_a_test_is_put_in_quarantine_and_taken_out(pages: PageDesk, world: Kinds
         ("nodeid", "t.py::spilt", "has no test"),
         ("nodeid", "", "must be filled in"),
         ("owner", "", "must be filled in"),
-        ("days", "31", "from 1 to 30"),
+        ("days", "91", "from 1 to 90"),
         ("returns_after", "many", "from 1 to 1,000"),
     ],
 )

@@ -189,7 +189,7 @@ def test_another_sites_form_is_refused(site: PageDesk, headers: dict[str, str]) 
 
 
 def test_a_form_of_another_session_or_of_nobodys_is_refused(site: PageDesk) -> None:
-    other = Viewer("other", Scope.ADMIN, "another secret").csrf()
+    other = Viewer("other", Scope.ADMIN, "another secret", "t-1").csrf()
     mine = site.viewer.csrf()
     raw = base64.urlsafe_b64decode(mine)
     changed = base64.urlsafe_b64encode(raw[:-1] + bytes([raw[-1] ^ 1])).decode()

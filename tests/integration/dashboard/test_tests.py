@@ -148,6 +148,7 @@ def test_what_people_said_of_it_is_beside_it(pages: PageDesk) -> None:
         product="proof",
         title="values are three",
         owner="ann",
+        author=pages.viewer.person,
         expires=date(2026, 3, 9),
         match=IssueMatch(exception="ValueError"),
         scope=IssueScope(platforms=("he*",), requires_package=""),

@@ -104,6 +104,7 @@ OPERATIONS = {
     ("get", "/api/v1/machines"): "list_machines",
     ("post", "/api/v1/machines/{provider}/{machine_id}/terminate"): "terminate_machine",
     ("get", "/api/v1/runs/{run_id}/cells/{cell}/access"): "get_access",
+    ("post", "/api/v1/waivers/{waiver_id}/approve"): "approve_one_waiver",
     ("get", "/healthz"): "get_health", ("get", "/readyz"): "get_readiness",
     ("get", "/metrics"): "get_metrics",
 }  # fmt: skip

@@ -80,6 +80,43 @@ def test_a_home_that_is_a_file_is_a_sentence(tmp_path: Path) -> None:
         prepare_home(home)
 
 
+def test_a_home_that_others_can_enter_is_closed(tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    for folder in (home, home / "keys", elsewhere):
+        folder.mkdir()
+        folder.chmod(0o755)
+    for name in ("app.db", "app.db-wal", "engine.db", "controller.log", "token", "mine.txt"):
+        (home / name).touch(mode=0o644)
+        (home / name).chmod(0o644)
+    (home / "blobs").symlink_to(elsewhere)
+    prepare_home(home)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in home.iterdir()}
+    assert stat.S_IMODE(home.stat().st_mode) == modes.pop("keys") == 0o700
+    assert (modes.pop("mine.txt"), modes.pop("blobs")) == (0o644, 0o755)  # not ours; elsewhere
+    assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.parametrize(
+    ("mode", "of_others", "refused"),
+    [(0o755, True, "belongs to user"), (0o1777, False, "for everybody"), (0o700, True, "")],
+)
+def test_a_home_that_cannot_be_closed_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, of_others: bool, refused: str
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    home.chmod(mode)
+    if of_others:
+        me = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    if not refused:
+        prepare_home(home)
+        return
+    with pytest.raises(HomeUnusableError, match=f"mode {mode:o}.*{refused}.*folder of your own"):
+        prepare_home(home)
+    assert stat.S_IMODE(home.stat().st_mode) == mode
+
+
 def test_nobody_holds_a_home_that_is_not_there(tmp_path: Path) -> None:
     assert holder(tmp_path / "home") is None
 

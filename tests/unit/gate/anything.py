@@ -176,7 +176,10 @@ def waivers(draw: st.DrawFn, digest: str) -> Waiver:
         rule=draw(st.sampled_from(ALL_RULES)),
         reason="tonight only",
         author=draw(st.sampled_from(PEOPLE)),
+        author_token="t-1",
         approver=draw(st.sampled_from(PEOPLE)),
+        approver_token="t-2",
+        approved_at=given_at,
         at=given_at,
         expires=draw(later),
         evidence=draw(st.sampled_from(["", digest])),
@@ -232,7 +235,8 @@ def cases(draw: st.DrawFn) -> tuple[GatePolicy, Snapshot]:
         if name not in {one.rule for one in written} or draw(seldom)
     )
     yes = tuple(
-        Approval(by=name, at=NOW, evidence=evidence_digest(frozen)) for name in ("cyd", "Dee")
+        Approval(by=name, at=NOW, evidence=evidence_digest(frozen), token=name)
+        for name in ("cyd", "Dee")
     )
     spec = replace(rules.spec, exceptions=(*rules.spec.exceptions, *written))
     approvals = frozen.approvals if draw(st.booleans()) else yes
@@ -259,7 +263,10 @@ def _waiver(rule: str, number: int) -> Waiver:
         rule=rule,
         reason="tonight only",
         author=PEOPLE[number % 3],
+        author_token="t-1",
         approver="eve",
+        approver_token="t-2",
+        approved_at=NOW,
         at=NOW,
         expires=NOW + timedelta(days=number % 4 + 1),
     )
@@ -268,6 +275,12 @@ def _waiver(rule: str, number: int) -> Waiver:
 def with_people(draw: st.DrawFn, frozen: Snapshot) -> Snapshot:
     """What people said to this very evidence."""
     digest = evidence_digest(frozen)
-    yes = st.builds(Approval, by=st.sampled_from(PEOPLE), at=st.just(NOW), evidence=st.just(digest))
+    yes = st.builds(
+        Approval,
+        by=st.sampled_from(PEOPLE),
+        at=st.just(NOW),
+        evidence=st.just(digest),
+        token=st.sampled_from(["t-1", "t-1", ""]),
+    )
     said = draw(st.lists(waivers(digest), max_size=2, unique_by=lambda one: one.id))
     return replace(frozen, waivers=tuple(said), approvals=tuple(draw(st.lists(yes, max_size=2))))

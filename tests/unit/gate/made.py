@@ -10,7 +10,7 @@ from statistics import median
 
 from orchestrator.domain.catalogue import promised
 from orchestrator.domain.gate.document import digest_of, policy_digest, snapshot_document
-from orchestrator.domain.gate.evaluate import evaluate
+from orchestrator.domain.gate.evaluate import RULES_VERSION, evaluate
 from orchestrator.domain.gate.performance import Comparison
 from orchestrator.domain.gate.policy import (
     GateMetadata,
@@ -158,7 +158,12 @@ def evidence_digest(evidence: Snapshot) -> str:
 
 
 def judge(
-    rules: GatePolicy, evidence: Snapshot, now: datetime = NOW, *, digest: str | None = None
+    rules: GatePolicy,
+    evidence: Snapshot,
+    now: datetime = NOW,
+    *,
+    digest: str | None = None,
+    rules_version: int = RULES_VERSION,
 ) -> Verdict:
     return evaluate(
         rules,
@@ -168,6 +173,7 @@ def judge(
         policy_digest=policy_digest(rules),
         evidence_digest=evidence_digest(evidence) if digest is None else digest,
         tool="seatrial 0",
+        rules_version=rules_version,
     )
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 import pytest
 
 from orchestrator.domain.gate.policy import (
     ApprovalRule,
     GateException,
+    GatePolicy,
     PlatformRule,
     Substitute,
     Unavailable,
 )
-from orchestrator.domain.gate.snapshot import Approval, Waiver
+from orchestrator.domain.gate.snapshot import Approval, Quarantine, Snapshot, Waiver
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
+from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome
 from tests.unit.gate.made import (
     NOW,
@@ -39,17 +41,25 @@ def exception(rule: str, **more: object) -> GateException:
         "reason": "nobody sells it",
         "author": "carol",
         "approved_by": ("alice",),
-        "expires": date(2026, 4, 30),
+        "expires": date(2026, 3, 31),
+        "id": "EXC-1",
     }
-    return GateException(id="EXC-1", rule=rule, **{**told, **more})  # type: ignore[arg-type]
+    return GateException(rule=rule, **{**told, **more})  # type: ignore[arg-type]
 
 
 def waiver(rule: str, **more: object) -> Waiver:
     told: dict[str, object] = {
         "gate": "release", "reason": "tonight", "author": "ann", "approver": "bob",
         "at": NOW - timedelta(days=1), "expires": NOW + timedelta(days=1),
+        "author_token": "t-1", "approver_token": "t-2", "approved_at": NOW - timedelta(hours=2),
     }  # fmt: skip
-    return Waiver(id="W-0001", rule=rule, **{**told, **more})  # type: ignore[arg-type]
+    return Waiver(rule=rule, **{"id": "W-0001", **told, **more})  # type: ignore[arg-type]
+
+
+AGO = {days: NOW - timedelta(days=days) for days in (2, 90, 91)}
+FAR = NOW.replace(year=2999)
+LASTS = "the policy lets exceptions last 90 days (`exception_max_age`)"
+TYPED = "its author and its approver were typed, and no token stands behind the names"
 
 
 def test_an_exception_for_it():
@@ -60,7 +70,7 @@ def test_an_exception_for_it():
     assert verdict.decision is WITH
     found = result(verdict, "platform/mi300x")
     assert (found.outcome, found.by) == (RuleOutcome.WAIVED, ("EXC-1",))
-    assert "Waived by EXC-1 until 2026-04-30: nobody sells it (approved by alice)." in (
+    assert "Waived by EXC-1 until 2026-03-31: nobody sells it (approved by alice)." in (
         found.sentence
     )
     late = judge(policy("gcp-l4", rule, exceptions=(replace(given, expires=NOW.date()),)), evidence)
@@ -115,7 +125,13 @@ def test_a_waiver():
     ("more", "told"),
     [
         ({"approver": "Ann "}, "its author cannot approve it"),
-        ({"expires": NOW + timedelta(days=30)}, "it is for more than 30 days"),
+        ({"approver": "a\N{ZERO WIDTH SPACE}NN"}, "its author cannot approve it"),
+        ({"approver": "\N{FULLWIDTH LATIN SMALL LETTER A}nn"}, "its author cannot approve it"),
+        ({"approver": "", "approver_token": "", "approved_at": None}, "nobody has approved it"),
+        ({"approver_token": "", "approved_at": None}, TYPED),
+        ({"author_token": ""}, TYPED),
+        ({"approved_at": NOW + timedelta(hours=1)}, "it was approved later"),
+        ({"at": AGO[91], "expires": FAR}, f"it is 91 days old, and {LASTS}"),
         ({"expires": NOW}, "it expired 0 days ago"),
         ({"at": NOW + timedelta(hours=1)}, "it was given later"),
         ({"evidence": "another"}, "it was given for other evidence"),
@@ -125,6 +141,71 @@ def test_a_waiver_that_does_not_count(more: dict[str, object], told: str):
     verdict = judge(policy(), failing(waiver("job/x@gcp-l4", **more)))
     assert verdict.decision is FAIL
     assert verdict.warnings == (f"W-0001 does not count: {told}.",)
+
+
+def excused(kind: str, opened: datetime) -> Snapshot:
+    """A failure with something that excuses it until 2999, opened then."""
+    issue = KnownIssue(
+        id="X-1", product="torchbridge", title="known", match=IssueMatch(exception="*"),
+        owner="team", opened=opened.date(), expires=FAR.date(),
+    )  # fmt: skip
+    flaky = Quarantine(
+        id="X-1", product="torchbridge", nodeid="t.py::a", reason="flaky", owner="team",
+        opened=opened, expires=FAR,
+    )  # fmt: skip
+    given = waiver("job/x@gcp-l4", id="X-1", at=opened, approved_at=opened, expires=FAR)
+    evidence = snapshot(cell("gcp-l4", job("x", failed(quarantine="X-1"))))
+    return {
+        "known issue": replace(evidence, known_issues=(issue,)),
+        "quarantine": replace(evidence, quarantines=(flaky,)),
+        "waiver": replace(evidence, waivers=(given,)),
+    }[kind]
+
+
+def lasting(longest: str, *given: GateException) -> GatePolicy:
+    rules = policy(exceptions=given)
+    return replace(rules, spec=replace(rules.spec, exception_max_age=longest))
+
+
+@pytest.mark.parametrize("kind", ["waiver", "known issue", "quarantine"])
+@pytest.mark.parametrize(
+    ("opened", "longest", "fault"),
+    [
+        (AGO[90], "90d", ""),
+        (AGO[91], "90d", f"it is 91 days old, and {LASTS}"),
+        (AGO[91], "91d", ""),
+        (AGO[2], "1d", "it is 2 days old, and the policy lets exceptions last 1 day"),
+        (NOW + timedelta(days=1), "90d", "later"),
+    ],
+)
+def test_nothing_excuses_for_longer_than_the_policy_lets_it(
+    kind: str, opened: datetime, longest: str, fault: str
+):
+    verdict = judge(lasting(longest), excused(kind, opened))
+    assert verdict.decision is (FAIL if fault else WITH)
+    said = " ".join(verdict.warnings)
+    assert ("X-1" in said, "does not count: it " in said) == (bool(fault), bool(fault))
+    assert fault in said
+
+
+@pytest.mark.parametrize(
+    ("days", "longest", "fault"),
+    [(90, "90d", ""), (91, "90d", f"it ends in 91 days, and {LASTS}"), (91, "13w", "")],
+)
+def test_an_exception_of_the_policy_ends_soon(days: int, longest: str, fault: str):
+    given = exception("job/x@gcp-l4", expires=NOW.date() + timedelta(days=days))
+    verdict = judge(lasting(longest, given), snapshot(cell("gcp-l4", job("x", failed()))))
+    assert verdict.decision is (FAIL if fault else WITH)
+    assert verdict.warnings == ((f"EXC-1 does not count: {fault}.",) if fault else ())
+
+
+def test_the_first_rules_let_exceptions_last():
+    given = exception("job/x@gcp-l4", expires=FAR.date())
+    evidence = snapshot(cell("gcp-l4", job("x", failed())))
+    assert judge(policy(exceptions=(given,)), evidence, rules_version=1).decision is WITH
+    for kind in ("known issue", "quarantine"):
+        old = excused(kind, AGO[91])
+        assert judge(policy(), old, rules_version=1).decision is WITH
 
 
 def test_a_waiver_of_another_gate():
@@ -148,14 +229,49 @@ def test_approvals():
     assert verdict.decision is OPEN
     assert "nobody approved" in result(verdict, "approval").sentence
 
-    def approved(by: str, of: str = digest) -> Decision:
-        yes = Approval(by=by, at=NOW, evidence=of)
+    def approved(by: str, of: str = digest, token: str = "t-3") -> Decision:
+        yes = Approval(by=by, at=NOW, evidence=of, token=token)
         return judge(rules, replace(evidence, approvals=(yes,))).decision
 
     assert approved("bob") is WITH
     assert approved("Ann") is OPEN  # she asked for the waiver
+    assert approved("\N{FULLWIDTH LATIN CAPITAL LETTER A}n\N{WORD JOINER}n") is OPEN
+    assert approved("bob", token="") is OPEN  # a typed name
     assert approved("bob", of="another") is OPEN
     assert judge(rules, snapshot(cell())).decision is PASS
+
+
+@pytest.mark.parametrize("kind", ["known issue", "quarantine"])
+def test_who_excused_a_failure_does_not_approve_it(kind: str):
+    issue = KnownIssue(
+        id="KI-0001", product="torchbridge", title="known", match=IssueMatch(exception="*"),
+        owner="team", opened=NOW.date(), expires=NOW.date(), author="ann", author_token="t-1",
+    )  # fmt: skip
+    flaky = Quarantine(
+        id="Q-0001", product="torchbridge", nodeid="t.py::a", reason="flaky", owner="team",
+        opened=NOW, expires=NOW + timedelta(days=1), author="ann", author_token="t-1",
+    )  # fmt: skip
+    held = failed(quarantine="" if kind == "known issue" else "Q-0001")
+    excused = {"known_issues": (issue,)} if kind == "known issue" else {"quarantines": (flaky,)}
+    evidence = snapshot(cell("gcp-l4", job("x", held)), **excused)
+
+    def approved(by: str) -> Decision:
+        yes = Approval(by=by, at=NOW, evidence=evidence_digest(evidence), token="t-9")
+        rules = policy(approvals=ApprovalRule())
+        return judge(rules, replace(evidence, approvals=(yes,))).decision
+
+    assert (approved("bob"), approved("ANN")) == (WITH, OPEN)
+
+
+@pytest.mark.parametrize("name", ["Carol\N{ZERO WIDTH SPACE}", "\N{CYRILLIC SMALL LETTER ES}arol"])
+def test_a_look_alike_does_not_approve_an_exception(name: str):
+    rule = PlatformRule(id="mi300x", when_unavailable=Unavailable(verdict="exception"))
+    given = exception("platform/mi300x", approved_by=(name,))
+    verdict = judge(
+        policy("gcp-l4", rule, exceptions=(given,)), snapshot(cell(), unavailable("mi300x"))
+    )
+    assert verdict.decision is FAIL
+    assert verdict.warnings == ("EXC-1 does not count: nobody but its author approved it.",)
 
 
 def test_an_approval_for_a_pass_is_needed_for_exceptions_too():
@@ -168,7 +284,7 @@ def test_an_author_does_not_approve_after_their_exception_is_over():
     over = exception("job/x@gcp-l4", author="cyd", expires=date(2026, 1, 8))
     rules = policy(exceptions=(over,), approvals=ApprovalRule())
     evidence = failing(waiver("job/x@gcp-l4"))
-    yes = Approval(by="cyd", at=NOW, evidence=evidence_digest(evidence))
+    yes = Approval(by="cyd", at=NOW, evidence=evidence_digest(evidence), token="t-3")
     assert judge(rules, replace(evidence, approvals=(yes,))).decision is OPEN
 
 

@@ -116,6 +116,14 @@ def test_a_known_issue_that_means_too_little_or_too_much_is_refused(more, told: 
     assert told in refused(f"known_issues: [{an_issue(**more)}]")
 
 
+def test_exceptions_last_as_long_as_the_policy_says():
+    long = f"known_issues: [{an_issue(opened='2026-01-01', expires='2999-01-01')}]"
+    said = "2999-01-01 is 355381 days after it was opened: `exception_max_age` allows 90"
+    assert f"spec.known_issues.0.expires: {said}" in refused(long)
+    for age in ("12h", "90", "''"):
+        assert "spec.exception_max_age: " in refused(f"exception_max_age: {age}")
+
+
 def test_a_known_issue_without_an_end_is_refused():
     one = an_issue().replace(", expires: 2026-02-01", "")
     assert "spec.known_issues.0.expires: is missing" in refused(f"known_issues: [{one}]")

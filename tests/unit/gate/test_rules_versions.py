@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,19 @@ from orchestrator.domain.gate.document import (
     verdict_document,
 )
 from orchestrator.domain.gate.evaluate import RULES_VERSION, evaluate
-from tests.unit.gate.made import PlainStatistics, cell, evidence_digest, judge, policy, snapshot
+from orchestrator.domain.gate.policy import ApprovalRule
+from orchestrator.domain.gate.snapshot import Approval, Waiver
+from tests.unit.gate.made import (
+    NOW,
+    PlainStatistics,
+    cell,
+    evidence_digest,
+    failed,
+    job,
+    judge,
+    policy,
+    snapshot,
+)
 
 STORED = Path(__file__).resolve().parents[2] / "golden" / "verdicts" / "rules-1"
 NAMES = ("1-nothing-excused", "2-without-tpu", "3-all-excused")
@@ -43,6 +57,23 @@ def test_a_verdict_of_the_first_rules_comes_out_the_same_to_the_byte(name: str):
         rules_version=then.rules_version,
     )
     assert canonical(verdict_document(again)) == canonical(stored["verdict"])
+
+
+@pytest.mark.parametrize(
+    ("approver", "version", "decision"),
+    [("bob", 1, "PASS_WITH_EXCEPTIONS"), ("a\N{ZERO WIDTH SPACE}nn", 1, "PASS_WITH_EXCEPTIONS"),
+     ("ANN", 1, "FAIL"), ("bob", 2, "FAIL")],
+)  # fmt: skip
+def test_typed_names_count_by_the_first_rules_alone(approver: str, version: int, decision: str):
+    given = Waiver(
+        id="W-0001", gate="release", rule="job/x@gcp-l4", reason="tonight", author="ann",
+        approver=approver, at=NOW, expires=NOW + timedelta(days=1),
+    )  # fmt: skip
+    evidence = snapshot(cell("gcp-l4", job(), job("x", failed())), waivers=(given,))
+    digest = evidence_digest(evidence)
+    evidence = replace(evidence, approvals=(Approval(by="eve", at=NOW, evidence=digest),))
+    rules = policy(approvals=ApprovalRule())
+    assert judge(rules, evidence, rules_version=version).decision == decision
 
 
 def test_a_new_verdict_says_which_rules_made_it():

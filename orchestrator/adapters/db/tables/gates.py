@@ -79,7 +79,7 @@ class VerdictRunRow(Table):
 
 
 class WaiverRow(Table):
-    """A person's exception for a rule; append-only."""
+    """A person's exception for a rule; who approved it is written once."""
 
     __tablename__ = "waiver"
 
@@ -101,6 +101,8 @@ class ApprovalRow(Table):
     evidence: Mapped[str] = mapped_column(Name)
     by: Mapped[str] = mapped_column(Name)
     at: Mapped[datetime]
+    token: Mapped[str | None]
+    """Id of the token that said so; NULL where the name was typed."""
 
 
 class SigningKeyRow(Table):

@@ -12,7 +12,13 @@ from orchestrator.application.ports.notary import KeyUnusableError
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict
 from orchestrator.application.tell_verdict import announce_verdict
-from orchestrator.application.waive import NewWaiver, approve, waive
+from orchestrator.application.waive import (
+    NewWaiver,
+    WaiverMissingError,
+    approve,
+    approve_waiver,
+    waive,
+)
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.answer import Asked, AskedDep
 from orchestrator.dashboard.pages.gates.gate import gate_page
@@ -48,19 +54,17 @@ def add_waiver(
     viewer: Decider,
     rule: Word = "",
     reason: Word = "",
-    approver: Word = "",
     days: Word = "",
     verdict: Word = "",
     only_this: Word = "",
 ) -> Response:
-    """Waive a rule; a form that is sent twice waives once."""
-    written = {"rule": rule, "reason": reason, "approver": approver, "days": days}
+    """Ask to waive a rule; a form that is sent twice asks once."""
+    written = {"rule": rule, "reason": reason, "days": days}
     new = NewWaiver(
         gate=gate,
         rule=rule.strip(),
         reason=reason,
-        author=viewer.name,
-        approver=approver,
+        author=viewer.person,
         days=int(days) if days.isascii() and days.isdigit() else 0,
         verdict=verdict,
         only_this=bool(only_this),
@@ -76,26 +80,32 @@ def add_waiver(
     return asked.go(f"{urls.gate_url(gate)}#{known}")
 
 
+@router.post(_GATE + "/waivers/{waiver}/approve")
+def approve_one_waiver(asked: AskedDep, gate: str, viewer: Decider, waiver: str) -> Response:
+    """Approve what somebody else asked for; again changes nothing."""
+    try:
+        approve_waiver(asked.context, waiver, by=viewer.person)
+    except (InvalidDocumentError, WaiverMissingError) as error:
+        return gate_page(asked, gate, Refused("waivers", [("", str(error))]))
+    return asked.go(f"{urls.gate_url(gate)}#{waiver}")
+
+
 @router.post(_GATE + "/approvals")
 def add_approval(asked: AskedDep, gate: str, viewer: Decider, verdict: Word = "") -> Response:
     """Say yes to the evidence of a verdict; once a person."""
     try:
-        approve(asked.context, gate, by=viewer.name, verdict=verdict)
-    except (InvalidDocumentError, VerdictMissingError) as error:
+        approve(asked.context, gate, by=viewer.person, verdict=verdict)
+    except VerdictMissingError as error:
         return gate_page(asked, gate, Refused("approval", [("", str(error))]))
     return asked.go(f"{urls.gate_url(gate)}#approvals")
 
 
 def _standing(asked: Asked, new: NewWaiver) -> str:
-    """The waiver in force that says the very same; the form was sent twice."""
+    """The waiver in time that says the very same; the form was sent twice."""
     for one in asked.context.stores.gates.waivers(gate=new.gate):
         waiver = one.waiver
-        same = (waiver.rule, waiver.author, waiver.approver, waiver.reason) == (
-            new.rule,
-            new.author.strip(),
-            new.approver.strip(),
-            new.reason.strip(),
-        )
+        said = (waiver.rule, waiver.author_token, waiver.reason)
+        same = said == (new.rule, new.author.token, new.reason.strip())
         until = (waiver.expires - waiver.at).days
         if same and until == new.days and asked.now < waiver.expires and not waiver.evidence:
             return "" if new.only_this else waiver.id

@@ -60,7 +60,7 @@ def _known(asked: Asked, stored: StoredVerdict) -> dict[str, Words]:
         found[one.id] = ("exception", one.reason, who, one.expires.isoformat())
     for given in gates.waivers(gate=stored.gate):
         waiver = given.waiver
-        who = f"{waiver.author}, approved by {waiver.approver}"
+        who = f"{waiver.author}, approved by {waiver.approver or 'nobody'}"
         found[waiver.id] = ("waiver", waiver.reason, who, f"{waiver.expires:%Y-%m-%d %H:%M} UTC")
     return found
 

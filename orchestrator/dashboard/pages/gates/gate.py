@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fastapi import APIRouter, Response
 
+from orchestrator.application.gate_policies import policy_of
 from orchestrator.application.gate_standing import GateStanding, Line, gate_standing
 from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.application.ports.verdict_lines import VerdictLine
@@ -22,6 +23,7 @@ from orchestrator.dashboard.pages.gates.said import (
 from orchestrator.dashboard.pages.gates.versions import policy_facts
 from orchestrator.dashboard.pages.gates.waiting import wait_texts
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
+from orchestrator.domain.gate.terms import longest_exception
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 router = APIRouter()
@@ -37,7 +39,7 @@ _VERDICTS = (
     Column("policy", "Policy"),
     Column("decided", "Decided"),
 )
-_WRITTEN = ("rule", "reason", "approver", "days", "verdict")
+_WRITTEN = ("rule", "reason", "days", "verdict")
 
 
 @router.get(urls.GATES + "/{gate}")
@@ -79,7 +81,7 @@ def gate_page(asked: Asked, gate: str, refused: Refused | None = None) -> Respon
                 "rules_ok": len(kept),
                 "rules_hidden": len(rules) - len(open_[:RULES_SHOWN]) - len(kept[:RULES_SHOWN]),
                 "summary": _summary(newest),
-                **_form(asked, newest, rules, refused),
+                **_form(asked, standing, newest, rules, refused),
             },
             data={"gate": gate, "policy": _told_policy(standing)},
             section=urls.GATES,
@@ -137,6 +139,7 @@ def _summary(newest: StoredVerdict | None) -> str:
 
 def _form(
     asked: Asked,
+    standing: GateStanding,
     newest: StoredVerdict | None,
     rules: Sequence[RuleResult],
     refused: Refused | None,
@@ -151,7 +154,8 @@ def _form(
         "written": {name: given.get(name, "") for name in _WRITTEN},
         "only_this": bool(written.get("only_this")),
         "waivable": waivable(rules),
-        "is_waiving": bool(asked.query.get("rule")) or refused is not None,
+        "longest": longest_exception(policy_of(standing.stored)).days,
+        "is_waiving": bool(asked.query.get("rule")) or (refused and refused.about == "waiver"),
     }
 
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from orchestrator.application.ports.gates import StoredVerdict, StoredWaiver
+from orchestrator.application.ports.stores import Scope
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked
-from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
+from orchestrator.dashboard.answer import Asked, Format
+from orchestrator.dashboard.table import Act, Badge, Cell, Column, Moment, Row, Table, Text
 from orchestrator.domain.gate.rules.result import is_bad
 from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import RuleResult
+from orchestrator.domain.person import person_key
 
 SHOWN = 50
 OFFERED = 100
@@ -26,6 +28,8 @@ _WAIVERS = (
     Column("given", "Given"),
     Column("until", "Until"),
 )
+_APPROVE = Column("approve", "Approve", is_title_hidden=True)
+_STATES = ("unapproved", "active", "expired")
 _APPROVALS = (
     Column("by", "Approved by"),
     Column("at", "When"),
@@ -38,7 +42,7 @@ class Refused:
     """A form that was not accepted."""
 
     about: str
-    """``waiver``, ``approval`` or ``verdict``."""
+    """``waiver``, ``waivers`` (one that stands there), ``approval`` or ``verdict``."""
     problems: Sequence[tuple[str, str]]
     """(field, what is wrong with it)."""
     written: Mapping[str, str] = field(default_factory=dict)
@@ -50,15 +54,16 @@ class Refused:
 
 
 def waiver_table(asked: Asked, gate: str) -> Table:
-    """Those in force first, each kind newest first."""
+    """Those that wait for approval first, then those in force, each kind newest first."""
     waivers = asked.context.stores.gates.waivers(gate=gate)[::-1]
-    active = [one for one in waivers if asked.now < one.waiver.expires]
-    over = [one for one in waivers if asked.now >= one.waiver.expires]
+    by_state = {state: [w for w in waivers if _state(asked, w) == state] for state in _STATES}
+    acts = asked.wanted is Format.HTML and asked.viewer.may(Scope.GATE)
+    told = ", ".join(f"{len(found)} {state}" for state, found in by_state.items())
     return Table(
         id="waivers",
-        caption=f"Waivers: {len(active)} active, {len(over)} expired",
-        columns=_WAIVERS,
-        rows=[_waiver(asked, one) for one in chain(active, over)][:SHOWN],
+        caption=f"Waivers: {told}",
+        columns=(*_WAIVERS, _APPROVE) if acts else _WAIVERS,
+        rows=[_waiver(asked, w, acts=acts) for w in chain(*by_state.values())][:SHOWN],
         empty="Nobody has waived anything.",
         total=len(waivers),
         is_caption_hidden=True,
@@ -85,23 +90,31 @@ def waivable(rules: Sequence[RuleResult]) -> list[str]:
     return found[:OFFERED]
 
 
-def _waiver(asked: Asked, one: StoredWaiver) -> Row:
-    waiver = one.waiver
-    is_over = asked.now >= waiver.expires
+def _state(asked: Asked, one: StoredWaiver) -> str:
+    if asked.now >= one.waiver.expires:
+        return "expired"
+    return "unapproved" if one.waiver.approved_at is None else "active"
+
+
+def _waiver(asked: Asked, one: StoredWaiver, *, acts: bool) -> Row:
+    waiver, state = one.waiver, _state(asked, one)
     only = f"only for the evidence of {one.verdict or 'one verdict'}" if waiver.evidence else ""
-    return Row(
-        (
-            Text(waiver.id, note=only),
-            Badge("expired" if is_over else "active"),
-            Text(waiver.rule, is_code=True),
-            Text(waiver.reason),
-            Text(waiver.author),
-            Text(waiver.approver),
-            Moment(waiver.at),
-            Moment(waiver.expires),
-        ),
-        id=waiver.id,
-    )
+    cells: list[Cell] = [
+        Text(waiver.id, note=only),
+        Badge(state),
+        Text(waiver.rule, is_code=True),
+        Text(waiver.reason),
+        Text(waiver.author),
+        Text(waiver.approver),
+        Moment(waiver.at),
+        Moment(waiver.expires),
+    ]
+    if acts:
+        is_own = person_key(waiver.author) == person_key(asked.viewer.name)
+        href = urls.approve_waiver_url(waiver.gate, waiver.id)
+        act = Act("Approve", href, asked.viewer.csrf(), waiver.id)
+        cells.append(act if state == "unapproved" and not is_own else Text(""))
+    return Row(cells, id=waiver.id)
 
 
 def _approval(one: Approval, newest: StoredVerdict | None) -> Row:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.domain.gate.case import Case
-from orchestrator.domain.gate.excuses import Excuse, person
+from orchestrator.domain.gate.excuses import Excuse
 from orchestrator.domain.gate.quantities import counted, some
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 
@@ -26,13 +26,11 @@ def approvals(case: Case, decision: Decision, concerned: Sequence[Excuse]) -> It
     strictest = min(Decision(word).rank for word in rule.on)
     if not strictest <= decision.rank <= Decision.PASS_WITH_EXCEPTIONS.rank:
         return
-    authors = {person(one.author) for one in concerned} if rule.not_author else set()
-    said = {
-        person(one.by): one.by.strip()
-        for one in sorted(case.snapshot.approvals, key=lambda one: (one.by, one.at))
-        if one.evidence == case.evidence_digest and one.by.strip() and one.at <= case.now
-    }
-    counted_ = sorted(name for key, name in said.items() if key not in authors)
+    said = _said(case)
+    barred = _authors(case, concerned) if rule.not_author else set()
+    if case.terms.signed:
+        barred = barred | (said.keys() - _said(case, signed=True).keys())
+    counted_ = sorted(name for key, name in said.items() if key not in barred)
     is_enough = len(counted_) >= rule.need
     need = counted(rule.need, "approval")
     who = some(counted_) or "nobody"
@@ -46,7 +44,28 @@ def approvals(case: Case, decision: Decision, concerned: Sequence[Excuse]) -> It
             "decision": decision.value,
             "need": rule.need,
             "approved_by": counted_,
-            "not_counted": sorted(name for key, name in said.items() if key in authors),
+            "not_counted": sorted(name for key, name in said.items() if key in barred),
         },
         waivable=False,
     )
+
+
+def _said(case: Case, *, signed: bool = False) -> Mapping[str, str]:
+    """By person, the name of each who approved this very evidence; or only with their tokens."""
+    return {
+        case.terms.person(one.by): one.by.strip()
+        for one in sorted(case.snapshot.approvals, key=lambda one: (one.by, one.at))
+        if one.evidence == case.evidence_digest and one.by.strip() and one.at <= case.now
+        if one.token or not signed
+    }
+
+
+def _authors(case: Case, concerned: Sequence[Excuse]) -> set[str]:
+    """Who asked for what the decision hangs on: exceptions, waivers, known issues, quarantines."""
+    names = [one.author for one in concerned]
+    if case.terms.signed:
+        used = case.tolerance.used
+        opened = [(one.id, one.author) for one in case.tolerance.issues]
+        opened += [(one.id, one.author) for one in case.snapshot.quarantines]
+        names += [author for name, author in opened if author and used.get(name)]
+    return {case.terms.person(name) for name in names}
