@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 from tests.e2e.home import a_home
@@ -56,8 +55,8 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory() as folder,
         a_home(Path(folder) / "home") as home,
-        closing(Speed(home, Path(folder), max_pairs=MOST)) as speed,
     ):
+        speed = Speed(home, Path(folder), max_pairs=MOST)
         found = [
             (judged(speed, 0.0, number), judged(speed, SLOWER, number))
             for number in range(1, rounds + 1)

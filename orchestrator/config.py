@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PREFIX = "SEATRIAL_"
 _PROJECT = re.compile(r"[a-z][a-z0-9-]{0,39}")
+_ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _DATABASES = ("postgresql://", "postgresql+psycopg://", "postgres://", "sqlite:///")
 GCP_ENDPOINTS = (
     "gcp_compute_endpoint",
@@ -68,6 +69,8 @@ class Settings(BaseSettings):
     """Names, separated by commas, under which a controller is reached from outside."""
     public_url: str | None = None
     """Where people reach it, for links in messages."""
+    local_jobs_as: str | None = None
+    """The account of this computer that jobs of the provider ``local`` run as."""
     lost_after_s: float = Field(default=180.0, gt=0)
     """How long a running machine may not be heard before its attempt is given up."""
     ci: Annotated[bool, NoDecode] = Field(default=False, validation_alias="CI")
@@ -87,6 +90,13 @@ class Settings(BaseSettings):
                 " because it becomes a tag in every cloud"
             )
         return project
+
+    @field_validator("local_jobs_as")
+    @classmethod
+    def _account(cls, name: str | None) -> str | None:
+        if name and not _ACCOUNT.fullmatch(name):
+            raise ValueError("must be the name of an account of this computer")
+        return name
 
     @field_validator("database_url")
     @classmethod

@@ -11,7 +11,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.ports.stores import Claim, RunSpec, StoredPayload
 from orchestrator.domain.cell import Run
-from orchestrator.domain.machine import ConfigError, Offers
+from orchestrator.domain.machine import ConfigError, Extent, Offers
 from orchestrator.domain.matrix import Baseline, CellPlan, Matrix, expand
 from orchestrator.domain.problems import Problem
 from orchestrator.domain.trials import TrialOrder
@@ -266,5 +266,6 @@ def _place_problems(context: Context, matrix: Matrix) -> list[Problem]:
             if isinstance(provider, Offers):
                 provider.places({k: v for k, v in asdict(platform).items() if v is not None})
         except ConfigError as error:
-            problems.append(Problem(("platforms", index), str(error)))
+            whole = ("provider",) if error.extent is Extent.PROJECT else ()
+            problems.append(Problem(("platforms", index, *whole), str(error)))
     return problems

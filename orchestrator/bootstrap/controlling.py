@@ -41,6 +41,7 @@ from orchestrator.application.publish_report import publish_report
 from orchestrator.application.sweep_leaks import Janitor
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.builtin import BuiltinPayload
+from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.bootstrap.workspaces import WorkspacePool
 from orchestrator.config import Settings, secret
@@ -86,17 +87,14 @@ def shown_url(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
 
 
-def build(settings: Settings, *, runs_cells: bool, job_umask: int = -1) -> Parts:
-    """Open the stores and make everything that hangs on them; nothing runs yet.
-
-    `job_umask` is what jobs on this computer begin with; -1: what this process has.
-    """
+def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELVES) -> Parts:
+    """Open the stores and make everything that hangs on them; nothing runs yet."""
     if is_embedded(settings):
         check_unclosed(settings.home / "app.db")
     database = open_database(app_url(settings), migrate=True)
     blobs: Blobs = FileBlobs(settings.home / "blobs") if is_embedded(settings) else database.blobs
-    provider = _providers(database, settings)
-    world = _world(settings, database, blobs, provider, job_umask)
+    provider = _providers(database, settings, local)
+    world = _world(settings, database, blobs, provider, local)
     executor = "local" if is_embedded(settings) else new_id()
     engine = _engine(settings, executor, world) if runs_cells else None
     scratch = temporary_folder(settings.home)
@@ -109,7 +107,7 @@ def _world(
     database: Database,
     blobs: Blobs,
     provider: Callable[[str], Provider],
-    job_umask: int,
+    local: LocalJobs,
 ) -> World:
     home = settings.home
     return World(
@@ -121,7 +119,7 @@ def _world(
             keys=home / "keys",
             local_base=home / "work",
             login=database.stores.leases.login,
-            local_umask=job_umask,
+            local=local,
         ).open,
         wheels=Wheelhouse(home / "wheels", clock=SystemClock()),
         secret=secret,
@@ -211,10 +209,12 @@ def _leave_it(cell_id: str) -> None:
     """A controller that runs cells finds the new one by itself."""
 
 
-def _providers(database: Database, settings: Settings) -> Callable[[str], Provider]:
+def _providers(
+    database: Database, settings: Settings, local: LocalJobs
+) -> Callable[[str], Provider]:
     context = ProviderContext(
         book=database.stores.machines,
-        settings=settings.for_providers(),
+        settings={**settings.for_providers(), **local.for_providers()},
         prices=database.stores.prices,
         now=SystemClock().now,
         templates=asset_dir("templates"),

@@ -109,12 +109,22 @@ class CommandWiring:
 
         return verify_bundle(bundle, keys)
 
-    def control(self, *, until_idle: bool, host: str | None, port: int | None, cells: bool) -> int:
+    def control(
+        self,
+        *,
+        until_idle: bool,
+        host: str | None,
+        port: int | None,
+        cells: bool,
+        local_jobs_as: str | None,
+    ) -> int:
         """See the protocol."""
         with uncollected():
             from orchestrator.bootstrap.serving import ServeOptions, control
 
-        options = ServeOptions(until_idle=until_idle, host=host, port=port, cells=cells)
+        options = ServeOptions(
+            until_idle=until_idle, host=host, port=port, cells=cells, local_jobs_as=local_jobs_as
+        )
         return control(self.settings, options)
 
     def holder(self) -> int | None:

@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from socket import socket
@@ -32,12 +32,14 @@ from orchestrator.application.tokens import PREFIX, keep_token
 from orchestrator.bootstrap.controlling import Parts, build, is_embedded
 from orchestrator.bootstrap.faces import Faces
 from orchestrator.bootstrap.listening import home_socket, port_sockets
+from orchestrator.bootstrap.local_jobs import NOT_HERE, LocalJobs, jobs_as
 from orchestrator.bootstrap.settling import settle
 from orchestrator.bootstrap.workers import Workers
 from orchestrator.cli.wiring import RefusedError
 from orchestrator.config import Settings
 from orchestrator.controller import Controller, Listener, end_process
 from orchestrator.dashboard.app import create_dashboard
+from runners.shell.account import AccountError
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8470
@@ -54,6 +56,8 @@ class ServeOptions:
     host: str | None
     port: int | None
     cells: bool
+    local_jobs_as: str | None = None
+    """The account of jobs of the provider ``local``; None leaves it to the settings."""
 
     @property
     def listens(self) -> bool:
@@ -77,16 +81,17 @@ def control(settings: Settings, options: ServeOptions) -> int:
     # What a controller writes is for its owner alone; jobs begin as the user's own commands do.
     umask = os.umask(0o077)
     _hold(settings, options)
+    local = replace(_local_jobs(settings, options), umask=umask)
     path = settings.home / "controller.sock"
     ports = port_sockets(options.address, options.number) if options.listens else []
     try:
-        parts = build(settings, runs_cells=options.cells, job_umask=umask)
+        parts = build(settings, runs_cells=options.cells, local=local)
     except StoreError as error:
         raise RefusedError(str(error)) from error
     own = home_socket(path)
     operator, secret = _operator(settings, options, parts.context)
-    local = create_app(parts.context, guard=None, revision=_revision(parts), operator=operator)
-    listeners = [Listener(local, own, close_streams=local.state.streams.close)]
+    near = create_app(parts.context, guard=None, revision=_revision(parts), operator=operator)
+    listeners = [Listener(near, own, close_streams=near.state.streams.close)]
     said = ""
     if ports:
         listener, said = _port(settings, options, parts, ports, secret)
@@ -160,6 +165,21 @@ def _hold(settings: Settings, options: ServeOptions) -> HomeLock:
             if left == 1:
                 raise RefusedError(str(error)) from error
     raise AssertionError("unreachable")
+
+
+def _local_jobs(settings: Settings, options: ServeOptions) -> LocalJobs:
+    """Who jobs run as on this computer. Raises RefusedError.
+
+    Others reach a controller by its port, or through a database that it shares.
+    """
+    account = options.local_jobs_as or settings.local_jobs_as
+    if account is None:
+        is_reached = options.listens or not is_embedded(settings)
+        return LocalJobs(refusal=NOT_HERE if is_reached else "")
+    try:
+        return jobs_as(account, settings)
+    except AccountError as error:
+        raise RefusedError(f"--local-jobs-as {account}: {error}") from error
 
 
 def _revision(parts: Parts) -> Callable[[], str]:

@@ -5,13 +5,41 @@ from __future__ import annotations
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
-from orchestrator.domain.machine import LocalReach, Login, Reach, UnreachableError
+from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs
+from orchestrator.domain.machine import (
+    ConfigError,
+    LocalReach,
+    Login,
+    Reach,
+    Shell,
+    UnreachableError,
+)
 from runners.shell import open_shell
+from runners.shell.account import account_of
 from runners.workspace import Workspace
+
+
+class EndingWorkspace(Workspace):
+    """One in which what was begun is brought home and ended, and nothing is begun."""
+
+    def __init__(self, shell: Shell, refusal: str, *, base: str, candidates: Sequence[str]) -> None:
+        """`refusal` says why, to a person."""
+        super().__init__(shell, base=base, candidates=candidates)
+        self._refusal = refusal
+
+    def probe(self, candidates: Sequence[str] = ()) -> dict[str, object]:
+        """Refuse it: it runs the interpreters that a payload names. Raises ConfigError."""
+        raise ConfigError(self._refusal)
+
+    def start(
+        self, attempt: str, plan: Mapping[str, object], secrets: Mapping[str, str] | None = None
+    ) -> None:
+        """Refuse it. Raises ConfigError."""
+        raise ConfigError(self._refusal)
 
 
 class WorkspacePool:
@@ -23,11 +51,11 @@ class WorkspacePool:
         keys: Path,
         local_base: Path,
         login: Callable[[str], Login | None],
-        local_umask: int = -1,
+        local: LocalJobs = AS_OURSELVES,
     ) -> None:
-        """`local_umask` is what jobs on this computer begin with; -1: what this process has."""
+        """`local_base` is the work folder of jobs that run as the controller's own user."""
         self._keys = keys
-        self._local_umask = local_umask
+        self._local = local
         self._login = login
         self._local_base = local_base
         self._open: dict[Reach, WorkspacePort] = {}
@@ -48,15 +76,22 @@ class WorkspacePool:
             reach,
             keys_dir=self._keys,
             private_key=self._private_key,
-            local_umask=self._local_umask,
+            local_umask=self._local.umask,
         )
         if isinstance(reach, LocalReach):
-            if reach.hostname != socket.gethostname():
-                here = socket.gethostname()
-                raise UnreachableError(f"the machine is the computer {reach.hostname}, not {here}")
-            base = str(self._local_base)
-            return Workspace(shell, base=base, candidates=(sys.executable,))
+            return self._here(reach, shell)
         return Workspace(shell)
+
+    def _here(self, reach: LocalReach, shell: Shell) -> WorkspacePort:
+        """What was begun as one user is gone on with as that one, whatever is permitted now."""
+        if reach.hostname != socket.gethostname():
+            here = socket.gethostname()
+            raise UnreachableError(f"the machine is the computer {reach.hostname}, not {here}")
+        base = account_of(reach.account).work if reach.account else str(self._local_base)
+        refusal = self._local.refusal_as(reach.account)
+        if refusal:
+            return EndingWorkspace(shell, refusal, base=base, candidates=(sys.executable,))
+        return Workspace(shell, base=base, candidates=(sys.executable,))
 
     def _private_key(self, lease_id: str) -> str | None:
         login = self._login(lease_id)

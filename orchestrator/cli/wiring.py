@@ -164,12 +164,21 @@ class Wiring(Protocol):
         """
         ...
 
-    def control(self, *, until_idle: bool, host: str | None, port: int | None, cells: bool) -> int:
+    def control(
+        self,
+        *,
+        until_idle: bool,
+        host: str | None,
+        port: int | None,
+        cells: bool,
+        local_jobs_as: str | None,
+    ) -> int:
         """Be the controller of the home until told to stop; return the exit code.
 
         `until_idle` first waits for the home to be free; otherwise a held home raises
         RefusedError, with the holder's process id. `host` and `port` None means: socket only
-        with `until_idle`, the default address otherwise.
+        with `until_idle`, the default address otherwise. `local_jobs_as` names the account that
+        jobs of the provider ``local`` run as; None takes the environment's.
         """
         ...
 

@@ -124,6 +124,8 @@ class LocalReach:
     """The machine is the computer that the controller runs on."""
 
     hostname: str
+    account: str = ""
+    """Whom everything there runs as; empty for the controller's own user."""
     kind: str = "local"
 
 

@@ -1,4 +1,8 @@
-"""The provider ``local``: the computer that the controller runs on."""
+"""The provider ``local``: the computer that the controller runs on.
+
+Two settings: ``local_jobs_refused`` says why this controller runs nothing there, and
+``local_jobs_as`` names the account that jobs run as instead of the controller's own user.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
 from orchestrator.domain.machine import (
+    ConfigError,
+    Extent,
     LaunchRequest,
     LocalReach,
     Machine,
@@ -25,13 +31,20 @@ class LocalProvider:
 
     def __init__(self, context: ProviderContext) -> None:
         self._book = context.book
+        self._account = context.settings.get("local_jobs_as", "")
+        self._refusal = context.settings.get("local_jobs_refused", "")
 
     def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
-        """The one place there is."""
+        """The one place there is. Raises ConfigError where nothing may run here."""
+        self._permit()
         return (PLACE,)
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Note the machine down; the same token answers with the same one."""
+        """Note the machine down; the same token answers with the same one.
+
+        Raises ConfigError where nothing may run here.
+        """
+        self._permit()
         machine_id = f"local-{request.token}"
         known = self._book.read(TRAITS.name, machine_id)
         if known is not None:
@@ -40,7 +53,7 @@ class LocalProvider:
             id=machine_id,
             token=request.token,
             state=MachineState.READY,
-            reach=LocalReach(hostname=socket.gethostname()),
+            reach=LocalReach(hostname=socket.gethostname(), account=self._account),
         )
         self._book.write(TRAITS.name, machine)
         return machine
@@ -59,3 +72,7 @@ class LocalProvider:
     def inventory(self) -> Iterable[Machine]:
         """Every machine that was handed out and not given back."""
         return self._book.pages(TRAITS.name)
+
+    def _permit(self) -> None:
+        if self._refusal:
+            raise ConfigError(self._refusal, extent=Extent.PROJECT)

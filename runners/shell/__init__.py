@@ -13,6 +13,7 @@ from orchestrator.domain.machine import (
     ShellError,
     SshReach,
 )
+from runners.shell.account import account_of
 from runners.shell.local import LocalShell
 
 __all__ = ["open_shell"]
@@ -44,11 +45,13 @@ def open_shell(
 
     Raises:
         AuthenticationError: The reach's key file is not a bare file name.
+        AccountError: This computer's account cannot be had.
         ShellError: The machine exists in memory only.
     """
     match reach:
         case LocalReach():
-            return LocalShell(umask=local_umask)
+            account = account_of(reach.account) if reach.account else None
+            return LocalShell(account, umask=local_umask)
         case SshReach():
             return _ssh_shell(reach, keys_dir, private_key, connect_timeout_s)
     raise ShellError(f"machine {reach.machine_id} exists in memory only and has no shell")

@@ -8,10 +8,12 @@ import selectors
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import IO
 
 from orchestrator.domain.machine import Completed, ConnectionLostError, UnreachableError
+from runners.shell.account import Account, kill_below_sudo, started_as
 from runners.shell.feeder import Feeder
 from runners.shell.limits import Deadline, Output
 
@@ -22,9 +24,15 @@ POLL_S = 0.5
 class LocalShell:
     """Runs commands with ``/bin/sh`` here. Has no state, so that any thread may use it."""
 
-    def __init__(self, *, umask: int = -1) -> None:
-        """`umask` is what commands begin with; -1: what this process has."""
+    def __init__(self, account: Account | None = None, *, umask: int = -1) -> None:
+        """Make one.
+
+        Args:
+            account: Whom commands run as; by default, our own user.
+            umask: What they begin with; -1: what this process has.
+        """
         self._where = socket.gethostname()
+        self._account = account
         self._umask = umask
 
     def run(
@@ -45,14 +53,14 @@ class LocalShell:
         """
         deadline = Deadline(timeout_s)
         process = self._start(command)
-        feeder = _feeder(process, stdin)
+        feeder = _feeder(process, stdin, abandon=lambda: self._kill(process))
         output = Output(limit_bytes=output_limit_bytes, where=self._where)
         try:
             feeder.start()
             self._drain(process, output, deadline)
             status = self._wait(process, deadline)
         finally:
-            _kill_group(process)
+            self._kill(process)
             _close_streams(process, fed=feeder.stop())
         feeder.raise_error()
         if status < 0:
@@ -65,18 +73,28 @@ class LocalShell:
         """Nothing is held between commands."""
 
     def _start(self, command: str) -> subprocess.Popen[bytes]:
+        words, options = started_as(self._account, command)
         try:
             return subprocess.Popen(
-                ["/bin/sh", "-c", command],
+                words,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 start_new_session=True,
                 umask=self._umask,
+                **options,
             )
         except OSError as error:
             raise UnreachableError(f"{self._where}: cannot start a process: {error}") from error
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        if process.poll() is not None:
+            return
+        kill_below_sudo(process.pid, self._account)
+        with suppress(PermissionError, ProcessLookupError):  # sudo's, which ends with its command
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
     def _drain(self, process: subprocess.Popen[bytes], output: Output, deadline: Deadline) -> None:
         with selectors.DefaultSelector() as streams:
@@ -104,7 +122,9 @@ def _stream(stream: IO[bytes] | None) -> IO[bytes]:
     return stream
 
 
-def _feeder(process: subprocess.Popen[bytes], chunks: Iterable[bytes]) -> Feeder:
+def _feeder(
+    process: subprocess.Popen[bytes], chunks: Iterable[bytes], *, abandon: Callable[[], None]
+) -> Feeder:
     stream = _stream(process.stdin)
     descriptor = stream.fileno()
     os.set_blocking(descriptor, False)
@@ -117,17 +137,7 @@ def _feeder(process: subprocess.Popen[bytes], chunks: Iterable[bytes]) -> Feeder
                 return os.write(descriptor, data[:CHUNK_BYTES])
         return 0
 
-    def abandon() -> None:
-        _kill_group(process)
-
     return Feeder(chunks, write=write, finish=stream.close, abandon=abandon)
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is not None:
-        return
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _close_streams(process: subprocess.Popen[bytes], *, fed: bool) -> None:

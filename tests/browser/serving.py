@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,9 @@ from urllib.parse import urlsplit
 ROOT = Path(__file__).resolve().parents[2]
 _START_TIMEOUT_S = 60
 _SIGN_IN = re.compile(r"sign in: (\S+)")
+
+
+Begin = Callable[[list[str]], list[str]]
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,14 @@ class Served:
 
 
 @contextmanager
-def served(home: Path, *options: str, port: int = 0) -> Iterator[Served]:
-    """Serve a home on a port, a free one if none is named, until done with."""
+def served(home: Path, *options: str, port: int = 0, begin: Begin = list) -> Iterator[Served]:
+    """Serve a home on a port, a free one if none is named, until done with.
+
+    `begin` makes of the command's words those that start it.
+    """
     log = home / "served.log"
     number = str(port or free_port())
-    command = [sys.executable, "-m", "orchestrator", "serve", "--port", number, *options]
+    command = begin([sys.executable, "-m", "orchestrator", "serve", "--port", number, *options])
     with log.open("wb") as out:
         process = subprocess.Popen(
             command, cwd=ROOT, stdout=out, stderr=out, env=_environment(home)

@@ -12,13 +12,14 @@ import pytest
 from playwright.sync_api import Browser
 
 from orchestrator.dashboard import urls
+from tests.accounts import ACCOUNT, beside_account, needs_account
 from tests.browser.conftest import signed_in
 from tests.browser.hands import Hands
 from tests.browser.serving import Served, served
 from tests.browser.watching import watched
 from tests.integration.api_context import archive
 
-pytestmark = pytest.mark.xdist_group("browser-launch")
+pytestmark = [pytest.mark.xdist_group("browser-launch"), needs_account]
 
 LINES = 12
 MANIFEST = """\
@@ -55,7 +56,9 @@ jobs:
 def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """One that runs cells on this computer."""
     home: Path = tmp_path_factory.mktemp("launching")
-    with served(home) as it:
+    beside = tmp_path_factory.mktemp("beside") / "account"
+    as_account = ("--local-jobs-as", ACCOUNT)
+    with served(home, *as_account, begin=lambda words: beside_account(beside, *words)) as it:
         yield it
 
 

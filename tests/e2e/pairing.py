@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.home import ROOT, Home, eventually
-from tests.ssh_hosts import free_port
+from tests.e2e.home import ROOT, Home
 
 PAYLOAD = ROOT / "tests" / "payloads" / "paired"
 MATRIX = """apiVersion: seatrial/v1
@@ -57,13 +56,6 @@ class Speed:
         self._folder = folder
         self._max_pairs = max_pairs
         (folder / "policy.yaml").write_text(POLICY)
-        self._controller = subprocess.Popen(
-            home.command("serve", "--port", str(free_port())),
-            env=home.environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        eventually(lambda: isinstance(home.get("/runs"), dict))
 
     def judge(self, slower: float) -> Judged:
         """Run the candidate, so much slower, beside its baseline, and ask the gate."""
@@ -81,11 +73,6 @@ class Speed:
             slowdown=pair["slowdown"],
             seconds=job["duration_s"],
         )
-
-    def close(self) -> None:
-        """End the controller; what it was doing is over."""
-        self._controller.terminate()
-        self._controller.wait(timeout=60)
 
     def _matrix(self, slower: float) -> Path:
         folder = self._folder / f"slower-{slower}"

@@ -15,11 +15,12 @@ import httpx
 import pytest
 from ruamel.yaml import YAML
 
+from tests.accounts import ACCOUNT, beside_account, needs_account
 from tests.e2e.home import ROOT, eventually
 from tests.e2e.test_two_controllers import free_port
 from tests.integration.receiving import receiver
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs_account]
 EXAMPLES = ROOT / "docs" / "examples" / "ci"
 ACTION = ROOT / ".github" / "actions" / "gate"
 TOKEN = "seatrial_of_the_examples_0123456789"
@@ -144,9 +145,10 @@ def ci(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ci]:
         "SEATRIAL_HOME": str(folder / "home"),
         "SEATRIAL_ADMIN_TOKEN_FILE": str(folder / "token"),
     }
+    serve = ("-m", "orchestrator", "serve", "--port", str(port), "--local-jobs-as", ACCOUNT)
     with (folder / "log").open("wb") as log:
         controller = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", "serve", "--port", str(port)],
+            beside_account(folder / "beside", sys.executable, *serve),
             env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
     made = Ci(folder, f"http://127.0.0.1:{port}")

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.accounts import ACCOUNT, beside_account, needs_account, open_folder
 from tests.e2e.home import a_home, eventually
 from tests.e2e.payloads import Steps, matrix
 from tests.ssh_hosts import free_port
@@ -44,9 +45,10 @@ def told(run: dict) -> dict:
     }
 
 
-def test_three_ways_to_launch_give_the_same_results(steps, tmp_path):
-    with a_home(tmp_path / "home") as home:
-        three_ways(home, steps, tmp_path)
+@needs_account
+def test_three_ways_to_launch_give_the_same_results(tmp_path):
+    with a_home(tmp_path / "home") as home, open_folder() as folder:
+        three_ways(home, Steps(folder / "steps", tests=20, seconds=0.02), tmp_path)
 
 
 def three_ways(home, steps, tmp_path):
@@ -56,8 +58,9 @@ def three_ways(home, steps, tmp_path):
     home.stop()
 
     port = free_port()
+    words = home.command("serve", "--port", str(port), "--local-jobs-as", ACCOUNT)
     serve = subprocess.Popen(
-        home.command("serve", "--port", str(port)),
+        beside_account(tmp_path / "beside", *words),
         env=home.environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import pytest
 
 from tests.e2e.home import a_home
@@ -12,8 +10,8 @@ from tests.e2e.pairing import Speed
 
 @pytest.fixture
 def speed(tmp_path):
-    with a_home(tmp_path / "home") as home, closing(Speed(home, tmp_path, max_pairs=30)) as speed:
-        yield speed
+    with a_home(tmp_path / "home") as home:
+        yield Speed(home, tmp_path, max_pairs=30)
 
 
 def test_the_same_payload_never_fails_and_a_slower_one_does(speed):

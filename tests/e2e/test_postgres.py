@@ -42,9 +42,15 @@ def test_a_living_controller_takes_over(postgres_url_factory, tmp_path):
 def test_a_database_that_is_restarted_strands_nothing(tmp_path):
     """The same controller waits for it and goes on: nobody has to start another one."""
     steps = Steps(tmp_path / "steps", tests=60, seconds=0.2)
-    with running_postgres() as server, a_home(tmp_path / "home") as home:
+    with (
+        running_postgres() as server,
+        SshHost(tmp_path / "hosts", name="red") as host,
+        a_home(tmp_path / "home") as home,
+    ):
         home.environment["SEATRIAL_DATABASE_URL"] = server.create("restarted")
-        run = home.launch(matrix(tmp_path / "m.yaml", steps.folder))
+        (home.path / "keys").mkdir(parents=True)
+        shutil.copy(host.keys_dir / "red_key", home.path / "keys")
+        run = home.launch(matrix(tmp_path / "m.yaml", steps.folder, platform(host)))
         controller = home.controller_pid()
         eventually(lambda: home.tests_stored(run) >= 5)
         server.restart(away_s=0)

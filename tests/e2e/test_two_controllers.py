@@ -24,6 +24,7 @@ import pytest
 from orchestrator.adapters.db.database import open_database
 from orchestrator.adapters.ids import new_id
 from orchestrator.domain.announcement import Announcement, LineageState
+from tests.accounts import open_folder
 from tests.e2e.home import ROOT, alive, eventually
 from tests.integration.receiving import Receiver, Reply, receiver
 from tests.postgres import _identity, _programs
@@ -55,17 +56,6 @@ def snippet(page: str, heading: str) -> str:
     found = re.search(r"```bash\n(.*?)```", below, re.DOTALL)
     assert found is not None
     return found[1]
-
-
-@contextmanager
-def open_folder() -> Iterator[Path]:
-    """A folder that any user may enter."""
-    folder = Path(tempfile.mkdtemp(prefix="two"))
-    folder.chmod(0o755)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

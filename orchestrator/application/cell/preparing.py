@@ -36,7 +36,13 @@ from orchestrator.application.cell.world import (
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.machine import HostKeyError, LocalReach, MachineError, ShellError
+from orchestrator.domain.machine import (
+    ConfigError,
+    HostKeyError,
+    LocalReach,
+    MachineError,
+    ShellError,
+)
 from orchestrator.domain.outcome import Outcome
 
 
@@ -93,6 +99,8 @@ def _reason(error: Exception) -> str:
             return "wrong_hardware"
         case EnvironmentRefusedError():
             return "environment"
+        case ConfigError():
+            return "config"
         case HostKeyError():
             return "host_key"
         case ShellError():

@@ -22,6 +22,14 @@ token_app = typer.Typer(help="API tokens.", no_args_is_help=True)
 db_app = typer.Typer(help="The controller's database.", no_args_is_help=True)
 schema_app = typer.Typer(help="JSON Schemas of the files people write.", no_args_is_help=True)
 Items = list[dict[str, str | None]]
+LocalJobsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--local-jobs-as",
+        metavar="ACCOUNT",
+        help="Run jobs of `provider: local` as this account. Default: none run here.",
+    ),
+]
 
 
 def serve_command(
@@ -39,6 +47,7 @@ def serve_command(
     no_cells: Annotated[
         bool, typer.Option("--no-cells", help="Only answer; another controller runs the cells.")
     ] = False,
+    local_jobs_as: LocalJobsOption = None,
 ) -> None:
     """Be the controller, in the foreground: REST on a port and on the home's socket."""
     session = session_of(context)
@@ -51,7 +60,13 @@ def serve_command(
             "Stop that one, or set SEATRIAL_HOME to another folder.",
         )
     code = _refusing(
-        lambda: wiring.control(until_idle=False, host=host, port=port, cells=not no_cells)
+        lambda: wiring.control(
+            until_idle=False,
+            host=host,
+            port=port,
+            cells=not no_cells,
+            local_jobs_as=local_jobs_as,
+        )
     )
     raise typer.Exit(code)
 
@@ -65,7 +80,9 @@ def controller_command(
     """Be the controller that other commands start in the background."""
     wiring = session_of(context).wiring
     code = _refusing(
-        lambda: wiring.control(until_idle=until_idle, host=None, port=None, cells=True)
+        lambda: wiring.control(
+            until_idle=until_idle, host=None, port=None, cells=True, local_jobs_as=None
+        )
     )
     raise typer.Exit(code)
 

@@ -1,0 +1,55 @@
+"""Whether jobs run on the controller's own computer, and as whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.config import Settings
+from runners.shell.account import account_of, prove_apart
+
+NOT_HERE = (
+    "provider: local runs its jobs on the computer of the controller, and others can reach this"
+    " one: they could read its tokens and keys. Name another provider (static takes hosts of your"
+    " own, over SSH), launch it on a home that no `seatrial serve` holds, or start the controller"
+    " with `serve --local-jobs-as ACCOUNT`, which needs root or a rule of sudo"
+)
+_AS_ANOTHER = "the attempt was begun as {}, and this one runs jobs of provider: local as {}"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalJobs:
+    """What the provider ``local`` may do; by default, run jobs as the controller's own user."""
+
+    account: str = ""
+    """Whom jobs run as; empty for the controller's own user."""
+    refusal: str = ""
+    """Why none run here, and what to do instead; empty where they do."""
+    umask: int = -1
+    """What they begin with; -1: what this process has."""
+
+    def refusal_as(self, account: str) -> str:
+        """Why no job may begin as this account (empty: as our own user); empty where one may."""
+        if self.refusal or account == self.account:
+            return self.refusal
+        return _AS_ANOTHER.format(
+            account or "the controller's own user", self.account or "its own user"
+        )
+
+    def for_providers(self) -> dict[str, str]:
+        """The same, as providers are told it; without what is not set."""
+        said = {"local_jobs_as": self.account, "local_jobs_refused": self.refusal}
+        return {name: value for name, value in said.items() if value}
+
+
+AS_OURSELVES = LocalJobs()
+
+
+def jobs_as(name: str, settings: Settings) -> LocalJobs:
+    """Let jobs run as an account, once it was seen that it cannot reach what is the controller's.
+
+    Raises AccountError.
+    """
+    files = (settings.admin_token_file, settings.signing_key_file, settings.database_url_file)
+    secrets = tuple(str(file) for file in files if file is not None)
+    prove_apart(account_of(name), home=str(settings.home), secrets=secrets)
+    return LocalJobs(account=name)

@@ -1,0 +1,121 @@
+"""Who jobs of `provider: local` run as, where a controller may not run them as itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.bootstrap.local_jobs import NOT_HERE, LocalJobs
+from orchestrator.bootstrap.workspaces import WorkspacePool
+from orchestrator.domain.machine import ConfigError, Extent, LaunchRequest, LocalReach, Place
+from runners import ProviderContext
+from runners.fake.book import MemoryBook
+from runners.local import LocalProvider
+from tests.accounts import ACCOUNT, beside_account, needs_account
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "account", "expected"),
+    [
+        (LocalJobs(), "", ""),
+        (LocalJobs(account="a"), "a", ""),
+        (LocalJobs(refusal="no"), "", "no"),
+        (LocalJobs(refusal="no"), "a", "no"),
+        (LocalJobs(account="a"), "", "begun as the controller's own user, and this one runs jobs"),
+        (LocalJobs(), "a", "begun as a, and this one runs jobs of provider: local as its own user"),
+    ],
+)
+def test_what_was_begun_as_one_user_is_not_gone_on_with_as_another(
+    jobs: LocalJobs, account: str, expected: str
+) -> None:
+    said = jobs.refusal_as(account)
+    assert expected in said
+    assert bool(said) == bool(expected)
+
+
+def test_where_no_job_may_begin_what_was_begun_is_still_ended(tmp_path: Path) -> None:
+    pool = WorkspacePool(
+        keys=tmp_path,
+        local_base=tmp_path / "work",
+        login=lambda _: None,
+        local=LocalJobs(refusal=NOT_HERE),
+    )
+    hostname = subprocess.run(["hostname"], capture_output=True, text=True, check=True).stdout
+    workspace = pool.open(LocalReach(hostname.strip()))
+    for begin in (lambda: workspace.start("a-1", {"v": 1}), workspace.probe):
+        with pytest.raises(ConfigError, match="others can reach this one"):
+            begin()
+    assert workspace.pull("a-1", events_offset=0, log_offset=0, limit_bytes=10) is None
+    workspace.close("a-1")
+
+
+def test_the_provider_says_no_before_anything_is_launched() -> None:
+    settings = LocalJobs(refusal=NOT_HERE).for_providers()
+    provider = LocalProvider(ProviderContext(book=MemoryBook(), settings=settings))
+    request = LaunchRequest("t", Place("local"), {}, {})
+    for ask in (lambda: provider.places({}), lambda: provider.launch(request)):
+        with pytest.raises(ConfigError, match="serve --local-jobs-as ACCOUNT") as refused:
+            ask()
+        assert refused.value.extent is Extent.PROJECT
+    assert list(provider.inventory()) == []
+    provider.terminate("local-t")  # what was handed out earlier goes back
+
+
+KEEPER = """
+useradd keeper
+install -d -o keeper -m 700 "$folder/keepers"
+echo 'keeper ALL=({account}) NOPASSWD: ALL' >/etc/sudoers.d/90-keeper
+{more}
+set -- setpriv --reuid keeper --regid keeper --clear-groups "$@"
+"""
+BY_SUDO = """
+import os, sys, time
+from orchestrator.domain.machine import CommandTimeoutError
+from runners.shell.account import AccountError, account_of, prove_apart
+from runners.shell.local import LocalShell
+os.environ["CANARY"] = "a secret"
+account = account_of(sys.argv[1])
+try:
+    prove_apart(account, home=sys.argv[2], secrets=())
+except AccountError as error:
+    sys.exit(str(error))
+shell = LocalShell(account)
+print(shell.run('id -un; echo "$HOME ${CANARY-unseen}"; cat', stdin=[b"fed"]).stdout.decode())
+begun = time.monotonic()
+try:
+    shell.run("sleep 600 & exec sleep 600", timeout_s=1)
+except CommandTimeoutError:
+    print("ended", time.monotonic() - begun < 30)
+print(shell.run("pgrep -r R,S,D -u $(id -u) sleep").status)
+"""
+
+
+def as_keeper(folder: Path, more: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", BY_SUDO, ACCOUNT, str(folder / "keepers")]
+    setup = KEEPER.format(account=ACCOUNT, more=more)
+    return subprocess.run(
+        beside_account(folder, *command, setup=setup),
+        env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+@needs_account
+def test_a_rule_of_sudo_does_where_the_controller_is_not_root(tmp_path: Path) -> None:
+    done = as_keeper(tmp_path / "beside")
+    assert done.returncode == 0, done.stderr
+    said = f"{ACCOUNT}\n/home/{ACCOUNT} unseen\nfed\nended True\n1\n"
+    assert done.stdout == said
+
+
+@needs_account
+def test_without_root_and_without_a_rule_it_is_refused(tmp_path: Path) -> None:
+    done = as_keeper(tmp_path / "beside", "rm /etc/sudoers.d/90-keeper")
+    assert done.returncode == 1
+    assert f"no command can be run as {ACCOUNT}: the controller is not root" in done.stderr
+    assert f"or let sudo run commands as {ACCOUNT} without a password" in done.stderr
