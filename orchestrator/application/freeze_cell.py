@@ -28,6 +28,8 @@ from orchestrator.domain.record import CellRecord, JobRecord
 from orchestrator.domain.signature import Failure
 from orchestrator.domain.trials import reruns_of
 
+_EXPECTED = "expected to fail: {}"
+"""What policies name the reason of an expected failure by."""
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -41,9 +43,9 @@ class Before:
     """Tests of its last green run."""
     signatures: frozenset[str]
     """Of the failures in the run that the gate passed last."""
-    ran: frozenset[tuple[str, str]] = frozenset()
+    ran: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     """Jobs and tests, as `normal_nodeid` has them, that ran in its last green run or in the runs
-    that the gate passed last."""
+    that the gate passed last, and whether they passed there."""
     tests: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By job, the tests of its last green run, where it matters."""
 
@@ -189,10 +191,12 @@ def _newly_skipped(
     job: JobRecord, tests: Iterable[TestFact], before: Before
 ) -> Mapping[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
-    for test in tests:
-        is_skipped = test.job == job.id and test.outcome is TestOutcome.SKIPPED
-        if is_skipped and (job.id, normal_nodeid(test.nodeid)) in before.ran:
+    for test in (test for test in tests if test.job == job.id):
+        passed = before.ran.get((job.id, normal_nodeid(test.nodeid)))
+        if test.outcome is TestOutcome.SKIPPED and passed is not None:
             found.setdefault(test.reason, []).append(test.nodeid)
+        if test.outcome is TestOutcome.XFAILED and passed:
+            found.setdefault(_EXPECTED.format(test.reason), []).append(test.nodeid)
     return {reason: tuple(sorted(found[reason])) for reason in sorted(found)}
 
 

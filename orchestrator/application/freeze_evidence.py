@@ -143,8 +143,8 @@ def _compared(
 ) -> Before:
     """What the cell is compared with."""
     last = past.last
-    ran = frozenset[tuple[str, str]]()
-    if any(job.counts.skipped for part in parts for job in part.cell.jobs):
+    ran: Mapping[tuple[str, str], bool] = {}
+    if any(job.counts.skipped or job.counts.xfailed for part in parts for job in part.cell.jobs):
         ran = _ran(context, parts[0].cell.id, {*passed, *([last.run_id] if last else [])})
     jobs = [job for part in parts for job in part.cell.jobs]
     left_out = any(job.test_set.modules or job.test_set.ignored for job in jobs)
@@ -152,12 +152,17 @@ def _compared(
     return Before(past.streak, last.collected if last else None, seen, ran, tests)
 
 
-def _ran(context: Context, name: str, runs: Iterable[str]) -> frozenset[tuple[str, str]]:
-    """Jobs and tests that ran in the cells of that name, whatever they came to."""
+def _ran(context: Context, name: str, runs: Iterable[str]) -> Mapping[tuple[str, str], bool]:
+    """Jobs and tests that ran in the cells of that name, and whether they passed in any."""
     stores = context.stores
     cells = [one.id for run in runs for one in stores.cells.of_run(run) if one.name == name]
     tests = (test for cell in cells for test in told_tests(stores, cell))
-    return frozenset((t.job, normal_nodeid(t.nodeid)) for t in tests if t.outcome in _RAN)
+    found: dict[tuple[str, str], bool] = {}
+    for test in tests:
+        if test.outcome in _RAN:
+            key = (test.job, normal_nodeid(test.nodeid))
+            found[key] = found.get(key, False) or test.outcome is TestOutcome.PASSED
+    return found
 
 
 def _agreed(cells: Sequence[CellEvidence]) -> Mapping[str, str]:

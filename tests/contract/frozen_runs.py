@@ -87,6 +87,11 @@ def skips(name, reason):
     return lambda agent: agent.line("test", "unit", **said)
 
 
+def xfails(name, reason):
+    said = {"record": "outcome", "nodeid": name, "outcome": "xfailed", "reason": reason}
+    return lambda agent: agent.line("test", "unit", **said)
+
+
 def environment(**said):
     return lambda agent: agent.line("environment", None, **said)
 

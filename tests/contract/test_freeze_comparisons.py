@@ -27,6 +27,7 @@ from tests.contract.frozen_runs import (
     ran,
     rerun,
     skips,
+    xfails,
 )
 from tests.databases import NOW, after
 
@@ -41,6 +42,13 @@ def test_a_skip_of_what_ran_in_the_last_green_run_is_told_by_name(context, store
     ran(stores, "run-2", skips("t.py::a[1-x]", "now"), skips("t.py::b", "slow"), passes("t.py::c"))
     assert only_cell(context, "run-2").jobs[0].newly_skipped == {"now": ("t.py::a[1-x]",)}
     assert only_cell(context, "run-1").jobs[0].newly_skipped == {}
+
+
+def test_what_passed_in_the_last_green_run_may_not_be_expected_to_fail(context, stores) -> None:
+    ran(stores, "run-1", passes("t.py::a"), xfails("t.py::b", "#7"), passes("t.py::c"))
+    ran(stores, "run-2", xfails("t.py::a", "#8"), xfails("t.py::b", "#7"), passes("t.py::c"))
+    lost = {"expected to fail: #8": ("t.py::a",)}
+    assert only_cell(context, "run-2").jobs[0].newly_skipped == lost
 
 
 def test_what_the_gate_passed_stays_the_baseline_of_skips(context, stores) -> None:

@@ -74,7 +74,7 @@ class JobEvidence:
     """Statements that it made about itself, by outcome: passed, failed, skipped."""
     newly_skipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict, metadata=LATER)
     """By the reason of their skip, the tests that ran in the last green run of the platform, or
-    in the runs that the gate passed last."""
+    in the runs that the gate passed last; and those that passed there and are expected to fail."""
     failed_before: tuple[FailedTest, ...] = field(default=(), metadata=LATER)
     """What failed in another run of the same payload and subject, and does not here; checks and
     the job itself by name."""

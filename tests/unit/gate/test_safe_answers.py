@@ -34,6 +34,15 @@ PASS, WITH = Decision.PASS, Decision.PASS_WITH_EXCEPTIONS
 FAIL, OPEN = Decision.FAIL, Decision.INCONCLUSIVE
 
 
+def test_an_expected_failure_of_what_passed_on_the_baseline():
+    lost = job(
+        counts=Counts(passed=5, xfailed=1), newly_skipped={"expected to fail: #8": ("t.py::a",)}
+    )
+    assert judge(policy(), snapshot(cell("gcp-l4", lost))).decision is FAIL
+    accepted = policy(skips=SkipRule(allow_reasons=("expected to fail: *",)))
+    assert judge(accepted, snapshot(cell("gcp-l4", lost))).decision is PASS
+
+
 # Something passed in every job
 
 
@@ -42,7 +51,7 @@ FAIL, OPEN = Decision.FAIL, Decision.INCONCLUSIVE
     [
         (Counts(skipped=3), {}, OPEN),
         (Counts(xfailed=3), {}, OPEN),
-        (Counts(skipped=2, xpassed=1), {}, PASS),
+        (Counts(skipped=2, xpassed=1), {}, OPEN),
         (Counts(skipped=3, passed=1), {}, PASS),
         (Counts(), {}, PASS),
         (Counts(), {"skipped": 2}, OPEN),

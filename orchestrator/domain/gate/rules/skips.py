@@ -39,7 +39,7 @@ def skips(case: Case) -> Iterator[RuleResult]:
     rule = asked or SkipRule()
     for stand in case.stands:
         tally = _tally(rule, stand.counting)
-        if stand.ran and (asked is not None or tally.reasons):
+        if stand.ran and (asked is not None or tally.reasons or tally.ran_before):
             yield _skips(stand, rule, tally)
 
 
