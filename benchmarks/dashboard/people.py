@@ -20,14 +20,16 @@ from orchestrator.application.known_issues import NewIssue, add_known_issue
 from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine
 from orchestrator.application.schedules import add_schedule, pause_schedule
-from orchestrator.application.waive import NewWaiver, approve, waive
+from orchestrator.application.waive import NewWaiver, approve, approve_waiver, waive
 from orchestrator.domain.authored import Written
 from orchestrator.domain.cell import Run
 from orchestrator.domain.gate.verdict import RuleOutcome
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
+from orchestrator.domain.person import Person
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
 from orchestrator.domain.signature import clusters
 
+_ANN = Person("Ann Author", "token-of-ann")
 RELEASE = f"""\
 # What a release of {SUBJECT} needs.
 apiVersion: seatrial/v1
@@ -159,15 +161,17 @@ class People:
                 gate="release",
                 rule=rule.id,
                 reason=self._text("Upstream has mended it; the fix ships in the next nightly."),
-                author="Ann Author",
-                approver="Bo Approver",
+                author=_ANN,
                 days=7,
             )
-            self._waivers.append(waive(self._at(at), new).waiver.id)
+            asked = waive(self._at(at), new).waiver.id
+            approve_waiver(self._at(at), asked, by=Person("Bo Approver", "token-of-bo"))
+            self._waivers.append(asked)
         again = evaluate_gate(
             self._at(at + timedelta(minutes=1)), "release", runs=newest.runs, key="after waivers"
         )
-        approve(self._at(at + timedelta(minutes=9)), "release", by="Cyd Chief", verdict=again.id)
+        later, cyd = self._at(at + timedelta(minutes=9)), Person("Cyd Chief", "token-of-cyd")
+        approve(later, "release", by=cyd, verdict=again.id)
 
     def _issues(self) -> Iterator[str]:
         """Known issues: one that applies, one that is over, one about nothing any more."""
@@ -186,7 +190,8 @@ class People:
             product=PRODUCT,
             title=self._text("A driver that nobody has any more hangs in NCCL"),
             owner="comms",
-            expires=(self.now + timedelta(days=60)).date(),
+            author=_ANN,
+            expires=(self.now + timedelta(days=45)).date(),
             match=IssueMatch(exception="NcclError", contains="unhandled system error"),
             scope=IssueScope(platforms=("aws-*",)),
             url="https://tracker.example/aurora/issues/311",
@@ -199,6 +204,7 @@ class People:
             product=PRODUCT,
             title=self._text(title),
             owner="kernels",
+            author=_ANN,
             expires=(self.now + timedelta(days=days - 5)).date(),
             match=IssueMatch(signature=signature),
             url="https://tracker.example/aurora/issues/4812",
@@ -212,6 +218,7 @@ class People:
                 nodeid=nodeid,
                 reason=self._text("Fails one night in ten; the race is being looked for."),
                 owner="ann",
+                author=_ANN,
                 days=14,
                 platforms=("aws-l4",) if number == 1 else (),
                 returns_after=50,

@@ -23,11 +23,11 @@ from orchestrator.api.errors import (
 )
 from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope, Token
-from orchestrator.application.tokens import check_token, cookie_of
+from orchestrator.application.tokens import Credential, check_credential, cookie_of
 
-Guard = Callable[[str | None, Scope], object]
-"""Given a request's secret and the scope it needs: returns, or raises UnauthenticatedError or
-ForbiddenError."""
+Guard = Callable[[Credential | None, Scope], Token]
+"""Given what a request proves itself with and the scope it needs: the token that it stands for.
+Raises UnauthenticatedError or ForbiddenError."""
 
 BODY_LIMIT_BYTES = 1024 * 1024
 """Of every body that is not an upload."""
@@ -42,12 +42,12 @@ _SAFE = frozenset({"GET", "HEAD"})
 
 
 def token_guard(context: Context) -> Guard:
-    """The guard of every TCP port: API tokens."""
+    """The guard of every TCP port: API tokens, and for reading sessions of browsers."""
 
-    def check(secret: str | None, needed: Scope) -> Token:
-        token = check_token(context, secret, Scope.READ) if secret else None
+    def check(given: Credential | None, needed: Scope) -> Token:
+        token = check_credential(context, given) if given else None
         if token is None:
-            said = "the token is unknown, expired or revoked" if secret else "no token was sent"
+            said = "the token is unknown, expired or revoked" if given else "no token was sent"
             raise UnauthenticatedError(f"{said}; send `Authorization: Bearer seatrial_...`")
         if _RANK.index(token.scope) < _RANK.index(needed):
             message = f"this needs the scope {needed}; the token {token.name!r} has {token.scope}"
@@ -57,14 +57,15 @@ def token_guard(context: Context) -> Guard:
     return check
 
 
-def secret_of(request: Request) -> str | None:
+def credential_of(request: Request) -> Credential | None:
     """What the client proves itself with; a browser that only reads, with its session."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
-        return secret.strip() or None
+        return Credential(secret.strip()) if secret.strip() else None
     if request.method not in _SAFE:
         return None  # another site can make a browser send its cookies
-    return request.cookies.get(cookie_of(request.headers.get("host", "")))
+    session = request.cookies.get(cookie_of(request.headers.get("host", "")))
+    return Credential(session, is_session=True) if session else None
 
 
 def secured(needed: Scope, *, body_limit_bytes: int | None = BODY_LIMIT_BYTES) -> type[APIRoute]:
@@ -82,7 +83,7 @@ def secured(needed: Scope, *, body_limit_bytes: int | None = BODY_LIMIT_BYTES) -
             async def guarded(request: Request) -> Response:
                 guard: Guard | None = request.app.state.guard
                 if guard is not None:
-                    await run_in_threadpool(guard, secret_of(request), needed)
+                    await run_in_threadpool(guard, credential_of(request), needed)
                 if body_limit_bytes is not None:
                     request = await _with_body(request, body_limit_bytes)
                 return await handler(request)

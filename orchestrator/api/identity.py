@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated
 
 from fastapi import Depends, Request
 
-from orchestrator.api.guard import Guard, secret_of
-from orchestrator.application.ports.stores import Scope, Token
+from orchestrator.api.guard import Guard, credential_of
+from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.person import SOCKET, Person
 
 
@@ -15,7 +15,7 @@ def _caller(request: Request) -> Person:
     guard: Guard | None = request.app.state.guard
     if guard is None:
         return Person(request.app.state.operator, SOCKET)
-    token = cast(Token, guard(secret_of(request), Scope.READ))
+    token = guard(credential_of(request), Scope.READ)
     return Person(token.name, token.id)
 
 

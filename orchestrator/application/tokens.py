@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from dataclasses import dataclass
 from datetime import timedelta
 
 from orchestrator.application.context import Context
@@ -13,7 +14,8 @@ from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 PREFIX = "seatrial_"
 """Lets secret scanners find a token that leaked."""
-_ORDER = list(Scope)
+SESSION_LIFE = timedelta(hours=12)
+"""Of a browser that signed in; with its token's end at the latest."""
 _USED_EVERY = timedelta(minutes=1)
 
 
@@ -48,19 +50,54 @@ def keep_token(
     return token
 
 
-def check_token(context: Context, secret: str, needed: Scope) -> Token | None:
-    """The token of a secret, if it stands and its scope is enough."""
-    token = context.stores.tokens.find(_digest(secret))
-    at = context.clock.now()
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What somebody proves themselves with."""
+
+    secret: str
+    is_session: bool = False
+    """It came in a cookie: it is a browser's session, and no token."""
+
+
+def check_credential(context: Context, credential: Credential) -> Token | None:
+    """The token that it stands for, unless that is revoked or over.
+
+    A token's secret is of no use in a cookie, and a session's of none anywhere else.
+    """
+    digest, at = _digest(credential.secret), context.clock.now()
+    if credential.is_session:
+        token = context.stores.browser_sessions.token_of(digest, at=at)
+    else:
+        token = context.stores.tokens.find(digest)
     if token is None or token.revoked_at is not None:
         return None
     if token.expires_at is not None and token.expires_at <= at:
         return None
-    if _ORDER.index(token.scope) < _ORDER.index(needed):
-        return None
     if token.last_used_at is None or at - token.last_used_at > _USED_EVERY:
         context.stores.tokens.used(token.id, at=at)
     return token
+
+
+def begin_session(context: Context, token_secret: str) -> tuple[Credential, timedelta] | None:
+    """Sign a browser in with a token; the session, and how long it lasts.
+
+    It ends with its token at the latest. None where the token does not stand.
+    """
+    token = check_credential(context, Credential(token_secret))
+    if token is None:
+        return None
+    at = context.clock.now()
+    until = at + SESSION_LIFE
+    if token.expires_at is not None:
+        until = min(until, token.expires_at)
+    session = Credential(secrets.token_urlsafe(32), is_session=True)
+    context.stores.browser_sessions.add(_digest(session.secret), token.id, at=at, expires_at=until)
+    return session, until - at
+
+
+def end_session(context: Context, session: Credential) -> None:
+    """Sign a browser out; again changes nothing."""
+    context.stores.browser_sessions.end(_digest(session.secret))
 
 
 def _digest(secret: str) -> str:
@@ -68,7 +105,7 @@ def _digest(secret: str) -> str:
 
 
 def cookie_of(host: str) -> str:
-    """The name of the cookie that holds a browser's token, for a Host header.
+    """The name of the cookie that holds a browser's session, for a Host header.
 
     Browsers share cookies between the ports of a host: each controller there has its own name.
     """

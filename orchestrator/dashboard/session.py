@@ -1,7 +1,4 @@
-"""Who looks: a token in a cookie, or in a header; and what makes a form ours.
-
-The cookie holds the token's secret itself, so that a token that is revoked is out at once.
-"""
+"""Who looks: a session in a cookie, or a token in a header; and what makes a form ours."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import Depends, Request, Response
@@ -17,12 +15,11 @@ from starlette.concurrency import run_in_threadpool
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope
-from orchestrator.application.tokens import check_token, cookie_of
+from orchestrator.application.tokens import Credential, check_credential, cookie_of
 from orchestrator.domain.person import Person
 
 CSRF_FIELD = "csrf"
 _NONCE_BYTES = 12
-_KEPT_S = 30 * 24 * 3600
 _RANK = list(Scope)
 
 
@@ -45,7 +42,7 @@ class Viewer:
     name: str
     """The token's."""
     scope: Scope
-    secret: str
+    credential: Credential
     token: str
     """The token's id."""
 
@@ -73,26 +70,27 @@ class Viewer:
         return hmac.compare_digest(seal, self._sealed(nonce))
 
     def _sealed(self, nonce: bytes) -> bytes:
-        return hmac.digest(self.secret.encode(), b"csrf" + nonce, hashlib.sha256)
+        return hmac.digest(self.credential.secret.encode(), b"csrf" + nonce, hashlib.sha256)
 
 
-def viewer_of(context: Context, secret: str) -> Viewer | None:
-    """Whom a secret stands for, or None."""
-    token = check_token(context, secret, Scope.READ) if secret else None
-    return None if token is None else Viewer(token.name, token.scope, secret, token.id)
+def viewer_of(context: Context, credential: Credential) -> Viewer | None:
+    """Whom it stands for, or None."""
+    token = check_credential(context, credential) if credential.secret else None
+    return None if token is None else Viewer(token.name, token.scope, credential, token.id)
 
 
-def _secret(request: Request) -> str:
+def _credential(request: Request) -> Credential:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
-        return given.strip()
-    return request.cookies.get(cookie_of(request.headers.get("host", "")), "")
+        return Credential(given.strip())
+    kept = request.cookies.get(cookie_of(request.headers.get("host", "")), "")
+    return Credential(kept, is_session=True)
 
 
 async def signed_in(request: Request) -> Viewer:
     """Who asks. Raises SignedOutError."""
     context: Context = request.app.state.context
-    viewer = await run_in_threadpool(viewer_of, context, _secret(request))
+    viewer = await run_in_threadpool(viewer_of, context, _credential(request))
     if viewer is None:
         raise SignedOutError
     return viewer
@@ -125,12 +123,12 @@ async def check_form(request: Request, viewer: Viewer) -> None:
         raise ForeignFormError
 
 
-def keep(request: Request, response: Response, secret: str) -> None:
-    """Let the browser remember the token."""
+def keep(request: Request, response: Response, session: Credential, life: timedelta) -> None:
+    """Let the browser remember its session."""
     response.set_cookie(
         cookie_of(request.headers.get("host", "")),
-        secret,
-        max_age=_KEPT_S,
+        session.secret,
+        max_age=int(life.total_seconds()),
         httponly=True,
         samesite="lax",
         secure=request.url.scheme == "https",
@@ -138,5 +136,5 @@ def keep(request: Request, response: Response, secret: str) -> None:
 
 
 def forget(request: Request, response: Response) -> None:
-    """Let the browser forget the token."""
+    """Let the browser forget its session."""
     response.delete_cookie(cookie_of(request.headers.get("host", "")), httponly=True)

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from orchestrator.dashboard import urls
-from tests.browser.conftest import Trial, Watch
+from tests.browser.conftest import Trial, Watch, signed_in
 from tests.browser.watching import watched
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -34,8 +34,9 @@ def test_a_stranger_signs_in_by_keyboard_and_gets_where_they_wanted(
         assert eyes.page.get_by_role("heading", level=1).inner_text() == "Runs"
 
 
-def test_signing_out_forgets_the_token(watch: Watch) -> None:
-    with watch() as eyes:
+def test_signing_out_ends_the_session(chromium: Browser, trial: Trial) -> None:
+    mine = signed_in(chromium, trial.served)  # that of `watch` is for the other tests
+    with watched(chromium, trial.served, mine) as eyes:
         eyes.open(urls.RUNS)
         eyes.page.get_by_role("button", name="Sign out").press("Enter")
         eyes.page.wait_for_url(re.compile(urls.SIGN_IN))

@@ -53,6 +53,23 @@ def test_tokens_are_listed_oldest_first(stores):
     assert stores.tokens.list() == [TOKEN, late]
 
 
+def test_a_session_lasts_until_its_end_and_knows_its_token(stores):
+    stores.tokens.add(TOKEN, "s")
+    begin = stores.browser_sessions.add
+    begin("one", "t1", at=NOW, expires_at=after(10))
+    begin("two", "t1", at=after(5), expires_at=after(30))
+    found = stores.browser_sessions.token_of
+    assert [found("one", at=after(at)) for at in (0, 9, 10)] == [TOKEN, TOKEN, None]
+    assert [found(name, at=NOW) for name in ("s", "ONE", "")] == [None] * 3
+    stores.tokens.revoke("t1", at=after(6))
+    assert found("two", at=after(7)).revoked_at == after(6)
+    begin("three", "t1", at=after(11), expires_at=after(30))
+    assert found("one", at=NOW) is None  # forgotten, as it was over
+    for _ in range(2):
+        stores.browser_sessions.end("two")
+    assert (found("two", at=after(7)), found("three", at=after(12)).id) == (None, "t1")
+
+
 def test_the_last_use_never_goes_backwards(stores):
     stores.tokens.add(TOKEN, "s")
     for second in (5, 9, 7):

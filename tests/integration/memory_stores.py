@@ -376,7 +376,8 @@ class MemorySightings:
 
 
 ABSENT = (
-    *("payloads", "tokens", "controllers", "machines", "prices", "ingests", "statements"),
+    *("payloads", "tokens", "browser_sessions", "controllers", "machines", "prices"),
+    *("ingests", "statements"),
     *("failures", "tests", "aliases", "known_issues", "gates", "schedules", "outbox", "figures"),
     *("trials", "series", "kinds", "benchmarks", "differences", "releases", "grids"),
     *("logs", "bills", "rented"),

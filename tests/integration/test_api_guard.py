@@ -61,6 +61,7 @@ ROUTES = {
     ("GET", f"{API}/verdicts/nope/replay"): "read",
     ("GET", f"{API}/waivers"): "read",
     ("POST", f"{API}/waivers"): "gate",
+    ("POST", f"{API}/waivers/W-0001/approve"): "gate",
     ("GET", f"{API}/approvals?gate=nope"): "read",
     ("POST", f"{API}/approvals"): "gate",
     ("GET", f"{API}/keys"): "read",

@@ -9,6 +9,7 @@ from orchestrator.adapters.db.authored import DbStatements
 from orchestrator.adapters.db.benchmarks import DbBenchmarks
 from orchestrator.adapters.db.bills import DbBills
 from orchestrator.adapters.db.blobs import DbBlobs
+from orchestrator.adapters.db.browser_sessions import DbBrowserSessions
 from orchestrator.adapters.db.cells import DbCells
 from orchestrator.adapters.db.controllers import DbControllers
 from orchestrator.adapters.db.differences import DbDifferences
@@ -124,6 +125,7 @@ def _stores(sessions: Sessions) -> Stores:
         feed=DbFeed(sessions),
         payloads=DbPayloads(sessions),
         tokens=DbTokens(sessions),
+        browser_sessions=DbBrowserSessions(sessions),
         controllers=DbControllers(sessions),
         machines=DbMachines(sessions),
         sightings=DbSightings(sessions),

@@ -40,7 +40,7 @@ class DbTokens:
         query = select(TokenRow).where(TokenRow.secret_sha256 == secret_sha256)
         with self._sessions.read() as session:
             row = session.scalar(query)
-            return _token(row) if row else None
+            return token_of_row(row) if row else None
 
     def used(self, token_id: str, *, at: datetime) -> None:
         """Remember when it was last used; never backwards."""
@@ -53,7 +53,7 @@ class DbTokens:
         """Oldest first."""
         query = select(TokenRow).order_by(TokenRow.created_at, TokenRow.id)
         with self._sessions.read() as session:
-            return [_token(row) for row in session.scalars(query)]
+            return [token_of_row(row) for row in session.scalars(query)]
 
     def revoke(self, token_id: str, *, at: datetime) -> bool:
         """Revoke it; True if it was valid until now."""
@@ -62,7 +62,8 @@ class DbTokens:
             return changed(session, statement.values(revoked_at=at)) == 1
 
 
-def _token(row: TokenRow) -> Token:
+def token_of_row(row: TokenRow) -> Token:
+    """What a row says."""
     return Token(
         id=row.id,
         name=row.name,

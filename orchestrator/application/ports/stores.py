@@ -5,7 +5,7 @@ Every method is idempotent, or says why it is not. None makes a network call of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -13,6 +13,7 @@ from typing import Protocol
 
 from orchestrator.application.ports.benchmarks import BenchmarkStore
 from orchestrator.application.ports.bills import BillStore
+from orchestrator.application.ports.controllers import ControllerStore
 from orchestrator.application.ports.differences import DifferenceStore
 from orchestrator.application.ports.evidence import EvidenceStore, ResultStore
 from orchestrator.application.ports.figures import FigureStore
@@ -331,30 +332,19 @@ class TokenStore(Protocol):
         ...
 
 
-class ControllerStore(Protocol):
-    """Which controllers live, so that a dead one's cells are taken over."""
+class BrowserSessionStore(Protocol):
+    """Browsers that are signed in, by the sha256 of their session's secret."""
 
-    def beat(self, controller_id: str) -> None:
-        """Say that it lives now, by the database's clock."""
+    def add(self, secret_sha256: str, token_id: str, *, at: datetime, expires_at: datetime) -> None:
+        """Begin one, and forget those that are over by then."""
         ...
 
-    def dead(self, *, grace_s: float) -> list[str]:
-        """Ids that have not been heard of for so long."""
+    def token_of(self, secret_sha256: str, *, at: datetime) -> Token | None:
+        """The token of a session that lasts still, revoked or not; None where there is none."""
         ...
 
-    def claim(self, controller_id: str, *, grace_s: float) -> bool:
-        """Take over from a dead one; True for exactly one of those who try at once.
-
-        Whoever did so has the grace for it, then says `leave`; else the next one may.
-        """
-        ...
-
-    def note(self, controller_ids: Iterable[str]) -> None:
-        """Count those that were never heard of as dead."""
-        ...
-
-    def leave(self, controller_id: str) -> None:
-        """Forget it: its work is in other hands."""
+    def end(self, secret_sha256: str) -> None:
+        """End it; again changes nothing."""
         ...
 
 
@@ -373,6 +363,7 @@ class Stores:
     feed: FeedStore
     payloads: PayloadStore
     tokens: TokenStore
+    browser_sessions: BrowserSessionStore
     controllers: ControllerStore
     machines: MachineBook
     sightings: SightingStore

@@ -10,9 +10,10 @@ from starlette.concurrency import run_in_threadpool
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope
+from orchestrator.application.tokens import begin_session, end_session
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.answer import pages_of
-from orchestrator.dashboard.session import Viewer, forget, keep, needs, viewer_of
+from orchestrator.dashboard.session import Viewer, forget, keep, needs
 
 router = APIRouter()
 
@@ -40,7 +41,10 @@ async def sign_out(
     request: Request,
     viewer: Annotated[Viewer, needs(Scope.READ)],
 ) -> Response:
-    """Let the browser forget the token."""
+    """End the browser's session, and let it forget it."""
+    context: Context = request.app.state.context
+    if viewer.credential.is_session:
+        await run_in_threadpool(end_session, context, viewer.credential)
     response = RedirectResponse(urls.SIGN_IN, 303)
     forget(request, response)
     return response
@@ -48,10 +52,11 @@ async def sign_out(
 
 async def _signed_in(request: Request, token: str, after: str) -> Response:
     context: Context = request.app.state.context
-    if await run_in_threadpool(viewer_of, context, token.strip()) is None:
+    begun = await run_in_threadpool(begin_session, context, token.strip())
+    if begun is None:
         return _form(request, after, "This token is unknown, expired or revoked.")
     response = RedirectResponse(_local(after), 303)
-    keep(request, response, token.strip())
+    keep(request, response, *begun)
     return response
 
 

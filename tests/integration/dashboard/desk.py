@@ -23,7 +23,7 @@ from starlette.testclient import TestClient
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope, Stores
-from orchestrator.application.tokens import cookie_of, create_token
+from orchestrator.application.tokens import Credential, begin_session, cookie_of, create_token
 from orchestrator.bootstrap.faces import Faces
 from orchestrator.dashboard.answer import Pages
 from orchestrator.dashboard.app import create_dashboard
@@ -42,6 +42,8 @@ class PageDesk:
     api: Desk
     client: TestClient
     viewer: Viewer
+    token: str = ""
+    """The secret of the viewer's token."""
 
     @property
     def stores(self) -> Stores:
@@ -125,10 +127,13 @@ def signed_in(api: Desk, scope: str | None) -> PageDesk:
     """The pages for a new token of this scope, or for nobody."""
     client = api.speak(Faces(api.guarded, dashboard(api.context)), base=f"http://{HOST}")
     if scope is None:
-        return PageDesk(api, client, Viewer("nobody", Scope.READ, "", ""))
+        return PageDesk(api, client, Viewer("nobody", Scope.READ, Credential(""), ""))
     token, secret = create_token(api.context, f"a {scope}", Scope(scope), days=1)
-    client.cookies.set(cookie_of(HOST), secret)
-    return PageDesk(api, client, Viewer(token.name, token.scope, secret, token.id))
+    begun = begin_session(api.context, secret)
+    assert begun is not None
+    session, _ = begun
+    client.cookies.set(cookie_of(HOST), session.secret)
+    return PageDesk(api, client, Viewer(token.name, token.scope, session, token.id), secret)
 
 
 def _as(path: str, suffix: str) -> str:

@@ -82,7 +82,7 @@ def client(site: PageDesk) -> TestClient:
     app = dashboard(site.api.context)
     app.include_router(probe)
     made = site.api.speak(app, base=f"http://{HOST}")
-    made.cookies.set(cookie_of(HOST), site.viewer.secret)
+    made.cookies.set(cookie_of(HOST), site.viewer.credential.secret)
     return made
 
 

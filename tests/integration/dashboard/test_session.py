@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
+from hashlib import sha256
+from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from orchestrator.application.ports.stores import Scope
-from orchestrator.application.tokens import cookie_of, create_token
+from orchestrator.application.tokens import Credential, cookie_of, create_token
 from orchestrator.bootstrap.faces import Faces
 from orchestrator.dashboard.session import Viewer
 from tests.integration import gate_desk
@@ -55,6 +58,7 @@ def test_a_token_opens_the_pages_until_it_is_taken_back(pages: PageDesk) -> None
     kept = answer.headers["set-cookie"]
     assert "HttpOnly" in kept
     assert "SameSite=lax" in kept
+    assert "Max-Age=43200" in kept
     assert client.get("/gates").status_code == 200
     assert pages.stores.tokens.revoke(token.id, at=pages.api.clock.now())
     assert client.get("/gates").headers["location"] == "/login?next=%2Fgates"
@@ -68,9 +72,50 @@ def test_an_expired_token_is_out(pages: PageDesk) -> None:
     assert pages.stores.gates.verdicts() == []
 
 
+def test_a_session_ends_by_itself_and_with_its_token(pages: PageDesk) -> None:
+    """The token of the desk lasts a day: the second session ends with it."""
+    for hours, life in ((13, "Max-Age=43200"), (11, "Max-Age=39600")):
+        answer = nobody(pages).post("/login", data={"token": pages.token})
+        assert life in answer.headers["set-cookie"]
+        client = nobody(pages)
+        client.cookies.set(cookie_of(HOST), session_in(answer))
+        assert client.get("/gates").status_code == 200
+        pages.api.clock.move(hours=hours)
+        assert client.get("/gates").status_code == 303
+
+
+def session_in(answer: Any) -> str:
+    value: str = SimpleCookie(answer.headers["set-cookie"])[cookie_of(HOST)].value
+    return value
+
+
+def test_a_session_is_no_token_and_a_token_no_session(site: PageDesk) -> None:
+    session = site.viewer.credential.secret
+    assert session != site.token
+    for path in ("/gates.json", "/api/v1/runs"):
+        client = nobody(site)
+        for secret, cookie, status in (
+            (site.token, "", 200),
+            (session, "", 401),
+            ("", site.token, 401),
+            ("", session, 200),
+        ):
+            headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+            headers |= {"Cookie": f"{cookie_of(HOST)}={cookie}"} if cookie else {}
+            assert client.get(path, headers=headers).status_code == status, (path, status)
+
+
+def test_no_secret_is_in_the_database(site: PageDesk) -> None:
+    session = site.viewer.credential.secret
+    with site.api.database.sessions.engine.connect() as connection:
+        rows = connection.exec_driver_sql("select secret_sha256, token from browser_session").all()
+    assert (sha256(session.encode()).hexdigest(), site.viewer.token) in [tuple(r) for r in rows]
+    assert session not in str(rows)
+
+
 def test_the_link_that_serve_prints_signs_in(site: PageDesk) -> None:
     client = nobody(site)
-    answer = client.get(f"/login?token={site.viewer.secret}")
+    answer = client.get(f"/login?token={site.token}")
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     assert answer.headers["cache-control"] == "no-store"
     assert client.get("/gates").status_code == 200
@@ -101,7 +146,7 @@ def test_a_wrong_token_is_said_and_nothing_is_kept(site: PageDesk, token: str) -
     ],
 )
 def test_signing_in_leads_nowhere_else(site: PageDesk, after: str) -> None:
-    form = {"token": site.viewer.secret, "next": after}
+    form = {"token": site.token, "next": after}
     assert nobody(site).post("/login", data=form).headers["location"] == "/"
     shown = nobody(site).get("/login", params={"next": after}).text
     assert read_page(shown).one("input", name="next")["value"] == "/"
@@ -111,12 +156,14 @@ def test_signing_out_forgets_the_token(pages: PageDesk) -> None:
     answer = pages.post("/logout")
     assert answer.headers["location"] == "/login"
     assert "Max-Age=0" in answer.headers["set-cookie"]
+    pages.client.cookies.set(cookie_of(HOST), pages.viewer.credential.secret)
+    pages.get("/gates", status=303)  # whoever kept a copy of it is out, too
     assert pages.client.get("/logout").status_code == 405
 
 
 def test_a_secure_page_keeps_a_secure_cookie(site: PageDesk) -> None:
     client = site.api.speak(nobody(site).app, base=f"https://{HOST}", follow_redirects=False)
-    answer = client.post("/login", data={"token": site.viewer.secret})
+    answer = client.post("/login", data={"token": site.token})
     assert "Secure" in answer.headers["set-cookie"]
 
 
@@ -125,9 +172,9 @@ def test_a_secure_page_keeps_a_secure_cookie(site: PageDesk) -> None:
 
 def test_a_header_is_as_good_as_a_cookie_and_goes_first(site: PageDesk) -> None:
     client = nobody(site)
-    good = {"Authorization": f"bearer  {site.viewer.secret}"}
+    good = {"Authorization": f"bearer  {site.token}"}
     assert client.get("/gates.json", headers=good).status_code == 200
-    client.cookies.set(cookie_of(HOST), site.viewer.secret)
+    client.cookies.set(cookie_of(HOST), site.viewer.credential.secret)
     assert client.get("/gates", headers={"Authorization": "Bearer wrong"}).status_code == 303
     assert client.get("/gates", headers={"Authorization": "Basic eDp5"}).status_code == 200
 
@@ -189,7 +236,7 @@ def test_another_sites_form_is_refused(site: PageDesk, headers: dict[str, str]) 
 
 
 def test_a_form_of_another_session_or_of_nobodys_is_refused(site: PageDesk) -> None:
-    other = Viewer("other", Scope.ADMIN, "another secret", "t-1").csrf()
+    other = Viewer("other", Scope.ADMIN, Credential("another secret"), "t-1").csrf()
     mine = site.viewer.csrf()
     raw = base64.urlsafe_b64decode(mine)
     changed = base64.urlsafe_b64encode(raw[:-1] + bytes([raw[-1] ^ 1])).decode()
@@ -204,9 +251,9 @@ def test_a_form_without_an_origin_is_taken_by_its_value_alone(pages: PageDesk) -
 
 def test_a_header_needs_the_value_too(pages: PageDesk) -> None:
     client = nobody(pages)
-    bearer = {"Authorization": f"Bearer {pages.viewer.secret}"}
+    bearer = {"Authorization": f"Bearer {pages.token}"}
     assert client.post(ACTION, headers=bearer).status_code == 403
-    form = {"csrf": pages.viewer.csrf()}
+    form = {"csrf": replace(pages.viewer, credential=Credential(pages.token)).csrf()}
     assert client.post(ACTION, headers=bearer, data=form).status_code == 303
 
 

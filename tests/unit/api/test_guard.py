@@ -9,7 +9,8 @@ import pytest
 from fastapi import Request
 
 from orchestrator.api.errors import BodyTooLargeError
-from orchestrator.api.guard import HostCheck, bounded, secret_of
+from orchestrator.api.guard import HostCheck, bounded, credential_of
+from orchestrator.application.tokens import Credential
 
 
 def status(hosts: Iterable[str], allowed: tuple[str, ...] = ()) -> int:
@@ -66,20 +67,23 @@ def test_one_host_header_it_must_be() -> None:
 )  # fmt: skip
 def test_a_secret_comes_as_bearer(header: str | None, secret: str | None) -> None:
     headers = [] if header is None else [(b"authorization", header.encode())]
-    assert secret_of(asked("POST", headers)) == secret
+    found = credential_of(asked("POST", headers))
+    assert found == (None if secret is None else Credential(secret))
 
 
 @pytest.mark.parametrize(
-    ("method", "secret"), [("GET", "seatrial_x"), ("HEAD", "seatrial_x"), ("POST", None)]
-)
-def test_a_browsers_session_only_reads(method: str, secret: str | None) -> None:
-    headers = [(b"host", b"127.0.0.1:8470"), (b"cookie", b"seatrial_8470=seatrial_x")]
-    assert secret_of(asked(method, headers)) == secret
+    ("method", "found"),
+    [("GET", Credential("x", is_session=True)), ("HEAD", Credential("x", is_session=True)),
+     ("POST", None)],
+)  # fmt: skip
+def test_a_browsers_session_only_reads(method: str, found: Credential | None) -> None:
+    headers = [(b"host", b"127.0.0.1:8470"), (b"cookie", b"seatrial_8470=x")]
+    assert credential_of(asked(method, headers)) == found
 
 
 def test_a_session_of_another_port_is_another_controllers() -> None:
     headers = [(b"host", b"127.0.0.1:8471"), (b"cookie", b"seatrial_8470=seatrial_x")]
-    assert secret_of(asked("GET", headers)) is None
+    assert credential_of(asked("GET", headers)) is None
 
 
 def asked(method: str, headers: list[tuple[bytes, bytes]]) -> Request:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from orchestrator.adapters.db.tables.access import (
     BlobChunkRow,
     BlobRow,
+    BrowserSessionRow,
     ControllerRow,
     PayloadRow,
     TokenRow,
@@ -88,6 +89,7 @@ __all__ = [
     "BenchmarkRow",
     "BlobChunkRow",
     "BlobRow",
+    "BrowserSessionRow",
     "CellMeasuredRow",
     "CellPlanRow",
     "CellReuseRow",

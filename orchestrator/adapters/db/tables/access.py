@@ -48,6 +48,17 @@ class TokenRow(Table):
     revoked_at: Mapped[datetime | None]
 
 
+class BrowserSessionRow(Table):
+    """A browser that is signed in."""
+
+    __tablename__ = "browser_session"
+
+    secret_sha256: Mapped[Id]
+    token: Mapped[str] = mapped_column(Name, ForeignKey("token.id"))
+    """That it was opened with, and ends with."""
+    expires_at: Mapped[datetime]
+
+
 class ControllerRow(Table):
     """A controller that lives, or died unheard."""
 
