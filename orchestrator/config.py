@@ -71,6 +71,9 @@ class Settings(BaseSettings):
     """Where people reach it, for links in messages."""
     local_jobs_as: str | None = None
     """The account of this computer that jobs of the provider ``local`` run as."""
+    trusted_repositories: Annotated[tuple[str, ...], NoDecode] = ()
+    """Addresses of git, or beginnings of them, separated by commas, that a controller which others
+    can reach asks, whatever they are."""
     lost_after_s: float = Field(default=180.0, gt=0)
     """How long a running machine may not be heard before its attempt is given up."""
     ci: Annotated[bool, NoDecode] = Field(default=False, validation_alias="CI")
@@ -119,7 +122,7 @@ class Settings(BaseSettings):
             raise ValueError("must be a token as it was printed: no spaces, no line ends")
         return token
 
-    @field_validator("public_hosts", mode="before")
+    @field_validator("public_hosts", "trusted_repositories", mode="before")
     @classmethod
     def _names(cls, value: object) -> tuple[str, ...]:
         return tuple(name.strip() for name in str(value).split(",") if name.strip())

@@ -62,6 +62,8 @@ class LaunchOrder:
     """What is found out about failing tests while their machine is still there."""
     reuse_max_age_s: float | None = None
     """Jobs with evidence no older than this, of the very same, are not run; None runs all."""
+    subject_built: str = ""
+    """Where the subject's wheel was built, where the controller did it; no client says this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ def prepare_launch(
         baseline_digest=order.baseline_digest,
         trials=order.trials,
         reuse_max_age_s=order.reuse_max_age_s,
+        subject_built=order.subject_built,
     )
     return run, spec, [(f"{run.id}-{n}", plan) for n, plan in enumerate(plans)]
 

@@ -29,12 +29,14 @@ REAL = Attestation({"instance_id": "i-1"}, (Device("nvidia", "NVIDIA L4"),), "2.
 FELL = "tests/test_a.py:3: in one\n    lib.work()\nlib/core.py:9: in work\nE   ValueError: bad 0x7f"
 
 
-def launched(stores, run_id, *, provider="static", accelerator=L4, platforms=1, subject=None):
+def launched(
+    stores, run_id, *, provider="static", accelerator=L4, platforms=1, subject=None, built=""
+):
     asked = matrix(platforms)
     rows = (replace(p, provider=provider, accelerator=accelerator) for p in asked.platforms)
     asked = replace(asked, platforms=tuple(rows), subject=subject or asked.subject)
     cells = [(f"{run_id}.{plan.id}", plan) for plan in expand(asked, MANIFEST)]
-    spec = RunSpec(asked, MANIFEST, subject_digest="e" * 64)
+    spec = RunSpec(asked, MANIFEST, subject_digest="e" * 64, subject_built=built)
     stores.runs.create(a_run(run_id), spec, cells, key=None)
     return [cell_id for cell_id, _ in cells]
 
