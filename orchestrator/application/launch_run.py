@@ -25,6 +25,10 @@ _ELSEWHERE = (
     "the path {!r} is not on the server: upload the {} first (PUT /api/v1/{}/{{sha256}}) and "
     "name its sha256; `seatrial run` does both"
 )
+_NOT_HANDED_OUT = (
+    "the controller has no {} to hand out: it must stand in its environment and, where others can"
+    " reach it, in SEATRIAL_JOB_SECRETS"
+)
 _NOT_SENT = "its wheel must be uploaded first: PUT /api/v1/subjects/{sha256}"
 
 
@@ -179,7 +183,7 @@ def check_order(
     if "baseline" not in later:
         problems += _baseline_problems(context, order, matrix)
     problems += [
-        Problem(("secrets", name), f"the controller's environment has no {name}")
+        Problem(("secrets", name), _NOT_HANDED_OUT.format(name))
         for name in matrix.secrets
         if context.secret(name) is None
     ]

@@ -45,7 +45,7 @@ from orchestrator.bootstrap.builtin import BuiltinPayload
 from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.bootstrap.workspaces import WorkspacePool
-from orchestrator.config import Settings, secret
+from orchestrator.config import Settings, listed_secret, secret
 from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.record import Evidence
 from reports import registry as report_registry
@@ -127,7 +127,7 @@ def _world(
         wheels=Wheelhouse(
             home / "wheels", clock=SystemClock(), outward=guarded if local.reached else anywhere
         ),
-        secret=secret,
+        secret=partial(listed_secret, settings.job_secrets) if local.reached else secret,
         unpack=unpack_bundle,
         self_report=read_self_report,
         publish=partial(
