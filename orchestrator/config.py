@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated
@@ -71,6 +72,12 @@ class Settings(BaseSettings):
     """Where people reach it, for links in messages."""
     local_jobs_as: str | None = None
     """The account of this computer that jobs of the provider ``local`` run as."""
+    job_secrets: Annotated[tuple[str, ...], NoDecode] = ()
+    """Variables of the environment, separated by commas, that a controller which others can reach
+    hands to jobs."""
+    trusted_repositories: Annotated[tuple[str, ...], NoDecode] = ()
+    """Addresses of git, or beginnings of them, separated by commas, that a controller which others
+    can reach asks, whatever they are."""
     lost_after_s: float = Field(default=180.0, gt=0)
     """How long a running machine may not be heard before its attempt is given up."""
     ci: Annotated[bool, NoDecode] = Field(default=False, validation_alias="CI")
@@ -119,7 +126,7 @@ class Settings(BaseSettings):
             raise ValueError("must be a token as it was printed: no spaces, no line ends")
         return token
 
-    @field_validator("public_hosts", mode="before")
+    @field_validator("public_hosts", "trusted_repositories", "job_secrets", mode="before")
     @classmethod
     def _names(cls, value: object) -> tuple[str, ...]:
         return tuple(name.strip() for name in str(value).split(",") if name.strip())
@@ -173,6 +180,11 @@ def _with_database(settings: Settings) -> Settings:
 def secret(name: str) -> str | None:
     """The value of one of a matrix's secrets, or None where the environment has none."""
     return os.environ.get(name)
+
+
+def listed_secret(listed: Collection[str], name: str) -> str | None:
+    """The same, of those that the operator has listed alone."""
+    return secret(name) if name in listed else None
 
 
 def _ingress(cidr: str) -> str:

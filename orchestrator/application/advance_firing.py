@@ -143,6 +143,7 @@ def _launch(context: Context, schedule: Schedule, firing: Firing) -> Firing:
         name=schedule.matrix_name,
         payload=schedule.payload,
         subject_digest=resolved.subject_digest,
+        subject_built=resolved.subject_built,
         baseline_digest=resolved.baseline_digest,
         trials=trial_order(_policy(context, schedule)) if schedule.gate else None,
         reuse_max_age_s=schedule.reuse_max_age_s,

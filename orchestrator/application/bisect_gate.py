@@ -88,6 +88,7 @@ def bisect_order(context: Context, cell: Cell, *, minutes: float) -> LaunchOrder
         name=f"bisect of run {cell.run_id}",
         payload=run.payload_digest if run else "",
         subject_digest=spec.subject_digest,
+        subject_built=spec.subject_built,
         baseline_digest=spec.baseline_digest,
         only={cell.name: sorted({split_key(test)[0] for test in found.tests})},
         rerun_of=cell.run_id,

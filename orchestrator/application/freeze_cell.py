@@ -141,6 +141,7 @@ def _subject(one: TakenCell) -> Mapping[str, str]:
         git = spec.matrix.subject.git
         known["payload_sha256"] = run.payload_digest
         known["wheel_sha256"] = spec.subject_digest or ""
+        known["built"] = spec.subject_built
         known["git_sha"] = git.rev if git and _COMMIT.fullmatch(git.rev) else ""
     return {name: value for name, value in sorted(known.items()) if value}
 

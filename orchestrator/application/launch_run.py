@@ -25,6 +25,10 @@ _ELSEWHERE = (
     "the path {!r} is not on the server: upload the {} first (PUT /api/v1/{}/{{sha256}}) and "
     "name its sha256; `seatrial run` does both"
 )
+_NOT_HANDED_OUT = (
+    "the controller has no {} to hand out: it must stand in its environment and, where others can"
+    " reach it, in SEATRIAL_JOB_SECRETS"
+)
 _NOT_SENT = "its wheel must be uploaded first: PUT /api/v1/subjects/{sha256}"
 
 
@@ -62,6 +66,8 @@ class LaunchOrder:
     """What is found out about failing tests while their machine is still there."""
     reuse_max_age_s: float | None = None
     """Jobs with evidence no older than this, of the very same, are not run; None runs all."""
+    subject_built: str = ""
+    """Where the subject's wheel was built, where the controller did it; no client says this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +147,7 @@ def prepare_launch(
         baseline_digest=order.baseline_digest,
         trials=order.trials,
         reuse_max_age_s=order.reuse_max_age_s,
+        subject_built=order.subject_built,
     )
     return run, spec, [(f"{run.id}-{n}", plan) for n, plan in enumerate(plans)]
 
@@ -176,7 +183,7 @@ def check_order(
     if "baseline" not in later:
         problems += _baseline_problems(context, order, matrix)
     problems += [
-        Problem(("secrets", name), f"the controller's environment has no {name}")
+        Problem(("secrets", name), _NOT_HANDED_OUT.format(name))
         for name in matrix.secrets
         if context.secret(name) is None
     ]

@@ -65,6 +65,7 @@ def _order(context: Context, run_id: str, *, only: Only | None, hold_minutes: fl
         name=f"run {run_id}",
         payload=record.run.payload_digest,
         subject_digest=spec.subject_digest,
+        subject_built=spec.subject_built,
         baseline_digest=spec.baseline_digest,
         only=_jobs_again(record, only) if only else spec.only,
         rerun_of=run_id,

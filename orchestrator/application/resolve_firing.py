@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.subjects import SubjectGoneError
+from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.application.put_payload import put_subject
 from orchestrator.domain.distribution import canonical_name
 from orchestrator.domain.matrix import Baseline, GitSource, Matrix, PayloadSource, Subject
@@ -22,29 +23,32 @@ def resolve_firing(context: Context, schedule: Schedule) -> Resolved:
     Raises SubjectGoneError, SubjectUnreachableError, InvalidDocumentError.
     """
     matrix = context.documents.read_matrix(schedule.matrix, schedule.matrix_name)
-    matrix, subject_digest = _with_subject(context, schedule, matrix)
+    matrix, subject_digest, built = _with_subject(context, schedule, matrix)
     matrix, baseline_digest, remarks = _with_baseline(context, schedule, matrix)
+    if built:
+        remarks = (*remarks, f"the wheel was built {built}")
     return Resolved(
         matrix=context.documents.matrix_document(matrix),
         subject_digest=subject_digest,
         baseline_digest=baseline_digest,
         subject=_words(matrix.subject),
         known=_known(schedule, matrix.subject),
+        subject_built=built,
         remarks=remarks,
     )
 
 
 def _with_subject(
     context: Context, schedule: Schedule, matrix: Matrix
-) -> tuple[Matrix, str | None]:
+) -> tuple[Matrix, str | None, str]:
     match schedule.subject.kind:
         case SubjectKind.FIXED:
-            return matrix, schedule.subject_digest
+            return matrix, schedule.subject_digest, ""
         case SubjectKind.LATEST:
-            return replace(matrix, subject=_newest(context, schedule, matrix.subject)), None
+            return replace(matrix, subject=_newest(context, schedule, matrix.subject)), None, ""
         case SubjectKind.BRANCH:
-            subject, digest = _head(context, schedule, matrix.subject)
-            return replace(matrix, subject=subject), digest
+            subject, wheel = _head(context, schedule, matrix.subject)
+            return replace(matrix, subject=subject), wheel.digest, wheel.built
 
 
 def _newest(context: Context, schedule: Schedule, subject: Subject) -> Subject:
@@ -54,9 +58,14 @@ def _newest(context: Context, schedule: Schedule, subject: Subject) -> Subject:
     return Subject(name=package, version=version, package=f"{package}=={version}")
 
 
-def _head(context: Context, schedule: Schedule, subject: Subject) -> tuple[Subject, str]:
+def repository_of(schedule: Schedule, subject: Subject) -> str:
+    """The address of the branch that the schedule follows."""
+    return schedule.subject.url or (subject.git.url if subject.git else "")
+
+
+def _head(context: Context, schedule: Schedule, subject: Subject) -> tuple[Subject, SubjectWheel]:
     asked = schedule.subject
-    url = asked.url or (subject.git.url if subject.git else "")
+    url = repository_of(schedule, subject)
     branch = asked.branch or (subject.git.rev if subject.git else "")
     commit = context.gate.subjects.head(url, branch)
     with tempfile.TemporaryDirectory(prefix="seatrial-subject-", dir=context.scratch) as folder:
@@ -69,7 +78,7 @@ def _head(context: Context, schedule: Schedule, subject: Subject) -> tuple[Subje
         put_subject(context, wheel.digest, wheel.path)
     # The whole commit, so that evidence and verdicts can name it.
     source = GitSource(url=url, rev=commit)
-    return Subject(name=subject.name, version=wheel.version, git=source), wheel.digest
+    return Subject(name=subject.name, version=wheel.version, git=source), wheel
 
 
 def _with_baseline(

@@ -11,6 +11,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.launch_run import Later, LaunchOrder, check_order, find_payload
 from orchestrator.application.ports.cron import CronError
+from orchestrator.application.resolve_firing import repository_of
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.problems import InvalidDocumentError, Problem
 from orchestrator.domain.schedule import Firing, Schedule, SubjectKind, faults
@@ -45,7 +46,7 @@ def add_schedule(context: Context, schedule: Schedule) -> ShownSchedule:
         schedule = replace(schedule, owner=schedule.owner.strip() or policy.metadata.owner)
     _refuse(schedule, [*faults(schedule), *_time_faults(context, schedule)])
     matrix = _check_matrix(context, schedule)
-    _refuse(schedule, _subject_faults(schedule, matrix))
+    _refuse(schedule, _subject_faults(context, schedule, matrix))
     first = _upcoming(context, schedule)[0]
     context.stores.schedules.add(schedule, next_due_at=first)
     return show_schedule(context, schedule.name)
@@ -153,10 +154,11 @@ def _check_matrix(context: Context, schedule: Schedule) -> Matrix:
     return matrix
 
 
-def _subject_faults(schedule: Schedule, matrix: Matrix) -> list[tuple[str, str]]:
+def _subject_faults(context: Context, schedule: Schedule, matrix: Matrix) -> list[tuple[str, str]]:
     asked = schedule.subject
     if asked.kind is not SubjectKind.BRANCH:
         return []
     if (asked.url and asked.branch) or matrix.subject.git is not None:
-        return []
+        refusal = context.gate.subjects.refusal(repository_of(schedule, matrix.subject))
+        return [("subject", refusal)] if refusal else []
     return [("subject", "a branch needs `url` and `branch`, or a matrix whose subject is from git")]

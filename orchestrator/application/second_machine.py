@@ -69,6 +69,7 @@ def _order(context: Context, run_id: str) -> LaunchOrder | None:
         name=f"second machine of run {run_id}",
         payload=run.payload_digest,
         subject_digest=spec.subject_digest,
+        subject_built=spec.subject_built,
         baseline_digest=spec.baseline_digest,
         only={name: sorted({split_key(k)[0] for k in mine}) for name, mine in keys.items()},
         rerun_of=run_id,

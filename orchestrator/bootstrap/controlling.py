@@ -23,6 +23,7 @@ from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.files.foreign import FileIntake
 from orchestrator.adapters.files.home import temporary_folder
+from orchestrator.adapters.files.pip_outward import anywhere, guarded
 from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.ids import new_id
@@ -30,21 +31,21 @@ from orchestrator.adapters.keys import new_login
 from orchestrator.adapters.likeness import FuzzyLikeness
 from orchestrator.adapters.notify.courier import HttpCourier
 from orchestrator.adapters.signing.notary import DsseNotary
-from orchestrator.adapters.subjects import GitAndPipSubjects
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.world import Identity, Timings, World
 from orchestrator.application.context import Context, GatePorts
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.engine import Durable
 from orchestrator.application.ports.reports import ReportRefusedError
+from orchestrator.application.ports.subjects import Subjects
 from orchestrator.application.publish_report import publish_report
 from orchestrator.application.sweep_leaks import Janitor
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.builtin import BuiltinPayload
-from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs
+from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.bootstrap.workspaces import WorkspacePool
-from orchestrator.config import Settings, secret
+from orchestrator.config import Settings, listed_secret, secret
 from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.record import Evidence
 from reports import registry as report_registry
@@ -98,7 +99,9 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
     executor = "local" if is_embedded(settings) else new_id()
     engine = _engine(settings, executor, world) if runs_cells else None
     scratch = temporary_folder(settings.home)
-    context = _context(settings, world, scratch, wake=engine.start if engine else _leave_it)
+    gate = _gate_ports(settings, subjects_of(settings, local, scratch))
+    wake = engine.start if engine else _leave_it
+    context = _context(world, scratch, wake=wake, gate=gate)
     return Parts(executor, database, context, world, engine)
 
 
@@ -121,8 +124,10 @@ def _world(
             login=database.stores.leases.login,
             local=local,
         ).open,
-        wheels=Wheelhouse(home / "wheels", clock=SystemClock()),
-        secret=secret,
+        wheels=Wheelhouse(
+            home / "wheels", clock=SystemClock(), outward=guarded if local.reached else anywhere
+        ),
+        secret=partial(listed_secret, settings.job_secrets) if local.reached else secret,
         unpack=unpack_bundle,
         self_report=read_self_report,
         publish=partial(
@@ -141,7 +146,7 @@ def _world(
 
 
 def _context(
-    settings: Settings, world: World, scratch: Path, *, wake: Callable[[str], None]
+    world: World, scratch: Path, *, wake: Callable[[str], None], gate: GatePorts
 ) -> Context:
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
@@ -172,18 +177,18 @@ def _context(
         scratch=scratch,
         publish=world.publish,
         likeness=FuzzyLikeness(),
-        gate=_gate_ports(settings),
+        gate=gate,
         wake=wake,
         locks=world.locks,
     )
 
 
-def _gate_ports(settings: Settings) -> GatePorts:
+def _gate_ports(settings: Settings, subjects: Subjects) -> GatePorts:
     return GatePorts(
         statistics=LazyStatistics(),
         notary=DsseNotary(settings.home / "keys" / "signing", settings.signing_key_file),
         cron=CronsimCron(),
-        subjects=GitAndPipSubjects(),
+        subjects=subjects,
         courier=HttpCourier(secret=secret, keys=settings.home / "keys"),
         detector=LazyDetector(),
         public_url=settings.public_url or "",

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from orchestrator.adapters.repositories import Repositories
+from orchestrator.adapters.subjects import BuildRoom, GitAndPipSubjects
 from orchestrator.config import Settings
 from runners.shell.account import account_of, prove_apart
+from runners.shell.local import LocalShell
 
 NOT_HERE = (
     "provider: local runs its jobs on the computer of the controller, and others can reach this"
@@ -26,6 +30,8 @@ class LocalJobs:
     """Why none run here, and what to do instead; empty where they do."""
     umask: int = -1
     """What they begin with; -1: what this process has."""
+    reached: bool = False
+    """Whether others can reach this controller."""
 
     def refusal_as(self, account: str) -> str:
         """Why no job may begin as this account (empty: as our own user); empty where one may."""
@@ -44,7 +50,7 @@ class LocalJobs:
 AS_OURSELVES = LocalJobs()
 
 
-def jobs_as(name: str, settings: Settings) -> LocalJobs:
+def jobs_as(name: str, settings: Settings, *, reached: bool) -> LocalJobs:
     """Let jobs run as an account, once it was seen that it cannot reach what is the controller's.
 
     Raises AccountError.
@@ -52,4 +58,15 @@ def jobs_as(name: str, settings: Settings) -> LocalJobs:
     files = (settings.admin_token_file, settings.signing_key_file, settings.database_url_file)
     secrets = tuple(str(file) for file in files if file is not None)
     prove_apart(account_of(name), home=str(settings.home), secrets=secrets)
-    return LocalJobs(account=name)
+    return LocalJobs(account=name, reached=reached)
+
+
+def subjects_of(settings: Settings, local: LocalJobs, scratch: Path) -> GitAndPipSubjects:
+    """Where subjects from git are built: as jobs of this computer are, or nowhere."""
+    repositories = Repositories(local.reached, settings.trusted_repositories)
+    if local.refusal:
+        return GitAndPipSubjects(None, repositories)
+    account = account_of(local.account) if local.account else None
+    folder = account.work if account else str(scratch)
+    room = BuildRoom(LocalShell(account), folder, account=local.account)
+    return GitAndPipSubjects(room, repositories)

@@ -173,11 +173,11 @@ def _local_jobs(settings: Settings, options: ServeOptions) -> LocalJobs:
     Others reach a controller by its port, or through a database that it shares.
     """
     account = options.local_jobs_as or settings.local_jobs_as
+    reached = options.listens or not is_embedded(settings)
     if account is None:
-        is_reached = options.listens or not is_embedded(settings)
-        return LocalJobs(refusal=NOT_HERE if is_reached else "")
+        return LocalJobs(refusal=NOT_HERE if reached else "", reached=reached)
     try:
-        return jobs_as(account, settings)
+        return jobs_as(account, settings, reached=reached)
     except AccountError as error:
         raise RefusedError(f"--local-jobs-as {account}: {error}") from error
 

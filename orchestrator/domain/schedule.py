@@ -153,6 +153,8 @@ class Resolved:
     """For a person: ``torchbridge 0.4.41``."""
     known: Mapping[str, str] = field(default_factory=dict)
     """``name, version, git_sha``: what is known of it before anything ran."""
+    subject_built: str = ""
+    """Where the subject's wheel was built, as whom and from what."""
     remarks: tuple[str, ...] = ()
     """What a person should know, such as that there is nothing to pair with."""
 

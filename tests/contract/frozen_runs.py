@@ -30,13 +30,21 @@ FELL = "tests/test_a.py:3: in one\n    lib.work()\nlib/core.py:9: in work\nE   V
 
 
 def launched(
-    stores, run_id, *, provider="static", accelerator=L4, platforms=1, subject=None, digest="e" * 64
+    stores,
+    run_id,
+    *,
+    provider="static",
+    accelerator=L4,
+    platforms=1,
+    subject=None,
+    built="",
+    digest="e" * 64,
 ):
     asked = matrix(platforms)
     rows = (replace(p, provider=provider, accelerator=accelerator) for p in asked.platforms)
     asked = replace(asked, platforms=tuple(rows), subject=subject or asked.subject)
     cells = [(f"{run_id}.{plan.id}", plan) for plan in expand(asked, MANIFEST)]
-    spec = RunSpec(asked, MANIFEST, subject_digest=digest)
+    spec = RunSpec(asked, MANIFEST, subject_digest=digest, subject_built=built)
     stores.runs.create(a_run(run_id), spec, cells, key=None)
     return [cell_id for cell_id, _ in cells]
 

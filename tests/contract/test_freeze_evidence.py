@@ -95,7 +95,9 @@ def test_two_cells_agree_on_what_both_say(context, stores) -> None:
     assert frozen(context, "run-1").subject["wheel_sha256"] == "e" * 64
     launched(stores, "run-2", subject=at_revision("a" * 40))
     assert only_cell(context, "run-2").subject["git_sha"] == "a" * 40
-    launched(stores, "run-3", subject=at_revision("main"))
+    assert "built" not in only_cell(context, "run-2").subject
+    launched(stores, "run-3", subject=at_revision("main"), built="on the controller's computer")
+    assert only_cell(context, "run-3").subject["built"] == "on the controller's computer"
     assert "git_sha" not in only_cell(context, "run-3").subject, "a branch is no commit"
     both = frozen(context, "run-1", "run-2")
     assert [(cell.run, cell.id) for cell in both.cells] == [("run-2", "p0"), ("run-1", "p1")]

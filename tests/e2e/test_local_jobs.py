@@ -129,6 +129,12 @@ def test_who_can_be_reached_by_others_runs_nothing_here(tmp_path: Path) -> None:
             said = " ".join(refused(one, *words).split())
             assert "platforms.0.provider: provider: local runs" in said, said
             assert "serve --local-jobs-as ACCOUNT" in said
+        elsewhere = MATRIX.replace("provider: local", "provider: fake")
+        (tmp_path / "tries" / "s.yaml").write_text(
+            f"{elsewhere}limits: {{max_usd: 1}}\nsecrets: {{CANARY: {{from: env}}}}\n"
+        )
+        said = refused(person, "plan", str(tmp_path / "tries" / "s.yaml"))
+        assert "secrets.CANARY: the controller has no CANARY to hand out" in said
         assert home.json("runs") == []
         assert home.get("/schedules")["items"] == []
 

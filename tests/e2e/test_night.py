@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.home import Home, a_home, eventually, serving
+from tests.accounts import ACCOUNT, beside_account, needs_account, open_folder
+from tests.e2e.home import Home, a_home, alive, eventually
 from tests.integration.receiving import Receiver, receiver
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), needs_account]
 
 MANIFEST = """\
 schema = 1
@@ -61,9 +62,11 @@ def row(path, text):
     return path + ",sha256=" + digest.decode().rstrip("=") + "," + str(len(text)) + "\\n"
 
 def build_wheel(folder, config_settings=None, metadata_directory=None):
-    with open(os.environ["SEATRIAL_HOME"] + "/building", "a") as ledger:
+    assert os.geteuid() != 0 and "SEATRIAL_HOME" not in os.environ
+    assert not os.access(HOMES, os.R_OK)
+    with open(os.environ["HOME"] + "/building", "a") as ledger:
         ledger.write("begun\\n")
-    while not os.path.exists(os.environ["SEATRIAL_HOME"] + "/../go"):
+    while not os.path.exists(GO):
         time.sleep(0.1)
     name = "lib-1.0-py3-none-any.whl"
     info = "lib-1.0.dist-info"
@@ -89,18 +92,29 @@ class Project:
     commit: str
 
     @property
+    def repository(self) -> Path:
+        return self.folder / "repository"
+
+    def let_go(self) -> None:
+        """Let the wheel be built, which waits for this."""
+        (self.folder / "go").touch()
+
+    @property
     def files(self) -> tuple[str, ...]:
         return "--matrix", str(self.folder / "night.yaml"), "--gate", str(self.folder / "gate.yaml")
 
 
-def make_project(folder: Path) -> Project:
+def make_project(folder: Path, homes: Path) -> Project:
+    """Its folder is open to others; the build finds that the homes are not."""
     repository, payload = folder / "repository", folder / "payload"
     for made in (repository, payload):
         made.mkdir(parents=True)
     (payload / "payload.toml").write_text(MANIFEST)
     (payload / "test_lib.py").write_text("import lib\n\ndef test_it():\n    assert lib.X == 1\n")
     (repository / "lib.py").write_text("X = 1\n")
-    (repository / "backend.py").write_text(BACKEND)
+    (repository / "backend.py").write_text(
+        f"HOMES, GO = {str(homes)!r}, {str(folder / 'go')!r}\n{BACKEND}"
+    )
     (repository / "pyproject.toml").write_text(
         '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
     )
@@ -112,6 +126,35 @@ def make_project(folder: Path) -> Project:
     (folder / "night.yaml").write_text(MATRIX.format(repository=f"file://{repository}"))
     (folder / "gate.yaml").write_text(POLICY)
     return Project(folder, head.stdout.strip())
+
+
+@contextmanager
+def serving(home: Home, project: Project) -> Iterator[subprocess.Popen[bytes]]:
+    """A controller that stays, as a person starts one."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    home.path.mkdir(parents=True, mode=0o700, exist_ok=True)
+    with (home.path / "served.log").open("wb") as log:
+        words = home.command("serve", "--port", str(port), "--local-jobs-as", ACCOUNT)
+        process = subprocess.Popen(
+            beside_account(
+                home.path / "beside", *words, setup=f"chown -R {ACCOUNT} {project.repository}"
+            ),
+            env={
+                **home.environment,
+                "SEATRIAL_TRUSTED_REPOSITORIES": f"file://{project.repository}",
+            },
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        eventually(lambda: home.get("/schedules"))
+        yield process
+    finally:
+        if alive(process.pid):
+            process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)
 
 
 def firing(home: Home) -> dict[str, Any]:
@@ -156,14 +199,23 @@ def add(home: Home, project: Project, cron: str = "0 2 * * *") -> None:
     home.seatrial("schedule", "add", "night", *when, *project.files)
 
 
+def ledger(home: Home) -> Path:
+    """What the build wrote down, in the account's home folder."""
+    return home.path / "beside" / "homes" / ACCOUNT / "building"
+
+
 def test_a_night_on_this_computer(tmp_path: Path) -> None:
-    project = make_project(tmp_path / "project")
-    (tmp_path / "go").touch()
-    with a_home(tmp_path / "home") as home, receiver() as people, serving(home):
+    with ExitStack() as stack, receiver() as people:
+        project = make_project(stack.enter_context(open_folder()), tmp_path)
+        project.let_go()
+        home = stack.enter_context(a_home(tmp_path / "home"))
+        stack.enter_context(serving(home, project))
         secret = listen(home, people)
         add(home, project)
         home.seatrial("schedule", "trigger", "night")
         eventually(lambda: firing(home)["state"] == "told")
+        [remark] = firing(home)["remarks"]
+        assert f"on the controller's computer, as the account {ACCOUNT}, from" in remark
         check_night(home, project, people, secret)
 
 
@@ -171,24 +223,24 @@ def test_a_night_on_this_computer(tmp_path: Path) -> None:
 def test_a_night_with_two_controllers_of_which_one_is_killed(
     postgres_url_factory: Any, tmp_path: Path
 ) -> None:
-    project = make_project(tmp_path / "project")
     environment = {"SEATRIAL_DATABASE_URL": postgres_url_factory(migrated=False)}
     homes = [Home(tmp_path / name, **environment) for name in ("one", "two")]
     with ExitStack() as stack, receiver() as people:
-        served = [stack.enter_context(serving(home)) for home in homes]
+        project = make_project(stack.enter_context(open_folder()), tmp_path)
+        served = [stack.enter_context(serving(home, project)) for home in homes]
         secret = listen(homes[0], people)
         # Due within the minute: nobody is asked, both look.
         add(homes[0], project, cron="* * * * *")
-        ledgers = [home.path / "building" for home in homes]
-        eventually(lambda: any(ledger.exists() for ledger in ledgers))
+        ledgers = [ledger(home) for home in homes]
+        eventually(lambda: any(each.exists() for each in ledgers))
         homes[0].seatrial("schedule", "pause", "night")
         # The other had seconds to begin it as well, and did not.
         assert [firing(home)["state"] for home in homes] == ["claimed"] * 2
-        assert [ledger.exists() for ledger in ledgers].count(True) == 1
+        assert [each.exists() for each in ledgers].count(True) == 1
         dead, living = (0, 1) if ledgers[0].exists() else (1, 0)
         os.kill(served[dead].pid, signal.SIGKILL)
         served[dead].wait(timeout=30)
-        (tmp_path / "go").touch()
+        project.let_go()
         eventually(lambda: firing(homes[living])["state"] == "told", deadline_s=240)
         assert ledgers[living].read_text() == "begun\n"
         check_night(homes[living], project, people, secret)

@@ -299,7 +299,7 @@ def _gate_ports(home: Path) -> GatePorts:
         statistics=PairedStatistics(),
         notary=DsseNotary(home / "keys" / "signing"),
         cron=CronsimCron(),
-        subjects=GitAndPipSubjects(),
+        subjects=GitAndPipSubjects(None),
         courier=HttpCourier(),
         detector=StepDetector(),
     )

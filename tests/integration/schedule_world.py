@@ -64,6 +64,11 @@ class MadeUpSubjects:
     built: list[str] = field(default_factory=list)
     on_build: Any = None
 
+    refused: str = ""
+
+    def refusal(self, url: str) -> str:
+        return self.refused
+
     def newest(self, package: str, *, prereleases: bool) -> str:
         self._answer()
         return "1.11rc1" if prereleases else "1.11"
@@ -81,7 +86,8 @@ class MadeUpSubjects:
         path = into / "proof-1.10-py3-none-any.whl"
         path.write_bytes(wheel_bytes("proof", f"1.10+{commit[-4:]}"))
         digest = sha256(path.read_bytes())
-        return SubjectWheel(path, digest, "proof", f"1.10+{commit[-4:]}", commit)
+        built = f"in a test from {url} at {commit}"
+        return SubjectWheel(path, digest, "proof", f"1.10+{commit[-4:]}", commit, built)
 
     def _answer(self) -> None:
         if self.away:

@@ -57,6 +57,11 @@ def test_a_matrix_may_be_an_object(api: Desk) -> None:
         ({"catch_up": "all"}, "/catch_up", "`queue`"),
         ({"overlap": "maybe"}, "/overlap", "cancel-previous"),
         ({"select": {"kind": "branch"}}, "/subject", "`url` and `branch`"),
+        (
+            {"select": {"kind": "branch", "url": "https://git.example/lib", "branch": "main"}},
+            "/subject",
+            "a subject from git is built by running its own code, and others can reach",
+        ),
         ({"matrix": MATRIX.replace("id: there", "id: here")}, "/platforms/0/id", "here"),
         ({"payload": "0" * 64}, "/payload", "was not uploaded"),
         ({"payload": "mine"}, "/payload", "is not written as it must be: ^(builtin|"),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.application.rerun_run import rerun_run
 from orchestrator.application.schedules import (
     pause_schedule,
     remove_schedule,
@@ -161,7 +162,12 @@ def test_the_subject_is_what_the_branch_is_at_when_it_fires(watch: Watch) -> Non
     assert run.subject_version == f"1.10+{COMMITS[7][-4:]}"
     assert spec.subject_digest is not None
     assert watch.context.blobs.has(spec.subject_digest)
+    built = f"in a test from {BRANCH.url} at {COMMITS[7]}"
+    assert spec.subject_built == built
+    assert watch.firings()[0].resolved.remarks == (f"the wheel was built {built}",)
     watch.end_runs()
+    again = rerun_run(watch.context, watch.runs()[0], only=None, key=None)
+    assert watch.context.stores.runs.spec(again.run.id).subject_built == built
     assert COMMITS[7][:12] in watch.bench.told[0].title
     assert watch.bench.told[0].facts["git_sha"] == COMMITS[7]
 

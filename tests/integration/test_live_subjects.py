@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from typing import Any
 
 import pytest
 
 from orchestrator.adapters.files.wheel_files import read_wheel
-from orchestrator.adapters.subjects import GitAndPipSubjects
+from orchestrator.adapters.notify.wire import addresses_of
+from orchestrator.adapters.repositories import Repositories
+from orchestrator.adapters.subjects import BuildRoom, GitAndPipSubjects
 from orchestrator.application.ports.subjects import SubjectGoneError, SubjectUnreachableError
+from runners.shell.local import LocalShell
 from tests.integration.test_subjects import BACKEND
 from tests.integration.wheel_making import wheel_bytes
 
-SUBJECTS = GitAndPipSubjects()
+PUBLIC = "93.184.216.34"
+WAY_OUT = "the operator can list the repository, or what its address begins with"
+
+
+def subjects(folder: Path, **rules: Any) -> GitAndPipSubjects:
+    """Those of a controller; with `reached`, of one that others can reach."""
+    return GitAndPipSubjects(BuildRoom(LocalShell(), str(folder)), Repositories(**rules))
+
+
+SUBJECTS = subjects(Path("/nonexistent"))
 
 
 def git(folder: Path, *words: str) -> str:
@@ -48,10 +66,14 @@ def test_a_branch_is_where_it_is_now(repository: Path, tmp_path: Path) -> None:
     git(repository, "commit", "--quiet", "-am", "two")
     second = SUBJECTS.head(url, "main")
     assert second != first
-    wheels = [SUBJECTS.build(url, commit, tmp_path / commit) for commit in (first, second)]
+    wheels = [subjects(tmp_path).build(url, one, tmp_path / one) for one in (first, second)]
     assert [wheel.commit for wheel in wheels] == [first, second]
     assert wheels[0].digest != wheels[1].digest
     assert read_wheel(wheels[0].path).distribution == wheels[0].distribution == "lib"
+    assert (
+        wheels[0].built == f"on the controller's computer, as its own user, from {url} at {first}"
+    )
+    assert not list(tmp_path.glob("build-*"))
 
 
 def test_a_branch_that_is_gone_and_a_repository_that_is_away(repository: Path) -> None:
@@ -68,6 +90,160 @@ def test_a_tag_or_half_a_name_is_no_branch(repository: Path) -> None:
         with pytest.raises(SubjectGoneError):
             SUBJECTS.head(f"file://{repository}", name)
     assert SUBJECTS.head(f"file://{repository}", "team/main")
+
+
+def test_git_runs_nothing_but_itself(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No hook, no submodule, no program that an address names."""
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    git(inner, "init", "--quiet")
+    git(inner, "commit", "--quiet", "--allow-empty", "-m", "one")
+    allowed = ("-c", "protocol.file.allow=always")
+    git(repository, *allowed, "submodule", "--quiet", "add", f"file://{inner}", "inner")
+    (repository / "backend.py").write_text(f"import os\nassert not os.listdir('inner')\n{BACKEND}")
+    git(repository, "commit", "--quiet", "-am", "two")
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    (hooks / "post-checkout").write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n")
+    (hooks / "post-checkout").chmod(0o755)
+    (tmp_path / "config").write_text(
+        f"[core]\nhooksPath = {hooks}\n[submodule]\nrecurse = true\n[protocol]\nallow = always\n"
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "config"))
+    url = f"file://{repository}"
+    subjects(tmp_path).build(url, SUBJECTS.head(url, "main"), tmp_path / "wheels")
+    for odd in (
+        f"ext::touch {tmp_path}/hooked",
+        f"ssh://-oProxyCommand=touch${{IFS}}{tmp_path}/x/y",
+    ):
+        with pytest.raises(SubjectUnreachableError):
+            SUBJECTS.head(odd, "main")
+    assert not (tmp_path / "hooked").exists()
+    assert not (tmp_path / "x").exists()
+
+
+def test_git_follows_no_redirect() -> None:
+    with (
+        listener() as (port, heard),
+        redirecting(f"http://127.0.0.1:{port}/x") as url,
+        pytest.raises(SubjectUnreachableError, match="did not answer"),
+    ):
+        SUBJECTS.head(f"{url}/repository", "main")
+    assert heard == []
+
+
+def test_who_can_be_reached_and_has_no_account_for_it_builds_nothing(tmp_path: Path) -> None:
+    nobody = GitAndPipSubjects(None, Repositories(reached=True))
+    url = "https://git.example/lib"
+    assert "give the matrix that (`wheel:`)" in nobody.refusal(url)
+    with pytest.raises(SubjectGoneError, match="by running its own code, and others can reach"):
+        nobody.head(url, "main")
+    with pytest.raises(SubjectGoneError, match="serve --local-jobs-as ACCOUNT"):
+        nobody.build(url, "0" * 40, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+NAMES = {
+    "git.example": [PUBLIC],
+    "two.example": [PUBLIC, "10.1.2.3"],
+    "metadata.example": ["169.254.169.254"],
+    "six.example": ["::ffff:192.168.1.1"],
+}
+
+
+def resolved(host: str, port: int) -> list[str]:
+    return NAMES.get(host) or addresses_of(host, port)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("https://git.example/lib", ""),
+        ("https://git.example:8443/lib", ""),
+        ("https://two.example/lib", "two.example: 10.1.2.3 is a private address;"),
+        ("https://metadata.example/lib", "is where a cloud tells a machine of itself"),
+        ("https://six.example/lib", "is a private address;"),
+        ("https://127.0.0.1/lib", "127.0.0.1 is this computer's own address;"),
+        ("https://localhost/lib", "is this computer's own address;"),
+        ("https://2130706433/lib", "is this computer's own address;"),
+        ("https://[::1]/lib", "::1 is this computer's own address;"),
+        ("https://[fd00::1]:x/lib", "is not asked"),
+        ("https:///lib", "takes https:// addresses;"),
+        ("http://git.example/lib", "takes https:// addresses;"),
+        ("git://git.example/lib", "takes https:// addresses;"),
+        ("ssh://git@git.example/lib", "takes https:// addresses;"),
+        ("git@git.example:lib", "takes https:// addresses;"),
+        ("file:///etc", "takes https:// addresses;"),
+        ("/etc", "takes https:// addresses;"),
+        ("ext::sh -c x", "takes https:// addresses;"),
+        ("file:///srv/git/lib", ""),
+        ("file:///srv/git/../lib", "takes https:// addresses;"),
+        ("file:///srv/git/%2e%2e/lib", "takes https:// addresses;"),
+        ("file:///srv/gitx/lib", "takes https:// addresses;"),
+        ("ssh://git@corp.internal/team/lib", ""),
+        ("ssh://git@corp.internal/other/lib", "takes https:// addresses;"),
+    ],
+)
+def test_who_can_be_reached_asks_public_servers_and_what_is_trusted(url: str, why: str) -> None:
+    trusted = ("file:///srv/git", "ssh://git@corp.internal/team/")
+    rules = {"reached": True, "trusted": trusted, "resolve": resolved}
+    said = subjects(Path("/nonexistent"), **rules).refusal(url)
+    assert why in said
+    assert bool(said) == bool(why) == (WAY_OUT in said)
+
+
+def test_what_was_looked_at_is_what_is_asked(tmp_path: Path) -> None:
+    """A name that is public when it is looked at, and the controller's own a moment later."""
+    answers = iter([[PUBLIC]])
+
+    def turning(host: str, port: int) -> list[str]:
+        return next(answers, ["127.0.0.1"])
+
+    with listener() as (port, heard):
+        rebound = subjects(tmp_path, reached=True, resolve=turning)
+        with pytest.raises(SubjectUnreachableError, match="did not answer"):
+            rebound.head(f"https://localhost:{port}/lib", "main")
+    assert heard == []
+
+
+@contextmanager
+def listener() -> Iterator[tuple[int, list[object]]]:
+    """A port of this computer, and who connected to it."""
+    heard: list[object] = []
+
+    class Handler(StreamRequestHandler):
+        def handle(self) -> None:
+            heard.append(self.client_address)
+
+    with answering(Handler) as port:
+        yield port, heard
+
+
+@contextmanager
+def redirecting(target: str) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", target)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with answering(Handler) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def answering(handler: type[StreamRequestHandler]) -> Iterator[int]:
+    with ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture

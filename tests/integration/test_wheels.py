@@ -10,16 +10,19 @@ import sys
 import tarfile
 import textwrap
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.adapters.files.pip_outward import guarded
 from orchestrator.adapters.files.targets import choose
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.application.ports.wheels import Interpreter, Resolution, WheelsError
 from orchestrator.domain.manifest import Environment, Manifest
 from orchestrator.domain.matrix import Baseline, Subject
+from tests.integration.test_live_subjects import listener
 from tests.integration.wheel_making import wheel_bytes
 
 NONE = Subject(name="payload", version="1")
@@ -118,6 +121,52 @@ def test_wheels_are_chosen_for_the_machine(house: Wheelhouse, links: Path) -> No
     assert version(libc=("glibc", "2.35")) == "2"
     assert version(libc=("glibc", "2.39")) == "4"
     assert version(machine="aarch64") == "3"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "git+https://git.example/evil",
+        "https://files.example/evil-1.0.tar.gz",
+        "http://files.example/evil-1.0-py3-none-any.whl",
+        "file:///etc/evil-1.0-py3-none-any.whl",
+    ],
+)
+def test_what_a_wheel_needs_is_a_wheel_of_an_index_or_at_a_public_address(
+    house: Wheelhouse, links: Path, address: str
+) -> None:
+    """pip would run the code of anything else, and open files of the controller's."""
+    add(links, "alpha", "1.0", f"evil @ {address}")
+    with pytest.raises(WheelsError, match=r"alpha 1\.0 needs what is not fetched: .*evil @"):
+        house.resolve(target(), Environment(pip=("alpha",)), subject=NONE)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "169.254.169.254", "[fd00::1]"])
+def test_where_others_can_ask_a_payload_points_pip_at_public_servers_alone(
+    tmp_path: Path, links: Path, clock: Frozen, host: str
+) -> None:
+    house = Wheelhouse(tmp_path / "guarded", clock=clock, outward=guarded)
+    with listener() as (port, heard):
+        url = f"https://{host}:{port}/links"
+        environment = Environment(pip=("alpha",), find_links=(url,))
+        with pytest.raises(WheelsError, match=r"is not asked: .*(address|a cloud)"):
+            house.resolve(target(), environment, subject=NONE)
+    assert heard == []
+
+
+def test_pip_asks_no_server_that_was_not_looked_at(
+    tmp_path: Path, links: Path, clock: Frozen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that is public when it is looked at, and the controller's own a moment later."""
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    answers = iter([["93.184.216.34"]])
+    turning = partial(guarded, resolve=lambda host, port: next(answers, ["127.0.0.1"]))
+    house = Wheelhouse(tmp_path / "guarded", clock=clock, outward=turning)
+    with listener() as (port, heard):
+        url = f"https://localhost:{port}/alpha-1.0-py3-none-any.whl"
+        with pytest.raises(WheelsError, match="no wheels of alpha @"):
+            house.resolve(target(), Environment(pip=(f"alpha @ {url}",)), subject=NONE)
+    assert heard == []
 
 
 def test_extras_are_followed(house: Wheelhouse, links: Path) -> None:

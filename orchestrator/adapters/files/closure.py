@@ -16,7 +16,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 
+from orchestrator.adapters.files.pip_outward import Outward, anywhere
 from orchestrator.adapters.files.pip_runs import pip
+from orchestrator.adapters.files.requirements import address_fault
 from orchestrator.adapters.files.targets import applies, is_met, platforms, tags
 from orchestrator.adapters.files.wheel_files import WheelFile, read_wheel
 from orchestrator.application.ports.wheels import Interpreter, WheelsError
@@ -41,7 +43,16 @@ class _Wanted:
 class Closure:
     """Grows until nothing is missing on the machine."""
 
-    def __init__(self, target: Interpreter, folder: Path, find_links: Iterable[str]) -> None:
+    def __init__(
+        self,
+        target: Interpreter,
+        folder: Path,
+        find_links: Iterable[str],
+        *,
+        outward: Outward = anywhere,
+    ) -> None:
+        """`outward` says where pip may look."""
+        self._outward = outward
         self._target = target
         self._folder = folder
         self._find_links = tuple(find_links)
@@ -90,6 +101,9 @@ class Closure:
         return list(pending)
 
     def _is_missing(self, requirement: Requirement, name: NormalizedName, asker: str) -> bool:
+        fault = address_fault(requirement)
+        if fault:
+            raise WheelsError(f"{asker or 'the environment'} needs what is not fetched: {fault}")
         wanted = self._wanted.setdefault(name, _Wanted())
         new_extras = frozenset(requirement.extras) - wanted.extras
         wanted.specifier &= requirement.specifier
@@ -122,8 +136,11 @@ class Closure:
         texts = [self._wanted[name].text(name) for name in names]
         into = self._folder / f"round-{len(list(self._folder.iterdir()))}"
         into.mkdir()
+        named = [url for name in names if (url := self._wanted[name].url)]
         try:
-            pip("download", *self._options(), "--dest", str(into), *texts)
+            with self._outward([*self._find_links, *named]) as behind:
+                words = (*self._options(), "--dest", str(into), *texts)
+                pip("download", *words, behind=behind)
         except WheelsError as error:
             raise WheelsError(
                 f"no wheels of {', '.join(texts)} for {self._target.platform}: {error}; name"

@@ -14,9 +14,13 @@ _QUIET = ("--no-input", "--disable-pip-version-check", "--progress-bar", "off")
 _LAST_LINES = 6
 
 
-def pip(verb: str, *words: str, cwd: Path | None = None) -> None:
-    """Run the controller's own pip, with its own configuration. Raises WheelsError."""
-    run((sys.executable, "-m", "pip", verb, *_QUIET, *words), what=f"pip {verb}", cwd=cwd)
+def pip(verb: str, *words: str, behind: Sequence[str] = (), cwd: Path | None = None) -> None:
+    """Run the controller's own pip, with its own configuration. Raises WheelsError.
+
+    `behind` are words that start it.
+    """
+    command = (*behind, sys.executable, "-m", "pip", verb, *_QUIET, *words)
+    run(command, what=f"pip {verb}", cwd=cwd)
 
 
 def run(argv: Sequence[str], *, what: str, cwd: Path | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -20,9 +21,23 @@ def requirement_fault(text: str) -> str | None:
     except InvalidRequirement as error:
         reason = str(error).splitlines()[0]
         return f"{text!r} is no requirement such as 'name>=1.2': {reason}"
-    if requirement.url and not requirement.url.startswith("https://"):
-        return f"{text!r} must name an https:// address: files of the controller are not taken"
-    return None
+    return address_fault(requirement)
+
+
+def address_fault(requirement: Requirement) -> str | None:
+    """Say why what a requirement points at is not fetched, or None.
+
+    pip runs the code of anything but a wheel to learn what it is, and opens files of ours.
+    """
+    if requirement.url is None:
+        return None
+    parts = urlsplit(requirement.url)
+    if parts.scheme == "https" and parts.path.endswith(".whl"):
+        return None
+    return (
+        f"{str(requirement)!r} must name a wheel at an https:// address: files of the controller"
+        " are not taken, and nothing is built of sources"
+    )
 
 
 def manifest_faults(manifest: Manifest) -> Iterator[Problem]:

@@ -19,6 +19,7 @@ from packaging.version import InvalidVersion, Version
 from orchestrator.adapters.files import targets
 from orchestrator.adapters.files.archive import file_chunks
 from orchestrator.adapters.files.closure import Closure
+from orchestrator.adapters.files.pip_outward import Outward, anywhere
 from orchestrator.adapters.files.requirements import pinned, same_version
 from orchestrator.adapters.files.wheel_files import WheelFile, read_wheel
 from orchestrator.application.ports.clock import Clock
@@ -54,7 +55,9 @@ class _Job:
 class Wheelhouse:
     """Implements `orchestrator.application.ports.wheels.Wheels` below a folder."""
 
-    def __init__(self, folder: Path, *, clock: Clock) -> None:
+    def __init__(self, folder: Path, *, clock: Clock, outward: Outward = anywhere) -> None:
+        """`outward` says where pip may look."""
+        self._outward = outward
         self._folder = folder
         self._clock = clock
 
@@ -129,7 +132,7 @@ class Wheelhouse:
             known = _read_note(note)
             if known is not None and self._archive(known[0]).is_file():
                 return known
-            wheels = _closure(job, given, work)
+            wheels = _closure(job, given, work, self._outward)
             digest = self._keep(wheels, work)
             packages = {name: str(wheel.version) for name, wheel in sorted(wheels.items())}
             fresh = work / "note.json"
@@ -154,10 +157,12 @@ class Wheelhouse:
         return self._folder / f"{digest}.tar"
 
 
-def _closure(job: _Job, given: WheelFile | None, work: Path) -> dict[str, WheelFile]:
+def _closure(
+    job: _Job, given: WheelFile | None, work: Path, outward: Outward
+) -> dict[str, WheelFile]:
     fetched = work / "fetched"
     fetched.mkdir()
-    closure = Closure(job.target, fetched, job.find_links)
+    closure = Closure(job.target, fetched, job.find_links, outward=outward)
     if given is not None:
         closure.give(given)
     elif job.subject is not None:

@@ -15,16 +15,22 @@ _SERVICES = frozenset(
 """Where clouds tell a machine of itself, keys too; 169.254.169.254 is link-local anyway."""
 
 
-def refusal(address: str, *, allow_private: bool) -> str:
-    """Why nothing is sent to this address; empty where it may be."""
+REMEDY = ": add the channel with --allow-private if it is meant"
+
+
+def refusal(address: str, *, allow_private: bool, remedy: str = REMEDY) -> str:
+    """Why nothing is sent to this address; empty where it may be.
+
+    `remedy` ends the sentence about a private one.
+    """
     for one in _meant(ip_address(address.partition("%")[0])):
-        why = _refusal(one, allow_private=allow_private)
+        why = _refusal(one, allow_private=allow_private, remedy=remedy)
         if why:
             return f"{address} {why}"
     return ""
 
 
-def _refusal(one: Address, *, allow_private: bool) -> str:
+def _refusal(one: Address, *, allow_private: bool, remedy: str) -> str:
     if one.is_link_local or one in _SERVICES:
         return "is where a cloud tells a machine of itself: nothing is ever sent there"
     if one.is_multicast or one.is_unspecified or (one.is_reserved and not one.is_loopback):
@@ -32,7 +38,7 @@ def _refusal(one: Address, *, allow_private: bool) -> str:
     if one.is_global or allow_private:
         return ""
     kind = "this computer's own" if one.is_loopback else "a private"
-    return f"is {kind} address: add the channel with --allow-private if it is meant"
+    return f"is {kind} address{remedy}"
 
 
 def _meant(address: Address) -> Iterator[Address]:

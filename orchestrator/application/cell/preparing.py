@@ -159,7 +159,8 @@ def secrets_of(world: World, now: Situation) -> Mapping[str, str]:
     missing = sorted(name for name, value in found.items() if value is None)
     if missing:
         raise EnvironmentRefusedError(
-            f"the controller's environment has no {', '.join(missing)}, which the matrix promises "
-            "to hand to its jobs; set it where the controller is started"
+            f"the controller has no {', '.join(missing)} to hand out, which the matrix promises "
+            "to its jobs; set it where the controller is started and, where others can reach it, "
+            "list it in SEATRIAL_JOB_SECRETS"
         )
     return {name: value for name, value in found.items() if value is not None}

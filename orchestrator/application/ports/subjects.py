@@ -19,8 +19,15 @@ class SubjectUnreachableError(Exception):
 class Subjects(Protocol):
     """What a branch or ``latest`` means now, and a wheel of it.
 
-    Every method raises SubjectGoneError or SubjectUnreachableError.
+    Every method but `refusal` raises SubjectGoneError or SubjectUnreachableError.
     """
+
+    def refusal(self, url: str) -> str:
+        """Why this controller asks no such repository and builds nothing of it; empty if it does.
+
+        For a person, with what to do instead. May resolve the repository's name.
+        """
+        ...
 
     def newest(self, package: str, *, prereleases: bool) -> str:
         """The newest version of a package by pip's index, as the controller's pip is set up."""

@@ -74,6 +74,8 @@ class SubjectWheel:
     version: str
     commit: str | None = None
     """Of a subject that was built from a revision."""
+    built: str = ""
+    """Where it was built, as whom and from what, where a controller did it; for a person."""
 
 
 @dataclass(frozen=True, slots=True)

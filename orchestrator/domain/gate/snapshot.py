@@ -142,7 +142,7 @@ class CellEvidence:
     ingested: bool = False
     """Others produced it; nothing is attested."""
     subject: Mapping[str, str] = field(default_factory=dict)
-    """``name, version, git_sha, wheel_sha256, payload_sha256``: what is known."""
+    """``name, version, git_sha, wheel_sha256, payload_sha256, built``: what is known."""
     packages: Mapping[str, str] = field(default_factory=dict)
     own_environment: bool = field(default=False, metadata=LATER)
     """Its jobs saw the packages of the environment that Seatrial itself is installed in."""

@@ -135,6 +135,16 @@ def test_secrets_of_a_matrix_come_from_the_environment(monkeypatch: pytest.Monke
     assert config.secret("NOBODY_SET_THIS") is None
 
 
+def test_who_can_be_reached_hands_out_what_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "t")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "k")
+    monkeypatch.setenv("SEATRIAL_JOB_SECRETS", "HF_TOKEN, OTHER")
+    listed = config.load().job_secrets
+    assert listed == ("HF_TOKEN", "OTHER")
+    names = ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "OTHER")
+    assert [config.listed_secret(listed, name) for name in names] == ["t", None, None]
+
+
 def test_ids_grow_and_are_names() -> None:
     made = [new_id() for _ in range(2000)]
     assert made == sorted(set(made))

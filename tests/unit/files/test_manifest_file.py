@@ -68,7 +68,7 @@ CASES = {
     "no requirement": (changed("'numpy'", "'=numpy'"),
         "9:3 env.image.pip.1: '=numpy' is no requirement such as 'name>=1.2'"),
     "a local requirement": (changed("'numpy'", "'numpy @ file:///etc/x.whl'"),
-        "9:3 env.image.pip.1: 'numpy @ file:///etc/x.whl' must name an https:// address"),
+        "9:3 env.image.pip.1: 'numpy @ file:///etc/x.whl' must name a wheel at an https:"),
     "local links": (changed("variables =", 'find_links = ["/etc"]\nvariables ='),
         "11:15 env.image.find_links.0: '/etc' must be an https:// address"),
     "job twice": (changed('id = "b"', 'id = "a"'), "17:6 job.1.id: 'a' is the id of 2 jobs"),
