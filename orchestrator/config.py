@@ -80,6 +80,12 @@ class Settings(BaseSettings):
     can reach asks, whatever they are."""
     lost_after_s: float = Field(default=180.0, gt=0)
     """How long a running machine may not be heard before its attempt is given up."""
+    http_headers_s: float = Field(default=10.0, gt=0)
+    """How long a client of a port may take to send the headers of a request."""
+    http_pause_s: float = Field(default=60.0, gt=0)
+    """How long the body of a request may stand still."""
+    http_connections: int = Field(default=512, ge=2)
+    """Connections to a port at once; half of them from one address."""
     ci: Annotated[bool, NoDecode] = Field(default=False, validation_alias="CI")
     """Nobody is watching: an interrupt cancels."""
 

@@ -77,6 +77,8 @@ class Listener:
     """Bound already; whoever serves on them closes them."""
     close_streams: Callable[[], None]
     """Ends the event streams, which would otherwise keep the server from stopping."""
+    http: type[asyncio.Protocol] | None = None
+    """What a connection is; None is uvicorn's own, without bounds."""
 
 
 @dataclass(slots=True)
@@ -229,6 +231,7 @@ class Controller:
     def _server(self, listener: Listener) -> uvicorn.Server:
         config = uvicorn.Config(
             self._counted(listener.application),
+            http=listener.http or "h11",
             log_level="warning",
             access_log=False,
             lifespan="off",

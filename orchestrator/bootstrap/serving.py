@@ -29,6 +29,7 @@ from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
 from orchestrator.application.ports.stores import Scope, StoreError
 from orchestrator.application.tokens import PREFIX, keep_token
+from orchestrator.bootstrap.bounded_http import HttpLimits, bounded
 from orchestrator.bootstrap.controlling import Parts, build, is_embedded
 from orchestrator.bootstrap.faces import Faces
 from orchestrator.bootstrap.listening import home_socket, port_sockets
@@ -213,7 +214,13 @@ def _port(
     application = Faces(api, HostCheck(create_dashboard(parts.context), allowed=hosts))
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, secret)])
-    return Listener(application, sockets, close_streams=api.state.streams.close), said
+    limits = HttpLimits(
+        headers_s=settings.http_headers_s,
+        pause_s=settings.http_pause_s,
+        connections=settings.http_connections,
+    )
+    close, http = api.state.streams.close, bounded(limits)
+    return Listener(application, sockets, close_streams=close, http=http), said
 
 
 def _ways_in(settings: Settings, url: str, secret: str) -> tuple[str, ...]:

@@ -376,11 +376,10 @@ class MemorySightings:
 
 
 ABSENT = (
-    *("payloads", "tokens", "browser_sessions", "controllers", "machines", "prices"),
-    *("ingests", "statements"),
-    *("failures", "tests", "aliases", "known_issues", "gates", "schedules", "outbox", "figures"),
-    *("trials", "series", "kinds", "benchmarks", "differences", "releases", "grids"),
-    *("logs", "bills", "rented"),
+    *("payloads", "tokens", "browser_sessions", "controllers", "machines", "prices", "ingests"),
+    *("statements", "failures", "tests", "aliases", "known_issues", "gates", "schedules"),
+    *("outbox", "figures", "trials", "series", "kinds", "benchmarks", "differences", "releases"),
+    *("grids", "logs", "bills", "rented"),
 )
 
 
