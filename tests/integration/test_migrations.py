@@ -28,7 +28,7 @@ from orchestrator.domain.machine import SshReach
 from tests.databases import NOW, Agent, attempt, create, lease
 
 ROOT = Path(__file__).parents[2]
-HEAD = "0013"
+HEAD = "0014"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs_postgres)])

@@ -19,6 +19,7 @@ from orchestrator.adapters.db.tables.foreign import IngestRow, StatementRow
 from orchestrator.adapters.db.tables.gates import (
     ApprovalRow,
     GatePolicyRow,
+    PayloadReviewRow,
     PolicyRow,
     SigningKeyRow,
     VerdictRow,
@@ -116,6 +117,7 @@ __all__ = [
     "MachineRow",
     "MetricRow",
     "NoticeRow",
+    "PayloadReviewRow",
     "PayloadRow",
     "PolicyRow",
     "PreparedRow",
