@@ -10,6 +10,7 @@ from fastapi.openapi.models import Example
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from orchestrator.api.history_bodies import Filled, Word
+from orchestrator.domain.gate.payload_review import LONGEST_REVIEW, PayloadLevel
 
 POLICY_TEXT = """\
 apiVersion: seatrial/v1
@@ -112,6 +113,18 @@ class WaiverBody(_Given):
     """It is for the evidence of that verdict only."""
 
 
+class ReviewBody(_Given):
+    """A person's word that they read a payload."""
+
+    payload: Filled
+    """sha256 of its archive, as verdicts and `PUT /payloads/{sha256}` have it."""
+    level: PayloadLevel
+    """What they hold it for; `untrusted` takes back what was said before."""
+    days: int = Field(ge=1, le=LONGEST_REVIEW.days)
+    note: Annotated[str, Field(max_length=2000)] = ""
+    """What was read, for whoever reads the verdict."""
+
+
 class ApprovalBody(_Given):
     """A person's yes to the evidence of a verdict. Whoever sends it says it."""
 
@@ -148,6 +161,17 @@ _WAIVE: dict[str, Example] = {
         },
     }
 }
+_REVIEW: dict[str, Example] = {
+    "quarter": {
+        "summary": "For a quarter",
+        "value": {
+            "payload": "0f1e2d3c" * 8,
+            "level": "reviewed",
+            "days": 90,
+            "note": "conftest.py and the plugins, and what changed since 0.4.39",
+        },
+    }
+}
 _APPROVE: dict[str, Example] = {
     "newest": {"summary": "The newest verdict", "value": {"gate": "release"}}
 }
@@ -156,4 +180,5 @@ PutPolicy = Annotated[PolicyBody, Body(openapi_examples=_PUT)]
 Evaluate = Annotated[EvaluateBody | None, Body(openapi_examples=_EVALUATE)]
 DryRun = Annotated[DryRunBody | None, Body(openapi_examples=_DRY_RUN)]
 Waive = Annotated[WaiverBody, Body(openapi_examples=_WAIVE)]
+Review = Annotated[ReviewBody, Body(openapi_examples=_REVIEW)]
 Approve = Annotated[ApprovalBody, Body(openapi_examples=_APPROVE)]

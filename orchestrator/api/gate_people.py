@@ -8,20 +8,23 @@ from fastapi import APIRouter, Query, Security
 from fastapi.responses import Response
 
 from orchestrator.api.deps import ContextDep
-from orchestrator.api.gate_bodies import Approve, Waive
+from orchestrator.api.gate_bodies import Approve, Review, Waive
 from orchestrator.api.gate_shapes import (
     ApprovalListShape,
     ApprovalShape,
     KeyListShape,
     KeyShape,
+    ReviewListShape,
+    ReviewShape,
     WaiverListShape,
     WaiverShape,
 )
 from orchestrator.api.guard import bearer, secured
 from orchestrator.api.identity import CallerDep
-from orchestrator.api.telling_gates import tell_approval, tell_key, tell_waiver
+from orchestrator.api.telling_gates import tell_approval, tell_key, tell_review, tell_waiver
 from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.ports.stores import Scope
+from orchestrator.application.review_payload import NewReview, review_payload
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
 from orchestrator.application.waive import NewWaiver, approve, approve_waiver, waive
 
@@ -63,6 +66,32 @@ def approve_one_waiver(context: ContextDep, waiver_id: str, caller: CallerDep) -
     """Approve a waiver that somebody else asked for; doing so again changes nothing."""
     approved = approve_waiver(context, waiver_id, by=caller)
     return tell_waiver(approved, at=context.clock.now())
+
+
+@reading.get("/payload-reviews")
+def list_payload_reviews(
+    context: ContextDep,
+    payload: Annotated[
+        str | None, Query(pattern="^[0-9a-f]{64}$", description="sha256: only of this payload")
+    ] = None,
+) -> ReviewListShape:
+    """Who said that they read a payload, and what they hold it for; those that are over too."""
+    at = context.clock.now()
+    found = context.stores.gates.reviews(None if payload is None else [payload])
+    return ReviewListShape(items=[tell_review(one, at=at) for one in found])
+
+
+@writing.post("/payload-reviews", status_code=201)
+def create_payload_review(context: ContextDep, body: Review, caller: CallerDep) -> ReviewShape:
+    """Say that you read a payload. Gates that ask for its level count it from now on."""
+    new = NewReview(
+        payload=body.payload,
+        level=body.level,
+        by=caller.name,
+        days=body.days,
+        note=body.note,
+    )
+    return tell_review(review_payload(context, new), at=context.clock.now())
 
 
 @reading.get("/approvals")

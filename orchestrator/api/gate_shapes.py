@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.api.shape import Shape
+from orchestrator.domain.gate.payload_review import PayloadLevel
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 
 
@@ -152,6 +153,26 @@ class WaiverListShape(Shape):
     """Waivers, those that are over too."""
 
     items: list[WaiverShape]
+
+
+class ReviewShape(Shape):
+    """A person's word that they read a payload."""
+
+    id: str
+    payload: str
+    """sha256 of its archive."""
+    level: PayloadLevel
+    by: str
+    note: str
+    at: datetime
+    expires: datetime
+    is_expired: bool
+
+
+class ReviewListShape(Shape):
+    """Reviews of payloads, those that are over too."""
+
+    items: list[ReviewShape]
 
 
 class ApprovalShape(Shape):

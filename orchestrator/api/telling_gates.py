@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from orchestrator.api.gate_shapes import (
     KeyShape,
     PolicyShape,
     ReplayShape,
+    ReviewShape,
     RuleShape,
     VerdictBriefShape,
     VerdictShape,
@@ -19,6 +21,7 @@ from orchestrator.api.gate_shapes import (
 from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
 from orchestrator.application.ports.notary import PublicKey
 from orchestrator.application.replay_verdict import Replay
+from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import RuleResult, Verdict
 
@@ -102,6 +105,11 @@ def tell_waiver(stored: StoredWaiver, *, at: datetime) -> WaiverShape:
         seen=stored.seen,
         is_expired=at >= waiver.expires,
     )
+
+
+def tell_review(review: PayloadReview, *, at: datetime) -> ReviewShape:
+    """A review of a payload, as it stands at a time."""
+    return ReviewShape(**asdict(review), is_expired=at >= review.expires)
 
 
 def tell_approval(gate: str, approval: Approval) -> ApprovalShape:

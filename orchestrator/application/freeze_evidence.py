@@ -90,18 +90,20 @@ def _frozen(
 
 
 def evidence_digest(snapshot: Snapshot) -> str:
-    """The digest that waivers and approvals are given for: of the evidence without them."""
-    return digest_of(snapshot_document(replace(snapshot, waivers=(), approvals=())))
+    """The digest that waivers and approvals are given for: without anything that people said."""
+    return digest_of(snapshot_document(replace(snapshot, waivers=(), approvals=(), reviews=())))
 
 
 def _with_decisions(context: Context, gate: str, frozen: Snapshot) -> Snapshot:
-    """What people said to this evidence, or to whatever the gate looks at next."""
+    """What people said to this evidence, to whatever the gate looks at next, and of payloads."""
     digest = evidence_digest(frozen)
     waivers = (one.waiver for one in context.stores.gates.waivers(gate=gate))
+    payloads = sorted({cell.subject.get("payload_sha256", "") for cell in frozen.cells} - {""})
     return replace(
         frozen,
         waivers=tuple(one for one in waivers if one.evidence in ("", digest)),
         approvals=tuple(context.stores.gates.approvals(gate, evidence=digest)),
+        reviews=tuple(context.stores.gates.reviews(payloads)),
     )
 
 

@@ -17,6 +17,7 @@ from orchestrator.application.ports.notary import PublicKey
 from orchestrator.application.ports.stores import DamagedError, RunSpec
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.gate.document import digest_of, verdict_document
+from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
 from orchestrator.domain.matrix import expand
@@ -344,6 +345,18 @@ def test_a_name_that_was_typed_before_gives_way_to_its_owner(gates) -> None:
     assert gates.add_approval("release", signed) == signed
     assert gates.add_approval("release", replace(signed, at=after(90))) == signed
     assert gates.approvals("release") == [signed]
+
+
+def test_reviews_of_payloads_are_numbered_and_kept(gates) -> None:
+    said = PayloadReview(
+        id="", payload="d" * 64, level="reviewed", by="ann", at=NOW, expires=after(60)
+    )
+    first = gates.add_review(said)
+    second = gates.add_review(replace(said, payload="e" * 64, level="trusted", note="all of it"))
+    assert first == replace(said, id="R-0001")
+    assert gates.reviews() == [first, second]
+    assert gates.reviews(["e" * 64, "f" * 64]) == [second]
+    assert gates.reviews([]) == []
 
 
 def test_a_person_approves_some_evidence_once(gates) -> None:

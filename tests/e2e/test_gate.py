@@ -98,12 +98,13 @@ def test_from_a_run_to_a_verdict_that_others_can_check(home: Home, tmp_path: Pat
 
 
 def explained(home: Home, *runs: str, policy: str, status: int) -> dict[str, str]:
-    """The rules of a verdict that are not ok, with what they came to."""
+    """The rules of a verdict that keep it from passing, with what they came to."""
     named = [word for one in runs or ("latest",) for word in ("--run", one)]
     home.seatrial("gate", "check", policy, *named, status=status)
     (newest, *_) = home.json("gate", "history", "tiny")
     rules = home.json("gate", "explain", newest["id"])["rules"]
-    return {rule["id"]: rule["outcome"] for rule in rules if rule["outcome"] != "ok"}
+    wrong = [rule for rule in rules if rule["blocking"] and rule["outcome"] != "ok"]
+    return {rule["id"]: rule["outcome"] for rule in wrong}
 
 
 def test_what_only_looks_like_a_pass_is_none(home: Home, tmp_path: Path) -> None:
@@ -126,3 +127,17 @@ def test_what_only_looks_like_a_pass_is_none(home: Home, tmp_path: Path) -> None
     assert again != first
     found = explained(home, first, again, policy=policy, status=1)
     assert found == {"flaky/shaky@here": "violated"}
+    home.seatrial("run", str(tmp_path / "matrix.yaml"), "-y")
+    assert explained(home, policy=policy, status=1) == {"flaky/shaky@here": "violated"}
+
+
+def test_fillers_do_not_make_up_for_a_test_that_was_removed(home: Home, tmp_path: Path) -> None:
+    policy, suite = str(tmp_path / "gate.yaml"), tmp_path / "pay" / "test_it.py"
+    suite.write_text("def test_a(): pass\ndef test_b(): pass\n")
+    run(home, tmp_path, "print('well')", status=0)
+    assert explained(home, policy=policy, status=0) == {}
+    suite.write_text("".join(f"def test_{name}(): pass\n" for name in "acdefg"))
+    for _ in range(2):  # launched twice, it is not its own baseline
+        run(home, tmp_path, "print('well')", status=0)
+        found = explained(home, policy=policy, status=1)
+        assert found == {"changed_tests/suite@here": "violated"}

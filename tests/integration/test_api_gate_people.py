@@ -44,6 +44,55 @@ def approve(client: TestClient, waiver: object) -> Response:
     return client.post(f"{API}/waivers/{waiver}/approve")
 
 
+# Payloads that somebody read
+
+
+def reviewed(api: Desk, payload: object, **changed: object):
+    body = {"payload": payload, "level": "reviewed", "days": 9, **changed}
+    return api.client.post(f"{API}/payload-reviews", json=body)
+
+
+def test_a_policy_that_asks_for_a_reviewed_payload_fails_until_somebody_read_it(api: Desk) -> None:
+    run = ran(api)
+    asked = "spec:\n  evidence: {payload_level: reviewed, max_age: 30d}\n"
+    put(api, POLICY.replace("spec:\n", asked))
+    first = check(api, "before", runs=[run])
+    (rule,) = [one for one in first["rules"] if one["id"] == "payload_level"]
+    (payload,) = (one["digest"] for one in rule["inputs"]["payloads"])
+    assert (first["decision"], rule["outcome"]) == ("FAIL", "violated")
+    assert f"seatrial gate review {payload} --level reviewed" in rule["sentence"]
+    answer = reviewed(api, f"sha256:{payload}", note="all of it")
+    assert (answer.status_code, answer.json()["id"]) == (201, "R-0001")
+    after = check(api, "after", runs=[run])
+    assert after["decision"] == "PASS"
+    assert after["evidence_digest"] == first["evidence_digest"]
+    listed = api.client.get(f"{API}/payload-reviews", params={"payload": payload}).json()["items"]
+    assert [(one["by"], one["note"], one["is_expired"]) for one in listed] == [
+        ("ann", "all of it", False)
+    ]
+    api.clock.move(days=9)
+    assert check(api, "late", runs=[run])["decision"] == "FAIL"
+    assert reviewed(api, payload, days=1).status_code == 201
+    assert check(api, "again", runs=[run])["decision"] == "PASS"
+    assert reviewed(api, payload, level="untrusted", days=1).status_code == 201
+    assert check(api, "taken-back", runs=[run])["decision"] == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"payload": "0" * 64}, "payload"),
+        ({"by": "ann"}, "by"),
+        ({"days": 366}, "days"),
+        ({"level": "believed"}, "level"),
+    ],
+)
+def test_a_review_that_says_nothing_is_refused(ready: Desk, changed, field: str) -> None:
+    answer = reviewed(ready, changed.pop("payload", "0" * 64), **changed)
+    assert answer.status_code == 422
+    assert field in answer.text
+
+
 # Waivers
 
 

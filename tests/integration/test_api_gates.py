@@ -82,7 +82,8 @@ def test_a_green_run_passes_and_the_verdict_says_what_it_is_made_of(api: Desk) -
     assert verdict["policy_digest"] == policy["digest"]
     assert verdict["subject"]["version"] == "1.10"
     assert len(verdict["subject"]["payload_sha256"]) == 64
-    assert all(rule["outcome"] == "ok" for rule in verdict["rules"])
+    wrong = [rule["id"] for rule in verdict["rules"] if rule["outcome"] != "ok"]
+    assert wrong == ["payload_level"]  # nobody has said that they read it, and nobody has to
     assert api.client.get(f"{API}/verdicts/V-0001").json() == verdict
 
 

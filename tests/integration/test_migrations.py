@@ -28,7 +28,7 @@ from orchestrator.domain.machine import SshReach
 from tests.databases import NOW, Agent, attempt, create, lease
 
 ROOT = Path(__file__).parents[2]
-HEAD = "0015"
+HEAD = "0016"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs_postgres)])

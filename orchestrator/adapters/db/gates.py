@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -16,6 +16,7 @@ from orchestrator.adapters.db.tables import (
     ApprovalRow,
     CellRow,
     GatePolicyRow,
+    PayloadReviewRow,
     PolicyRow,
     RunRow,
     SigningKeyRow,
@@ -34,6 +35,7 @@ from orchestrator.application.ports.gates import (
 )
 from orchestrator.application.ports.notary import PublicKey
 from orchestrator.domain.cell import RunState
+from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Outcome
@@ -245,6 +247,22 @@ class DbGates(DbVerdictLines):
         with self._sessions.read() as session:
             return [_approval(row) for row in session.scalars(query)]
 
+    def add_review(self, review: PayloadReview) -> PayloadReview:
+        """Store it under a new id."""
+        with self._sessions.write() as session:
+            row = PayloadReviewRow(payload=review.payload, document=replace(review, id=""))
+            session.add(row)
+            session.flush()
+            return _review(row)
+
+    def reviews(self, payloads: Collection[str] | None = None) -> list[PayloadReview]:
+        """By id."""
+        query = select(PayloadReviewRow).order_by(PayloadReviewRow.pk)
+        if payloads is not None:
+            query = query.where(PayloadReviewRow.payload.in_(payloads))
+        with self._sessions.read() as session:
+            return [_review(row) for row in session.scalars(query)]
+
     def add_key(self, key: PublicKey) -> PublicKey:
         """Make it known, unless it is."""
         values: Mapping[str, object] = {
@@ -337,6 +355,10 @@ def _policy(line: GatePolicyRow, version: PolicyRow) -> StoredPolicy:
 def _waiver(row: WaiverRow) -> StoredWaiver:
     known = replace(row.document, id=f"W-{row.pk:04d}")
     return StoredWaiver(waiver=known, verdict=row.verdict, seen=row.seen)
+
+
+def _review(row: PayloadReviewRow) -> PayloadReview:
+    return replace(row.document, id=f"R-{row.pk:04d}")
 
 
 def _approval(row: ApprovalRow) -> Approval:

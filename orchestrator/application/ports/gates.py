@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from orchestrator.application.ports.notary import PublicKey
 from orchestrator.application.ports.verdict_lines import VerdictLines
+from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Verdict
 from orchestrator.domain.person import Person
@@ -199,6 +201,14 @@ class GateStore(VerdictLines, Protocol):
 
     def approvals(self, gate: str, *, evidence: str | None = None) -> list[Approval]:
         """In the order they came."""
+        ...
+
+    def add_review(self, review: PayloadReview) -> PayloadReview:
+        """Store a person's word about a payload under a new id; the given id is not read."""
+        ...
+
+    def reviews(self, payloads: Collection[str] | None = None) -> list[PayloadReview]:
+        """By id, those that are over too; of these payloads, by digest, or of all."""
         ...
 
     def add_key(self, key: PublicKey) -> PublicKey:

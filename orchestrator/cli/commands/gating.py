@@ -15,6 +15,7 @@ from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.bisecting import bisect_command
 from orchestrator.cli.commands.keeping import keys_app
 from orchestrator.cli.commands.options import JsonOption, TimeoutOption
+from orchestrator.cli.commands.reviewing import review_command, reviews_command
 from orchestrator.cli.commands.waiving import approve_command, waive_command, waivers_command
 from orchestrator.cli.deciding import (
     exit_code,
@@ -286,5 +287,7 @@ def _show_policies(session: Session, answer: Json, *, as_json: bool) -> None:
 gate_app.command("waive")(waive_command)
 gate_app.command("waivers")(waivers_command)
 gate_app.command("approve")(approve_command)
+gate_app.command("review")(review_command)
+gate_app.command("reviews")(reviews_command)
 gate_app.command("bisect")(bisect_command)
 gate_app.add_typer(keys_app, name="keys")

@@ -19,6 +19,7 @@ from orchestrator.domain.gate.rules.failures import failed_first, flaky, known_i
 from orchestrator.domain.gate.rules.hardware import hardware
 from orchestrator.domain.gate.rules.jobs import degraded, jobs
 from orchestrator.domain.gate.rules.passed import nothing_passed
+from orchestrator.domain.gate.rules.payload_level import payload_level
 from orchestrator.domain.gate.rules.performance import performance
 from orchestrator.domain.gate.rules.platforms import platforms
 from orchestrator.domain.gate.rules.result import is_bad
@@ -51,6 +52,7 @@ _FIRST: tuple[Rule, ...] = (
 _SECOND: tuple[Rule, ...] = (
     evidence,
     subject,
+    payload_level,
     platforms,
     freshness,
     attestation,

@@ -9,6 +9,7 @@ from typing import Literal
 
 from orchestrator.domain.expected import Expected
 from orchestrator.domain.gate.later import LATER
+from orchestrator.domain.gate.payload_review import PayloadLevel
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from orchestrator.domain.trials import TrialOrder
 
@@ -75,6 +76,8 @@ class EvidenceRule:
     """``36h``, ``7d``: older cells are stale, and stale evidence never passes."""
     attestation: Literal["required", "unattested_allowed"] = "required"
     """Whether ingested evidence, which nobody can attest, may count."""
+    payload_level: PayloadLevel = field(default="untrusted", metadata=LATER)
+    """What the payload must be held for, by a person who read it: ``reviewed``, ``trusted``."""
     reuse: Literal["allowed", "refused"] = "allowed"
     """Whether evidence that an earlier run produced of the very same may stand for a job."""
     own_environment: Literal["allowed", "refused"] = field(default="allowed", metadata=LATER)

@@ -25,6 +25,7 @@ _OF_JOB = (
 _NEVER = {
     "evidence": "nothing makes up for evidence that is not there",
     "subject": "a verdict is about one subject",
+    "payload_level": "whoever read the payload says so: `seatrial gate review DIGEST`",
     "freshness": "nothing makes old evidence new: run it again",
     "attestation": "unattested evidence counts where `attestation` says so, and nowhere else",
     "hardware": "say in `platforms[].expect` what the platform's machines are",

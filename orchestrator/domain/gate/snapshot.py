@@ -14,6 +14,7 @@ from decimal import Decimal
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.expected import Expected
 from orchestrator.domain.gate.later import LATER
+from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.test_changes import TestChanges
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome
@@ -245,6 +246,8 @@ class Snapshot:
     quarantines: tuple[Quarantine, ...] = ()
     waivers: tuple[Waiver, ...] = ()
     approvals: tuple[Approval, ...] = ()
+    reviews: tuple[PayloadReview, ...] = field(default=(), metadata=LATER)
+    """What people said of the payloads, those that are over too."""
     cost_usd: Decimal = Decimal(0)
     last_green: str = ""
     """Run that the gate passed last."""

@@ -50,10 +50,11 @@ def test_the_decision_is_a_sentence_and_rules_say_what_they_saw(red: PageDesk) -
     page = red.page("/gates/release")
     said = page.one(class_="big-words").text
     assert said == "✗ FAIL 1 blocking rule is violated: job/unit@here."
-    [row] = page.rows("rules")
+    row, level = page.rows("rules")
     assert (row["Rule"], row["Outcome"]) == (RULE, "✗ violated")
+    assert level["Rule"].startswith("payload_level")
     assert (row["Observed"], row["Allowed"]) == ("1 failed", "0 not tolerated")
-    facts = page.one(id="rules").one("details").one("dl").text
+    facts = page.one(id="rules").all("details")[0].one("dl").text
     assert "outcome failed" in facts
     assert "intolerable 1" in facts
     assert "job/demo@here" in [one["Rule"] for one in page.rows("rules-ok")]

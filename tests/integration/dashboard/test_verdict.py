@@ -54,8 +54,9 @@ def test_it_says_what_was_decided_and_what_changed(seen: PageDesk) -> None:
 
 
 def test_rules_are_the_worst_first_and_can_be_narrowed(seen: PageDesk) -> None:
-    [row] = seen.page("/verdicts/V-0002").rows("rules")
+    row, level = seen.page("/verdicts/V-0002").rows("rules")
     assert row["Outcome"] == "✗ violated"
+    assert level["Rule"].startswith("payload_level")
     rows = seen.page("/verdicts/V-0002?only=all").rows("rules")
     assert rows[0] == row
     assert rows[-1]["Outcome"] == "✓ ok"

@@ -15,6 +15,7 @@ from orchestrator.api.gate_bodies import (
     DryRunBody,
     EvaluateBody,
     PolicyBody,
+    ReviewBody,
     WaiverBody,
 )
 from orchestrator.api.history_bodies import DecisionBody, KnownIssueBody, MatchBody
@@ -88,6 +89,8 @@ OPERATIONS = {
     ("get", "/api/v1/verdicts/{verdict_id}/statement"): "get_statement",
     ("get", "/api/v1/verdicts/{verdict_id}/evidence"): "get_frozen_evidence",
     ("get", "/api/v1/verdicts/{verdict_id}/replay"): "replay_verdict",
+    ("get", "/api/v1/payload-reviews"): "list_payload_reviews",
+    ("post", "/api/v1/payload-reviews"): "create_payload_review",
     ("get", "/api/v1/waivers"): "list_waivers", ("post", "/api/v1/waivers"): "create_waiver",
     ("get", "/api/v1/approvals"): "list_approvals",
     ("post", "/api/v1/approvals"): "create_approval", ("get", "/api/v1/keys"): "list_keys",
@@ -114,8 +117,8 @@ BODIES: dict[str, type[BaseModel]] = {
     body.__name__: body
     for body in (
         LaunchBody, RerunBody, TokenBody, MatchBody, DecisionBody, KnownIssueBody, LintBody,
-        PolicyBody, EvaluateBody, DryRunBody, WaiverBody, ApprovalBody, StatementsBody, BisectBody,
-        TrialBody, SecondMachineBody, QuarantineBody, WebhookBody, TryBody, RotateBody,
+        PolicyBody, EvaluateBody, DryRunBody, WaiverBody, ReviewBody, ApprovalBody, StatementsBody,
+        BisectBody, TrialBody, SecondMachineBody, QuarantineBody, WebhookBody, TryBody, RotateBody,
         ScheduleBody, TriggerBody,
     )
 }  # fmt: skip

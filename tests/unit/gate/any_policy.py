@@ -164,6 +164,7 @@ evidence_rules = st.builds(
     max_age=st.just("36h"),
     attestation=st.sampled_from(["required", "unattested_allowed"]),
     reuse=st.sampled_from(["allowed", "refused"]),
+    payload_level=st.sampled_from(["untrusted", "untrusted", "reviewed", "trusted"]),
     own_environment=st.sampled_from(["allowed", "refused"]),
     manifest=st.builds(
         ManifestRule,

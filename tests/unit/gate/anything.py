@@ -13,6 +13,7 @@ from decimal import Decimal
 from hypothesis import strategies as st
 
 from orchestrator.domain.cell import Cause
+from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.policy import (
     GateException,
     GatePolicy,
@@ -49,6 +50,9 @@ from tests.unit.gate.any_policy import (
     some_names,
 )
 from tests.unit.gate.made import NOW, PRODUCT, cell, evidence_digest, judge, snapshot
+
+SUBJECT = cell().subject
+PAYLOAD = "cd" * 32
 
 
 @st.composite
@@ -150,6 +154,19 @@ def cells(draw: st.DrawFn, platform: str) -> CellEvidence:
         pairs=(draw(measured()),) if "bench" in present and draw(often) else (),
         green_streak=draw(st.sampled_from([0, 1, 5])),
         baseline_collected=draw(st.sampled_from([None, 2])),
+        subject={**SUBJECT, "payload_sha256": PAYLOAD},
+    )
+
+
+@st.composite
+def reviews(draw: st.DrawFn) -> PayloadReview:
+    return PayloadReview(
+        id=draw(st.sampled_from(["R-1", "R-2"])),
+        payload=draw(st.sampled_from([PAYLOAD, PAYLOAD, "ef" * 32])),
+        level=draw(st.sampled_from(["untrusted", "reviewed", "trusted", "trusted"])),
+        by=draw(st.sampled_from(PEOPLE)),
+        at=NOW - timedelta(days=draw(st.integers(0, 4))),
+        expires=draw(later),
     )
 
 
@@ -211,6 +228,7 @@ def snapshots(draw: st.DrawFn, wanted: tuple[str, ...]) -> Snapshot:
             draw(st.lists(stored_issues(), max_size=1)),
         ),
         quarantines=tuple(draw(quarantines(name)) for name in ("Q-1", "Q-2")),
+        reviews=tuple(draw(st.lists(reviews(), max_size=2, unique_by=lambda one: one.id))),
         cost_usd=draw(st.sampled_from([Decimal("0.50"), Decimal("1.50")])),
         last_green=draw(st.sampled_from(["run-0", "run-0", ""])),
     )

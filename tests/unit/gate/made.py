@@ -154,7 +154,7 @@ def issue(name: str = "KI-1", **more: object) -> PolicyIssue:
 
 
 def evidence_digest(evidence: Snapshot) -> str:
-    return digest_of(snapshot_document(replace(evidence, waivers=(), approvals=())))
+    return digest_of(snapshot_document(replace(evidence, waivers=(), approvals=(), reviews=())))
 
 
 def judge(

@@ -234,6 +234,7 @@ def test_order_changes_no_byte(case: Case, random: object):
         quarantines=shuffled(evidence.quarantines),
         waivers=shuffled(evidence.waivers),
         approvals=shuffled(evidence.approvals),
+        reviews=shuffled(evidence.reviews),
         known_issues=shuffled(evidence.known_issues),
     )
     first = canonical(verdict_document(verdict_of(rules, evidence, digest)))

@@ -20,6 +20,7 @@ from orchestrator.adapters.db.tables.foreign import IngestRow, StatementRow
 from orchestrator.adapters.db.tables.gates import (
     ApprovalRow,
     GatePolicyRow,
+    PayloadReviewRow,
     PolicyRow,
     SigningKeyRow,
     VerdictRow,
@@ -118,6 +119,7 @@ __all__ = [
     "MachineRow",
     "MetricRow",
     "NoticeRow",
+    "PayloadReviewRow",
     "PayloadRow",
     "PolicyRow",
     "PreparedRow",

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.adapters.db.tables.columns import Id, Pk, Table
 from orchestrator.adapters.db.types import Document, Name, OneOf
+from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.snapshot import Waiver
 from orchestrator.domain.gate.verdict import Decision
 
@@ -88,6 +89,16 @@ class WaiverRow(Table):
     document: Mapped[Waiver] = mapped_column(Document(Waiver))
     verdict: Mapped[str]
     seen: Mapped[str]
+
+
+class PayloadReviewRow(Table):
+    """A person's word that they read a payload; append-only."""
+
+    __tablename__ = "payload_review"
+
+    pk: Mapped[Pk]
+    payload: Mapped[str] = mapped_column(Name, index=True)
+    document: Mapped[PayloadReview] = mapped_column(Document(PayloadReview))
 
 
 class ApprovalRow(Table):

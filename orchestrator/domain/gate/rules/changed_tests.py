@@ -42,7 +42,8 @@ def _result(judged: JudgedJob, changes: TestChanges, rule: ManifestRule) -> Rule
     return RuleResult(
         id=f"changed_tests/{judged.name}",
         kind="changed_tests",
-        blocking=judged.blocking and bool(changes.runs),
+        # What is only told, as added tests or that there is no baseline, changes no standing.
+        blocking=judged.blocking and outcome is not RuleOutcome.OK,
         outcome=outcome,
         sentence=f"{judged.job.id} on {judged.cell.id}: {'; '.join(_said(judged, changes, lost))}.",
         inputs={

@@ -1,0 +1,55 @@
+"""Who read a payload, and how far they believe it: a judgement of people, kept for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+PayloadLevel = Literal["untrusted", "reviewed", "trusted"]
+LEVELS: tuple[PayloadLevel, ...] = ("untrusted", "reviewed", "trusted")
+"""From the least believed; what nobody read is the first."""
+LONGEST_REVIEW = timedelta(days=365)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadReview:
+    """A person's word that they read a payload; append-only."""
+
+    id: str
+    """``R-0001``."""
+    payload: str
+    """sha256 of its archive, in hex: of another byte it is another payload."""
+    level: PayloadLevel
+    """What they hold it for; ``untrusted`` takes back all that was said before."""
+    by: str
+    note: str = ""
+    """What they read, or why they take it back."""
+    at: datetime
+    expires: datetime
+    """At most a year on."""
+
+
+def is_at_least(level: PayloadLevel, wanted: PayloadLevel) -> bool:
+    """Whether a level is the wanted one, or above it."""
+    return LEVELS.index(level) >= LEVELS.index(wanted)
+
+
+def review_in_force(
+    payload: str, reviews: Iterable[PayloadReview], now: datetime
+) -> PayloadReview | None:
+    """The one that says the payload's level at a time; None where it is untrusted.
+
+    The highest, and of several the newest, of those that are not over and that nobody took back.
+    """
+    said = sorted((one for one in reviews if one.payload == payload and one.at <= now), key=_order)
+    taken_back = max(
+        (index for index, one in enumerate(said) if one.level == "untrusted"), default=-1
+    )
+    standing = [one for one in said[taken_back + 1 :] if now < one.expires]
+    return max(standing, key=lambda one: (LEVELS.index(one.level), _order(one)), default=None)
+
+
+def _order(one: PayloadReview) -> tuple[datetime, str]:
+    return one.at, one.id

@@ -1,0 +1,116 @@
+"""The payload's level: who read it, and whether the policy asks for more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from orchestrator.domain.gate.case import Case
+from orchestrator.domain.gate.payload_review import (
+    PayloadLevel,
+    PayloadReview,
+    is_at_least,
+    review_in_force,
+)
+from orchestrator.domain.gate.quantities import some
+from orchestrator.domain.gate.snapshot import CellEvidence
+from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+
+_TOLD = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Payload:
+    """A payload of the evidence."""
+
+    digest: str
+    review: PayloadReview | None
+
+    @property
+    def level(self) -> PayloadLevel:
+        return self.review.level if self.review else "untrusted"
+
+    @property
+    def sentence(self) -> str:
+        said = "nobody has said that they read it"
+        if self.review is not None:
+            said = f"{self.review.by} said so, until {self.review.expires:%Y-%m-%d}"
+        return f"the payload sha256:{self.digest} is {self.level}: {said}"
+
+
+def payload_level(case: Case) -> Iterator[RuleResult]:
+    """One result: what the evidence's payload is held for, and by whom.
+
+    Where the policy asks for nothing it only informs.
+    """
+    wanted = case.policy.spec.evidence.payload_level
+    cells = [cell for stand in case.stands if stand.rule.level == "blocking" for cell in stand.ran]
+    found = [
+        _Payload(digest, review_in_force(digest, case.snapshot.reviews, case.now))
+        for digest in sorted({cell.subject.get("payload_sha256", "") for cell in cells} - {""})
+    ]
+    unread = [one for one in found if not is_at_least(one.level, wanted)]
+    nameless = [cell.id for cell in cells if not cell.subject.get("payload_sha256")]
+    is_asked = wanted != "untrusted"
+    if not (found or (is_asked and nameless)):
+        return
+    yield RuleResult(
+        id="payload_level",
+        kind="payload_level",
+        blocking=is_asked,
+        outcome=_outcome(found, unread, nameless if is_asked else []),
+        sentence=_sentence(found, unread, nameless if is_asked else [], wanted, _hooks(cells)),
+        inputs={
+            "wanted": wanted,
+            "payloads": [
+                {
+                    "digest": one.digest,
+                    "level": one.level,
+                    "review": one.review.id if one.review else "",
+                }
+                for one in found
+            ],
+            "hooks": _hooks(cells)[:_TOLD],
+        },
+        waivable=False,
+    )
+
+
+def _outcome(
+    found: Sequence[_Payload], unread: Sequence[_Payload], nameless: Sequence[str]
+) -> RuleOutcome:
+    if unread:
+        return RuleOutcome.VIOLATED
+    is_known = not nameless and all(one.review for one in found)
+    return RuleOutcome.OK if is_known else RuleOutcome.UNKNOWN
+
+
+def _sentence(
+    found: Sequence[_Payload],
+    unread: Sequence[_Payload],
+    nameless: Sequence[str],
+    wanted: PayloadLevel,
+    hooks: list[str],
+) -> str:
+    said = [one.sentence for one in found]
+    if unread or nameless:
+        said.insert(0, f"a payload that is {wanted} is asked for")
+    if nameless:
+        said.append(f"of {some(list(nameless))} no payload is known that anybody could read")
+    if unread:
+        command = f"seatrial gate review {unread[0].digest} --level {wanted} --days 90"
+        said.append(f"whoever reads it says so by `{command}`")
+        files = some(hooks) if hooks else "no file that is known to change outcomes"
+        said.append(f"to be read before all: {files}")
+    whole = "; ".join(said)
+    return f"{whole[0].upper()}{whole[1:]}."
+
+
+def _hooks(cells: Sequence[CellEvidence]) -> list[str]:
+    """Files of the payload that can change what tests come to, each with its hooks."""
+    told: dict[str, set[str]] = {}
+    for cell in cells:
+        for job in cell.jobs:
+            for hook in job.test_set.hooks:
+                told.setdefault(hook.file, set()).add(hook.name)
+    return [f"{file} ({', '.join(sorted(told[file]))})" for file in sorted(told)]
