@@ -68,7 +68,7 @@ def test_a_policy_that_asks_for_a_reviewed_payload_fails_until_somebody_read_it(
     assert after["evidence_digest"] == first["evidence_digest"]
     listed = api.client.get(f"{API}/payload-reviews", params={"payload": payload}).json()["items"]
     assert [(one["by"], one["note"], one["is_expired"]) for one in listed] == [
-        ("ann", "all of it", False)
+        ("operator", "all of it", False)
     ]
     api.clock.move(days=9)
     assert check(api, "late", runs=[run])["decision"] == "FAIL"
