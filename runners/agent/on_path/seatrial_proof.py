@@ -163,7 +163,8 @@ def _foreign_hooks(config: pytest.Config) -> List[List[str]]:
     tools = str(Path(_pytest.__file__).parent)
     found = set()
     for hook in _WATCHED:
-        for impl in getattr(config.hook, hook).get_hookimpls():
+        # Before pytest 8, config.hook wraps the hooks that are about paths.
+        for impl in getattr(config.pluginmanager.hook, hook).get_hookimpls():
             file = str(getattr(getattr(impl.function, "__code__", None), "co_filename", "?"))
             if not file.startswith((own + os.sep, tools + os.sep)) and not _is_known(file):
                 found.add((hook, _place(file, config)))
