@@ -81,6 +81,13 @@ def control(settings: Settings, options: ServeOptions) -> int:
     _begin_to_log()
     # What a controller writes is for its owner alone; jobs begin as the user's own commands do.
     umask = os.umask(0o077)
+    try:
+        return _serve(settings, options, umask)
+    finally:
+        os.umask(umask)
+
+
+def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
     _hold(settings, options)
     local = replace(_local_jobs(settings, options), umask=umask)
     path = settings.home / "controller.sock"
