@@ -67,6 +67,10 @@ gate-power: $(VENV)/.test ## False alarms and power of the gate, computed and wr
 mutants: $(VENV)/.run ## Plant every breakage into the payload: its suites must go red on each (up to 40 minutes)
 	$(BIN)/python -m tests.mutants
 
+adversary: $(VENV)/.test ## Tell every lie to the product: none may have a PASS but the inherent ones (up to 40 minutes); ARGS='--sample 10'
+	tests/system-packages.sh
+	$(BIN)/python -m tests.adversary $(ARGS)
+
 fuzz: $(VENV)/.test ## Fuzz every dialect, guided by coverage, for SECONDS_EACH
 	$(BIN)/python -m tests.fuzz $(SECONDS_EACH) $(DIALECTS)
 
@@ -110,4 +114,4 @@ $(VENV)/.test: $(VENV)/.run
 	$(PIP) --editable '.[payload,test,check]'
 	touch $@
 
-.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard gate-power mutants fuzz lab lab-release cloud-smoke format docs vendor clean
+.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard gate-power mutants adversary fuzz lab lab-release cloud-smoke format docs vendor clean

@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add it; nobody told it of earlier jobs."""
+    """Add the column. Earlier jobs have no test set."""
     op.add_column("job_result", sa.Column("test_set", sa.Text(), nullable=True))
 
 

@@ -14,7 +14,7 @@ NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Add the table; nobody said so of earlier payloads."""
+    """Add the table of payload reviews. Earlier payloads have none."""
     op.create_table(
         "payload_review",
         sa.Column("pk", sa.Integer(), nullable=False),

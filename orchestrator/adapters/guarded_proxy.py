@@ -76,7 +76,7 @@ class _Server(ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: whoever asked hears it from the program that they started."""
+        """Log no request: git and pip report their own errors to the caller."""
 
 
 class _Handler(StreamRequestHandler):

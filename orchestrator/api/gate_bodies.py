@@ -99,7 +99,7 @@ class DryRunBody(_Given):
 
 
 class WaiverBody(_Given):
-    """An exception for one rule of a gate, for some days. Its author is whoever asks for it."""
+    """An exception for one rule of a gate, for some days. The caller is its author."""
 
     gate: Filled
     rule: Filled
@@ -122,11 +122,11 @@ class ReviewBody(_Given):
     """What they hold it for; `untrusted` takes back what was said before."""
     days: int = Field(ge=1, le=LONGEST_REVIEW.days)
     note: Annotated[str, Field(max_length=2000)] = ""
-    """What was read, for whoever reads the verdict."""
+    """What the reviewer read; verdicts show it."""
 
 
 class ApprovalBody(_Given):
-    """A person's yes to the evidence of a verdict. Whoever sends it says it."""
+    """An approval of a verdict's evidence. The caller is the approver."""
 
     gate: Filled
     verdict: Word = ""

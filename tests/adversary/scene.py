@@ -169,7 +169,10 @@ class Scene:
 
 
 def release_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The shipped gates/release.yaml, for the platforms and jobs of another policy."""
+    """The shipped gates/release.yaml, for the platforms and jobs of another policy.
+
+    Without its demand that the payload was reviewed: that alone would refuse every lie.
+    """
     shipped = YAML(typ="safe").load(ROOT / "gates" / "release.yaml")["spec"]
-    asked = {"jobs": [{"id": "*"}], **spec}
-    return {**shipped, **asked}
+    evidence = {**shipped["evidence"], "payload_level": "untrusted"}
+    return {**shipped, "evidence": evidence, "jobs": [{"id": "*"}], **spec}

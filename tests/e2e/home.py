@@ -137,16 +137,29 @@ def a_home(path: Path, **environment: str) -> Iterator[Home]:
 
 
 @contextmanager
-def serving(home: Home) -> Iterator[subprocess.Popen[bytes]]:
-    """A controller that stays, as a person starts one."""
+def serving(
+    home: Home,
+    *options: str,
+    begun_by: Callable[..., list[str]] = lambda *words: [*words],
+    **environment: str,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A controller that stays, as a person starts one.
+
+    Args:
+        home: Whose; its `url` is set.
+        options: More of the command line.
+        begun_by: Makes of the command's words those that start it.
+        environment: More variables.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     home.url = f"http://127.0.0.1:{port}"
-    home.path.mkdir(parents=True, exist_ok=True)
+    home.path.mkdir(parents=True, mode=0o700, exist_ok=True)
+    words = begun_by(*home.command("serve", "--port", str(port), *options))
     with (home.path / "served.log").open("wb") as log:
-        words = home.command("serve", "--port", str(port))
-        process = subprocess.Popen(words, env=home.environment, stdout=log, stderr=log)
+        variables = {**home.environment, **environment}
+        process = subprocess.Popen(words, env=variables, stdout=log, stderr=log)
     try:
         eventually(lambda: home.get("/schedules"))
         yield process

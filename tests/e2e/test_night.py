@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.accounts import ACCOUNT, beside_account, needs_account, open_folder
-from tests.e2e.home import Home, a_home, alive, eventually
+from tests.e2e.home import Home, a_home, eventually
+from tests.e2e.home import serving as served
 from tests.integration.receiving import Receiver, receiver
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), needs_account]
@@ -130,33 +130,16 @@ def make_project(folder: Path, homes: Path) -> Project:
     return Project(folder, head.stdout.strip())
 
 
-@contextmanager
-def serving(home: Home, project: Project) -> Iterator[subprocess.Popen[bytes]]:
-    """A controller that stays, as a person starts one."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    home.path.mkdir(parents=True, mode=0o700, exist_ok=True)
-    with (home.path / "served.log").open("wb") as log:
-        words = home.command("serve", "--port", str(port), "--local-jobs-as", ACCOUNT)
-        process = subprocess.Popen(
-            beside_account(
-                home.path / "beside", *words, setup=f"chown -R {ACCOUNT} {project.repository}"
-            ),
-            env={
-                **home.environment,
-                "SEATRIAL_TRUSTED_REPOSITORIES": f"file://{project.repository}",
-            },
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        eventually(lambda: home.get("/schedules"))
-        yield process
-    finally:
-        if alive(process.pid):
-            process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
+def serving(home: Home, project: Project) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """A controller whose jobs and builds are another account's."""
+    owned = f"chown -R {ACCOUNT} {project.repository}"
+    return served(
+        home,
+        "--local-jobs-as",
+        ACCOUNT,
+        begun_by=partial(beside_account, home.path / "beside", setup=owned),
+        SEATRIAL_TRUSTED_REPOSITORIES=f"file://{project.repository}",
+    )
 
 
 def firing(home: Home) -> dict[str, Any]:
@@ -229,7 +212,7 @@ def test_a_night_with_two_controllers_of_which_one_is_killed(
     homes = [Home(tmp_path / name, **environment) for name in ("one", "two")]
     with ExitStack() as stack, receiver() as people:
         project = make_project(stack.enter_context(open_folder()), tmp_path)
-        served = [stack.enter_context(serving(home, project)) for home in homes]
+        controllers = [stack.enter_context(serving(home, project)) for home in homes]
         secret = listen(homes[0], people)
         # Due within the minute: nobody is asked, both look.
         add(homes[0], project, cron="* * * * *")
@@ -240,8 +223,8 @@ def test_a_night_with_two_controllers_of_which_one_is_killed(
         assert [firing(home)["state"] for home in homes] == ["claimed"] * 2
         assert [each.exists() for each in ledgers].count(True) == 1
         dead, living = (0, 1) if ledgers[0].exists() else (1, 0)
-        os.kill(served[dead].pid, signal.SIGKILL)
-        served[dead].wait(timeout=30)
+        os.kill(controllers[dead].pid, signal.SIGKILL)
+        controllers[dead].wait(timeout=30)
         project.let_go()
         eventually(lambda: firing(homes[living])["state"] == "told", deadline_s=240)
         assert ledgers[living].read_text() == "begun\n"

@@ -234,7 +234,7 @@ class DbGates(DbVerdictLines):
         with self._sessions.write() as session:
             new = insert_into(session, ApprovalRow).values({**given, **said})
             session.execute(new.on_conflict_do_nothing())
-            if token:  # a name that was typed before does not stand in the way of its owner
+            if token:  # an approval with a token replaces one whose name was only typed
                 typed = update(ApprovalRow).where(*same, ApprovalRow.token.is_(None))
                 changed(session, typed.values(said))
             return _approval(session.scalars(select(ApprovalRow).where(*same)).one())

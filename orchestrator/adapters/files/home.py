@@ -23,7 +23,7 @@ TEMPORARY = "tmp"
 """The folder for what only lives as long as a request: it is emptied whenever the home is taken."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _OURS = ("*.db", "*.db-*", "controller.*", "token", "keys", "blobs", TEMPORARY, "wheels", "work")
-"""What stands in a home; closing a folder closes all that is in it."""
+"""Files and folders of a home. A folder that is closed to others protects what it contains."""
 _PATIENCE_TRIES = 20
 _PAUSE_S = 0.05
 _START_FIELD = 19
@@ -65,7 +65,7 @@ def prepare_home(home: Path) -> None:
 
 
 def _close(home: Path) -> None:
-    """Let nobody but the owner read or change what is in it, whoever made it."""
+    """Take every right of group and others away from the home's own files and folders."""
     found = home.stat()
     if found.st_mode & _OTHERS:
         if found.st_uid != os.geteuid() or found.st_mode & stat.S_ISVTX:
