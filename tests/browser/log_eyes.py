@@ -45,8 +45,15 @@ def a_log(chromium: Browser, home: Path, *, lines: int) -> Iterator[Open]:
 
 
 def seen(page: Page) -> list[tuple[int, str]]:
-    """The lines that a reader sees."""
-    return [(number, text) for number, text in page.evaluate(_SEEN)]
+    """The lines that a reader sees, once the text of each has arrived."""
+    lines: list[tuple[int, str]] = []
+
+    def arrived() -> bool:
+        lines[:] = [(number, text) for number, text in page.evaluate(_SEEN)]
+        return all(text != "…" for _, text in lines)
+
+    until(arrived)
+    return lines
 
 
 def until(met: Callable[[], bool], *, within_s: float = 30.0) -> float:

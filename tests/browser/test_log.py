@@ -72,7 +72,7 @@ def test_the_bar_leads_anywhere_and_the_wheel_goes_line_by_line(long_log: Open) 
         page = eyes.page
         expect(page, MILLION)
         page.evaluate("(b => b.scrollTop = b.scrollHeight / 2)(document.querySelector('.log-box'))")
-        until(lambda: abs(seen(page)[0][1].startswith("line ")) and seen(page)[0][0] < 600_000)
+        until(lambda: seen(page)[0][0] < 600_000)
         first = right(page)[0]
         assert 450_000 < first < 550_000
         page.locator(".log-box").hover()
@@ -304,7 +304,6 @@ def read_all(page: Page, first: int) -> list[str]:
     page.wait_for_timeout(100)
     total = page.evaluate(_TOTAL)
     while total not in found:
-        until(lambda: all(text != "…" for _, text in seen(page)))
         lines = seen(page)
         found |= dict(lines)
         if total not in found:
