@@ -15,10 +15,12 @@ def speed(tmp_path):
 
 
 def test_the_same_payload_never_fails_and_a_slower_one_does(speed):
-    """Two of each; `python -m benchmarks.a_a` runs twenty."""
-    same = [speed.judge(0.0) for _ in range(2)]
-    assert all(one.decision != "FAIL" for one in same), same
-    assert all(one.pairs >= 12 for one in same)
-    slower = [speed.judge(0.3) for _ in range(2)]
-    assert [one.decision for one in slower] == ["FAIL", "FAIL"], slower
-    assert all("loop/loop" in one.benchmark for one in slower)
+    """One of each, the second four times as slow: no busy machine hides that.
+
+    `python -m benchmarks.a_a` runs twenty of each, with small ones."""
+    same = speed.judge(0.0)
+    assert same.decision != "FAIL", same
+    assert same.pairs >= 12
+    slower = speed.judge(3.0)
+    assert slower.decision == "FAIL", slower
+    assert "loop/loop" in slower.benchmark

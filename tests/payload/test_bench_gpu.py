@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from argparse import Namespace
 from contextlib import suppress
 from importlib import import_module
@@ -157,9 +156,9 @@ class TestKept:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_a_run_that_is_ended_ends_its_duel(self, tmp_path, number):
         with started(ASLEEP, *words(tmp_path, "--only", COPY)) as run:
-            while not (children := sleepers(run.pid)):
-                assert run.poll() is None
-                time.sleep(0.05)
+            assert b"waiting\n" in iter(run.stdout.readline, b"")
+            children = sleepers(run.pid)
+            assert children
             run.send_signal(number)
             assert run.wait(60) != 0
         left = [child for child in children if Path(f"/proc/{child}").exists()]
@@ -181,9 +180,14 @@ class TestKept:
 ASLEEP = """
 import runpy, signal, subprocess, benchmarks.gpu
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where a shell's job tests
-real = subprocess.Popen
-asleep = ["sleep", "600"]  # in place of the duel
-subprocess.Popen = lambda words, **more: real(asleep if "--one" in words else words, **more)
+class Process(subprocess.Popen):
+    def __init__(self, words, **more):
+        self.is_duel = "--one" in words
+        super().__init__(["sleep", "600"] if self.is_duel else words, **more)
+    def wait(self, *limit, **more):
+        print("waiting" if self.is_duel else "", flush=True)
+        return super().wait(*limit, **more)
+subprocess.Popen = Process
 runpy.run_module("benchmarks.gpu", run_name="__main__", alter_sys=True)
 """
 AT_WORK = """
