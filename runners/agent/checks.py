@@ -8,6 +8,9 @@ from .events import Data, EventWriter
 from .said import BadLineError, understand
 from .tail import Line, Tail
 
+UNUSABLE = "unusable-events"
+"""The failed check of a job that said what cannot be read: it may have been a failure."""
+
 _LINES = 50_000
 _WARNINGS = 20
 
@@ -37,6 +40,7 @@ class Checks:
         self._hear = hear or self._emit
         self._taken = 0
         self._bad = 0
+        self._unusable = ""
 
     def poll(self) -> bool:
         """Take what was said since the last look; say whether there was any."""
@@ -52,6 +56,9 @@ class Checks:
         if self._taken > _LINES:
             text = f"$SEATRIAL_EVENTS held {self._taken} lines; those after {_LINES} were left out"
             self._events.log("warning", text, self._job)
+            self._unusable = self._unusable or text
+        if self._unusable:
+            self._hear("check", {"check": UNUSABLE, "outcome": "failed", "reason": self._unusable})
 
     def _take(self, lines: List[Line]) -> bool:
         for number, line, wrong in lines:
@@ -74,6 +81,7 @@ class Checks:
 
     def _complain(self, number: int, error: BadLineError) -> None:
         self._bad += 1
+        text = f"line {number} of $SEATRIAL_EVENTS is left out: {error}"
+        self._unusable = self._unusable or text
         if self._bad <= _WARNINGS:
-            text = f"line {number} of $SEATRIAL_EVENTS is left out: {error}"
             self._events.log("warning", text, self._job)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping
+from typing import Mapping, Optional, Tuple
 
 from .events import EventWriter
+from .installed import Files
 from .layout import Attempt
 from .masking import Masker
 from .output import Sink
+from .payload_copy import PayloadCopy
 from .plan import Plan
 from .pulse import Pulse
+from .records import Refusal
 from .separation import User
 
 
@@ -34,3 +37,12 @@ class Crew:
     variables: Mapping[str, str]
     secrets: Mapping[str, str]
     gpus: int
+    payload: PayloadCopy
+    """In which they run."""
+    installed: Tuple[Files, ...] = ()
+    """What the jobs are run with, as it was before the first of them."""
+
+    def refusal(self, *, tests: bool) -> Optional[Refusal]:
+        """Say why what runs now would not count; `tests`: whether pytest runs."""
+        told = (one.refusal() for one in self.installed if tests or one.reason == "wrong_subject")
+        return next(filter(None, told), None)

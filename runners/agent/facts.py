@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable, Dict, Mapping
 
 from . import bounded, interpreters, probe
@@ -13,11 +14,26 @@ _PACKAGES_TIMEOUT_S = 120.0
 _TORCH_TIMEOUT_S = 300.0
 
 _PACKAGES = interpreters.answering(
-    interpreters.PACKAGES + "\nimport platform",
-    '{"python": platform.python_version(), "packages": packages()}',
+    interpreters.PACKAGES
+    + """
+import importlib.util, platform, runpy
+def torch():
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        return {}
+    told = runpy.run_path(spec.submodule_search_locations[0] + "/version.py")
+    names = (("torch", "__version__"), ("cuda", "cuda"), ("hip", "hip"))
+    return {name: told.get(key) for name, key in names}
+try:
+    built = torch()
+except Exception:
+    built = {}
+""",
+    '{"python": platform.python_version(), "packages": packages(), "built": built}',
 )
+"""Reads torch's build from its ``version.py``: importing torch takes more than a second."""
 
-_TORCH = interpreters.answering(
+_TORCH_DEVICES = interpreters.answering(
     """
 import torch
 def devices():
@@ -26,15 +42,16 @@ def devices():
         uuid = getattr(p, "uuid", None)
         yield {"name": p.name, "uuid": None if uuid is None else str(uuid),
                "memory_bytes": p.total_memory, "compute_capability": f"{p.major}.{p.minor}"}
-found = {"torch": torch.__version__, "cuda": torch.version.cuda,
-         "hip": getattr(torch.version, "hip", None), "torch_devices": [], "error": None}
+found = {"devices": [], "error": None}
 try:
-    found["torch_devices"] = list(devices())
+    found["devices"] = list(devices())
 except Exception as error:
     found["error"] = f"{type(error).__name__}: {error}"
 """,
     "found",
 )
+_GPU_NODES = ("/dev/nvidiactl", "/dev/kfd")
+"""Of drivers that torch's devices need."""
 
 
 @dataclass(frozen=True)
@@ -64,33 +81,35 @@ def gather(asker: Asker, warn: Callable[[str], None]) -> Dict[str, JsonValue]:
     found = interpreters.extract(answer.text) if answer.ok else None
     if found is None:
         warn(f"the overlay's packages cannot be listed: {_why(answer)}")
-        found = {"python": None, "packages": {}}
-    packages = found["packages"]
+        found = {"python": None, "packages": {}, "built": {}}
+    packages, built = found["packages"], found["built"]
     assert isinstance(packages, Mapping)
-    torch = _torch(asker, warn) if "torch" in packages else {}
+    assert isinstance(built, Mapping)
+    machine = probe.machine(asker.attempt.folder)
+    has_gpu = bool(machine["devices"]) or any(Path(node).exists() for node in _GPU_NODES)
     return {
         "python": found["python"],
         "python_path": str(asker.attempt.python),
-        "torch": torch.get("torch", packages.get("torch")),
-        "cuda": torch.get("cuda"),
-        "hip": torch.get("hip"),
+        "torch": built.get("torch") or packages.get("torch"),
+        "cuda": built.get("cuda"),
+        "hip": built.get("hip"),
         "xla": packages.get("torch-xla"),
         "packages": dict(packages),
-        "machine": probe.machine(asker.attempt.folder),
-        "torch_devices": torch.get("torch_devices", []),
+        "machine": machine,
+        "torch_devices": _torch_devices(asker, warn) if has_gpu and "torch" in packages else [],
     }
 
 
-def _torch(asker: Asker, warn: Callable[[str], None]) -> Mapping[str, JsonValue]:
+def _torch_devices(asker: Asker, warn: Callable[[str], None]) -> JsonValue:
     """Import torch in a process of its own: it may hang, or take the process down."""
-    answer = asker.ask(_TORCH, timeout_s=_TORCH_TIMEOUT_S)
+    answer = asker.ask(_TORCH_DEVICES, timeout_s=_TORCH_TIMEOUT_S)
     found = interpreters.extract(answer.text) if answer.ok else None
     if found is None:
         warn(f"torch is installed but does not import: {_why(answer)}")
-        return {}
+        return []
     if found.get("error") is not None:
         warn(f"torch does not list its devices: {found['error']}")
-    return found
+    return found["devices"]
 
 
 def _why(answer: bounded.Answer) -> str:

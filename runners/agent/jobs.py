@@ -21,6 +21,8 @@ from .tail import PipeTail, Tail
 
 _FOR_TURNS = 0.9
 """Of a paired job's time; the rest is for the subject's arm to end in."""
+_NAMED = 5
+"""Files of the payload that are named where they were changed."""
 
 
 class JobRun:
@@ -70,7 +72,29 @@ class JobRun:
         if self._job.gpus > self._crew.gpus:
             detail = f"needs {self._job.gpus} gpus, found {self._crew.gpus}"
             return Verdict(None, None, "start_failed", detail, 0)
+        crews = (self._crew, self._baseline[1]) if self._baseline else (self._crew,)
+        for crew in crews:
+            for files in crew.installed:
+                files.drop_strange_byte_code()
+            problem = self._restore_payload(crew)
+            if problem:
+                return Verdict(None, None, "start_failed", problem, 0)
+            changed = crew.refusal(tests=self._job.pytest is not None)
+            if changed is not None:
+                return Verdict(None, None, changed.reason, changed.detail, 0)
         return None
+
+    def _restore_payload(self, crew: Crew) -> str:
+        """Undo what earlier jobs did to it; say why that cannot be done, if it cannot."""
+        try:
+            restored = crew.payload.restore()
+        except OSError as error:
+            return f"what earlier jobs changed in the payload cannot be undone: {error}"
+        if restored:
+            more = f" and {len(restored) - _NAMED} more" if len(restored) > _NAMED else ""
+            text = f"an earlier job changed {', '.join(restored[:_NAMED])}{more}: as shipped again"
+            self._desk.events.log("warning", text, self._job.id)
+        return ""
 
     def _work(self, done: Sequence[str]) -> Verdict:
         if self._baseline is not None and self._job.paired is not None:
@@ -139,6 +163,7 @@ class JobRun:
             config=own or bench.folder.empty_config,
             skip_file=bench.folder.skip,
             skipped={*bench.job.skip, *done},
+            crew=self._crew,
         )
         return suite.run(
             lambda argv, more: self._process(watch, argv, job_env.sheltered({**bench.env, **more}))

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Sequence, Set, Tuple
 
 from . import bounded, interpreters, processes
 from .failures import EnvironmentFailed
@@ -52,7 +52,24 @@ class Overlay:
         if not answer.ok:
             raise EnvironmentFailed(f"{self._plan.python} cannot make a venv: {_said(answer)}")
         self._show_packages(chosen)
+        made = self._interpreters()
         self._install(chosen)
+        changed = sorted({name for name, _ in made ^ self._interpreters()})
+        if changed:
+            text = f"what was installed replaced {', '.join(changed)} of the environment"
+            raise EnvironmentFailed(f"{text}: nothing that ran with it would count")
+
+    def _interpreters(self) -> Set[Tuple[str, str]]:
+        """Return the interpreter's names and settings, each with what it is."""
+        venv = self._attempt.venv
+        found = [*venv.glob("bin/python*"), *venv.glob("pyvenv.cfg")]
+        return {
+            (
+                path.name,
+                str(path.readlink()) if path.is_symlink() else path.read_text("utf-8", "replace"),
+            )
+            for path in found
+        }
 
     def _chosen(self) -> Mapping[str, JsonValue]:
         found = interpreters.ask(self._plan.python)

@@ -67,7 +67,7 @@ class Records:
         self._refusal: Optional[Refusal] = None
         self._unproven: Set[str] = set()
         self._workers: Set[str] = {""}
-        self._writers: Dict[Tuple[str, object], int] = {}
+        self._writers: Dict[Tuple[str, str], int] = {}
 
     def begin_process(self) -> None:
         """A fresh process is about to write."""
@@ -109,7 +109,8 @@ class Records:
 
     def left(self, skipped: Set[str]) -> List[str]:
         """Return the collected tests without a final result."""
-        return [test for test in self.manifest or () if test not in self.done | skipped]
+        settled = self.done | skipped
+        return [test for test in self.manifest or () if test not in settled]
 
     def lost(self, nodeid: str, *, cause: str, number: Optional[int], text: str) -> None:
         """Say in a test's place that it took its process with it."""
@@ -138,7 +139,7 @@ class Records:
                     raise ValueError(wrong)
                 self._number(line)
                 self._one(line)
-            except ValueError as error:  # noqa: PERF203 - one bad line must not spoil the others
+            except (ValueError, TypeError, OverflowError) as error:  # noqa: PERF203 - one bad line must not spoil the others
                 self._complain(number, error)
         return bool(lines)
 
@@ -147,7 +148,7 @@ class Records:
         record, seq = line.get("record"), line.get("seq")
         if (record, line.get("when")) == _NEEDS_NO_NUMBER or self._refusal is not None:
             return
-        writer = (str(line.get("from")), line.get("pid"))
+        writer = (str(line.get("from")), str(line.get("pid")))
         if seq != self._writers.get(writer, 0) + 1:
             self._refusal = _forged(f"a record ({record}) is out of order, or has no number")
         elif self.session_finished and record in ("start", "report"):
@@ -155,7 +156,7 @@ class Records:
         else:
             self._writers[writer] = int(seq)
 
-    def _complain(self, number: int, error: ValueError) -> None:
+    def _complain(self, number: int, error: Exception) -> None:
         self._bad += 1
         if self._bad > _WARNINGS:
             return
@@ -173,6 +174,7 @@ class Records:
             "session_finish": self._take_session_finish,
             "origins": self._take_origins,
             "worker": self._take_worker,
+            "worker_lost": self._take_worker_lost,
         }
         taker = takers.get(str(line.get("record")))
         if taker is None:
@@ -230,9 +232,15 @@ class Records:
         self._unproven.add(_text(line, "worker"))
         self._workers.add(_text(line, "worker"))
 
+    def _take_worker_lost(self, line: Fields) -> None:
+        """A worker cannot prove itself any more; the test that it ran has failed."""
+        self._unproven.discard(_text(line, "worker"))
+
     def _take_origins(self, line: Fields) -> None:
         """A process has looked where its modules came from."""
         worker, when = _text(line, "worker", empty=True), _text(line, "when")
+        if worker or self._workers == {""}:
+            self._test_set.take_origins(line)
         problems = [_problem(raw) for raw in _list(line, "problems")[:_PROBLEMS]]
         data: Dict[str, JsonValue] = {"record": "origins", "nodeid": "", "when": when}
         data["worker"] = worker

@@ -47,11 +47,26 @@ def understand(line: Fields) -> Said:
 def _check(line: Fields) -> Dict[str, JsonValue]:
     data: Dict[str, JsonValue] = {"check": _words(line, "check", _NAME_CHARS)}
     data["outcome"] = _one_of(line, "outcome", ("passed", "failed", "skipped"))
-    for key in ("value", "tolerance"):
+    for key in ("value", "expected", "tolerance"):
         _copy(line, data, key, _scalar)
     for key in ("unit", "reason"):
         _copy(line, data, key, _optional_text)
+    away = _outside(data)
+    if away and data["outcome"] == "passed":
+        data["outcome"], data["reason"] = "failed", f"said to have passed, but {away}"
     return data
+
+
+def _outside(data: Fields) -> str:
+    """How a value is too far from what was expected; empty where it is not, or not known."""
+    given = [data.get(key) for key in ("value", "expected", "tolerance")]
+    numbers = [x for x in given if isinstance(x, (int, float)) and not isinstance(x, bool)]
+    if len(numbers) < len(given):
+        return ""
+    value, expected, tolerance = numbers
+    if abs(value - expected) <= tolerance:
+        return ""
+    return f"{value!r} is more than {tolerance!r} away from {expected!r}"
 
 
 def _metric(line: Fields) -> Dict[str, JsonValue]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from typing import Dict, Mapping, Optional
+from typing import Dict, Mapping, Optional, Tuple
 
-from . import facts, job_env, subject
+from . import facts, installed, job_env, subject
 from .desk import Crew, Desk
 from .failures import DiskFull, Ending, EnvironmentFailed, Stopped
+from .installed import Files
 from .overlay import Overlay
+from .payload_copy import PayloadCopy
 from .separation import give
 
 BASELINE = "baseline"
@@ -39,8 +41,13 @@ def copy_payload(desk: Desk) -> None:
         raise Ending(f"the payload cannot be copied: {error}") from error
 
 
-def build_overlay(desk: Desk) -> None:
-    """Build the side's environment; what the tools say is in the log.
+def payload_copy(desk: Desk) -> PayloadCopy:
+    """Begin to watch the side's copy: whoever runs its jobs owns it by now."""
+    return PayloadCopy(desk.attempt.pristine(desk.plan.payload), desk.attempt.payload)
+
+
+def build_overlay(desk: Desk) -> Tuple[Files, ...]:
+    """Build the side's environment, and list what is in it; what the tools say is in the log.
 
     Raises:
         EnvironmentFailed: it cannot be made.
@@ -54,6 +61,7 @@ def build_overlay(desk: Desk) -> None:
     )
     try:
         overlay.build()
+        return installed.take(desk.attempt, desk.plan.subject, desk.pulse.check)
     except (EnvironmentFailed, OSError) as error:
         raise_if_full(desk)
         if isinstance(error, EnvironmentFailed):
@@ -64,13 +72,14 @@ def build_overlay(desk: Desk) -> None:
 
 
 def prove_subject(desk: Desk, crew: Crew) -> None:
-    """Prove it once for every way in which jobs' imports may differ.
+    """Prove that it is installed, and imported, for every way in which jobs' imports may differ.
 
     Raises:
-        WrongSubject: jobs would import something else.
+        WrongSubject: something else is, or would be.
     """
     if desk.plan.subject is None:
         return
+    subject.prove_installed(desk.plan.subject, crew.installed)
     ways: Dict[Optional[str], Mapping[str, str]] = {}
     for job in desk.plan.jobs:
         env = job_env.for_job(crew.variables, job=job, attempt=desk.attempt, secrets={})
@@ -98,6 +107,8 @@ class BaselineSide:
         self._crew = crew
         self._tried = False
         self._desk: Optional[Desk] = None
+        self._installed: Tuple[Files, ...] = ()
+        self._payload: Optional[PayloadCopy] = None
 
     def get(self) -> Optional[Desk]:
         """Return the baseline's desk, or None where there is no baseline; the log says why.
@@ -117,7 +128,8 @@ class BaselineSide:
         variables = job_env.common(
             desk.attempt, name=plan.attempt, environment=plan.environment, user=user
         )
-        return replace(self._crew, variables=variables)
+        payload = self._payload or self._crew.payload
+        return replace(self._crew, variables=variables, payload=payload, installed=self._installed)
 
     def _made(self) -> Optional[Desk]:
         asked = self._subject.plan.baseline
@@ -148,8 +160,9 @@ class BaselineSide:
     def _prepare(self, desk: Desk) -> None:
         desk.attempt.own.mkdir(exist_ok=True, mode=0o755)
         copy_payload(desk)
-        build_overlay(desk)
+        self._installed = build_overlay(desk)
         account = self._crew.user.account
         if account is not None:
             give(desk.attempt.payload, account[0], account[1])
+        self._payload = payload_copy(desk)
         prove_subject(desk, self.crew(desk))

@@ -1,12 +1,13 @@
-"""Proof that what the jobs will import is what was to be validated, byte for byte."""
+"""Proof that the jobs will import what was installed for them."""
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Iterable, Optional
 
 from . import interpreters
 from .facts import Asker
 from .failures import WrongSubject
+from .installed import Files
 from .layout import on_path
 from .plan import Subject
 
@@ -16,17 +17,6 @@ _TIMEOUT_S = 300.0
 # which would shadow the installed files is found out.
 _PROOF = """
 import importlib.util
-
-def proof(name, version):
-    try:
-        found = Installed(name)
-    except metadata.PackageNotFoundError:
-        return f"{name} is not installed"
-    if version and found.version != version:
-        return f"{name} is installed as {found.version}, not {version}"
-    if not found.roots:
-        return f"{name} installed no importable files of its own (an editable install?)"
-    return shadowed(found) or changed(found)
 
 def shadowed(found):
     for root in sorted(found.roots):
@@ -38,20 +28,27 @@ def shadowed(found):
             return f"{root} is imported from {places[0]}, not from {found.home}"
     return None
 
-def changed(found):
-    if not any(found.files.values()):
-        return "its RECORD holds no digests"
-    return next(filter(None, map(found.changed, sorted(found.files))), None)
-
 try:
-    problem = proof(sys.argv[1], sys.argv[2])
+    problem = shadowed(Installed(sys.argv[1]))
 except Exception as error:
     problem = f"{type(error).__name__}: {error}"
 """
 
 
+def prove_installed(subject: Subject, installed: Iterable[Files]) -> None:
+    """Check that what was installed is the subject, whole.
+
+    Raises:
+        WrongSubject: it is not; the text says in what.
+    """
+    for files in installed:
+        refused = files.refusal() if files.name == subject.distribution else None
+        if refused is not None:
+            raise WrongSubject(f"{subject.requirement} is not what was installed: {refused.detail}")
+
+
 def prove(subject: Subject, asker: Asker) -> None:
-    """Check that the subject's import resolves to its installed, unchanged files.
+    """Check that the subject's import resolves to its installed files.
 
     Raises:
         WrongSubject: it does not; the text says what would have been imported.
@@ -64,7 +61,7 @@ def prove(subject: Subject, asker: Asker) -> None:
 def _ask(subject: Subject, asker: Asker) -> Optional[str]:
     looks = (on_path() / "seatrial_origins.py").read_text(encoding="utf-8")
     script = interpreters.answering(looks + _PROOF, '{"problem": problem}')
-    answer = asker.ask(script, subject.distribution, subject.version, timeout_s=_TIMEOUT_S)
+    answer = asker.ask(script, subject.distribution, timeout_s=_TIMEOUT_S)
     found = interpreters.extract(answer.text) if answer.ok else None
     if found is None:
         return f"the check itself failed: {answer.text.strip()[-1_000:]}"

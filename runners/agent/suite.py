@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set
 
 from . import shipped
-from .desk import Desk
+from .desk import Crew, Desk
 from .layout import on_path
 from .output import JobOutput
 from .plan import Job
@@ -63,6 +63,7 @@ class Suite:
         config: Path,
         skip_file: Path,
         skipped: Set[str],
+        crew: Crew,
     ) -> None:
         """Prepare a suite.
 
@@ -74,6 +75,7 @@ class Suite:
             config: pytest's configuration file.
             skip_file: Where the tests that are not to be run again are listed.
             skipped: Tests with a final result from an earlier attempt or agent.
+            crew: Who runs it, with what.
         """
         self._desk = desk
         self._job = job
@@ -83,6 +85,7 @@ class Suite:
         self._skip_file = skip_file
         self._only_file = skip_file.with_name("only.json")
         self._skipped = skipped
+        self._crew = crew
 
     def run(self, process: Process) -> Verdict:
         """Run the suite to its end."""
@@ -117,7 +120,12 @@ class Suite:
 
     def _judged(self, ended: Ended) -> Step:
         verdict = Verdict(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
-        refused = self._records.refusal() or _changed() or self._left_early(ended)
+        refused = (
+            self._records.refusal()
+            or _changed()
+            or self._crew.refusal(tests=True)
+            or self._left_early(ended)
+        )
         if refused is not None and ended.cause is None:
             return Step(replace(verdict, cause=refused.reason, detail=refused.detail))
         test = self._records.running()
@@ -176,6 +184,7 @@ class Suite:
             "SEATRIAL_RECORDS": str(folder.records),
             "SEATRIAL_PAYLOAD": str(self._desk.attempt.payload),
             "SEATRIAL_SUBJECT": subject.distribution if subject else "",
+            "SEATRIAL_HOMES": json.dumps({one.name: str(one.home) for one in self._crew.installed}),
             "SEATRIAL_SKIP": str(self._skip_file),
             "SEATRIAL_ONLY": str(self._only_file),
             "SEATRIAL_TEXT_BYTES": str(self._desk.plan.limits.text_bytes),

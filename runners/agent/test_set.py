@@ -24,6 +24,7 @@ class TestSet:
         """
         self._arguments = tuple(arguments)
         self._said: Dict[str, JsonValue] = {}
+        self._loaded: List[Optional[int]] = []
 
     def take(self, line: Fields) -> None:
         """Take what the plugin says.
@@ -47,12 +48,29 @@ class TestSet:
         before = [row for row in known if row not in hooks] if isinstance(known, list) else []
         self._said["hooks"] = [*before, *hooks][:_NAMED]
 
+    def take_origins(self, line: Fields) -> None:
+        """Take how many modules of the subject a process has loaded; None: nobody can know.
+
+        Raises:
+            ValueError: it is no number.
+        """
+        number = line.get("subject_modules")
+        if number is not None and not isinstance(number, int):
+            raise ValueError(f"subject_modules must be a whole number, not {number!r:.80}")
+        self._loaded.append(number)
+
     def told(self, manifest: Optional[Sequence[str]]) -> Dict[str, JsonValue]:
         """Return the whole of it, with a digest of the tests that were to run."""
         text = "\n".join(sorted(manifest or ()))
         digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
         data: Dict[str, JsonValue] = {"record": "test_set", "nodeid": "", "digest": digest}
-        return {**data, "collected": len(manifest or ()), "hooks": [], **self._said}
+        data.update(collected=len(manifest or ()), hooks=[], subject_modules=self._most_loaded())
+        return {**data, **self._said}
+
+    def _most_loaded(self) -> Optional[int]:
+        known = [number for number in self._loaded if number is not None]
+        is_unsure = len(known) < len(self._loaded) and not any(known)
+        return None if is_unsure else max(known, default=None)
 
     def notices(self) -> Iterator[Tuple[str, str]]:
         """Say for a person what was left out: level and text."""
@@ -82,8 +100,7 @@ class TestSet:
         """Say whether the job's own arguments have the option (as ``-k``, or as ``-kgpu``)."""
         if not by.startswith("-"):
             return False
-        names = (by, "--lf") if by == "--last-failed" else (by,)
-        return any(argument.startswith(names) for argument in self._arguments)
+        return any(argument.startswith(by) for argument in self._arguments)
 
 
 def _rows(value: JsonValue) -> "List[Dict[str, JsonValue]]":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from typing import Callable, Dict, List, Mapping, Optional
+from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 from . import (
     devices,
@@ -22,6 +22,7 @@ from .bench import arm_output
 from .desk import Crew, Desk
 from .events import Data, EventWriter, is_full
 from .failures import DiskFull, Ending, Stopped
+from .installed import Files
 from .jobs import JobRun
 from .layout import Attempt
 from .masking import SHORTEST, JsonValue, Masker
@@ -145,9 +146,9 @@ class _Work:
         desk = self._desk
         desk.attempt.plan.chmod(0o600)
         sides.copy_payload(desk)
-        sides.build_overlay(desk)
+        installed = sides.build_overlay(desk)
         user = separation.choose(desk.attempt, wanted=desk.plan.payload_user, tick=desk.pulse.check)
-        crew = self._crew(user)
+        crew = self._crew(user, installed)
         asker = facts.Asker(desk.attempt, crew.variables, user.account, desk.pulse.check)
         environment = facts.gather(asker, lambda text: desk.events.log("warning", text))
         environment["separated_user"] = user.separated
@@ -179,13 +180,13 @@ class _Work:
         self._desk.events.emit("environment", None, environment)
         readiness.enforce(asked, result)
 
-    def _crew(self, user: User) -> Crew:
+    def _crew(self, user: User, installed: Tuple[Files, ...]) -> Crew:
         plan_ = self._desk.plan
         shared = job_env.common(
             self._desk.attempt, name=plan_.attempt, environment=plan_.environment, user=user
         )
         gpus = devices.gpu_count(devices.find()) if any(job.gpus for job in plan_.jobs) else 0
-        return Crew(user, shared, self._secrets, gpus)
+        return Crew(user, shared, self._secrets, gpus, sides.payload_copy(self._desk), installed)
 
     def _run_jobs(self, crew: Crew) -> Optional[Ending]:
         """Run the jobs that no earlier agent has finished; say why not all, if not all."""

@@ -16,9 +16,10 @@ import pytest
 
 from runners.agent.facts import Asker
 from runners.agent.failures import WrongSubject
+from runners.agent.installed import take
 from runners.agent.layout import Attempt
 from runners.agent.plan import Subject
-from runners.agent.subject import prove
+from runners.agent.subject import prove, prove_installed
 from tests.integration.agent_machine import Machine, command, lean_python
 
 
@@ -154,7 +155,11 @@ def _spoil(asker: Asker, how: str) -> None:
     elif how == "gone":
         shutil.rmtree(site / "tool-1.5.dist-info")
     elif how == "another portion":
-        (site / "tool-1.5.dist-info" / "RECORD").write_text("space/tool.py,sha256=AA,1\n")
+        empty = base64.urlsafe_b64encode(hashlib.sha256().digest()).rstrip(b"=").decode()
+        record = site / "tool-1.5.dist-info" / "RECORD"
+        record.write_text(f"space/tool.py,sha256={empty},0\n")
+        (site / "space").mkdir(exist_ok=True)
+        (site / "space" / "tool.py").touch()
         (asker.attempt.payload / "space").mkdir()
         (asker.attempt.payload / "space" / "tool.py").write_text("")
     elif how == "deleted":
@@ -173,7 +178,13 @@ def test_subject_is_proven(installed: Asker, beside: str) -> None:
         (installed.attempt.payload / "tests").mkdir(exist_ok=True)
         (installed.attempt.payload / "tests" / "__init__.py").touch()
         record.write_text(f"{record.read_text()}{name},,0\n")
-    prove(Subject("tool", "1.5", "tool==1.5"), installed)
+    _prove("1.5", installed)
+
+
+def _prove(version: str, asker: Asker) -> None:
+    asked = Subject("tool", version, f"tool=={version}")
+    prove_installed(asked, take(asker.attempt, asked, lambda: None))
+    prove(asked, asker)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +202,7 @@ def test_subject_is_proven(installed: Asker, beside: str) -> None:
 def test_what_is_not_the_subject(installed: Asker, how: str, version: str, says: str) -> None:
     _spoil(installed, how)
     with pytest.raises(WrongSubject) as caught:
-        prove(Subject("tool", version, f"tool=={version}"), installed)
+        _prove(version, installed)
     assert says in caught.value.detail
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.agent_machine import AGENT, lean_python, machine_at, parse
+from tests.integration.agent_machine import AGENT, command, lean_python, machine_at, parse
 from tests.integration.test_agent_environment import wheel
 
 ON_PATH = AGENT / "on_path"
@@ -130,12 +130,6 @@ import sys, types
 def test_replaces_it_and_leaves_it_so():
     sys.modules["tool.part"] = types.ModuleType("tool.part")
 """
-CHANGED = """
-import tool.part
-with open(tool.part.__file__, "w") as out:
-    out.write("answer = 43")
-del __import__("sys").modules["tool.part"]
-"""
 
 
 @pytest.mark.parametrize(
@@ -148,7 +142,6 @@ del __import__("sys").modules["tool.part"]
         ({"test_a.py": "import tool.part\ndef test(): pass", "conftest.py": MOCKED}, "no file"),
         ({"test_a.py": TEST.format(43), "conftest.py": BY_SPEC, **below("fakes", FAKE)}, "fakes/"),
         ({"test_a.py": TEST.format(42), "test_b.py": LATE}, "monkeypatch.setitem"),
-        ({"test_a.py": TEST.format(43), "conftest.py": CHANGED}, "part.py differs from what tool"),
     ],
     ids=[
         "prepend",
@@ -158,18 +151,13 @@ del __import__("sys").modules["tool.part"]
         "mock",
         "importlib",
         "left behind",
-        "written over",
     ],
 )
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "xdist"])
 def test_what_is_tested_must_be_what_is_installed(
     start: Any, environment: Path, workers: tuple[str, ...], files: Mapping[str, str], says: str
 ) -> None:
-    (part,) = environment.parent.parent.glob("lib/python3*/site-packages/tool/part.py")
-    try:
-        said = start(files, *workers)
-    finally:
-        part.write_text("answer = 42\n")
+    said = start(files, *workers)
     assert {each["reason"] for each in said.problems} == {"wrong_subject"}, said.output
     assert any(says in f"{each['what']} {each['fix']}" for each in said.problems), said.problems
     assert all(each["fix"] for each in said.problems)
@@ -312,6 +300,227 @@ def test_the_agent_says_that_the_results_do_not_count(
     finished = evidence.finished()
     assert finished["cause"] == cause, evidence.log.decode()
     assert says in finished["detail"]
+
+
+BESIDE = """
+import importlib.metadata, pathlib, shutil, sys
+away = pathlib.Path(sys.argv[1])
+away.mkdir()
+home = pathlib.Path(importlib.metadata.distribution(sys.argv[2]).locate_file(""))
+for folder in home.glob(sys.argv[2].replace("pytest", "*pytest") + "*"):
+    if folder.is_dir():
+        shutil.copytree(folder, away / folder.name)
+"""
+
+
+@pytest.mark.parametrize(("what", "cause"), [("tool", "wrong_subject"), ("pytest", "wrong_pytest")])
+def test_a_whole_copy_of_an_installation_on_pythonpath_is_found_out(
+    python: str, tmp_path: Path, what: str, cause: str
+) -> None:
+    """It has metadata of its own, so that it looks as good as what was installed."""
+    away = tmp_path / "away"
+    with machine_at(tmp_path / "base") as machine:
+        wheel(machine.base / "wheels" / "w1", "tool", "1.5")
+        evidence = machine.run(
+            laid_out(tmp_path / "payload", {"test_a.py": TEST.format(42)}),
+            python=python,
+            wheels="w1",
+            subject=SUBJECT,
+            jobs=[
+                command("{python}", "-c", BESIDE, str(away), what),
+                {"id": "suite", "pytest": ["test_a.py"], "env": {"PYTHONPATH": str(away)}},
+            ],
+        )
+    finished = evidence.finished("suite")
+    assert finished["cause"] == cause, evidence.log.decode()
+    assert "stands in front of the one that was installed" in finished["detail"]
+
+
+ONLY = """
+import json, os, pathlib
+path = pathlib.Path("only.json").resolve()
+path.write_text(json.dumps(["test_b.py::test_b"]))
+os.environ["SEATRIAL_ONLY"] = os.environ["SEATRIAL_SKIP"] = str(path)
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one process", "xdist"])
+def test_a_conftest_cannot_say_which_tests_are_wanted(
+    python: str, tmp_path: Path, workers: tuple[str, ...]
+) -> None:
+    files = {"test_a.py": "def test_a(): assert 0\n", "test_b.py": "def test_b(): pass\n"}
+    with machine_at(tmp_path / "base") as machine:
+        payload = laid_out(tmp_path / "payload", {**files, "conftest.py": ONLY})
+        finished = machine.run(payload, python=python, jobs=[{"pytest": [*workers]}]).finished()
+    assert finished["exit_code"] == 1
+
+
+def test_a_conftest_that_hides_the_payloads_folder_is_named_all_the_same(
+    python: str, tmp_path: Path
+) -> None:
+    hides = "import os\nos.environ['SEATRIAL_PAYLOAD'] = ''\nimport tool.part\n"
+    patch = "class Fake:\n    def f(self): return 1\ntool.part.f = Fake.f\n"
+    with machine_at(tmp_path / "base") as machine:
+        wheel(machine.base / "wheels" / "w1", "tool", "1.5")
+        files = {"test_a.py": TEST.format(42), "conftest.py": hides + patch}
+        evidence = machine.run(
+            laid_out(tmp_path / "payload", files), python=python, wheels="w1", subject=SUBJECT
+        )
+    [told] = [each for each in evidence.of("test") if each["record"] == "test_set"]
+    assert ["tool.part.f", "conftest.py"] in told["hooks"]
+
+
+def test_a_worker_that_dies_is_the_failure_of_its_test(python: str, tmp_path: Path) -> None:
+    test = "import os\nimport tool.part\ndef test_a(): os._exit(3)\ndef test_b(): pass\n"
+    with machine_at(tmp_path / "base") as machine:
+        wheel(machine.base / "wheels" / "w1", "tool", "1.5")
+        evidence = machine.run(
+            laid_out(tmp_path / "payload", {"test_a.py": test}),
+            python=python,
+            wheels="w1",
+            subject=SUBJECT,
+            jobs=[{"pytest": ["-n", "1"]}],
+        )
+    finished = evidence.finished()
+    assert (finished["exit_code"], finished["cause"]) == (1, None), evidence.log.decode()
+    failed = {
+        (one["nodeid"], one["outcome"])
+        for one in evidence.of("test")
+        if one["record"] == "report" and one["when"] == "call"
+    }
+    assert failed == {("test_a.py::test_a", "failed"), ("test_a.py::test_b", "passed")}
+
+
+def test_what_a_job_did_to_the_tests_is_undone_before_the_next(python: str, tmp_path: Path) -> None:
+    spoil = (
+        "from pathlib import Path\nPath('test_a.py').write_text('def test_a(): pass')\n"
+        "Path('conftest.py').write_text('')\nPath('kept.txt').write_text('1')\n"
+    )
+    test = "import pathlib\ndef test_a():\n    assert not pathlib.Path('kept.txt').exists()\n"
+    with machine_at(tmp_path / "base") as machine:
+        payload = laid_out(tmp_path / "payload", {"test_a.py": test})
+        jobs = [command("{python}", "-c", spoil), {"id": "suite", "pytest": ["test_a.py"]}]
+        evidence = machine.run(payload, python=python, jobs=jobs)
+    assert evidence.finished("suite")["exit_code"] == 1
+    warnings = evidence.messages("warning")
+    assert "an earlier job changed test_a.py, conftest.py: as shipped again" in warnings
+
+
+@pytest.mark.parametrize("option", ["--setup-only", "--setup-plan", "--collect-only", "--lf"])
+def test_a_suite_that_runs_no_test_bodies_is_refused(
+    python: str, tmp_path: Path, option: str
+) -> None:
+    files = {
+        "test_a.py": "def test_a(): assert False\n",
+        "pytest.ini": f"[pytest]\naddopts={option}",
+    }
+    with machine_at(tmp_path / "base") as machine:
+        finished = machine.run(laid_out(tmp_path / "payload", files), python=python).finished()
+    assert finished["cause"] == "wrong_pytest"
+    assert "leaves tests or their bodies out" in finished["detail"]
+
+
+@pytest.mark.parametrize("variable", ["PYTHONOPTIMIZE", "PYTHONPYCACHEPREFIX"])
+def test_a_suite_under_a_variable_that_changes_its_code_is_refused(
+    python: str, tmp_path: Path, variable: str
+) -> None:
+    with machine_at(tmp_path / "base") as machine:
+        payload = laid_out(tmp_path / "payload", {"test_a.py": "def test_a(): pass\n"})
+        jobs = [{"id": "suite", "pytest": ["test_a.py"], "env": {variable: "1"}}]
+        finished = machine.run(payload, python=python, jobs=jobs).finished("suite")
+    assert finished["cause"] == "wrong_pytest"
+    assert variable in finished["detail"]
+
+
+PART = """
+import importlib.util, pathlib
+part = pathlib.Path(importlib.util.find_spec("tool.part").origin)
+"""
+CHANGED = f"{PART}part.write_text('answer = 43')\n"
+RECORDED = """
+import base64, hashlib
+raw = hashlib.sha256(part.read_bytes()).digest()
+[record] = part.parent.parent.glob("tool-*.dist-info/RECORD")
+rows = [row for row in record.read_text().splitlines() if not row.startswith("tool/part.py,")]
+digest = base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+record.write_text("\\n".join([f"tool/part.py,sha256={digest},11", *rows]) + "\\n")
+"""
+BYTE_CODE = f"""{PART}
+import importlib._bootstrap_external as external
+cache = pathlib.Path(importlib.util.cache_from_source(str(part)))
+code = compile("answer = 43", str(part), "exec")
+stat = part.stat()
+cache.parent.mkdir(exist_ok=True)
+cache.write_bytes(external._code_to_timestamp_pyc(code, int(stat.st_mtime), stat.st_size))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "conftest", "answer", "cause", "says"),
+    [
+        (CHANGED, "", 43, "wrong_subject", "tool/part.py of tool was changed"),
+        (CHANGED + RECORDED, "", 43, "wrong_subject", "tool/part.py of tool was changed"),
+        ("pass", CHANGED + RECORDED, 43, "wrong_subject", "tool/part.py of tool was changed"),
+        (BYTE_CODE, "", 43, None, "exit code 1"),
+        (BYTE_CODE, "", 42, None, "exit code 0"),
+        ("import tool.part", "", 42, None, "exit code 0"),
+    ],
+    ids=["a file", "and RECORD", "by conftest", "byte code", "no effect", "honest"],
+)
+def test_what_was_installed_stays_so(
+    python: str,
+    tmp_path: Path,
+    before: str,
+    conftest: str,
+    answer: int,
+    cause: str | None,
+    says: str,
+) -> None:
+    """By an earlier job or from inside; byte code that jobs leave is not run by later ones."""
+    with machine_at(tmp_path / "base") as machine:
+        wheel(machine.base / "wheels" / "w1", "tool", "1.5")
+        files = {"test_a.py": TEST.format(answer), "conftest.py": conftest}
+        evidence = machine.run(
+            laid_out(tmp_path / "payload", files),
+            python=python,
+            wheels="w1",
+            subject=SUBJECT,
+            jobs=[command("{python}", "-c", before), {}],
+        )
+    finished = evidence.finished("suite")
+    assert finished["cause"] == cause, evidence.log.decode()
+    assert says in finished["detail"]
+
+
+NO_IMPORT = "import {}, sys, subprocess\ndef test(): {}\n"
+CHILD = "subprocess.run([sys.executable, '-c', 'import tool.part'])"
+
+
+@pytest.mark.parametrize(
+    ("test", "modules"),
+    [
+        (NO_IMPORT.format("tool.part", "pass"), 2),
+        (NO_IMPORT.format("os", "pass"), 0),
+        (NO_IMPORT.format("os", CHILD), None),
+    ],
+    ids=["imported", "never", "a child may have"],
+)
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one process", "xdist"])
+def test_it_is_told_whether_the_subject_was_imported(
+    python: str, tmp_path: Path, test: str, modules: int | None, workers: tuple[str, ...]
+) -> None:
+    with machine_at(tmp_path / "base") as machine:
+        wheel(machine.base / "wheels" / "w1", "tool", "1.5")
+        payload = laid_out(tmp_path / "payload", {"test_a.py": test})
+        evidence = machine.run(
+            payload,
+            python=python,
+            wheels="w1",
+            subject=SUBJECT,
+            jobs=[{"pytest": [*workers]}],
+        )
+    [told] = [each for each in evidence.of("test") if each["record"] == "test_set"]
+    assert told["subject_modules"] == modules
 
 
 REPORT = '{"record": "report", "nodeid": "%s", "when": "%s", "outcome": "passed", "duration": 0}'

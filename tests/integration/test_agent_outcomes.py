@@ -272,8 +272,11 @@ def test_demo_that_fails(ran: Evidence) -> None:
     assert b"demo: 1 of 2 checks failed\n" in ran.log
 
 
-def test_bad_lines_are_named_and_left_out(ran: Evidence) -> None:
-    assert [check["check"] for check in ran.of("check", "lines")] == ["good", "also good"]
+def test_bad_lines_are_named_and_left_out_and_fail_a_check(ran: Evidence) -> None:
+    *good, unusable = ran.of("check", "lines")
+    assert [check["check"] for check in good] == ["good", "also good"]
+    assert (unusable["check"], unusable["outcome"]) == ("unusable-events", "failed")
+    assert unusable["reason"].startswith("line 2 of $SEATRIAL_EVENTS is left out: ")
     assert ran.of("metric", "lines") == []
     warnings = [one["message"] for one in ran.of("log", "lines") if one["level"] == "warning"]
     assert [int(text.split()[1]) for text in warnings] == [2, 3, 4, 5, 6, 7, 8, 10]

@@ -7,6 +7,7 @@ import fnmatch
 import os
 import sys
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Callable, Dict, Generator, List
 
 import pytest
@@ -21,7 +22,6 @@ _OPTIONS = {
     "deselect_by_keyword": "-k",
     "deselect_by_mark": "-m",
     "main.py": "--deselect",
-    "cacheprovider.py": "--last-failed",
     "stepwise.py": "--stepwise",
 }
 """By the function or file of pytest's own that deselects."""
@@ -55,8 +55,26 @@ class Collected:
     def pytest_ignore_collect(self, collection_path: Path) -> Generator[None, Any, None]:
         """Note what might have held tests."""
         outcome = yield
-        if outcome.get_result() and self._might_hold_tests(collection_path):
-            self._ignored[self._place(str(collection_path))] = self._option_of(collection_path)
+        if outcome.get_result():
+            if self._might_hold_tests(collection_path):
+                self._ignored[self._place(str(collection_path))] = self._option_of(collection_path)
+        elif self._is_passed_over(collection_path):
+            self._ignored[self._place(str(collection_path))] = "python_files"
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_pycollect_makeitem(
+        self, collector: pytest.Collector, name: str, obj: object
+    ) -> Generator[None, Any, None]:
+        """Note functions and classes that pytest collects by default and the settings exclude."""
+        outcome = yield
+        if outcome.get_result() is not None:
+            return
+        for key, start, kind in (
+            ("python_functions", "test", FunctionType), ("python_classes", "Test", type),
+        ):  # fmt: skip
+            is_one = isinstance(obj, kind) and name.startswith(start)
+            if is_one and list(self._config.getini(key)) != [start]:
+                self._ignored[self._name(f"{collector.nodeid}::{name}")] = key
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Count a test before anybody can drop it."""
@@ -135,6 +153,12 @@ class Collected:
             return not any(fnmatch.fnmatch(path.name, usual) for usual in _USUAL)
         patterns = self._config.getini("python_files")
         return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
+
+    def _is_passed_over(self, path: Path) -> bool:
+        """Whether a file has a usual name for tests, which the settings do not have."""
+        if path.suffix != ".py" or self._might_hold_tests(path):
+            return False
+        return any(fnmatch.fnmatch(path.name, usual) for usual in ("test_*.py", "*_test.py"))
 
     def _option_of(self, path: Path) -> str:
         for option in ("ignore", "ignore_glob"):

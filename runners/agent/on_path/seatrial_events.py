@@ -20,6 +20,7 @@ def check(
     outcome: str,
     *,
     value: Scalar = None,
+    expected: Scalar = None,
     unit: Optional[str] = None,
     tolerance: Scalar = None,
     reason: Optional[str] = None,
@@ -30,8 +31,10 @@ def check(
         name: Its stable name within the job.
         outcome: ``passed``, ``failed`` or ``skipped`` (then say the reason).
         value: What was measured.
+        expected: What it should be. A value that is further away than the tolerance makes a check
+            that is said to have passed a failed one.
         unit: Unit of the value.
-        tolerance: What the value was held against.
+        tolerance: What the value, or its distance from what was expected, was held against.
         reason: Why, for a person.
 
     Returns:
@@ -39,7 +42,8 @@ def check(
     """
     if outcome not in ("passed", "failed", "skipped"):
         raise ValueError(f"outcome must be passed, failed or skipped, not {outcome!r}")
-    more = {"value": value, "unit": unit, "tolerance": tolerance, "reason": reason}
+    held = {"value": value, "expected": expected, "tolerance": tolerance}
+    more = {**held, "unit": unit, "reason": reason}
     return _say({"check": name, "outcome": outcome, **_given(more)})
 
 

@@ -1,20 +1,18 @@
 """Tells which files a distribution installed, and whether loaded modules came from them.
 
 PYTEST_DONT_REWRITE: loaded before pytest could rewrite it, from a place that no payload reaches.
-The agent also runs this file's text by itself, to prove a subject before the first job.
+The agent also runs this file's text by itself: before the first job, it lists what is installed.
 """
 # ruff: noqa: INP001, PTH118, PTH119, PTH120 - no package; plain text is quick for 2,000 modules
 
 from __future__ import annotations
 
-import base64
 import csv
-import hashlib
+import json
 import os
 import sys
 import types
 from importlib import metadata
-from pathlib import Path
 from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 SUFFIXES = (".py", ".so", ".pyd", ".pyc")
@@ -22,6 +20,10 @@ _BESIDE = frozenset(
     ("tests", "test", "testing", "docs", "doc", "examples", "benchmarks", "scripts", "conftest")
 )
 """Names that wheels install by mistake; they are no distribution's, unless it has no others."""
+
+
+GIVEN = {name: value for name, value in os.environ.items() if name.startswith("SEATRIAL_")}
+"""What the agent said, before anything of the payload could say otherwise."""
 
 
 class Problem(NamedTuple):
@@ -48,15 +50,40 @@ class Installed:
             metadata.PackageNotFoundError: it is not installed.
         """
         dist = metadata.distribution(name)
-        self.name = str(dist.metadata["Name"] or name)
-        self.version = dist.version
+        self.name = name
+        self._dist = dist
         self.home = str(dist.locate_file(""))
-        rows = csv.reader((dist.read_text("RECORD") or "").splitlines())
-        self.files = dict(_modules(rows))
+        self.files, self.record = _modules(dist.read_text("RECORD") or "")
         """By path below `home`: the digest as RECORD writes it, or nothing where it has none."""
         self.roots = frozenset(roots) or import_names(self.files)
         self._folders = frozenset(os.path.dirname(path) for path in self.files)
-        self._good: Dict[str, str] = {}
+        self._good: Dict[str, object] = {}
+
+    @property
+    def version(self) -> str:
+        """Of the distribution; reading it takes a while where its description is long."""
+        return self._dist.version
+
+    def start_files(self) -> List[str]:
+        """Return what it installed that Python runs at its start, by path below `home`."""
+        text = self._dist.read_text("RECORD") or ""
+        return [line.split(",")[0] for line in text.splitlines() if ".pth," in line]
+
+    def of(self, loaded: Mapping[str, object]) -> Dict[str, object]:
+        """Return those modules that bear names of this distribution.
+
+        Their contents are looked at by their exact types: asked for its class, what stands for
+        something deprecated would warn.
+
+        Args:
+            loaded: ``sys.modules``, or a part of it.
+        """
+        tops = {root.partition(".")[0] for root in self.roots}
+        return {
+            name: module
+            for name, module in list(loaded.items())
+            if module is not None and name.partition(".")[0] in tops and self._is_mine(name)
+        }
 
     def problems(
         self, loaded: Mapping[str, object], *, payload: str = "", own: FrozenSet[str] = frozenset()
@@ -68,14 +95,15 @@ class Installed:
             payload: The payload's folder: what lies in it is never the distribution's.
             own: Files of tests and conftests: they may add modules, but replace none.
         """
-        tops = {root.partition(".")[0] for root in self.roots}
         found = []
-        for name, module in list(loaded.items()):
-            if module is None or name.partition(".")[0] not in tops or not self._is_mine(name):
+        for name, module in self.of(loaded).items():
+            if self._good.get(name) is module:
                 continue
             problem = self._problem(name, module, loaded, payload, own)
             if problem is not None:
                 found.append(problem)
+            else:
+                self._good[name] = module
         return found
 
     def replaced(self, loaded: Mapping[str, object], payload: str) -> List[Tuple[str, str]]:
@@ -85,25 +113,19 @@ class Installed:
             loaded: ``sys.modules``, or a part of it.
             payload: The payload's folder.
         """
-        tops = {root.partition(".")[0] for root in self.roots}
-        return [
-            (f"{name}.{key}", value.__code__.co_filename)
-            for name, module in list(loaded.items())
-            if name.partition(".")[0] in tops and self._is_mine(name)
-            for key, value in list(_dict(module).items())
-            if isinstance(value, types.FunctionType)
-            and _is_below(value.__code__.co_filename, payload)
-        ]
-
-    def changed(self, path: str) -> Optional[str]:
-        """Say how an installed file differs from what was installed; None where it does not.
-
-        Args:
-            path: Below `home`.
-        """
-        if path not in self._good:
-            self._good[path] = self._difference(path) or ""
-        return self._good[path] or None
+        found = []
+        for name, module in self.of(loaded).items():
+            for key, value in list(_dict(module).items()):
+                inner = [(f"{name}.{key}", value)]
+                if type(value) is type and value.__module__ == name:
+                    inner = [(f"{name}.{key}.{each}", one) for each, one in vars(value).items()]
+                found += [
+                    (place, one.__code__.co_filename)
+                    for place, one in inner
+                    if type(one) is types.FunctionType
+                    and _is_below(one.__code__.co_filename, payload)
+                ]
+        return found
 
     def path_of(self, file: str) -> Optional[str]:
         """Return a file's path below `home` if the distribution installed it."""
@@ -130,13 +152,8 @@ class Installed:
     ) -> Optional[Problem]:
         files = _files(module)
         for file in files:
-            path = self.path_of(file)
-            if path is None:
+            if self.path_of(file) is None:
                 return self._stray(name, module, file, loaded, payload, own)
-            changed = self.changed(path)
-            if changed is not None:
-                fix = "something writes into the environment: let nothing of the payload do that"
-                return Problem(name, file, changed, fix)
         strange = _not_of_its_file(name, module, payload)
         if files and strange:
             what = f"{name} names {files[0]} as its file, but its functions come from {strange}"
@@ -222,20 +239,6 @@ class Installed:
         true_name = str(getattr(spec, "name", ""))
         return true_name not in ("", name) and not self._is_mine(true_name)
 
-    def _difference(self, path: str) -> Optional[str]:
-        wanted = self.files[path]
-        if not wanted:
-            return None
-        kind, _, value = wanted.partition("=")
-        try:
-            content = Path(self.home, path).read_bytes()
-        except OSError as error:
-            return f"{path} cannot be read: {error}"
-        digest = base64.urlsafe_b64encode(hashlib.new(kind, content).digest()).rstrip(b"=")
-        if digest.decode() == value:
-            return None
-        return f"{path} differs from what {self.name} {self.version} installed"
-
 
 def import_names(files: Iterable[str]) -> FrozenSet[str]:
     """Return the names that are imported: packages, modules, and parts of namespaces."""
@@ -258,13 +261,19 @@ def _dotted(parts: List[str]) -> str:
     return ".".join(parts) if good else ""
 
 
-def _modules(rows: Iterable[List[str]]) -> Iterator[Tuple[str, str]]:
-    for row in rows:
+def _modules(text: str) -> Tuple[Dict[str, str], str]:
+    """Return the modules with their digests, and the path of RECORD itself."""
+    files, record = {}, ""
+    rows = (row for row in text.splitlines() if ".py" in row or ".so" in row or "/RECORD" in row)
+    for row in csv.reader(rows):
         path = row[0] if row else ""
-        first = path.partition("/")[0]
-        mine = not path.startswith(("..", "/")) and not first.endswith((".dist-info", ".data"))
-        if mine and path.endswith(SUFFIXES) and "__pycache__" not in path:
-            yield path, row[1] if len(row) > 1 else ""
+        if path.endswith(".dist-info/RECORD"):
+            record = path
+        elif path.endswith(SUFFIXES) and "__pycache__" not in path:
+            first = path.partition("/")[0]
+            if not path.startswith(("..", "/")) and not first.endswith((".dist-info", ".data")):
+                files[path] = row[1] if len(row) > 1 else ""
+    return files, record
 
 
 def _files(module: object) -> List[str]:
@@ -292,7 +301,7 @@ def _not_of_its_file(name: str, module: object, payload: str) -> str:
     """
     found = ""
     for value in list(_dict(module).values()):
-        if not isinstance(value, types.FunctionType) or value.__module__ != name:
+        if type(value) is not types.FunctionType or value.__module__ != name:
             continue
         file = value.__code__.co_filename
         if not (file.startswith("<") or (payload and _is_below(_real_file(file), _real(payload)))):
@@ -307,7 +316,7 @@ def _makers(values: Iterable[object]) -> FrozenSet[str]:
     found = set()
     for value in values:
         parts = _dict(value).values() if isinstance(value, type) else (value,)
-        codes = (each.__code__ for each in parts if isinstance(each, types.FunctionType))
+        codes = (each.__code__ for each in parts if type(each) is types.FunctionType)
         found.update(code.co_filename for code in codes)
     return frozenset(found)
 
@@ -339,7 +348,7 @@ class Survey(NamedTuple):
 
     def problems(self, own: FrozenSet[str] = frozenset()) -> List[Tuple[str, Problem]]:
         """Say what did not come from where it should, each with the reason of the outcome."""
-        payload = os.environ.get("SEATRIAL_PAYLOAD", "")
+        payload = GIVEN.get("SEATRIAL_PAYLOAD", "")
         told = [("wrong_pytest", each) for each in self.tools]
         told += [("wrong_subject", self.subject)] if self.subject else []
         return [
@@ -348,6 +357,16 @@ class Survey(NamedTuple):
             for problem in installed.problems(sys.modules, payload=payload, own=own)
         ]
 
+    def elsewhere(self) -> Optional[Tuple[str, Installed]]:
+        """Find one that is not where the agent saw it installed, with the reason of the outcome."""
+        homes = json.loads(GIVEN.get("SEATRIAL_HOMES") or "{}")
+        told = [("wrong_pytest", each) for each in self.tools]
+        told += [("wrong_subject", self.subject)] if self.subject else []
+        for reason, one in told:
+            if one.name in homes and _real(one.home) != _real(homes[one.name]):
+                return reason, one
+        return None
+
 
 _SURVEY: List[Survey] = []
 
@@ -355,7 +374,7 @@ _SURVEY: List[Survey] = []
 def survey() -> Survey:
     """Read what is installed, once: before anything of the payload could be imported."""
     if not _SURVEY:
-        subject = os.environ.get("SEATRIAL_SUBJECT", "")
+        subject = GIVEN.get("SEATRIAL_SUBJECT", "")
         _SURVEY.append(Survey(tuple(_tools()), Installed(subject) if subject else None))
     return _SURVEY[0]
 

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import shlex
 import sys
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional
 
 import _pytest
 import pytest
@@ -43,8 +44,15 @@ _KNOWN = frozenset((
     "xdist",
 ))  # fmt: skip
 _TOLD = frozenset(("seatrial_events",))
-_TOOLS = ("_pytest.main", "_pytest.python", "_pytest.reports", "_pytest.runner", "pluggy._callers")
-"""Modules whose functions make an outcome of what a test did."""
+_TOOLS = (
+    "_pytest.main",
+    "_pytest.python",
+    "_pytest.reports",
+    "_pytest.runner",
+    "pluggy._callers",
+    "pluggy._execution",
+)
+"""Modules whose functions make an outcome of what a test did; not every version has all."""
 
 Write = Callable[[Dict[str, Any]], None]
 
@@ -59,6 +67,12 @@ class Prover:
         self._told: List[List[str]] = []
         self._worker = str((getattr(config, "workerinput", None) or {}).get("workerid", ""))
         self._own: FrozenSet[str] = frozenset()
+        self._children = _children()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """Forget the children that plugins had at the start, as ``uname`` is."""
+        self._children = _children()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -78,10 +92,19 @@ class Prover:
         found = seatrial_origins.survey().problems(self._own)
         problems = [{"reason": reason, **problem._asdict()} for reason, problem in found[:20]]
         problems += [_replaced(name) for name in _differences(self._code)[:20]]
+        problems += [_told_not_to_run(word) for word in _idle_options(self._config)]
         self._tell_hooks()
         line = {"record": "origins", "when": when, "worker": self._worker, "problems": problems}
+        line["subject_modules"] = self._subject_modules()
         self._write({**line, "pytest": str(pytest.__file__), "version": pytest.__version__})
         return problems
+
+    def _subject_modules(self) -> Optional[int]:
+        """Count the subject's modules; None where there is none, or children may have them."""
+        subject = seatrial_origins.survey().subject
+        if subject is None:
+            return None
+        return len(subject.of(sys.modules)) or (0 if _children() == self._children else None)
 
     def _tell_hooks(self) -> None:
         """Say who else has a hand in outcomes, whenever that is news."""
@@ -114,9 +137,16 @@ class Workers:
         self._write({"record": "worker", "worker": str(node.gateway.id)})
 
 
+def _children() -> int:
+    """Return what only grows when a child process has ended: the faults of all of them."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+
+
 def _command() -> str:
     """Return what starts a worker, as a shell would be told it."""
-    words = ["env", "-u", "PYTHONPATH", f"SEATRIAL_PYTHONPATH={os.environ.get('PYTHONPATH', '')}"]
+    given = {**seatrial_origins.GIVEN, "SEATRIAL_PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    words = ["/usr/bin/env", "-u", "PYTHONPATH"]
+    words += [f"{name}={value}" for name, value in sorted(given.items())]
     words += [sys.executable, "-u", seatrial_start.__file__, "worker"]
     return " ".join(map(shlex.quote, words))
 
@@ -131,7 +161,7 @@ def own_code() -> Dict[str, CodeType]:
 def code_of(modules: Iterable[str]) -> Dict[str, CodeType]:
     """Return the code of every function and method of some modules, by full name."""
     found = {}
-    for name in modules:
+    for name in sys.modules.keys() & set(modules):
         for holder in (sys.modules[name], *_classes(name)):
             place = name if holder is sys.modules[name] else f"{name}.{holder.__name__}"
             for key, value in vars(holder).items():
@@ -157,6 +187,19 @@ def _replaced(name: str) -> Dict[str, str]:
     return {"reason": "forged_records", "module": name, "file": "", "what": text, "fix": fix}
 
 
+def _idle_options(config: pytest.Config) -> List[str]:
+    """Return the options under which tests are reported, or left out, without being run."""
+    names = {"setuponly": "--setup-only", "setupplan": "--setup-plan", "lf": "--last-failed"}
+    names["collectonly"] = "--collect-only"
+    return [word for name, word in names.items() if config.getoption(name, False)]
+
+
+def _told_not_to_run(word: str) -> Dict[str, str]:
+    text = f"pytest runs with {word}, which leaves tests or their bodies out"
+    fix = f"take {word} out of the job's arguments, addopts and PYTEST_ADDOPTS"
+    return {"reason": "wrong_pytest", "module": "pytest", "file": "", "what": text, "fix": fix}
+
+
 def _foreign_hooks(config: pytest.Config) -> List[List[str]]:
     """List hook and file of everything that can change an outcome and is not well known."""
     own = str(Path(__file__).parent)
@@ -165,15 +208,16 @@ def _foreign_hooks(config: pytest.Config) -> List[List[str]]:
     for hook in _WATCHED:
         # Before pytest 8, config.hook wraps the hooks that are about paths.
         for impl in getattr(config.pluginmanager.hook, hook).get_hookimpls():
-            file = str(getattr(getattr(impl.function, "__code__", None), "co_filename", "?"))
-            if not file.startswith((own + os.sep, tools + os.sep)) and not _is_known(file):
-                found.add((hook, _place(file, config)))
+            code = str(getattr(getattr(impl.function, "__code__", None), "co_filename", "?"))
+            for file in {code, str(getattr(impl.plugin, "__file__", None) or code)}:
+                if not file.startswith((own + os.sep, tools + os.sep)) and not _is_known(file):
+                    found.add((hook, _place(file, config)))
     return [list(each) for each in sorted(found)][:200]
 
 
 def _replacements(config: pytest.Config) -> List[List[str]]:
     """List functions of pytest and of the subject that the payload has replaced, and its files."""
-    payload = os.environ.get("SEATRIAL_PAYLOAD", "")
+    payload = seatrial_origins.GIVEN.get("SEATRIAL_PAYLOAD", "")
     now = code_of(_TOOLS)
     found = {
         (name, code.co_filename)
@@ -183,6 +227,8 @@ def _replacements(config: pytest.Config) -> List[List[str]]:
     subject = seatrial_origins.survey().subject
     if subject is not None and payload:
         found.update(subject.replaced(sys.modules, payload))
+    if subject is not None:
+        found.update(("runs when Python starts", file) for file in subject.start_files())
     return [[name, _place(file, config)] for name, file in sorted(found)][:200]
 
 
@@ -191,10 +237,14 @@ def _is_inside(file: str, folder: str) -> bool:
 
 
 def _is_known(file: str) -> bool:
-    """Say whether a well-known plugin, installed in the environment, has it."""
-    payload = os.environ.get("SEATRIAL_PAYLOAD", "")
-    return not _is_inside(file, payload) and any(
-        part.split(".")[0] in _KNOWN for part in Path(file).parts[-3:]
+    """Say whether a well-known plugin has it: neither the payload nor the subject brought it."""
+    payload = seatrial_origins.GIVEN.get("SEATRIAL_PAYLOAD", "")
+    subject = seatrial_origins.survey().subject
+    own = subject is not None and subject.path_of(file) is not None
+    return (
+        not own
+        and not _is_inside(file, payload)
+        and any(part.split(".")[0] in _KNOWN for part in Path(file).parts[-3:])
     )
 
 

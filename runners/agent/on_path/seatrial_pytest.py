@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Dict, FrozenSet, Generator, List, Optional, Tuple, Union
 
 import pytest
+import seatrial_origins
 from seatrial_collected import Collected
 from seatrial_proof import Prover, Workers, own_code
 
@@ -39,6 +40,8 @@ _SECTIONS = 50
 _PROPERTIES = 200
 _NAME_CHARS = 4_000
 _STRICT = "[XPASS(strict)]"
+_LOST = "???"
+"""The phase of a test whose worker is gone, as pytest-xdist has it."""
 _POISON = re.compile(
     r"(?:CUDA|HIP) error: (?:device-side assert|an illegal memory access|unspecified launch failure"
     r"|misaligned address|an illegal instruction|the launch timed out|uncorrectable ECC)"
@@ -187,7 +190,10 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A phase of a test is over."""
+        """A phase of a test is over, or its worker is gone."""
+        if report.when == _LOST:
+            self._lost(report)
+            return
         line = _report(report, self._records)
         poisoned = report.outcome == "failed" and is_poison(line)
         if poisoned:
@@ -195,6 +201,15 @@ class Recorder:
         self._records.write(line)
         if poisoned:
             self._leave()
+
+    def _lost(self, report: pytest.TestReport) -> None:
+        """pytest-xdist says that a test took its worker with it: that has failed."""
+        line = {**_report(report, self._records), "outcome": "failed"}
+        self._records.write({**line, "when": "call"})
+        self._records.write({**line, "when": "teardown", "outcome": "passed", "longrepr": None})
+        node: Any = getattr(report, "node", None)
+        if node is not None:
+            self._records.write({"record": "worker_lost", "worker": str(node.gateway.id)})
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -238,7 +253,7 @@ def is_poison(line: Dict[str, Any]) -> bool:
 
 
 def _listed(variable: str) -> FrozenSet[str]:
-    path = os.environ.get(variable)
+    path = seatrial_origins.GIVEN.get(variable)
     if not path:
         return frozenset()
     return frozenset(json.loads(Path(path).read_text(encoding="utf-8")))

@@ -34,10 +34,21 @@ def main(how: str, arguments: List[str]) -> None:
         sys.exit(f"pytest cannot be imported from the environment: {error}")
     import seatrial_pytest  # noqa: F401, PLC0415
 
-    seatrial_origins.survey()
+    elsewhere = seatrial_origins.survey().elsewhere()
+    if elsewhere is not None:
+        reason, one = elsewhere
+        text = f"another {one.name} stands in front of the one that was installed: {one.home}"
+        _refuse(one.home, text, "keep its folder off PYTHONPATH", reason=reason)
+    if sys.flags.optimize:
+        text = "Python runs optimized (PYTHONOPTIMIZE), so assertions are left out"
+        _refuse("", text, "run the suite without it; a test can start an optimized Python itself")
+    if sys.pycache_prefix:
+        text = "Python takes byte code from elsewhere (PYTHONPYCACHEPREFIX)"
+        _refuse("", text, "run the suite without it: what it holds may differ from the sources")
     shadow = _shadow(before, safe)
     if shadow is not None:
-        _refuse(shadow)
+        text = f"{shadow} has the name of a tool that runs the tests, and would replace it"
+        _refuse(shadow, text, "rename it, or keep its folder off PYTHONPATH")
     sys.path[:] = list(dict.fromkeys([*before, *safe[1:]]))
     _go_on(how, arguments)
 
@@ -82,10 +93,8 @@ def _is_the_payloads(entry: str) -> bool:
     return (os.path.realpath(entry) + os.sep).startswith(root + os.sep)
 
 
-def _refuse(shadow: str) -> None:
-    text = f"{shadow} has the name of a tool that runs the tests, and would replace it"
-    fix = "rename it, or keep its folder off PYTHONPATH"
-    found = {"reason": "wrong_pytest", "module": "", "file": shadow, "what": text, "fix": fix}
+def _refuse(file: str, text: str, fix: str, *, reason: str = "wrong_pytest") -> None:
+    found = {"reason": reason, "module": "", "file": file, "what": text, "fix": fix}
     line = {"record": "origins", "when": "start", "worker": "", "problems": [found]}
     path = os.environ.get("SEATRIAL_RECORDS")
     if path:

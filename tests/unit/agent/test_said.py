@@ -51,6 +51,22 @@ def test_bad_lines(line: dict[str, object], says: str) -> None:
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [
+        ({"value": 4.05, "expected": 4, "tolerance": 0.1}, "passed"),
+        ({"value": 5.0, "expected": 4.0, "tolerance": 0.1}, "failed"),
+        ({"value": 5.0, "tolerance": 0.1}, "passed"),  # nobody knows what it should be
+        ({"value": "5", "expected": "4", "tolerance": 0.1}, "passed"),
+        ({"value": True, "expected": 4, "tolerance": 0.1}, "passed"),
+    ],
+)
+def test_a_check_passes_within_its_tolerance(given: dict[str, object], outcome: str) -> None:
+    kind, data = understand({"check": "a", "outcome": "passed", **given})
+    assert (kind, data["outcome"]) == ("check", outcome)
+    assert bool(data.get("reason")) == (outcome == "failed")
+
+
 @given(
     st.dictionaries(
         st.sampled_from(["check", "metric", "outcome", "samples", "unit", "direction", "params"]),
@@ -64,6 +80,6 @@ def test_nothing_else_comes_out(line: dict[str, object]) -> None:
         return
     assert kind in ("check", "metric")
     assert set(data) <= {
-        "check", "outcome", "value", "unit", "tolerance", "reason",
+        "check", "outcome", "value", "expected", "unit", "tolerance", "reason",
         "metric", "samples", "direction", "params",
     }  # fmt: skip

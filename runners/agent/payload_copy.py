@@ -1,0 +1,130 @@
+"""The payload's copy that jobs run in: each begins with what was shipped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from pathlib import Path, PurePath
+from typing import Iterator, List
+
+from .installed import mark_of
+
+_SETTINGS = frozenset((
+    ".pytest.ini", ".pytest.toml", "conftest.py", "pyproject.toml", "pytest.ini", "pytest.toml",
+    "setup.cfg", "sitecustomize.py", "tox.ini", "usercustomize.py",
+))  # fmt: skip
+"""Names that pytest or Python looks for by themselves."""
+_CACHE = "__pycache__"
+
+
+class PayloadCopy:
+    """A copy that belongs to the jobs, beside what was unpacked, which does not."""
+
+    def __init__(self, pristine: Path, copy: Path) -> None:
+        """See how its files are; no job has run in it."""
+        self._pristine = pristine
+        self._copy = copy
+        shipped = (path for path in _files(pristine) if _CACHE not in path.parts)
+        self._marks = {path: mark_of(copy / path, is_link=True) for path in shipped}
+
+    def restore(self) -> List[str]:
+        """Undo what jobs did to shipped files, and to settings of pytest; say to which, by path.
+
+        What was changed or removed is written again. Settings that were added are removed, and byte
+        code, also where it was shipped: it may say something else than its source. Other new files
+        stay: jobs may leave them to later ones. Links that a job left are not followed.
+
+        Raises:
+            OSError: it cannot be undone.
+        """
+        changed = [path for path in sorted(self._marks) if self._is_changed(path)]
+        now = _files(self._copy)
+        added = sorted(p for p in now if p.name in _SETTINGS and p not in self._marks)
+        byte_code = [
+            p for p in now if _CACHE in p.parts or (p.suffix == ".pyc" and p not in self._marks)
+        ]
+        for path in (*added, *byte_code):
+            with _folder(self._copy, path.parent) as folder:
+                os.unlink(path.name, dir_fd=folder)
+        for path in changed:
+            _write(self._pristine / path, self._copy, path)
+            self._marks[path] = mark_of(self._copy / path, is_link=True)
+        return [str(path) for path in (*changed, *added)]
+
+    def _is_changed(self, path: PurePath) -> bool:
+        """A file that was touched is compared: what says the same is the same."""
+        mark = mark_of(self._copy / path, is_link=True)
+        if mark == self._marks[path]:
+            return False
+        self._marks[path] = mark
+        return not _is_same(self._pristine / path, self._copy / path)
+
+
+def _files(root: Path) -> List[PurePath]:
+    return [
+        PurePath(os.path.relpath(folder, root), name)
+        for folder, folders, names in os.walk(root)
+        for name in (*names, *(each for each in folders if Path(folder, each).is_symlink()))
+    ]
+
+
+def _is_same(shipped: Path, now: Path) -> bool:
+    try:
+        if shipped.is_symlink() or now.is_symlink():
+            return shipped.readlink() == now.readlink()
+        return stat.S_ISREG(now.lstat().st_mode) and shipped.read_bytes() == now.read_bytes()
+    except OSError:
+        return False
+
+
+def _write(source: Path, copy: Path, path: PurePath) -> None:
+    """Put a shipped file where it belongs, in place of whatever stands there."""
+    owner = copy.stat()
+    with _folder(copy, path.parent) as folder:
+        _clear(path.name, folder)
+        if source.is_symlink():
+            os.symlink(source.readlink(), path.name, dir_fd=folder)
+        else:
+            mode = stat.S_IMODE(source.stat().st_mode)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            with os.fdopen(os.open(path.name, flags, mode, dir_fd=folder), "wb") as out:
+                out.write(source.read_bytes())
+                os.fchmod(out.fileno(), mode)
+        os.chown(path.name, owner.st_uid, owner.st_gid, dir_fd=folder, follow_symlinks=False)
+
+
+@contextlib.contextmanager
+def _folder(root: Path, inner: PurePath) -> Iterator[int]:
+    """Open a folder below another, part by part; what is none makes way for one."""
+    owner = root.stat()
+    with contextlib.ExitStack() as opened:
+        found = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        opened.callback(os.close, found)
+        for part in inner.parts:
+            found = _enter(part, found, owner)
+            opened.callback(os.close, found)
+        yield found
+
+
+def _enter(part: str, outer: int, owner: os.stat_result) -> int:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    with contextlib.suppress(OSError):
+        return os.open(part, flags, dir_fd=outer)
+    _clear(part, outer)
+    os.mkdir(part, 0o755, dir_fd=outer)
+    os.chown(part, owner.st_uid, owner.st_gid, dir_fd=outer, follow_symlinks=False)
+    return os.open(part, flags, dir_fd=outer)
+
+
+def _clear(name: str, folder: int) -> None:
+    """Remove what has a name in an open folder."""
+    try:
+        is_folder = stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode)
+    except FileNotFoundError:
+        return
+    if is_folder:
+        shutil.rmtree(f"/proc/self/fd/{folder}/{name}")
+    else:
+        os.unlink(name, dir_fd=folder)
