@@ -87,7 +87,7 @@ def create_payload_review(context: ContextDep, body: Review, caller: CallerDep) 
     new = NewReview(
         payload=body.payload,
         level=body.level,
-        by=caller.name,
+        by=caller,
         days=body.days,
         note=body.note,
     )

@@ -163,6 +163,9 @@ class ReviewShape(Shape):
     """sha256 of its archive."""
     level: PayloadLevel
     by: str
+    """The name that their token had then."""
+    token: str
+    """Its id; `socket`: the operating-system user, on the home's socket."""
     note: str
     at: datetime
     expires: datetime

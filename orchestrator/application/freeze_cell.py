@@ -70,7 +70,7 @@ def freeze_cell(one: TakenCell, before: Before, quarantines: Sequence[Quarantine
         mismatch=wrong,
         simulated=cell.simulated,
         ingested=ingested,
-        subject=_subject(one),
+        subject=subject_of(one),
         packages=_packages(cell),
         own_environment=cell.probed.get("own_environment") is True,
         fingerprint=fingerprint(cell.probed),
@@ -133,7 +133,7 @@ def _ended(cell: CellRecord) -> datetime | None:
     return cell.entered_at if cell.state is CellState.DONE else None
 
 
-def _subject(one: TakenCell) -> Mapping[str, str]:
+def subject_of(one: TakenCell) -> Mapping[str, str]:
     """What is known of it; of evidence that others produced, only what they call it."""
     run, spec = one.taken.evidence.record.run, one.taken.spec
     known = {"name": run.subject_name, "version": run.subject_version}
@@ -229,15 +229,15 @@ def _failed_test(failure: Failure, before: Before, quarantines: Sequence[Quarant
         frame=signature.frame,
         message=signature.message,
         is_new=signature.id not in before.signatures,
-        quarantine=_quarantine(failure, quarantines),
+        quarantine=quarantine_of(failure.nodeid, failure.platform, quarantines),
     )
 
 
-def _quarantine(failure: Failure, quarantines: Sequence[Quarantine]) -> str:
-    """The one it is in, over or not; one that is not ended, and lasts longest, comes first."""
+def quarantine_of(nodeid: str, platform: str, quarantines: Sequence[Quarantine]) -> str:
+    """The one a test is in, over or not; one that is not ended, and lasts longest, comes first."""
     fitting = [
         one
         for one in quarantines
-        if one.nodeid == failure.nodeid and (not one.platforms or failure.platform in one.platforms)
+        if one.nodeid == nodeid and (not one.platforms or platform in one.platforms)
     ]
     return max(fitting, key=lambda one: (one.ended_at is None, one.expires)).id if fitting else ""

@@ -9,11 +9,12 @@ from decimal import Decimal
 from functools import reduce
 
 from orchestrator.application.context import Context
-from orchestrator.application.freeze_cell import Before, freeze_cell
+from orchestrator.application.freeze_cell import Before, freeze_cell, subject_of
 from orchestrator.application.freeze_changes import Compared, with_changes
 from orchestrator.application.freeze_failed_before import with_failed_before
 from orchestrator.application.freeze_test_sets import with_test_sets
 from orchestrator.application.gather_evidence import (
+    StandingCell,
     Taken,
     TakenCell,
     gather,
@@ -24,7 +25,7 @@ from orchestrator.application.ports.gates import LastGreen
 from orchestrator.application.reuse import told_tests
 from orchestrator.domain.gate.completing import completed
 from orchestrator.domain.gate.document import digest_of, snapshot_document
-from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.policy import EvidenceRule, GatePolicy
 from orchestrator.domain.gate.quantities import duration
 from orchestrator.domain.gate.snapshot import CellEvidence, Quarantine, Snapshot
 from orchestrator.domain.identity import normal_nodeid
@@ -38,6 +39,10 @@ _RAN = (
     TestOutcome.XFAILED,
     TestOutcome.XPASSED,
 )
+
+
+_LOOKS_BACK = duration(EvidenceRule().max_age)
+"""A failure counts against its subject so long at least: believing less evidence forgets none."""
 
 
 def freeze_evidence(context: Context, policy: GatePolicy, runs: Sequence[str]) -> Snapshot:
@@ -61,14 +66,14 @@ def freeze(
     passed = tuple(green.runs) if green else ()
     seen = _signatures(context, passed)
     quarantines = tuple(context.stores.quarantines.list(product=product))
-    stood = [(parts, _past(context, policy, parts, oldest)) for parts in standing(taken)]
+    stood = [(one, _past(context, policy, one.parts, oldest)) for one in standing(taken)]
     cells = tuple(
-        _frozen(parts, _compared(context, parts, past, seen, passed), quarantines)
-        for parts, past in stood
+        _frozen(one, _compared(context, one.parts, past, seen, passed), quarantines)
+        for one, past in stood
     )
-    green_runs = {parts[0].cell.platform.id: past.run for parts, past in stood}
+    green_runs = {one.parts[0].cell.platform.id: past.run for one, past in stood}
     cells = with_changes(context, product, cells, taken, Compared(passed, green_runs))
-    max_age = duration(policy.spec.evidence.max_age)
+    max_age = max(duration(policy.spec.evidence.max_age), _LOOKS_BACK)
     others = with_others(context, taken, now=now, max_age=max_age)
     frozen = Snapshot(
         product=product,
@@ -83,10 +88,11 @@ def freeze(
     return _with_decisions(context, gate, frozen)
 
 
-def _frozen(
-    parts: Sequence[TakenCell], before: Before, quarantines: Sequence[Quarantine]
-) -> CellEvidence:
-    return reduce(completed, (freeze_cell(one, before, quarantines) for one in parts))
+def _frozen(one: StandingCell, before: Before, quarantines: Sequence[Quarantine]) -> CellEvidence:
+    cell = reduce(completed, (freeze_cell(part, before, quarantines) for part in one.parts))
+    others = [subject_of(part) for part in one.replaced]
+    told = [subject for n, subject in enumerate(others) if subject not in others[:n]]
+    return replace(cell, stands_for=tuple(other for other in told if other != cell.subject))
 
 
 def evidence_digest(snapshot: Snapshot) -> str:

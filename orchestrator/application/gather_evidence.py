@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from orchestrator.application.blame_run import blame_run
@@ -79,49 +79,84 @@ def gather(
 def with_others(
     context: Context, taken: Sequence[Taken], *, now: datetime, max_age: timedelta
 ) -> tuple[Taken, ...]:
-    """The runs, those that they are reruns of, and those with their payloads that failed.
+    """The runs, those that they are reruns of, and those of their subjects that failed.
 
-    Of the last, all that ended within `max_age` before `now`, whoever launched them and however.
-    Oldest first.
+    Of the last, all that ended within `max_age` before `now`, whoever launched them, however, and
+    with whatever payload. Oldest first.
     """
     if not taken:
         return ()
     gates, product = context.stores.gates, taken[0].spec.manifest.name
-    payloads = sorted({one.evidence.record.run.payload_digest for one in taken})
     wanted = {run for one in taken for run in one.repeats}
-    for payload in payloads:
-        wanted.update(gates.failed_runs(product, payload, since=now - max_age, until=now))
+    failed = gates.failed_runs(product, since=now - max_age, until=now)
+    wanted.update(run for run in failed if _is_of_one_of(context, run, taken))
     known, at = {one.id: one for one in taken}, context.clock.now()
     known |= {run: _take(context, product, run, at) for run in sorted(wanted - set(known))}
     return tuple(known[run] for run in sorted(known))
 
 
-def standing(taken: Sequence[Taken]) -> tuple[tuple[TakenCell, ...], ...]:
-    """The cells that count: a later run's stands for an earlier one's of the same name.
+def _is_of_one_of(context: Context, run: str, taken: Sequence[Taken]) -> bool:
+    """Whether it tested the payload or the subject of one of them; seen without its evidence."""
+    spec, known = context.stores.runs.spec(run), context.stores.runs.get(run)
+    payload = known.payload_digest if known else ""
+    return any(
+        payload == one.evidence.record.run.payload_digest or is_of_one_subject(one.spec, spec)
+        for one in taken
+    )
 
-    Where it is a rerun of the same, it completes the earlier one: then both are told, the earlier
-    one first.
-    """
-    found: dict[tuple[str, str], tuple[TakenCell, ...]] = {}
+
+@dataclass(frozen=True, slots=True)
+class StandingCell:
+    """A cell that counts, with its parts and what it replaces."""
+
+    parts: tuple[TakenCell, ...]
+    """Itself; where it is a rerun of the same, after the earlier ones, which it completes."""
+    replaced: tuple[TakenCell, ...] = ()
+    """Cells of the same name in earlier runs, which it replaces."""
+
+    def then(self, new: TakenCell) -> StandingCell:
+        """With the cell of a later run."""
+        if _completes(new, self.parts[0]):
+            return replace(self, parts=(*self.parts, new))
+        return StandingCell((new,), (*self.replaced, *self.parts))
+
+
+def standing(taken: Sequence[Taken]) -> tuple[StandingCell, ...]:
+    """Return the cells that count: a later run's replaces an earlier run's of the same name."""
+    found: dict[tuple[str, str], StandingCell] = {}
     for one in taken:
         for cell in one.evidence.record.cells:
             place, new = (cell.platform.id, cell.environment), TakenCell(one, cell)
-            before = found.get(place, ())
-            found[place] = (*before, new) if before and _completes(new, before[0]) else (new,)
+            found[place] = found[place].then(new) if place in found else StandingCell((new,))
     return tuple(found.values())
 
 
 def is_of_the_same(one: Taken, other: Taken) -> bool:
     """Whether two runs tested the same: one payload, and one wheel or one commit."""
     runs = one.evidence.record.run, other.evidence.record.run
-    mine, theirs = one.spec.matrix.subject, other.spec.matrix.subject
+    mine, theirs = one.spec, other.spec
     if runs[0].payload_digest != runs[1].payload_digest:
         return False
-    if (mine.name, mine.version) != (theirs.name, theirs.version):
-        return False
-    digests = one.spec.subject_digest, other.spec.subject_digest
-    return (mine.git is not None and mine.git == theirs.git) or (
-        digests[0] == digests[1] and (digests[0] is not None or mine == theirs)
+    is_unknown = mine.subject_digest is None and theirs.subject_digest is None
+    return is_of_one_subject(mine, theirs) or (
+        is_unknown and mine.matrix.subject == theirs.matrix.subject
+    )
+
+
+def is_of_one_subject(one: RunSpec, other: RunSpec) -> bool:
+    """Whether two runs are known to have tested one wheel or one commit, with whatever payload.
+
+    Whatever their matrices call it (MyLib is mylib, and 1.0 is 1.0.0), and though the wheel was
+    zipped again.
+    """
+    mine, theirs = one.matrix.subject, other.matrix.subject
+    return any(
+        known and known == other_known
+        for known, other_known in (
+            (mine.git, theirs.git),
+            (one.subject_digest, other.subject_digest),
+            (one.subject_contents, other.subject_contents),
+        )
     )
 
 

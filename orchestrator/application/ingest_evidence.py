@@ -6,7 +6,7 @@ from datetime import datetime
 
 from orchestrator.application.ports.evidence import EvidenceStore, Position
 from orchestrator.application.ports.workspaces import Workspace
-from orchestrator.domain.evidence import Pulled, read_events
+from orchestrator.domain.evidence import LINE_LIMIT_BYTES, Pulled, read_events
 from orchestrator.domain.facts import fold
 
 
@@ -20,6 +20,8 @@ def pull_evidence(
 ) -> Pulled | None:
     """Fetch what is new once, and store it.
 
+    A line that is longer than the limit, as a manifest of sixty thousand tests, is fetched whole.
+
     Returns:
         What the machine answered; None if it knows no such attempt.
 
@@ -28,12 +30,18 @@ def pull_evidence(
         EvidenceError: What it sent is not evidence; nothing was stored.
     """
     have = store.position(attempt_id)
-    pulled = workspace.pull(
-        attempt_id,
-        events_offset=have.events_bytes,
-        log_offset=have.log_bytes,
-        limit_bytes=limit_bytes,
-    )
+    while True:
+        pulled = workspace.pull(
+            attempt_id,
+            events_offset=have.events_bytes,
+            log_offset=have.log_bytes,
+            limit_bytes=limit_bytes,
+        )
+        if pulled is None or len(pulled.events) < limit_bytes or b"\n" in pulled.events:
+            break
+        if limit_bytes > LINE_LIMIT_BYTES:
+            break  # it is refused
+        limit_bytes = min(4 * limit_bytes, LINE_LIMIT_BYTES + 1)
     if pulled is not None:
         ingest(store, attempt_id, have, pulled, at=at)
     return pulled

@@ -7,7 +7,13 @@ from datetime import date
 
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
-from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue, split_requirement
+from orchestrator.domain.known_issue import (
+    IssueMatch,
+    IssueScope,
+    KnownIssue,
+    lacking_limits,
+    split_requirement,
+)
 from orchestrator.domain.person import Person
 from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
 from orchestrator.domain.versions import is_version_range
@@ -55,6 +61,9 @@ def _problems(context: Context, new: NewIssue, today: date) -> list[Problem]:
     found: list[tuple[Path, str]] = []
     if new.match == IssueMatch():
         found.append((("match",), "says nothing: name a signature, an exception, a frame or text"))
+    lacking = lacking_limits(new.scope, new.max_failures)
+    if new.match.is_anything and lacking:
+        found.append((("match",), f"would tolerate anything: say {', '.join(lacking)}"))
     name = new.match.signature
     if name and context.stores.failures.get(name) is None:
         found.append((("match", "signature"), f"there is no signature {name!r}"))

@@ -10,6 +10,7 @@ from typing import Literal
 from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.ports.stores import Claim, RunSpec, StoredPayload
+from orchestrator.application.wheel_contents import contents_digest
 from orchestrator.domain.cell import Run
 from orchestrator.domain.machine import ConfigError, Extent, Offers
 from orchestrator.domain.matrix import Baseline, CellPlan, Matrix, expand
@@ -148,8 +149,13 @@ def prepare_launch(
         trials=order.trials,
         reuse_max_age_s=order.reuse_max_age_s,
         subject_built=order.subject_built,
+        subject_contents=_contents(context, order.subject_digest),
     )
     return run, spec, [(f"{run.id}-{n}", plan) for n, plan in enumerate(plans)]
+
+
+def _contents(context: Context, digest: str | None) -> str:
+    return contents_digest(context.blobs.open(digest)) if digest is not None else ""
 
 
 def find_payload(context: Context, name: str) -> StoredPayload:

@@ -13,6 +13,7 @@ from orchestrator.domain.gate.payload_review import (
     PayloadLevel,
     PayloadReview,
 )
+from orchestrator.domain.person import Person
 from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 
@@ -23,7 +24,7 @@ class NewReview:
     payload: str
     """sha256 of its archive, in hex; ``sha256:`` may stand before it."""
     level: PayloadLevel
-    by: str
+    by: Person
     days: int
     note: str = ""
 
@@ -31,8 +32,8 @@ class NewReview:
 def review_payload(context: Context, new: NewReview) -> PayloadReview:
     """Store it, from now on. Not idempotent.
 
-    Raises InvalidDocumentError, and nothing is stored: without a name, for longer than a year, or
-    of a payload that was never uploaded.
+    Raises InvalidDocumentError, and nothing is stored: for longer than a year, or of a payload that
+    was never uploaded.
     """
     digest = new.payload.strip().removeprefix("sha256:").lower()
     problems = list(_problems(context, new, digest))
@@ -43,7 +44,8 @@ def review_payload(context: Context, new: NewReview) -> PayloadReview:
         id="",
         payload=digest,
         level=new.level,
-        by=new.by.strip(),
+        by=new.by.name,
+        token=new.by.token,
         note=new.note.strip(),
         at=at,
         expires=at + timedelta(days=new.days),
@@ -52,8 +54,6 @@ def review_payload(context: Context, new: NewReview) -> PayloadReview:
 
 
 def _problems(context: Context, new: NewReview, digest: str) -> Iterator[Problem]:
-    if not new.by.strip():
-        yield Problem(("by",), "must say who read it")
     if new.level not in LEVELS:
         yield Problem(("level",), f"must be one of {', '.join(LEVELS)}")
     if not 1 <= new.days <= LONGEST_REVIEW.days:

@@ -99,6 +99,15 @@ class CheckFact:
     reason: str = ""
 
 
+CHECK_RANKS: Mapping[str, int] = {"passed": 0, "skipped": 1, "failed": 2}
+"""Of two statements on one check the worse stands, whichever came first."""
+
+
+def rank_of_check(outcome: str) -> int:
+    """How bad an outcome of a check is; what is no known word is as bad as it gets."""
+    return CHECK_RANKS.get(outcome, len(CHECK_RANKS))
+
+
 @dataclass(frozen=True, slots=True)
 class MetricFact:
     """One measured quantity, with every sample."""
@@ -192,7 +201,8 @@ def _uncollected(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
 
 def _outcome_fact(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
     """A test as a foreign artifact told it: its outcome, and no phases."""
-    outcome = TestOutcome[text_of(data.get("outcome")).upper()]
+    word = text_of(data.get("outcome")).upper()
+    outcome = TestOutcome.__members__.get(word, TestOutcome.ERROR)
     return TestFact(
         job=job,
         nodeid=nodeid,
@@ -330,7 +340,10 @@ def _read_check(facts: Facts, event: Event) -> None:
         return
     name = text_of(data.get("check"))
     words = {key: text_of(data.get(key)) for key in ("value", "unit", "tolerance", "reason")}
-    facts.checks[job, name] = CheckFact(job, name, text_of(data.get("outcome")), **words)
+    fact = CheckFact(job, name, text_of(data.get("outcome")), **words)
+    known = facts.checks.get((job, name), fact)
+    if rank_of_check(fact.outcome) >= rank_of_check(known.outcome):
+        facts.checks[job, name] = fact
 
 
 def _read_metric(facts: Facts, event: Event) -> None:

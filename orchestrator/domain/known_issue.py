@@ -43,6 +43,22 @@ class IssueMatch:
     contains: str = ""
     """Stands in the masked message, or in the name of the exception; case does not matter."""
 
+    @property
+    def is_anything(self) -> bool:
+        """Whether every failure fits."""
+        said = (self.signature, self.exception, self.frame, self.contains)
+        return any(said) and not any(word.strip("* ") for word in said)
+
+
+def lacking_limits(scope: IssueScope, max_failures: int | None) -> list[str]:
+    """What a known issue has to say that would tolerate anything."""
+    needed = {
+        "max_failures": max_failures is not None,
+        "scope.platforms": bool(scope.platforms),
+        "scope.jobs": bool(scope.jobs),
+    }
+    return [key for key, is_given in needed.items() if not is_given]
+
 
 _NOTHING = IssueMatch()
 

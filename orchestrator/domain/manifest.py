@@ -77,7 +77,7 @@ class Environment:
     pip: tuple[str, ...] = ()
     """Requirements to add; what the interpreter already has is kept at its version."""
     find_links: tuple[str, ...] = ()
-    """More places where the controller looks for wheels."""
+    """More places where the controller looks for wheels: https addresses."""
     index: bool = False
     """Whether the machine may use a package index of its own when the wheels do not do."""
     variables: dict[str, str] = field(default_factory=dict)

@@ -47,8 +47,9 @@ def judge_job(
         cause: What stopped the attempt from outside, if anything did.
     """
     if fact is None or fact.started_ts is None:
-        if fact is not None and fact.cause == "start_failed":
-            return JobVerdict(job, Outcome.NOT_RUN, "wrong_hardware", fact.detail or "")
+        if fact is not None and fact.cause:
+            reason = "wrong_hardware" if fact.cause == "start_failed" else fact.cause
+            return JobVerdict(job, Outcome.NOT_RUN, reason, fact.detail or "")
         return JobVerdict(job, Outcome.NOT_RUN, cause.reason if cause else "agent")
     outside = _interruption(fact, cause)
     if outside is not None:
@@ -56,9 +57,10 @@ def judge_job(
     stopped = _stopped(fact)
     if stopped is not None:
         return _as_ended(job, stopped)
+    failed = [check.name for check in checks if check.outcome == "failed"]
     if kind == "suite":
-        return _judge_suite(job, fact, counts)
-    return _judge_command(job, fact, [check.name for check in checks if check.outcome == "failed"])
+        return _judge_suite(job, fact, counts, failed)
+    return _judge_command(job, fact, failed)
 
 
 def _interruption(fact: JobFact, cause: Cause | None) -> Cause | None:
@@ -89,7 +91,7 @@ def _stopped(fact: JobFact) -> Cause | None:
     return None
 
 
-def _judge_suite(job: str, fact: JobFact, counts: Counts) -> JobVerdict:
+def _judge_suite(job: str, fact: JobFact, counts: Counts, failed: Sequence[str]) -> JobVerdict:
     ending = _suite_ending(fact, counts)
     if counts.failed or counts.error:
         return JobVerdict(job, Outcome.FAILED, "tests", _tests_detail(counts), ending)
@@ -100,6 +102,8 @@ def _judge_suite(job: str, fact: JobFact, counts: Counts) -> JobVerdict:
     if counts.missing or counts.not_run:
         detail = f"{counts.missing} missing, {counts.not_run} not run"
         return JobVerdict(job, Outcome.FAILED, "missing", detail, ending)
+    if failed:
+        return _checks_failed(job, failed)
     return JobVerdict(job, Outcome.PASSED) if ending is None else _as_ended(job, ending)
 
 
@@ -134,8 +138,12 @@ def _judge_command(job: str, fact: JobFact, failed: Sequence[str]) -> JobVerdict
     if ending is not None and ending.reason == "crashed":
         return _as_ended(job, ending)
     if failed:
-        return JobVerdict(job, Outcome.FAILED, "checks", f"failed: {', '.join(failed[:5])}")
+        return _checks_failed(job, failed)
     return JobVerdict(job, Outcome.PASSED) if ending is None else _as_ended(job, ending)
+
+
+def _checks_failed(job: str, failed: Sequence[str]) -> JobVerdict:
+    return JobVerdict(job, Outcome.FAILED, "checks", f"failed: {', '.join(failed[:5])}")
 
 
 def _command_ending(fact: JobFact, failed: Sequence[str]) -> Cause | None:

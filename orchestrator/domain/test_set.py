@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from orchestrator.domain.gate.later import LATER
 from orchestrator.domain.values import text_of, whole_of
 
 NAMED = 200
@@ -66,6 +67,9 @@ class TestSet:
     """Files that could not be collected."""
     hooks: tuple[Hook, ...] = ()
     """Who else had a hand in the outcomes."""
+    subject_modules: int | None = field(default=None, metadata=LATER)
+    """How many modules of the subject a process of the suite had loaded, at most; None where there
+    is no subject, or nobody told."""
 
     @property
     def unasked(self) -> tuple[Deselection, ...]:
@@ -85,6 +89,7 @@ def read_test_set(data: Mapping[str, object]) -> TestSet:
         ignored=tuple(_places(data.get("ignored"))),
         hidden=_texts(data.get("hidden")),
         hooks=tuple(Hook(name=name, file=file) for name, file in _pairs(data.get("hooks"))),
+        subject_modules=whole_of(data.get("subject_modules")),
     )
 
 

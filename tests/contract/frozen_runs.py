@@ -39,12 +39,15 @@ def launched(
     subject=None,
     built="",
     digest="e" * 64,
+    contents="",
 ):
     asked = matrix(platforms)
     rows = (replace(p, provider=provider, accelerator=accelerator) for p in asked.platforms)
     asked = replace(asked, platforms=tuple(rows), subject=subject or asked.subject)
     cells = [(f"{run_id}.{plan.id}", plan) for plan in expand(asked, MANIFEST)]
-    spec = RunSpec(asked, MANIFEST, subject_digest=digest, subject_built=built)
+    spec = RunSpec(
+        asked, MANIFEST, subject_digest=digest, subject_built=built, subject_contents=contents
+    )
     stores.runs.create(a_run(run_id), spec, cells, key=None)
     return [cell_id for cell_id, _ in cells]
 

@@ -112,19 +112,84 @@ def test_a_wheel_by_another_path_is_the_same_wheel(context, stores) -> None:
 def test_failures_older_than_the_policy_believes_are_over(context, stores) -> None:
     ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
     ran(stores, "run-2", passes("a"))
-    window = replace(POLICY.spec, evidence=EvidenceRule(max_age="1h"))
-    for seconds, told in ((3660, [("a", "run-1")]), (3661, [])):
+    window = replace(POLICY.spec, evidence=EvidenceRule(max_age="48h"))
+    end = 48 * 3600 + 60
+    for seconds, told in ((end, [("a", "run-1")]), (end + 1, [])):
         context.clock = SimpleNamespace(now=lambda seconds=seconds: after(seconds))
         cell = only_cell(context, "run-2", policy=replace(POLICY, spec=window))
         assert [(t.nodeid, t.run) for job in cell.jobs for t in job.failed_before] == told
 
 
-def test_what_failed_of_another_payload_or_subject_is_no_flake(context, stores) -> None:
+def test_a_policy_that_believes_less_evidence_forgets_no_failure(context, stores) -> None:
     ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
-    rerun(stores, "run-2", "run-1", passes("a"), payload="c" * 64)
-    ran(stores, "run-3", passes("a"), subject=Subject(name="lib", version="1.11"))
-    assert failed_first(context, "run-1", "run-2") == []
+    ran(stores, "run-2", passes("a"))
+    context.clock = SimpleNamespace(now=lambda: after(36 * 3600))
+    strict = replace(POLICY, spec=replace(POLICY.spec, evidence=EvidenceRule(max_age="5m")))
+    (unit, *_) = only_cell(context, "run-2", policy=strict).jobs
+    assert [(t.nodeid, t.run) for t in unit.failed_before] == [("a", "run-1")]
+
+
+def test_a_wheel_that_was_zipped_again_is_the_same_wheel(context, stores) -> None:
+    for number, line, outcome in ((1, fails("a"), Outcome.FAILED), (2, passes("a"), None)):
+        same = {"digest": f"{number}" * 64, "contents": "c" * 64}
+        ran(stores, f"run-{number}", line, outcome=outcome or Outcome.PASSED, **same)
+    assert failed_first(context, "run-2") == [("a", "run-1")]
+
+
+def test_what_failed_of_another_subject_is_no_flake(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
+    ran(stores, "run-3", passes("a"), digest="f" * 64)
     assert failed_first(context, "run-1", "run-3") == []
+    assert failed_first(context, "run-3") == []
+
+
+def test_what_the_suite_itself_ran_again_failed_first(context, stores) -> None:
+    """As pytest-rerunfailures does: nobody would see it in the counts."""
+    ran(stores, "run-1", lambda agent: agent.line("test", "unit", record="rerun", nodeid="t.py::a"),
+        passes("t.py::a"), passes("t.py::b"))  # fmt: skip
+    assert failed_first(context, "run-1") == [("t.py::a", "run-1")]
+
+
+def test_a_wheel_by_another_name_is_the_same_wheel(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
+    ran(stores, "run-2", passes("a"), subject=Subject(name="LIB", version="1.10.0"))
+    assert failed_first(context, "run-2") == [("a", "run-1")]
+
+
+def test_what_failed_with_another_payload_is_told_whether_it_passes_now_or_not(
+    context, stores
+) -> None:
+    """The same wheel: a file that could not be collected passes by its tests."""
+    lines = (fails("t.py::a"), fails("t.py::b"), fails("t.py::c"), fails("broken.py"), broken)
+    ran(stores, "run-1", *lines, outcome=Outcome.FAILED)
+    now = (passes("t.py::a"), skips("t.py::b", "later"), passes("broken.py::d"))
+    rerun(stores, "run-2", "run-1", *now, payload="c" * 64)
+    for runs in (("run-2",), ("run-1", "run-2")):
+        cell = only_cell(context, *runs)
+        (unit,) = cell.jobs
+        gone, passed = (
+            [(one.nodeid, one.run, one.payload[:1]) for one in told]
+            for told in (unit.failed_before, unit.passed_after)
+        )
+        assert gone == [("t.py::b", "run-1", "d"), ("t.py::c", "run-1", "d")]
+        assert passed == [("broken.py", "run-1", "d"), ("t.py::a", "run-1", "d")]
+        assert cell.jobs_failed == {"demo": "run-1"}
+
+
+def test_a_payload_that_is_the_subject_is_another_subject_when_it_changes(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED, digest=None)
+    rerun(stores, "run-2", "run-1", passes("a"), payload="c" * 64)
+    (job,) = only_cell(context, "run-2").jobs
+    assert (job.failed_before, job.passed_after) == ((), ())
+
+
+def test_a_cell_says_what_other_subjects_it_stands_in_the_place_of(context, stores) -> None:
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED)
+    ran(stores, "run-2", fails("a"), outcome=Outcome.FAILED)
+    ran(stores, "run-3", passes("a"), digest="f" * 64)
+    others = only_cell(context, "run-1", "run-2", "run-3").stands_for
+    assert [one["wheel_sha256"] for one in others] == ["e" * 64]
+    assert only_cell(context, "run-1", "run-2").stands_for == ()
 
 
 # Tests by name

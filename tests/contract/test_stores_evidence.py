@@ -282,10 +282,12 @@ def test_turns_of_a_pairing_keep_their_arm_and_their_readings(stores, agent, cel
     assert told == [("", None, {}), ("subject", 0, {"load_1m": 0.5}), ("baseline", 1, {})]
 
 
-def test_a_check_that_is_said_again_stands_as_it_was_said_last(stores, agent, cell_id):
-    for outcome in ("failed", "passed"):
-        agent.send(agent.line("check", "demo", check="a", outcome=outcome))
-    assert [c.outcome for c in stores.results.checks(cell_id)] == ["passed"]
+def test_of_what_is_said_of_one_check_the_worst_stands_and_the_last_of_that(stores, agent, cell_id):
+    said = (("passed", 1), ("failed", 2), ("failed", 3), ("skipped", 4), ("passed", 5))
+    for outcome, value in said:
+        agent.send(agent.line("check", "demo", check="a", outcome=outcome, value=value))
+    checks = stores.results.checks(cell_id)
+    assert [(c.outcome, c.value) for c in checks] == [("failed", "3")]
 
 
 def test_notices_of_every_attempt_are_kept(stores, agent, cell_id):

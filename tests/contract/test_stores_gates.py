@@ -349,7 +349,7 @@ def test_a_name_that_was_typed_before_gives_way_to_its_owner(gates) -> None:
 
 def test_reviews_of_payloads_are_numbered_and_kept(gates) -> None:
     said = PayloadReview(
-        id="", payload="d" * 64, level="reviewed", by="ann", at=NOW, expires=after(60)
+        id="", payload="d" * 64, level="reviewed", by="ann", token="t-1", at=NOW, expires=after(60)
     )
     first = gates.add_review(said)
     second = gates.add_review(replace(said, payload="e" * 64, level="trusted", note="all of it"))

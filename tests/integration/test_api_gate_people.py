@@ -70,6 +70,7 @@ def test_a_policy_that_asks_for_a_reviewed_payload_fails_until_somebody_read_it(
     assert [(one["by"], one["note"], one["is_expired"]) for one in listed] == [
         ("operator", "all of it", False)
     ]
+    assert listed[0]["token"]
     api.clock.move(days=9)
     assert check(api, "late", runs=[run])["decision"] == "FAIL"
     assert reviewed(api, payload, days=1).status_code == 201

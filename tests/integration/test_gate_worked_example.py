@@ -95,8 +95,19 @@ def test_with_a_known_issue_and_an_exception_only_the_tpu_fails(handed_in):
     assert found["platform/aws-mi300x"] == (RuleOutcome.WAIVED, ("EXC-2026-003",))
 
 
-def test_with_a_known_issue_for_the_tpu_it_passes_with_exceptions(handed_in):
+def test_with_a_known_issue_for_the_tpu_it_waits_for_a_persons_yes(handed_in):
+    """Its exception names who approved it, and nobody said so with a token of theirs."""
     verdict = decided(handed_in, "3-all-excused")
+    assert verdict.decision is Decision.INCONCLUSIVE
+    [open_] = [one for one in verdict.rules if one.outcome is RuleOutcome.UNKNOWN]
+    assert open_.id == "approval"
+    assert "needs 1 approval by others than its authors; nobody approved" in open_.sentence
+
+
+def test_without_approvals_it_passes_with_exceptions(handed_in):
+    api, run = handed_in
+    text = f"{text_of('3-all-excused')}  approvals: {{on: []}}\n"
+    verdict = dry_run(api.context, text, [run], NOW)
     assert verdict.decision is Decision.PASS_WITH_EXCEPTIONS
     assert places(verdict) == []
     degraded = next(one for one in verdict.rules if one.kind == "degraded")
@@ -159,7 +170,7 @@ def test_where_attestation_is_required_none_of_it_counts(handed_in):
     [
         ("1-nothing-excused", "FAIL"),
         ("2-without-tpu", "FAIL"),
-        ("3-all-excused", "PASS_WITH_EXCEPTIONS"),
+        ("3-all-excused", "INCONCLUSIVE"),
     ],
 )
 def test_over_rest_it_is_the_same(handed_in, name: str, decision: str):

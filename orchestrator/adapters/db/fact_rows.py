@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
-from sqlalchemy import case, func
+from sqlalchemy import ColumnElement, SQLColumnExpression, case, func
 from sqlalchemy.orm import Session
 
 from orchestrator.adapters.db.statements import insert_into
@@ -17,7 +17,7 @@ from orchestrator.adapters.db.tables import (
     NoticeRow,
 )
 from orchestrator.adapters.db.types import short
-from orchestrator.domain.facts import CheckFact, Facts, JobFact, MetricFact, Notice
+from orchestrator.domain.facts import CHECK_RANKS, CheckFact, Facts, JobFact, MetricFact, Notice
 
 _JOB_COLUMNS = tuple(f.name for f in fields(JobFact) if f.name != "job")
 _CHECK_COLUMNS = ("outcome", "value", "unit", "tolerance", "reason")
@@ -75,11 +75,12 @@ def _fitting(value: object) -> object:
 
 
 def write_checks(session: Session, attempt_pk: int, checks: Iterable[CheckFact]) -> None:
-    """Add or replace by job and name, within the caller's transaction."""
+    """Add by job and name, or replace what is not worse, within the caller's transaction."""
     insert = insert_into(session, CheckResultRow)
     statement = insert.on_conflict_do_update(
         index_elements=["attempt", "job", "name"],
         set_={name: insert.excluded[name] for name in _CHECK_COLUMNS},
+        where=_rank(insert.excluded.outcome) >= _rank(CheckResultRow.outcome),
     )
     rows: dict[tuple[str, str], dict[str, object]] = {}
     for fact in checks:
@@ -87,6 +88,10 @@ def write_checks(session: Session, attempt_pk: int, checks: Iterable[CheckFact])
         said = {column: getattr(fact, column) for column in _CHECK_COLUMNS}
         rows[job, name] = {"attempt": attempt_pk, "job": job, "name": name, **said}
     session.execute(statement, list(rows.values()))
+
+
+def _rank(outcome: SQLColumnExpression[str]) -> ColumnElement[int]:
+    return case(dict(CHECK_RANKS), value=outcome, else_=len(CHECK_RANKS))
 
 
 def _metric(attempt_pk: int, fact: MetricFact) -> dict[str, object]:

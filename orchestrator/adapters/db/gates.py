@@ -154,14 +154,12 @@ class DbGates(DbVerdictLines):
             whole = (one for one in session.scalars(later) if green.is_whole(session, one))
             return next(whole, newest)
 
-    def failed_runs(
-        self, product: str, payload: str, *, since: datetime, until: datetime
-    ) -> list[str]:
-        """Ids of the finished runs with that payload in which a cell failed."""
+    def failed_runs(self, product: str, *, since: datetime, until: datetime) -> list[str]:
+        """Ids of the product's finished runs in which a cell failed."""
         failed = exists().where(CellRow.run_id == RunRow.id, CellRow.outcome.in_(_FAILED))
         query = (
             select(RunRow.id)
-            .where(RunRow.product == product, RunRow.payload_digest == payload, failed)
+            .where(RunRow.product == product, failed)
             .where(RunRow.state == RunState.FINISHED, RunRow.finished_at.between(since, until))
             .order_by(RunRow.id)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from orchestrator.adapters.dialects.lines import Notes, head_lines, tail_lines, text_lines
@@ -16,18 +16,16 @@ from orchestrator.domain.reading import Provenance, Said, SaidCheck, SaidEnd, Sa
 MARKS_KEPT = 10_000
 """Different marks of one artifact."""
 
-_MARK = re.compile(
+MARK = re.compile(
     r"^\s{0,20}\[ {0,9}(?P<word>PASS|PASSED|OK|FAIL|FAILED|ERROR|SKIP|SKIPPED) {0,9}\]"
     r"\s{1,9}(?P<said>\S.{0,400})$"
 )
 _REASON = re.compile(r"^(?P<name>[^\s:(][^:(]{0,199}?)\s?(?::\s|\s-\s|\()(?P<reason>.{1,400})$")
-_RESULTS = re.compile(
+RESULTS = re.compile(
     r"^\W{0,8}(?:results?|summary|total)\s?:\s{0,8}(?P<passed>\d{1,7})\s?/\s?(?P<total>\d{1,7})"
     r"\s(?:[\w-]{1,30}\s){0,2}passed\b",
     re.IGNORECASE,
 )
-_TOLD = 200
-"""Characters of a line that is quoted."""
 _OUTCOMES = {"pass": "passed", "ok": "passed", "skip": "skipped"}
 _RANK = {"passed": 0, "skipped": 1, "failed": 2}
 
@@ -92,8 +90,8 @@ class DemoMarks:
         if is_document(artifact):
             return 0.0
         lines = [*head_lines(artifact), *tail_lines(artifact)]
-        has_marks = any(_MARK.match(line) for line in lines)
-        has_sum = any(_RESULTS.match(line) for line in lines)
+        has_marks = any(MARK.match(line) for line in lines)
+        has_sum = any(RESULTS.match(line) for line in lines)
         return 0.9 if has_marks and has_sum else 0.6 if has_marks else 0.45 if has_sum else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
@@ -104,7 +102,7 @@ class DemoMarks:
             troubles.see(line)
             if check := _mark(line):
                 yield from marks.add(check)
-            elif summed := _RESULTS.match(line):
+            elif summed := RESULTS.match(line):
                 marks.summed = int(summed["passed"]), int(summed["total"])
             else:
                 yield from narration.see(line)
@@ -112,31 +110,8 @@ class DemoMarks:
         yield from _ending(marks, troubles, torn=is_torn(artifact))
 
 
-def admitted(lines: Iterable[str]) -> str:
-    """The line that speaks against the program that wrote it; empty where none does.
-
-    That is a mark of failure, or a sum that is short by more than what is marked as skipped. A
-    mark of an error counts beside a sum alone: without one it is how many programs write logs.
-    """
-    failure = error = sum_ = ""
-    skipped, short = 0, -1
-    for line in lines:
-        mark, summed = _MARK.match(line), _RESULTS.match(line)
-        word = mark["word"] if mark else ""
-        if word.startswith("FAIL"):
-            failure = failure or line
-        elif word == "ERROR":
-            error = error or line
-        elif word:
-            skipped += word.startswith("SKIP")
-        elif summed and int(summed["total"]) - int(summed["passed"]) > short:
-            sum_, short = line, int(summed["total"]) - int(summed["passed"])
-    is_short = short > skipped
-    return (failure or (sum_ if is_short else "") or (error if sum_ else "")).strip()[:_TOLD]
-
-
 def _mark(line: str) -> SaidCheck | None:
-    found = _MARK.match(line)
+    found = MARK.match(line)
     if not found:
         return None
     said = found["said"].strip()

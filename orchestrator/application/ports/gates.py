@@ -149,16 +149,13 @@ class GateStore(VerdictLines, Protocol):
         """Id of the product's newest finished run; reruns of some jobs alone do not count."""
         ...
 
-    def failed_runs(
-        self, product: str, payload: str, *, since: datetime, until: datetime
-    ) -> list[str]:
-        """Ids of the finished runs with that payload in which a cell failed, oldest first.
+    def failed_runs(self, product: str, *, since: datetime, until: datetime) -> list[str]:
+        """Ids of the product's finished runs in which a cell failed, oldest first.
 
         However they were launched: runs of their own, reruns, second machines, cancelled ones.
 
         Args:
             product: Of the runs.
-            payload: Digest of its archive.
             since: They ended then or later,
             until: and then or earlier.
         """

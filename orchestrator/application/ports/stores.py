@@ -86,6 +86,8 @@ class RunSpec:
     """What is found out about failing tests while their machine is still there."""
     reuse_max_age_s: float | None = None
     """Jobs with evidence no older than this, of the very same, are not run; None runs all."""
+    subject_contents: str = ""
+    """Digest of what that wheel holds (`wheel_contents.py`)."""
     subject_built: str = ""
     """Where the subject's wheel was built, as whom and from what, where a controller did it."""
 

@@ -103,6 +103,7 @@ def known_issue_add(
         session.print_json(answer)
         return
     session.say(f"It applies until {answer.get('expires')}, and changes no count.")
+    session.say("A gate whose policy says nothing of approvals asks for somebody else's yes.")
     session.print(str(answer.get("id")))
 
 

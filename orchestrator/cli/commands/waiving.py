@@ -108,6 +108,7 @@ def approve_command(
     evidence = str(answer.get("evidence"))[:12]
     session.say(f"{one_line(str(answer.get('by')))} approves the evidence {evidence} of {read}.")
     session.say(f"`seatrial gate check {gate}` decides anew.")
+    session.say("What you excused yourself still needs somebody else's yes.")
 
 
 def _approve_waiver(

@@ -136,7 +136,7 @@ def stand_of(rule: PlatformRule, policy: GatePolicy, snapshot: Snapshot) -> Stan
     mine.sort(key=lambda cell: (order.get(cell.run, -1), cell.run, cell.id))
     newest = {cell.environment: cell for cell in mine}
     asked = [each for each in policy.spec.jobs if each.on == "all" or rule.id in each.on]
-    rest = JobRule(id="*", on=(rule.id,), degraded="inform", level=rule.level)
+    rest = JobRule(id="*", on=(rule.id,), level=rule.level)
     return Stand(rule, tuple(newest[name] for name in sorted(newest)), (*asked, rest))
 
 

@@ -43,6 +43,7 @@ def completed(earlier: CellEvidence, later: CellEvidence) -> CellEvidence:
         mismatch="; ".join(dict.fromkeys(cell.mismatch for cell in told if cell.mismatch)),
         simulated=any(cell.simulated for cell in told),
         ingested=any(cell.ingested for cell in told),
+        own_environment=any(cell.own_environment for cell in told),
         packages=_agreed([cell.packages for cell in told]),
         fingerprint=later.fingerprint if earlier.fingerprint == later.fingerprint else "",
         counts=sum((job.counts for job in jobs), Counts()),

@@ -26,6 +26,7 @@ from orchestrator.domain.gate.rules.result import is_bad
 from orchestrator.domain.gate.rules.selection import selection
 from orchestrator.domain.gate.rules.skips import skips, skips_where_asked
 from orchestrator.domain.gate.rules.subject import subject, subject_as_required
+from orchestrator.domain.gate.rules.subject_loaded import subject_loaded
 from orchestrator.domain.gate.rules.test_sets import test_sets
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.terms import TERMS_BY_VERSION
@@ -59,6 +60,7 @@ _SECOND: tuple[Rule, ...] = (
     hardware,
     jobs,
     nothing_passed,
+    subject_loaded,
     degraded,
     missing,
     test_sets,
@@ -118,7 +120,7 @@ def evaluate(
     wrong = {result.id for result in found if result.blocking and is_bad(result)}
     concerned = [one for one in known if one.rule in wrong]
     results = list(excuse(found, known))
-    results += approvals(case, decision_of(results), concerned)
+    results += approvals(case, decision_of(results), results, concerned)
     decision = decision_of(results)
     return Verdict(
         gate=policy.metadata.name,

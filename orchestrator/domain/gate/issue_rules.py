@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from orchestrator.domain.gate.policy import GatePolicy, PolicyIssue
 from orchestrator.domain.gate.quantities import like
 from orchestrator.domain.gate.terms import longest_exception
-from orchestrator.domain.known_issue import IssueMatch, split_requirement
+from orchestrator.domain.known_issue import IssueMatch, lacking_limits, split_requirement
 from orchestrator.domain.problems import Path, Problem, nearest
 from orchestrator.domain.versions import is_version_range
 
@@ -50,16 +50,13 @@ def _meant(one: PolicyIssue) -> Iterator[Problem]:
     if one.match == IssueMatch():
         message = "says nothing: name a signature, an exception, a frame or text"
         yield Problem(("match",), message)
-    if one.without_signature == "allowed":
-        needed = {
-            "max_failures": one.max_failures is not None,
-            "scope.platforms": bool(one.scope.platforms),
-            "scope.jobs": bool(one.scope.jobs),
-        }
-        lacking = [key for key, is_given in needed.items() if not is_given]
-        if lacking:
-            message = f"would tolerate anything: say {', '.join(lacking)}"
-            yield Problem(("without_signature",), message)
+    lacking = lacking_limits(one.scope, one.max_failures)
+    for path, is_wide in (
+        ("match", one.match.is_anything),
+        ("without_signature", one.without_signature == "allowed"),
+    ):
+        if lacking and is_wide:
+            yield Problem((path,), f"would tolerate anything: say {', '.join(lacking)}")
 
 
 def _scope(one: PolicyIssue, platforms: list[str]) -> Iterator[Problem]:

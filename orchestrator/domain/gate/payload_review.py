@@ -24,6 +24,9 @@ class PayloadReview:
     level: PayloadLevel
     """What they hold it for; ``untrusted`` takes back all that was said before."""
     by: str
+    """The name that their token had then."""
+    token: str
+    """Its id; `SOCKET` of the operating-system user."""
     note: str = ""
     """What they read, or why they take it back."""
     at: datetime

@@ -10,6 +10,7 @@ from typing import Literal
 from orchestrator.domain.expected import Expected
 from orchestrator.domain.gate.later import LATER
 from orchestrator.domain.gate.payload_review import PayloadLevel
+from orchestrator.domain.gate.quantities import like
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from orchestrator.domain.trials import TrialOrder
 
@@ -65,6 +66,12 @@ class ManifestRule:
     on_missing: Literal["fail", "inconclusive"] = "fail"
     """What tests that were collected and never reported come to; nothing lets them pass."""
 
+    def gives_up(self, nodeid: str) -> bool:
+        """Whether this test may be missing."""
+        if isinstance(self.removed_tests, str):
+            return self.removed_tests == "allowed"
+        return any(like(pattern, nodeid) for pattern in self.removed_tests)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceRule:
@@ -82,6 +89,11 @@ class EvidenceRule:
     """Whether evidence that an earlier run produced of the very same may stand for a job."""
     own_environment: Literal["allowed", "refused"] = field(default="allowed", metadata=LATER)
     """Whether jobs may have seen the packages of the environment that Seatrial is installed in."""
+    subject_not_loaded: Literal["inconclusive", "accepted"] = field(
+        default="inconclusive", metadata=LATER
+    )
+    """What a platform comes to on which no suite imported anything of the subject; ``accepted``
+    where tests use it in other processes alone, as a command."""
     manifest: ManifestRule = field(default_factory=ManifestRule)
     """Completeness."""
 
@@ -300,7 +312,7 @@ class ApprovalRule:
     __pydantic_config__ = _STRICT
 
     on: tuple[Literal["PASS", "PASS_WITH_EXCEPTIONS"], ...] = ("PASS_WITH_EXCEPTIONS",)
-    """Verdicts that need it; without it they are INCONCLUSIVE."""
+    """Verdicts that need it; without it they are INCONCLUSIVE. Empty: none does."""
     need: int = 1
     """How many."""
     not_author: bool = True
@@ -352,7 +364,7 @@ class GateSpec:
     exceptions: tuple[GateException, ...] = ()
     """For rules."""
     approvals: ApprovalRule | None = None
-    """Human review."""
+    """Human review. None asks for one where what one person alone can excuse was excused."""
     exception_max_age: str = field(default=LONGEST_EXCEPTION_TEXT, metadata=LATER)
     """The longest that a known issue, an exception, a waiver or a quarantine counts."""
     diagnosis: Diagnosis = field(default_factory=Diagnosis)

@@ -130,8 +130,6 @@ def _limits(policy: GatePolicy) -> Iterator[Problem]:
     yield from _parsed(path, spec.exception_max_age, _whole_days)
     if spec.approvals is not None:
         yield from _least(("spec", "approvals", "need"), spec.approvals.need, 1)
-        if not spec.approvals.on:
-            yield Problem(("spec", "approvals", "on"), "name at least one decision")
 
 
 def _whole_days(text: str) -> timedelta:

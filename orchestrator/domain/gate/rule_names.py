@@ -11,7 +11,7 @@ from orchestrator.domain.problems import nearest
 
 ALONE = ("new_failures", "cost")
 _OF_PLATFORM = ("platform", "substitute", "skips")
-_OF_CELL = ("missing",)
+_OF_CELL = ("missing", "subject_loaded")
 _OF_JOB = (
     "job",
     "flaky",

@@ -39,7 +39,11 @@ class FailedTest:
     quarantine: str = ""
     """Id of a quarantine that it is in, expired or not."""
     run: str = field(default="", metadata=LATER)
-    """Of a test that does not fail here: the last other run of the same in which it did."""
+    """Of a test that does not fail here: the last run of the subject in which it did; this one
+    where its suite ran it again."""
+    payload: str = field(default="", metadata=LATER)
+    """Of that run: the digest of its payload, where it is another one, or where the test does not
+    pass here either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +81,10 @@ class JobEvidence:
     """By the reason of their skip, the tests that ran in the last green run of the platform, or
     in the runs that the gate passed last; and those that passed there and are expected to fail."""
     failed_before: tuple[FailedTest, ...] = field(default=(), metadata=LATER)
-    """What failed in another run of the same payload and subject, and does not here; checks and
-    the job itself by name."""
+    """What failed in another run of the same subject, and does not here; checks and the job itself
+    by name. Where that run had another payload, it does not pass here either: it is not there."""
+    passed_after: tuple[FailedTest, ...] = field(default=(), metadata=LATER)
+    """What failed in a run of the same subject with another payload, and passes here."""
     tests_digest: str = field(default="", metadata=LATER)
     """Of the node ids that were collected (`domain/identity.py`: `normal_nodeid`); empty where
     not all of them are known."""
@@ -160,6 +166,11 @@ class CellEvidence:
     """Who broke it, per failing test: ``nodeid, answer, evidence`` (domain/blame.py)."""
     jobs_gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict, metadata=LATER)
     """By job that the baseline had tests of and this cell does not have: these tests."""
+    jobs_failed: Mapping[str, str] = field(default_factory=dict, metadata=LATER)
+    """By job that failed in another run of the same subject, and that this cell does not have: the
+    last such run."""
+    stands_for: tuple[Mapping[str, str], ...] = field(default=(), metadata=LATER)
+    """Other subjects, of the cells in earlier runs that it replaces."""
     expect: Expected = field(default_factory=Expected, metadata=LATER)
     """What the matrix says that its machines must be."""
     machines: tuple[MachineEvidence, ...] = field(default=(), metadata=LATER)

@@ -24,6 +24,8 @@ class Terms:
 
     ages: bool
     """Nothing counts for longer than the policy's `exception_max_age`."""
+    approved: bool
+    """What one person alone excused needs an approval, where the policy says nothing of any."""
 
     def age_fault(self, policy: GatePolicy, opened: date, today: date) -> str:
         """Why what was opened on that day does not count today; empty where it does."""
@@ -70,7 +72,7 @@ def _lasts(longest: timedelta) -> str:
 
 
 TERMS_BY_VERSION: Mapping[int, Terms] = {
-    1: Terms(person=_trimmed, name_fault=_unnamed, signed=False, ages=False),
-    2: Terms(person=person_key, name_fault=name_fault, signed=True, ages=True),
+    1: Terms(person=_trimmed, name_fault=_unnamed, signed=False, ages=False, approved=False),
+    2: Terms(person=person_key, name_fault=name_fault, signed=True, ages=True, approved=True),
 }
 """A stored verdict is replayed by those that it was made with."""

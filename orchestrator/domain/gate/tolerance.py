@@ -22,6 +22,8 @@ from orchestrator.domain.signature import Failure, Signature
 
 FLAKY = "flaky"
 """Stands for the allowance of flaky tests; it is the id of their rule, too."""
+GIVEN_UP = "removed_tests"
+"""Id of the allowance that the policy's `removed_tests` gives."""
 _ANY = IssueMatch(exception="*")
 
 
@@ -42,6 +44,11 @@ class Failing:
     """It is how the job itself ended."""
 
     @property
+    def has_no_signature(self) -> bool:
+        """It is no test, or one of which only its number, or that it failed, is known."""
+        return self.test is None or not self.test.signature
+
+    @property
     def is_over(self) -> bool:
         """It failed in another run alone."""
         return self.test is not None and bool(self.test.run)
@@ -54,7 +61,10 @@ class Failing:
     @property
     def is_flaky(self) -> bool:
         """It passed when it was run again with nothing changed."""
-        return self.test is not None and (self.is_over or "passed" in self.test.reruns)
+        known = self.test
+        return known is not None and (
+            "passed" in known.reruns or bool(known.run and not known.payload)
+        )
 
     def failure(self, at: datetime) -> Failure:
         """The same as known issues are compared with."""
@@ -82,6 +92,11 @@ class Allowed:
     """How many are tolerated, by the id of what tolerates them."""
     exhausted: tuple[str, ...] = ()
     """What would have fitted, and was used up."""
+
+    @property
+    def run(self) -> str:
+        """In which it failed, where it does not fail now."""
+        return self.failing.test.run if self.failing.test else ""
 
     @property
     def left(self) -> int:
@@ -145,7 +160,10 @@ def failing_results(cell: CellEvidence, job: JobEvidence, *, blocking: bool) -> 
 def failures_over(cell: CellEvidence, job: JobEvidence, *, blocking: bool) -> Iterator[Failing]:
     """What failed in other runs of the same, and does not here."""
     for test in job.failed_before:
-        yield Failing(cell, job, blocking, name=test.nodeid, test=test)
+        is_end = not test.signature and test.nodeid.startswith("(")
+        yield Failing(
+            cell, job, blocking, name=test.nodeid, words=test.message, test=test, is_end=is_end
+        )
 
 
 def tolerate(
@@ -235,6 +253,7 @@ class _Finder:
             for one in snapshot.quarantines
             if not terms.age_fault(policy, one.opened.date(), self._today)
         }
+        self._manifest = policy.spec.evidence.manifest
         self._flakes = _Allowance(FLAKY, self._flaky.max)
         written = policy.spec.known_issues
         self._by_scope = {one.id for one in written if one.without_signature == "allowed"}
@@ -242,6 +261,8 @@ class _Finder:
 
     def open_to(self, one: Failing) -> Iterator[_Allowance]:
         """In the order in which they are taken."""
+        if one.test is not None and one.test.payload and self._manifest.gives_up(one.name):
+            yield _Allowance(GIVEN_UP, None)
         if self._is_quarantined(one) and one.test is not None:
             yield _Allowance(one.test.quarantine, None)
         for issue in self._fitting(one):
@@ -259,15 +280,15 @@ class _Finder:
 
     def _fitting(self, one: Failing) -> tuple[KnownIssue, ...]:
         about = one.failure(self._now)
-        named = one.name if one.test is None else None
+        named = one.name if one.has_no_signature else None
         kind = (one.cell.id, one.job.id, about.signature, named, one.is_end)
         if kind not in self._known:
             self._known[kind] = tuple(i for i in self._issues if self._fits(i, one, about))
         return self._known[kind]
 
     def _fits(self, issue: KnownIssue, one: Failing, about: Failure) -> bool:
-        if one.test is None and not one.is_end and issue.id in self._by_scope:
+        if one.has_no_signature and not one.is_end and issue.id in self._by_scope:
             issue = replace(issue, match=_ANY)
-        elif one.test is None and not one.words:
+        elif one.has_no_signature and not one.words:
             return False
         return fits(issue, about, one.cell.packages, on=self._today)

@@ -53,8 +53,8 @@ class RuleResult:
     """``platform/aws-a10g``, ``job/moe@gcp-l4``, ``performance/moe/tokens_per_s@gcp-l4``."""
     kind: str
     """evidence, subject, payload_level, platform, freshness, attestation, hardware, job,
-    nothing_passed, degraded, missing, test_set, selection, changed_tests, skips, new_failures,
-    failed_first, flaky, known_issue, performance, cost, approval."""
+    nothing_passed, subject_loaded, degraded, missing, test_set, selection, changed_tests,
+    skips, new_failures, failed_first, flaky, known_issue, performance, cost, approval."""
     blocking: bool
     outcome: RuleOutcome
     sentence: str

@@ -203,6 +203,20 @@ def test_what_a_job_says_of_itself() -> None:
     assert (facts.last_seq, facts.last_ts) == (7, 7.0)
 
 
+@pytest.mark.parametrize(
+    ("said", "stands"),
+    [
+        (("failed", "passed"), "failed"),
+        (("passed", "skipped"), "skipped"),
+        (("skipped", "failed", "skipped"), "failed"),
+        (("PASSED!", "passed"), "PASSED!"),
+    ],
+)
+def test_of_two_outcomes_of_one_check_the_worse_stands(said: tuple[str, ...], stands: str) -> None:
+    facts = fold(event(n, "check", {"check": "c", "outcome": o}) for n, o in enumerate(said, 1))
+    assert facts.checks["j", "c"].outcome == stands
+
+
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda deeper: st.lists(deeper, max_size=3) | st.dictionaries(st.text(), deeper, max_size=3),

@@ -62,6 +62,7 @@ SUITES = [
     (None, Counts(), CANCELLED, Outcome.NOT_RUN, "cancelled"),
     (None, Counts(), None, Outcome.NOT_RUN, "agent"),
     (JobFact("j", cause="start_failed"), Counts(), None, Outcome.NOT_RUN, "wrong_hardware"),
+    (JobFact("j", cause="wrong_subject"), Counts(), None, Outcome.NOT_RUN, "wrong_subject"),
     (ended(), OK, LOST, Outcome.PASSED, ""),
 ]
 
@@ -72,6 +73,12 @@ def test_judging_a_suite(
 ) -> None:
     verdict = judge_job("j", kind="suite", fact=fact, counts=counts, checks=[], cause=cause)
     assert (verdict.outcome, verdict.reason) == (outcome, reason)
+
+
+def test_a_failed_check_fails_a_suite_too() -> None:
+    checks = [CheckFact("j", "unusable-events", "failed")]
+    verdict = judge_job("j", kind="suite", fact=ended(), counts=OK, checks=checks, cause=None)
+    assert (verdict.outcome, verdict.reason) == (Outcome.FAILED, "checks")
 
 
 CRASHED = ended(exit_code=None, signal=11)

@@ -166,6 +166,7 @@ evidence_rules = st.builds(
     reuse=st.sampled_from(["allowed", "refused"]),
     payload_level=st.sampled_from(["untrusted", "untrusted", "reviewed", "trusted"]),
     own_environment=st.sampled_from(["allowed", "refused"]),
+    subject_not_loaded=st.sampled_from(["inconclusive", "accepted"]),
     manifest=st.builds(
         ManifestRule,
         min_tests_vs_baseline=st.sampled_from([None, None, Decimal("1.0")]),

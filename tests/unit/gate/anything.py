@@ -165,6 +165,7 @@ def reviews(draw: st.DrawFn) -> PayloadReview:
         payload=draw(st.sampled_from([PAYLOAD, PAYLOAD, "ef" * 32])),
         level=draw(st.sampled_from(["untrusted", "reviewed", "trusted", "trusted"])),
         by=draw(st.sampled_from(PEOPLE)),
+        token="t-1",
         at=NOW - timedelta(days=draw(st.integers(0, 4))),
         expires=draw(later),
     )

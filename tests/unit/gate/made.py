@@ -13,6 +13,7 @@ from orchestrator.domain.gate.document import digest_of, policy_digest, snapshot
 from orchestrator.domain.gate.evaluate import RULES_VERSION, evaluate
 from orchestrator.domain.gate.performance import Comparison
 from orchestrator.domain.gate.policy import (
+    ApprovalRule,
     GateMetadata,
     GatePolicy,
     GateSpec,
@@ -130,9 +131,9 @@ def snapshot(*cells: CellEvidence, **more: object) -> Snapshot:
 
 
 def policy(*platforms: PlatformRule | str, **spec: object) -> GatePolicy:
-    """With every job of every platform required, where nothing else is said."""
+    """With every job of every platform required and no approvals, where nothing else is said."""
     rules = tuple(PlatformRule(id=p) if isinstance(p, str) else p for p in platforms)
-    told: dict[str, object] = {"jobs": (JobRule(id="*"),)}
+    told: dict[str, object] = {"jobs": (JobRule(id="*"),), "approvals": ApprovalRule(on=())}
     return GatePolicy(
         metadata=GateMetadata(name="release", product=PRODUCT, owner="team"),
         spec=GateSpec(

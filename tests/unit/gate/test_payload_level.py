@@ -21,7 +21,7 @@ SUBJECT = {"name": "torchbridge", "version": "0.4.6", "payload_sha256": DIGEST}
 
 def said(level: str = "reviewed", *, hours_ago: int = 1, **more: object) -> PayloadReview:
     told: dict[str, object] = {
-        "id": f"R-{99 - hours_ago:04d}", "payload": DIGEST, "by": "ann",
+        "id": f"R-{99 - hours_ago:04d}", "payload": DIGEST, "by": "ann", "token": "t-1",
         "at": NOW - timedelta(hours=hours_ago), "expires": NOW + timedelta(days=9),
     }  # fmt: skip
     return PayloadReview(level=level, **{**told, **more})  # type: ignore[arg-type]

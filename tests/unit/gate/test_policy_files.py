@@ -74,7 +74,6 @@ def test_a_ready_made_policy_is_for_its_matrix(path: Path):
         (["flaky: {reruns: 11}"], "must be from 0 to 10"),
         (["cost: {max_usd: 0}"], "spec.cost.max_usd: must be more than 0"),
         (["approvals: {need: 0}"], "must be at least 1"),
-        (["approvals: {on: []}"], "name at least one decision"),
         (["diagnosis: {max_minutes: 0}"], "must be more than 0"),
         (["performance: {budgets: []}"], "name at least one budget"),
         (["performance: {budgets: [{match: moe, max_regression: 3%}]}"], "write JOB/METRIC"),
@@ -101,6 +100,7 @@ def an_issue(**more: str) -> str:
     ("more", "told"),
     [
         ({"match": "{}"}, "says nothing: name a signature"),
+        ({"match": '{exception: "* *"}'}, "match: would tolerate anything: say max_failures"),
         ({"expires": "2025-01-01"}, "2025-01-01 is before it was opened"),
         ({"expires": "soon"}, "must be a day such as 2026-03-01, not 'soon'"),
         ({"expires": "2026-02-30"}, "must be a day such as 2026-03-01"),

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.domain.gate.completing import completed
 from orchestrator.domain.gate.failed_before import failed_before
 from orchestrator.domain.gate.policy import (
+    ApprovalRule,
     EvidenceRule,
     Expected,
     FlakyRule,
+    GateException,
     JobRule,
+    ManifestRule,
     PlatformRule,
     SkipRule,
     SubjectRule,
 )
 from orchestrator.domain.gate.rule_names import rule_fault
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
+from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.test_set import TestSet
 from tests.unit.gate.made import (
+    NOW,
     cell,
     failed,
     issue,
@@ -41,6 +49,13 @@ def test_an_expected_failure_of_what_passed_on_the_baseline():
     assert judge(policy(), snapshot(cell("gcp-l4", lost))).decision is FAIL
     accepted = policy(skips=SkipRule(allow_reasons=("expected to fail: *",)))
     assert judge(accepted, snapshot(cell("gcp-l4", lost))).decision is PASS
+
+
+def test_a_fallback_is_forbidden_where_no_rule_names_the_job():
+    fell = snapshot(cell("gcp-l4", job(degraded="no GPU")))
+    assert judge(policy(jobs=()), fell).decision is FAIL
+    accepted = policy(jobs=(JobRule(id="*", degraded="inform"),))
+    assert judge(accepted, fell).decision is PASS
 
 
 # Something passed in every job
@@ -316,11 +331,124 @@ def test_every_machine_of_a_completed_cell_counts():
         (job("moe", outcome=Outcome.FAILED, counts=Counts()), job("moe"), ["(failed)"]),
         (job("moe", outcome=Outcome.TIMED_OUT, counts=Counts()), job("moe"), ["(timed_out)"]),
         (job("moe", outcome=Outcome.ERRORED, counts=Counts(missing=5)), job("moe"), []),
+        (
+            job("moe", outcome=Outcome.FAILED, reason="missing", counts=Counts(missing=5)),
+            job("moe"),
+            ["(missing)"],
+        ),
     ],
 )
 def test_what_failed_in_an_earlier_run_of_the_same_is_told(then, now, names):
-    told = failed_before(cell("gcp-l4", now), now, [cell("gcp-l4", then, run="run-0")])
+    others = [cell("gcp-l4", then, run="run-0")]
+    told = failed_before(cell("gcp-l4", now), now, others, passing=frozenset())
     assert [(one.nodeid, one.run) for one in told] == [(name, "run-0") for name in names]
+
+
+def test_what_the_suite_itself_ran_again_is_flaky():
+    again = cell("gcp-l4", job("moe", failed_before=(failed("t.py::a", run=cell("gcp-l4").run),)))
+    verdict = judge(policy(), snapshot(again))
+    assert verdict.decision is FAIL
+    told = result(verdict, "flaky/moe@gcp-l4").sentence
+    assert "1 result failed, and passed when the suite ran it again: t.py::a in " in told
+    allowed = policy(flaky=FlakyRule(rerun_success="flaky", max=1))
+    assert judge(allowed, snapshot(again)).decision is WITH
+
+
+AWAY = failed("t.py::a", run="run-0", payload="ab" * 32)
+
+
+@pytest.mark.parametrize(
+    ("more", "decision"),
+    [
+        ({}, FAIL),
+        ({"flaky": FlakyRule(rerun_success="flaky", max=1)}, FAIL),  # it was not run again
+        ({"evidence": EvidenceRule(manifest=ManifestRule(removed_tests=("t.py::*",)))}, WITH),
+        ({"evidence": EvidenceRule(manifest=ManifestRule(removed_tests="allowed"))}, WITH),
+    ],
+)
+def test_what_failed_may_not_vanish_with_another_payload(more, decision):
+    verdict = judge(policy(**more), snapshot(cell("gcp-l4", job("moe", failed_before=(AWAY,)))))
+    assert verdict.decision is decision
+    told = result(verdict, "flaky/moe@gcp-l4").sentence
+    assert "t.py::a in run-0 (payload abababababab)" in told
+
+
+@pytest.mark.parametrize(("approvals", "decision"), [(None, OPEN), (ApprovalRule(on=()), WITH)])
+def test_what_passes_with_another_payload_alone_needs_a_persons_yes(approvals, decision):
+    now = snapshot(cell("gcp-l4", job("moe", passed_after=(AWAY,))))
+    verdict = judge(policy(approvals=approvals), now)
+    assert verdict.decision is decision
+    rule = result(verdict, "flaky/moe@gcp-l4")
+    assert (rule.outcome, rule.by) == (RuleOutcome.TOLERATED, ("payload abababababab",))
+    assert "passed with this one: t.py::a in run-0" in rule.sentence
+
+
+@pytest.mark.parametrize(
+    ("rules", "decision"),
+    [
+        ((), OPEN),
+        ((JobRule(id="*"),), OPEN),
+        ((JobRule(id="*", require="recorded_pass"),), PASS),
+        ((JobRule(id="demo", level="informing"),), PASS),
+    ],
+)
+def test_a_job_that_failed_of_this_subject_may_not_be_left_out(rules, decision):
+    left_out = replace(cell("gcp-l4", job("moe")), jobs_failed={"demo": "run-0"})
+    assert judge(policy(jobs=rules), snapshot(left_out)).decision is decision
+
+
+@pytest.mark.parametrize(
+    ("other", "rule", "decision"),
+    [
+        ({"wheel_sha256": "77" * 32}, SubjectRule(), FAIL),
+        ({"wheel_sha256": "77" * 32}, SubjectRule(may_differ=("wheel_sha256",)), PASS),
+        ({"version": "0.1"}, SubjectRule(), FAIL),
+        ({"payload_sha256": "77" * 32}, SubjectRule(), FAIL),
+        ({}, SubjectRule(), PASS),
+    ],
+)
+def test_runs_of_two_subjects_are_no_evidence_of_one(other, rule, decision):
+    one = cell("gcp-l4", job("moe"))
+    known = {**one.subject, "payload_sha256": "11" * 32}
+    shown = replace(one, subject=known, stands_for=({**known, **other},))
+    assert judge(policy(subject=rule), snapshot(shown)).decision is decision
+
+
+# What one person alone excused needs a yes, where the policy does not say who has to give it
+
+
+STORED = KnownIssue(
+    id="KI-9",
+    product="torchbridge",
+    title="known",
+    match=IssueMatch(exception="ValueError"),
+    owner="team",
+    opened=NOW.date(),
+    expires=NOW.date(),
+)
+EXCEPTION = GateException(
+    id="EXC-1",
+    rule="job/moe@gcp-l4",
+    reason="known",
+    author="ann",
+    approved_by=("bob",),
+    expires=NOW.date(),
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "issues", "decision"),
+    [
+        ({"known_issues": (issue(),)}, (), WITH),  # the policy's own words
+        ({}, (STORED,), OPEN),
+        ({"approvals": ApprovalRule(on=())}, (STORED,), WITH),
+        ({"exceptions": (EXCEPTION,)}, (), OPEN),  # bob is a name in a file
+    ],
+)
+def test_what_one_person_excused(more, issues, decision):
+    rules = policy(**{"approvals": None, **more})
+    found = snapshot(cell("gcp-l4", job("moe", failed("t.py::a"))), known_issues=issues)
+    assert judge(rules, found).decision is decision
 
 
 @pytest.mark.parametrize(
@@ -347,3 +475,24 @@ def test_a_failure_that_passed_in_a_later_run_is_flaky(more, decision):
 def test_it_may_be_waived_for_a_job_and_not_at_large():
     assert rule_fault("flaky/moe@gcp-l4", policy()) == ""
     assert "nothing waives 'flaky'" in rule_fault("flaky", policy())
+
+
+@pytest.mark.parametrize(
+    ("modules", "accepted", "decision"),
+    [
+        ((0, 0), False, OPEN),
+        ((0, 0), True, PASS),
+        ((0, 3), False, PASS),
+        ((None, 0), False, PASS),
+        ((None, None), False, PASS),
+    ],
+    ids=["never", "given up", "in one suite", "beside one that may have", "no subject"],
+)
+def test_a_suite_of_each_platform_imported_the_subject(modules, accepted, decision):
+    jobs = [
+        job(name, test_set=TestSet(subject_modules=number))
+        for name, number in zip(("moe", "demo"), modules, strict=True)
+    ]
+    rule = EvidenceRule(subject_not_loaded="accepted" if accepted else "inconclusive")
+    verdict = judge(policy("gcp-l4", evidence=rule), snapshot(cell("gcp-l4", *jobs)))
+    assert verdict.decision is decision

@@ -6,21 +6,30 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.domain.gate.case import Case
 from orchestrator.domain.gate.excuses import Excuse
+from orchestrator.domain.gate.policy import ApprovalRule
 from orchestrator.domain.gate.quantities import counted, some
+from orchestrator.domain.gate.tolerance import FLAKY, GIVEN_UP
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 
 
-def approvals(case: Case, decision: Decision, concerned: Sequence[Excuse]) -> Iterator[RuleResult]:
+def approvals(
+    case: Case, decision: Decision, results: Sequence[RuleResult], concerned: Sequence[Excuse]
+) -> Iterator[RuleResult]:
     """Where the decision, as it is without them, needs approvals.
 
-    One that is asked for a PASS is asked for a PASS_WITH_EXCEPTIONS, too.
+    One that is asked for a PASS is asked for a PASS_WITH_EXCEPTIONS, too. Where the policy says
+    nothing, what one person alone can excuse needs one: by a known issue or a quarantine that is
+    stored, by an exception whose approver is only typed, by a change of the payload.
 
     Args:
         case: What the verdict is made from.
         decision: What the other rules come to.
+        results: Of the other rules.
         concerned: Exceptions and waivers for what is wrong, whether they are in force or not.
     """
     rule = case.policy.spec.approvals
+    if rule is None and case.terms.approved and not _is_agreed(case, results):
+        rule = ApprovalRule()
     if rule is None or not rule.on:
         return
     strictest = min(Decision(word).rank for word in rule.on)
@@ -48,6 +57,18 @@ def approvals(case: Case, decision: Decision, concerned: Sequence[Excuse]) -> It
         },
         waivable=False,
     )
+
+
+def _is_agreed(case: Case, results: Sequence[RuleResult]) -> bool:
+    """Whether all that is excused is so by waivers, which are approved, or the policy's own words.
+
+    An exception's approver is a name in the policy: that person has said nothing.
+    """
+    agreed = {FLAKY, GIVEN_UP, *(one.id for one in case.snapshot.waivers)}
+    agreed |= {one.id for one in case.policy.spec.known_issues}
+    excused = (RuleOutcome.TOLERATED, RuleOutcome.WAIVED)
+    used = (one.by for one in results if one.blocking and one.outcome in excused)
+    return all(agreed.issuperset(names) for names in used)
 
 
 def _said(case: Case, *, signed: bool = False) -> Mapping[str, str]:

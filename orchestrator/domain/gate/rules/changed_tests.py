@@ -80,10 +80,7 @@ def _said(judged: JudgedJob, changes: TestChanges, lost: Sequence[str]) -> Itera
 
 def _refused(removed: Sequence[str], rule: ManifestRule) -> list[str]:
     """Those that the policy does not give up."""
-    if rule.removed_tests == "allowed":
-        return []
-    patterns = () if rule.removed_tests == "refused" else rule.removed_tests
-    return [name for name in removed if not any(like(pattern, name) for pattern in patterns)]
+    return [name for name in removed if not rule.gives_up(name)]
 
 
 def _absent(stand: Stand, cell: CellEvidence, rule: ManifestRule) -> Iterator[RuleResult]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from orchestrator.domain.gate.case import Case, JudgedJob
-from orchestrator.domain.gate.quantities import counted, some
+from orchestrator.domain.gate.case import Case, JudgedJob, Stand
+from orchestrator.domain.gate.quantities import counted, like, some
+from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest
 from orchestrator.domain.gate.tolerance import FLAKY, Allowed
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
@@ -82,29 +83,80 @@ def flaky(case: Case) -> Iterator[RuleResult]:
 
 
 def failed_first(case: Case) -> Iterator[RuleResult]:
-    """One result per job of which something failed in another run of the same, and not in this."""
+    """One result per job of which something failed in another run of its subject, and not here."""
     for judged in case.jobs:
         found = case.tolerance.over_by_job.get((judged.cell.id, judged.job.id), ())
-        if not found:
+        if found or judged.job.passed_after:
+            yield _failed_first(judged, found)
+    for stand in case.stands:
+        for cell in stand.ran:
+            yield from _left_out(stand, cell)
+
+
+def _failed_first(judged: JudgedJob, found: Sequence[Allowed]) -> RuleResult:
+    after = judged.job.passed_after
+    left = [one for one in found if one.left]
+    by = {name for one in found for name in one.by}
+    names = [_told(one.failing.test) for one in found if one.failing.test]
+    passed = [_told(one) for one in after]
+    where = f"Of {judged.job.id} on {judged.cell.id}"
+    said = []
+    own = judged.job.run or judged.cell.run
+    for how, mine in (
+        ("failed, and passed when the suite ran it again", [x for x in found if x.run == own]),
+        ("failed in another run of the same, and not in this", [x for x in found if x.run != own]),
+    ):
+        rest = sum(one.left > 0 for one in mine)
+        tests = sorted(_told(one.failing.test) for one in mine if one.failing.test)
+        by_mine = sorted({name for one in mine for name in one.by})
+        end = f"{rest} not tolerated" if rest else f"tolerated by {some(by_mine)}"
+        if mine:
+            many = counted(len(mine), "result")
+            said.append(f"{where} {many} {how}: {some(tests, 3)}; {end}.")
+    if after:
+        said.append(
+            f"{where} {counted(len(after), 'result')} failed with another payload, and passed with"
+            f" this one: {some(sorted(passed), 3)}. Nothing of the subject changed: see whether it"
+            " was the test that was wrong."
+        )
+    return RuleResult(
+        id=f"{FLAKY}/{judged.name}",
+        kind="failed_first",
+        blocking=judged.blocking,
+        outcome=RuleOutcome.VIOLATED if left else RuleOutcome.TOLERATED,
+        sentence=" ".join(said),
+        inputs={
+            "failed": len(found),
+            "intolerable": len(left),
+            "tests": sorted(names)[:_TOLD],
+            **({"passed_after": sorted(passed)[:_TOLD]} if passed else {}),
+        },
+        by=tuple(sorted(by | {f"payload {one.payload[:12]}" for one in after})),
+    )
+
+
+def _told(test: FailedTest) -> str:
+    gone = f" (payload {test.payload[:12]})" if test.payload else ""
+    return f"{test.nodeid} in {test.run}{gone}"
+
+
+def _left_out(stand: Stand, cell: CellEvidence) -> Iterator[RuleResult]:
+    """Jobs that failed in another run of the subject, and have no result in this cell."""
+    for name, run in sorted(cell.jobs_failed.items()):
+        asked = next(each for each in stand.rules if like(each.id, name))
+        is_told = asked.id == name and asked is not stand.rules[-1]
+        if is_told or asked.require == "recorded_pass":
             continue
-        left = [one for one in found if one.left]
-        by = sorted({name for one in found for name in one.by})
-        names = [
-            f"{one.failing.name} in {one.failing.test.run}" for one in found if one.failing.test
-        ]
-        end = f"{len(left)} not tolerated" if left else f"tolerated by {some(by)}"
-        many = counted(len(found), "result")
         yield RuleResult(
-            id=f"{FLAKY}/{judged.name}",
+            id=f"{FLAKY}/{name}@{cell.id}",
             kind="failed_first",
-            blocking=judged.blocking,
-            outcome=RuleOutcome.VIOLATED if left else RuleOutcome.TOLERATED,
+            blocking=stand.blocking(cell) and asked.level == "blocking",
+            outcome=RuleOutcome.UNKNOWN,
             sentence=(
-                f"Of {judged.job.id} on {judged.cell.id} {many} failed in another run of the"
-                f" same, and not in this: {some(sorted(names), 3)}; {end}."
+                f"{name} failed on {cell.id} in {run} (same subject), and this run has no result"
+                " of it."
             ),
-            inputs={"failed": len(found), "intolerable": len(left), "tests": sorted(names)[:_TOLD]},
-            by=tuple(by),
+            inputs={"run": run},
         )
 
 

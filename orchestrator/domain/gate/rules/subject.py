@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from orchestrator.domain.gate.case import Case, is_unavailable
 from orchestrator.domain.gate.quantities import some
@@ -19,7 +19,8 @@ def subject(case: Case) -> Iterator[RuleResult]:
     """What the verdict binds to is known, and all of it is one."""
     rule = case.policy.spec.subject
     compared = [key for key in _DIGESTS if key not in rule.may_differ]
-    known = [key for key in _TESTED if key in compared and _values(_cells(case), key)]
+    subjects = [cell.subject for cell in _cells(case)]
+    known = [key for key in _TESTED if key in compared and _values(subjects, key)]
     yield _subject(case, {*_ALWAYS, *compared}, {*rule.require, *known})
 
 
@@ -32,15 +33,17 @@ def subject_as_required(case: Case) -> Iterator[RuleResult]:
 def _subject(case: Case, compared: Set[str], wanted: Set[str]) -> RuleResult:
     """`compared` are the same of all cells, where known; `wanted` are known of all cells."""
     cells = _cells(case)
+    known = [known for cell in cells for known in (cell.subject, *cell.stands_for)]
     keys = (*_ALWAYS, *sorted({*compared, *wanted} - {*_ALWAYS}))
-    several = [key for key in keys if key in compared and len(_values(cells, key)) > 1]
+    several = [key for key in keys if key in compared and len(_values(known, key)) > 1]
     lacking = [
         f"{cell.id} has no {key}"
         for cell in cells
         for key in (*_ALWAYS, *sorted(wanted))
         if not cell.subject.get(key) and (key in _ALWAYS or _is_asked(case, cell))
     ]
-    outcome, sentence = _judged(case, cells, several, lacking)
+    found = {key: _values(known, key) for key in keys}
+    outcome, sentence = _judged(case, {key: found[key] for key in several}, lacking)
     return RuleResult(
         id="subject",
         kind="subject",
@@ -50,7 +53,7 @@ def _subject(case: Case, compared: Set[str], wanted: Set[str]) -> RuleResult:
         inputs={
             "product": case.snapshot.product,
             "require": sorted(case.policy.spec.subject.require),
-            "found": {key: _values(cells, key) for key in keys},
+            "found": found,
         },
         waivable=False,
     )
@@ -63,16 +66,16 @@ def _cells(case: Case) -> list[CellEvidence]:
 
 
 def _judged(
-    case: Case, cells: list[CellEvidence], several: list[str], lacking: list[str]
+    case: Case, several: Mapping[str, Sequence[str]], lacking: list[str]
 ) -> tuple[RuleOutcome, str]:
     product = case.policy.metadata.product
     if case.snapshot.product != product:
         sentence = f"The evidence is of {case.snapshot.product}, and the gate is for {product}."
         return RuleOutcome.UNKNOWN, sentence
     if several:
-        told = [f"{key} is {' and '.join(_values(cells, key))}" for key in several]
+        told = [f"{key} is {' and '.join(values)}" for key, values in several.items()]
         return RuleOutcome.VIOLATED, f"The evidence is of more than one subject: {some(told)}."
-    if lacking or not cells:
+    if lacking or not _cells(case):
         why = some(lacking) or "there is no evidence"
         return RuleOutcome.UNKNOWN, f"What the verdict binds to is not known: {why}."
     known = case.snapshot.subject
@@ -82,8 +85,8 @@ def _judged(
     return RuleOutcome.OK, f"All evidence is of {named}: {digests}."
 
 
-def _values(cells: list[CellEvidence], key: str) -> list[str]:
-    return sorted({cell.subject[key] for cell in cells if cell.subject.get(key)})
+def _values(subjects: Iterable[Mapping[str, str]], key: str) -> list[str]:
+    return sorted({one[key] for one in subjects if one.get(key)})
 
 
 def _is_asked(case: Case, cell: CellEvidence) -> bool:
