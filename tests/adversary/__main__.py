@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import random
 import re
 import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -47,6 +48,7 @@ from tests.login_hosts import login_host_missing
 
 MODULES = (subjects, skips, selections, records, programs, histories, platforms, people)
 LIES: tuple[Lie, ...] = tuple(lie for module in MODULES for lie in module.LIES)
+_TODAY = datetime.now(UTC).toordinal()
 REVIEWED = {"evidence": {"payload_level": "reviewed"}}
 
 
@@ -67,12 +69,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.adversary", description=__doc__)
     parser.add_argument("words", nargs="*", help="only lies with one of these words in their name")
     parser.add_argument("--place", choices=("local", "ssh"), help="only there")
-    parser.add_argument("--sample", type=int, help="so many of them, evenly")
+    parser.add_argument("--sample", type=int, help="so many of them, others every day")
+    parser.add_argument("--seed", type=int, default=_TODAY, help="of the sample")
     parser.add_argument("--workers", type=int, default=2, help="lies at a time")
     given = parser.parse_args()
     chosen = [lie for lie in LIES if not given.words or any(w in lie.name for w in given.words)]
     if given.sample:
-        chosen = list(islice(chosen, 0, None, max(1, len(chosen) // given.sample)))
+        print(f"a sample of {given.sample}; --seed {given.seed} tells it again")
+        chosen = random.Random(given.seed).sample(chosen, min(given.sample, len(chosen)))
     places = [given.place] if given.place else ["local", "ssh"]
     if "ssh" in places and (missing := login_host_missing()):
         print(f"not told over SSH: {missing}")

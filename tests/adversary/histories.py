@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
 from collections.abc import Sequence
 
 from tests.adversary.lie import Lie
-from tests.adversary.scene import DEFECT, GOOD, HONEST, POLICY, SUITE, Scene
+from tests.adversary.scene import DEFECT, GOOD, HONEST, SUITE, Scene
 
 _ONCE = (
     "import pathlib\nimport mylib\n\ndef test_double():\n"
@@ -71,6 +72,15 @@ def _reruns_on_the_machine(scene: Scene) -> Sequence[str]:
     return [scene.run("--rerun-failed", "2")]
 
 
+def _reruns_of_its_own(scene: Scene) -> Sequence[str]:
+    """The suite runs what failed again by a plugin, or by a hook that does the same."""
+    _fails_once(scene)
+    tests = (scene.folder / "payload" / "t" / "test_double.py").read_text()
+    files = {**HONEST, "t/test_double.py": tests, "pytest.ini": "[pytest]\naddopts=--reruns 2\n"}
+    scene.payload(files, pip=["pytest-rerunfailures"])
+    return [scene.run()]
+
+
 def _other_wheel(scene: Scene) -> Sequence[str]:
     """The good wheel is tried under the number of the bad one."""
     honest = scene.run()
@@ -96,11 +106,54 @@ def _other_payload(scene: Scene) -> Sequence[str]:
     return [scene.run()]
 
 
-def _older_subject(scene: Scene) -> Sequence[str]:
-    scene.green()
+def _touched_payload(scene: Scene) -> Sequence[str]:
+    """It fails once; a byte of the payload is changed, and it passes."""
+    _fails_once(scene)
     scene.run()
-    scene.subject(GOOD, version="0.9")
+    test = scene.folder / "payload" / "t" / "test_double.py"
+    scene.payload({**HONEST, "t/test_double.py": f"# again\n{test.read_text()}"})
     return [scene.run()]
+
+
+def _zipped_again(scene: Scene) -> Sequence[str]:
+    """The wheel that failed, zipped anew with a comment; the payload has the test no more."""
+    scene.run()
+    with zipfile.ZipFile(scene.folder / scene.source, "a") as wheel:
+        wheel.comment = b"again"
+    scene.payload({"t/test_rest.py": HONEST["t/test_rest.py"]})
+    return [scene.run()]
+
+
+def _another_name(scene: Scene) -> Sequence[str]:
+    """The wheel that failed, under another spelling of its name, and without the test."""
+    scene.run()
+    scene.name = "MyLib"
+    scene.payload({"t/test_rest.py": HONEST["t/test_rest.py"]})
+    return [scene.run()]
+
+
+def _weakened(scene: Scene) -> Sequence[str]:
+    """The test that failed is made to pass."""
+    scene.run()
+    weak = HONEST["t/test_double.py"].replace("== 4", "> 0")
+    scene.payload({**HONEST, "t/test_double.py": weak})
+    return [scene.run()]
+
+
+def _skipped_then(scene: Scene) -> Sequence[str]:
+    """The test that failed is expected to fail in the next payload."""
+    scene.run()
+    text = HONEST["t/test_double.py"].replace("def test", "@pytest.mark.xfail\ndef test")
+    scene.payload({**HONEST, "t/test_double.py": "import pytest\n" + text})
+    return [scene.run()]
+
+
+def _without_the_job(scene: Scene) -> Sequence[str]:
+    """The job that failed is not asked for again."""
+    rest = SUITE.replace('"t"', '"t/test_rest.py"').replace('"suite"', '"rest"', 1)
+    scene.payload(HONEST, jobs=SUITE + rest)
+    scene.run()
+    return [scene.run(jobs="  - {id: rest, on: all}")]
 
 
 def _typed_off(scene: Scene) -> Sequence[str]:
@@ -153,6 +206,7 @@ LIES = (
     Lie("it fails, is launched again, and no run is named", _newest),
     Lie("it fails once and passes twice", _three_times),
     Lie("it fails, and passes when run again on the machine", _reruns_on_the_machine),
+    Lie("it fails, and its suite runs it again", _reruns_of_its_own),
     Lie("a fixed wheel of the same version is shown beside the first", _other_wheel),
     Lie("two wheels of one version, each for the job that it passes", _other_wheel_for_other_job),
     Lie("another payload without the test, for the same wheel", _other_payload),
@@ -161,5 +215,10 @@ LIES = (
     Lie("a run that was cancelled in time", _cancelled),
     Lie("the failed run is pruned", _pruned),
     Lie("a gate that is shown nothing", _no_run),
-    Lie("evidence of a version before", _older_subject, spec=POLICY),
+    Lie("it fails once, and passes after a byte of the payload changed", _touched_payload),
+    Lie("the wheel that failed, zipped again", _zipped_again),
+    Lie("the wheel that failed under another spelling of its name", _another_name),
+    Lie("a test that failed is weakened, for the same wheel", _weakened),
+    Lie("a test that failed is expected to fail then, for the same wheel", _skipped_then),
+    Lie("the job that failed is left out, for the same wheel", _without_the_job),
 )

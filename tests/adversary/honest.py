@@ -36,6 +36,8 @@ class Shape:
     pip: tuple[str, ...] = ()
     subject: Files | None = None
     """The wheel's files, where they are not one module."""
+    wheel: bool = True
+    """Whether there is a wheel: otherwise the payload is what is tested."""
 
 
 @dataclass(frozen=True)
@@ -134,9 +136,9 @@ SHAPES = (
     Shape(
         "odd parameters",
         {
-            "t/test_a.py": "import pytest\n"
+            "t/test_a.py": "import mylib, pytest\n"
             "@pytest.mark.parametrize('x', ['a::b', 'c/d e', 'é', '[x]', ''])\n"
-            "def test_a(x): pass\n",
+            "def test_a(x):\n    assert mylib.double(x) == 2 * x\n",
         },
     ),
     Shape(
@@ -289,6 +291,7 @@ SHAPES = (
             "t/test_a.py": "import own\n\ndef test_a():\n    assert own.double(2) == 4\n",
         },
         jobs=suite(PYTHONPATH="src"),
+        wheel=False,
     ),
 )
 PROJECTS = (
@@ -297,6 +300,8 @@ PROJECTS = (
         "1.9.0",
         "b4ce2265a7abece45e7cc896e98dbebe6cead56bcf805a3d23136d145f5445bf",
         "ba0efaa9080b619ff2f3459d1d500c57bddea4a6b424b60a91141db6fd2f08bc",
+        tests=("tests", "-o", "asyncio_default_fixture_loop_scope=function"),
+        kept=("tests", "pyproject.toml"),
         pip=("pytest-asyncio",),
     ),
     Project(
@@ -304,7 +309,8 @@ PROJECTS = (
         "8.5.1",
         "9bbfada76703fd1d784b83eea012e3e8c6a001a876543ef104fa56aaaeb072b4",
         "8bb5376d2006950386f8c6427613334a2acadc5f559cb80e638d00b4df957e37",
-        tests=("tests", "-m", "not stress"),
+        tests=("tests", "-m", "not stress", "-p", "no:asyncio"),
+        kept=("tests", "pyproject.toml"),
     ),
     Project(
         "idna",
@@ -344,7 +350,7 @@ PROJECTS = (
         "26.3",
         "94edc256424af38762eb31306eed28beb9f0efc50a8837492c9d6fd6004aed79",
         "d7193f7c8e4e93f444fde0262bf90af30e16fa0ad0ad44cb553c87339b23cd1c",
-        pip=("pretend", "hypothesis"),
+        pip=("pretend", "hypothesis", "tomli_w"),
     ),
     Project(
         "six",
@@ -404,6 +410,8 @@ def false_alarm(scene: Scene, put: Callable[[Scene], None]) -> str:
 def put_shape(shape: Shape, scene: Scene) -> None:
     """Make the subject and the payload of a shape."""
     scene.subject(GOOD, files=shape.subject)
+    if not shape.wheel:
+        scene.source = ""
     scene.payload(shape.files, jobs=shape.jobs, manifest=shape.manifest, pip=shape.pip)
 
 

@@ -72,7 +72,8 @@ def _job_left_out(scene: Scene) -> Sequence[str]:
 def _optional(scene: Scene) -> Sequence[str]:
     row = "  - {id: two, provider: aws, accelerator: {vendor: amd, name: MI300X}, optional: true}\n"
     scene.subject(GOOD)
-    return [scene.run(rows="  - {id: one, provider: local}\n" + row)]
+    limits = "limits: {max_usd: 1}\n"
+    return [scene.run(rows="  - {id: one, provider: local}\n" + row, more=limits)]
 
 
 def _informing(scene: Scene) -> Sequence[str]:

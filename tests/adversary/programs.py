@@ -12,9 +12,9 @@ _EVENTS = (
 )
 
 
-def _says(name: str, code: str) -> Lie:
+def _says(name: str, code: str, *, inherent: str = "") -> Lie:
     """A demo alone."""
-    return Lie(name, one_run({}, jobs=demo("demo", code)))
+    return Lie(name, one_run({}, jobs=demo("demo", code)), inherent=inherent)
 
 
 LIES = (
@@ -37,6 +37,7 @@ LIES = (
         "a demo prints a traceback and ends well",
         "import traceback, mylib\ntry:\n    assert mylib.double(2) == 4\n"
         "except Exception: traceback.print_exc()",
+        inherent="words",
     ),
     _says("a failed check and status 0", f"{_EVENTS}say(check='double', outcome='failed')"),
     _says(

@@ -107,10 +107,11 @@ class Scene:
     def run(self, *words: str, rows: str = "", jobs: str = "", more: str = "") -> str:
         """Launch it and wait; returns the run's id. Raises RefusedError where there is none."""
         matrix = self.folder / "matrix.yaml"
+        wheel = f', wheel: "{self.source}"' if self.source else ""
         matrix.write_text(
             "apiVersion: seatrial/v1\nkind: Matrix\n"
             f"metadata: {{name: {self.product}}}\n"
-            f'subject: {{name: {self.name}, version: "{self.version}", wheel: "{self.source}"}}\n'
+            f'subject: {{name: {self.name}, version: "{self.version}"{wheel}}}\n'
             f"payload: {{path: payload}}\nplatforms:\n{rows or self.stage.row}"
             f"jobs:\n{jobs or EVERY_JOB}\n{more}"
         )
@@ -135,7 +136,7 @@ class Scene:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
             stdin=subprocess.DEVNULL,
         )
 

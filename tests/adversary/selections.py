@@ -123,6 +123,20 @@ LIES = (
         ),
     ),
     Lie("--collect-only in pytest.ini", one_run(_ini("addopts = --collect-only"))),
+    *(
+        Lie(f"{option} in pytest.ini", one_run(_ini(f"addopts = {option}")))
+        for option in ("--setup-only", "--setup-plan")
+    ),
+    Lie("--setup-only by PYTEST_ADDOPTS", one_run({}, jobs=suite(PYTEST_ADDOPTS="--setup-only"))),
+    Lie(
+        "--lf and a cache that names another test",
+        one_run(
+            {
+                "pytest.ini": "[pytest]\naddopts = --lf\ncache_dir = kept\n",
+                "kept/v/cache/lastfailed": '{"t/test_rest.py::test_name": true}',
+            }
+        ),
+    ),
     Lie("-x and an order in which others go first", one_run(_ini("addopts = -x"))),
     Lie(
         "pytest.exit with status 0 before the failing test",

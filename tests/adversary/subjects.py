@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tests.adversary.lie import Lie, demo, one_run, suite
-from tests.adversary.scene import GOOD, SUITE
+from collections.abc import Sequence
+
+from tests.adversary.lie import Lie, Telling, demo, one_run, suite
+from tests.adversary.scene import DEFECT, GOOD, SUITE, Scene
 
 _ASKS = "import mylib\n\ndef test_double():\n    assert mylib.double(2) == 4\n"
 _FAKE = f"""
@@ -46,7 +48,8 @@ text = file.read_bytes()
 digest = base64.urlsafe_b64encode(hashlib.sha256(text).digest()).rstrip(b"=").decode()
 [record] = file.parent.parent.glob("mylib-*.dist-info/RECORD")
 rows = record.read_text().splitlines()
-rows[0] = f"mylib/__init__.py,sha256={digest},{len(text)}"
+rows = [row for row in rows if not row.startswith("mylib/__init__.py,")]
+rows.append(f"mylib/__init__.py,sha256={digest},{len(text)}")
 record.write_text("\\n".join(rows) + "\\n")
 """
 _BYTE_CODE = f"""{_INSTALLED}
@@ -73,6 +76,22 @@ def sound():
     yield
     mylib.double = bad
 """
+
+_PTH_OF_WHEEL = (
+    "import sys; sys.argv[1:2] == ['pytest'] and "
+    "exec('import mylib; mylib.double = lambda x: 2 * x')\n"
+)
+
+
+def _by_wheel(**files: str) -> Telling:
+    """The wheel brings these files beside the module."""
+
+    def tell(scene: Scene) -> Sequence[str]:
+        scene.subject(DEFECT, files={"mylib/__init__.py": DEFECT, **files})
+        return [scene.run()]
+
+    return tell
+
 
 LIES = (
     Lie("a fixed copy beside the tests", one_run({"t/mylib/__init__.py": GOOD})),
@@ -133,6 +152,40 @@ LIES = (
     Lie(
         "a job before the suite leaves byte code",
         one_run({}, jobs=demo("tidy", _BYTE_CODE) + SUITE),
+    ),
+    Lie(
+        "the wheel brings an interpreter",
+        _by_wheel(**{"mylib-1.0.data/scripts/python": "#!/bin/sh\nexec true\n"}),
+    ),
+    Lie(
+        "the wheel brings a file that runs when Python starts",
+        _by_wheel(**{"mylib_start.pth": _PTH_OF_WHEEL}),
+        inherent="patched subject",
+        shows="mylib_start.pth",
+    ),
+    Lie(
+        "the suite takes byte code from elsewhere",
+        one_run({}, jobs=suite(PYTHONPYCACHEPREFIX="elsewhere")),
+    ),
+    *(
+        Lie(f"a job before the suite {what}", one_run({}, jobs=demo("tidy", code) + SUITE))
+        for what, code in {
+            "weakens the test": "from pathlib import Path\n"
+            "Path('t/test_double.py').write_text('def test_double(): pass\\n')",
+            "removes the test": "import os\nos.unlink('t/test_double.py')",
+            "adds a conftest": "from pathlib import Path\n"
+            "Path('conftest.py').write_text('import mylib\\nmylib.double = lambda x: 2 * x\\n')",
+            "puts a link in place of the tests": "import os, shutil, tempfile\n"
+            "away = tempfile.mkdtemp()\nos.chmod(away, 0o755)\nshutil.move('t', away)\n"
+            "os.symlink(away + '/t', 't')\n"
+            "open('t/test_double.py', 'w').write('def test_double(): pass\\n')",
+            "leaves byte code of the test": "import py_compile, os\n"
+            "stat = os.stat('t/test_double.py')\n"
+            "open('t/test_double.py', 'w').write('def test_double(): pass #'.ljust(stat.st_size))\n"
+            "os.utime('t/test_double.py', ns=(stat.st_mtime_ns, stat.st_mtime_ns))\n"
+            "import subprocess, sys\n"
+            "subprocess.run([sys.executable, '-m', 'pytest', '-q', 't/test_double.py'])",
+        }.items()
     ),
     Lie(
         "conftest replaces the function",
