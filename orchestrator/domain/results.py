@@ -47,9 +47,10 @@ def judge_job(
         cause: What stopped the attempt from outside, if anything did.
     """
     if fact is None or fact.started_ts is None:
+        if fact is not None and fact.cause == "start_failed":
+            return JobVerdict(job, Outcome.FAILED, fact.cause, fact.detail or "")
         if fact is not None and fact.cause:
-            reason = "wrong_hardware" if fact.cause == "start_failed" else fact.cause
-            return JobVerdict(job, Outcome.NOT_RUN, reason, fact.detail or "")
+            return JobVerdict(job, Outcome.NOT_RUN, fact.cause, fact.detail or "")
         return JobVerdict(job, Outcome.NOT_RUN, cause.reason if cause else "agent")
     outside = _interruption(fact, cause)
     if outside is not None:

@@ -68,17 +68,17 @@ class JobRun:
         missing = [name for name in self._job.secrets if name not in self._crew.secrets]
         if missing:
             detail = f"secret {missing[0]} was not handed over"
-            return Verdict(None, None, "start_failed", detail, 0)
+            return Verdict(None, None, "config", detail, 0)
         if self._job.gpus > self._crew.gpus:
             detail = f"needs {self._job.gpus} gpus, found {self._crew.gpus}"
-            return Verdict(None, None, "start_failed", detail, 0)
+            return Verdict(None, None, "wrong_hardware", detail, 0)
         crews = (self._crew, self._baseline[1]) if self._baseline else (self._crew,)
         for crew in crews:
             for files in crew.installed:
                 files.drop_strange_byte_code()
             problem = self._restore_payload(crew)
             if problem:
-                return Verdict(None, None, "start_failed", problem, 0)
+                return Verdict(None, None, "environment", problem, 0)
             changed = crew.refusal(tests=self._job.pytest is not None)
             if changed is not None:
                 return Verdict(None, None, changed.reason, changed.detail, 0)

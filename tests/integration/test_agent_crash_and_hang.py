@@ -230,7 +230,13 @@ def test_silent_demo_is_hung(ran: Evidence) -> None:
 
 def test_start_failed(ran: Evidence) -> None:
     finished = {name: ran.finished(name) for name in ("absent", "gpus", "secret", "fine")}
-    assert [one["cause"] for one in finished.values()] == [*["start_failed"] * 3, None]
+    causes = {name: one["cause"] for name, one in finished.items()}
+    assert causes == {
+        "absent": "start_failed",
+        "gpus": "wrong_hardware",
+        "secret": "config",
+        "fine": None,
+    }
     assert "./no-such-program cannot be started" in finished["absent"]["detail"]
     assert finished["gpus"]["detail"].startswith("needs 4000 gpus, found ")
     assert finished["secret"]["detail"] == "secret TOKEN was not handed over"

@@ -166,9 +166,18 @@ def test_what_is_tested_must_be_what_is_installed(
 
 
 PATCHES = """
-import tool.part
+import functools, tool.part
+from unittest.mock import MagicMock
 from _pytest.reports import TestReport
+class Answers:
+    def __call__(self): return 42
+    def ask(self): return 42
 tool.part.ask = lambda: 42
+tool.part.bound = Answers().ask
+tool.part.called = Answers()
+tool.part.half = functools.partial(lambda number: number, 42)
+tool.part.mock = MagicMock()
+tool.part.plain = functools.partial(int, 42)
 made = TestReport.from_item_and_call
 TestReport.from_item_and_call = classmethod(lambda cls, item, call: made(item, call))
 """
@@ -179,7 +188,11 @@ def test_functions_that_the_payload_replaces_are_named(start: Any) -> None:
     assert (said.code, said.problems) == (0, []), said.output
     told = [hook for line in said.of("hooks") for hook in line["hooks"]]
     patched = "_pytest.reports.TestReport.from_item_and_call"
-    assert told == [[patched, "conftest.py"], ["tool.part.ask", "conftest.py"]]
+    assert told[0] == [patched, "conftest.py"]
+    by_payload = ("ask", "bound", "called", "half")
+    assert told[1:-1] == [[f"tool.part.{name}", "conftest.py"] for name in by_payload]
+    assert told[-1][0] == "tool.part.mock"
+    assert "unittest/mock.py" in told[-1][1]
 
 
 REPLACES = """
@@ -196,8 +209,9 @@ def test_for_a_moment(monkeypatch):
         {"test_a.py": TEST.format(42), "test_b.py": REPLACES},
         {"tests/tool/test_part.py": TEST.format(42), "tests/conftest.py": ""},
         {"tests/test_a.py": TEST.format(42), "tests/__init__.py": ""},
+        {"test_a.py": "import tool.made\ndef test(): assert tool.made.twice(2) == 4\n"},
     ],
-    ids=["plain", "restored", "a folder of its name", "package of tests"],
+    ids=["plain", "restored", "a folder of its name", "package of tests", "functions from text"],
 )
 @pytest.mark.parametrize(
     "arguments",

@@ -3,11 +3,12 @@
 PYTEST_DONT_REWRITE: loaded before pytest could rewrite it, from a place that no payload reaches.
 The agent also runs this file's text by itself: before the first job, it lists what is installed.
 """
-# ruff: noqa: INP001, PTH118, PTH119, PTH120 - no package; plain text is quick for 2,000 modules
+# ruff: noqa: INP001, PTH118, PTH119, PTH120, PTH123 - no package; plain text is quick for 2,000 modules
 
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import os
 import sys
@@ -107,23 +108,28 @@ class Installed:
         return found
 
     def replaced(self, loaded: Mapping[str, object], payload: str) -> List[Tuple[str, str]]:
-        """List functions of these modules that files of the payload have put there, with the file.
+        """List what was put into these modules, with the file that its code is in.
+
+        That is functions and other objects that are called, of the payload's files, and mocks.
 
         Args:
             loaded: ``sys.modules``, or a part of it.
             payload: The payload's folder.
         """
         found = []
+        below = payload.rstrip(os.sep) + os.sep
         for name, module in self.of(loaded).items():
             for key, value in list(_dict(module).items()):
+                if _CALLED.get(type(value)) == _NOTHING:
+                    continue
                 inner = [(f"{name}.{key}", value)]
-                if type(value) is type and value.__module__ == name:
+                if type in type(value).__mro__ and vars(value).get("__module__") == name:
                     inner = [(f"{name}.{key}.{each}", one) for each, one in vars(value).items()]
                 found += [
-                    (place, one.__code__.co_filename)
+                    (place, file)
                     for place, one in inner
-                    if type(one) is types.FunctionType
-                    and _is_below(one.__code__.co_filename, payload)
+                    for file in _code_files(one)
+                    if file.startswith(below) or (file.endswith("mock.py") and _is_mock(one))
                 ]
         return found
 
@@ -297,8 +303,10 @@ def _dict(module: object) -> Mapping[str, object]:
 def _not_of_its_file(name: str, module: object, payload: str) -> str:
     """Say where all of a module's own functions come from, if that is text or the payload.
 
-    Functions that wrap others are left aside: libraries make such ones from text.
+    Functions that wrap others are left aside: libraries make such ones from text. So are all
+    where the file makes functions from text itself, and defines none of their names.
     """
+    own: List[str] = []
     found = ""
     for value in list(_dict(module).values()):
         if type(value) is not types.FunctionType or value.__module__ != name:
@@ -308,7 +316,56 @@ def _not_of_its_file(name: str, module: object, payload: str) -> str:
             return ""
         if not hasattr(value, "__wrapped__"):
             found = file
-    return found
+            own.append(value.__code__.co_name)
+    return "" if found.startswith("<") and _makes_from_text(module, own) else found
+
+
+def _makes_from_text(module: object, functions: Iterable[str]) -> bool:
+    """Say whether a module's file executes text, and defines none of these functions itself."""
+    try:
+        with open(str(_dict(module).get("__file__")), "rb") as source:
+            parts = [compile(source.read(), "<source>", "exec", dont_inherit=True)]
+    except (OSError, SyntaxError, ValueError):
+        return False
+    for code in parts:
+        parts += [one for one in code.co_consts if isinstance(one, types.CodeType)]
+    used = {name for code in parts for name in code.co_names}
+    defined = {code.co_name for code in parts}
+    return not used.isdisjoint(("exec", "eval", "FunctionType")) and defined.isdisjoint(functions)
+
+
+def _code_files(value: object) -> FrozenSet[str]:
+    """Return the files of the code that runs when a value is called; none where it has none.
+
+    Values are looked at by their exact types: asked for an attribute, a lazy one would wake.
+    """
+    kind = type(value)
+    if kind is functools.partial:
+        value, kind = value.func, type(value.func)  # type: ignore[attr-defined]
+    if kind in _WRAPPERS:
+        value = value.fget if kind is property else value.__func__  # type: ignore[attr-defined]
+        kind = type(value)
+    if kind is types.FunctionType:
+        return frozenset((value.__code__.co_filename,))  # type: ignore[attr-defined]
+    if type in kind.__mro__:
+        return _makers((value,))
+    if kind not in _CALLED:
+        bodies = (vars(each).get("__call__") for each in kind.__mro__)
+        _CALLED[kind] = _makers(each for each in bodies if each is not None)
+    return _CALLED[kind]
+
+
+def _is_mock(value: object) -> bool:
+    return any(
+        kind.__name__ == "NonCallableMock" and kind.__module__ == "unittest.mock"
+        for kind in type(value).__mro__
+    )
+
+
+_WRAPPERS = (types.MethodType, staticmethod, classmethod, property)
+_NOTHING: FrozenSet[str] = frozenset()
+_CALLED: Dict[type, FrozenSet[str]] = {}
+"""Where the `__call__` of objects of a class was written."""
 
 
 def _makers(values: Iterable[object]) -> FrozenSet[str]:

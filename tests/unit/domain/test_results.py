@@ -61,7 +61,9 @@ SUITES = [
     (RUNNING, OK, None, Outcome.ERRORED, "agent"),
     (None, Counts(), CANCELLED, Outcome.NOT_RUN, "cancelled"),
     (None, Counts(), None, Outcome.NOT_RUN, "agent"),
-    (JobFact("j", cause="start_failed"), Counts(), None, Outcome.NOT_RUN, "wrong_hardware"),
+    (JobFact("j", cause="start_failed"), Counts(), None, Outcome.FAILED, "start_failed"),
+    (JobFact("j", cause="wrong_hardware"), Counts(), None, Outcome.NOT_RUN, "wrong_hardware"),
+    (JobFact("j", cause="config"), Counts(), None, Outcome.NOT_RUN, "config"),
     (JobFact("j", cause="wrong_subject"), Counts(), None, Outcome.NOT_RUN, "wrong_subject"),
     (ended(), OK, LOST, Outcome.PASSED, ""),
 ]
