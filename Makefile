@@ -95,7 +95,7 @@ format: $(VENV)/.test ## Format the code and mend what can be mended
 
 docs: $(VENV)/.test ## Write the generated reference pages again
 	$(BIN)/python -m docs.reference
-	$(BIN)/python -m orchestrator.cli.reference > docs/cli.md
+	$(BIN)/python -m orchestrator.cli.command_reference > docs/cli.md
 
 vendor: $(VENV)/.run ## Fetch again what the web faces take from npm (needs npm), at the locked versions
 	$(BIN)/python -m orchestrator.dashboard.vendoring

@@ -24,14 +24,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from xml.etree.ElementTree import parse
 
-from orchestrator.adapters.files.home import prepare_home
+from orchestrator.adapters.files.home_folder import prepare_home
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run, evidence_of
 from orchestrator.application.explain_failures import review_run
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
-from orchestrator.bootstrap.controlling import build
+from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 from tests.e2e.home import Home, a_home
 from tests.many_tests import KINDS, PRINTED, Many, write_junit, write_reportlog, write_text
 from tests.postgres import PostgresMissingError, start_postgres

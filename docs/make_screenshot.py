@@ -14,13 +14,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from orchestrator.bootstrap.reading import CommandWiring
-from orchestrator.cli.finding import find_run
+from orchestrator.bootstrap.cli_wiring import CommandWiring
+from orchestrator.cli.find_run import find_run
+from orchestrator.cli.run_responses import Run
 from orchestrator.cli.session import Session
-from orchestrator.cli.shown import Run
-from orchestrator.cli.view.estimate import reported
-from orchestrator.cli.view.screen import LogTail, picture
-from orchestrator.cli.watching.tails import Tails
+from orchestrator.cli.view.live_run import LogTail, picture
+from orchestrator.cli.view.remaining_time import reported
+from orchestrator.cli.watching.log_tails import Tails
 
 WIDTH, HEIGHT = 100, 24
 FAR_ENOUGH = 0.6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from orchestrator.adapters.files.reference import replace_keys
+from orchestrator.adapters.files.key_reference import replace_keys
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import COMMON_KEYS, Matrix, Platform
 from runners import registry

@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that `orchestrator.adapters.db.revisions` hands over."""
+"""Run the migrations on the connection of `orchestrator.adapters.db.schema_revisions`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def main() -> None:
     try:
         # Here, because an interrupt may come while the modules are read.
         with uncollected():
-            from orchestrator.bootstrap.reading import CommandWiring  # noqa: PLC0415
+            from orchestrator.bootstrap.cli_wiring import CommandWiring  # noqa: PLC0415
             from orchestrator.cli.app import main as run  # noqa: PLC0415
 
         code = run(CommandWiring())

@@ -9,19 +9,19 @@ from dataclasses import fields, is_dataclass
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.outcome import Counts, TestOutcome
-from orchestrator.domain.record import CellRecord, Evidence, JobRecord
+from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 from reports.model.metrics import MetricTable
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Finding, ReportModel
 from reports.rules.backend import BACKEND_PARTS
+from reports.rules.blocks import RULES, Said, differs
 from reports.rules.claims import claims_rule
 from reports.rules.handed_in import TOLD_PARTS
 from reports.rules.kinds import kind_evidence, kind_rules
 from reports.rules.metrics import METRIC_RULES, reported_rule
 from reports.rules.models import platform_rules, summary_rules
 from reports.rules.money import MONEY_RULES
-from reports.rules.parts import RULES, Said, differs
 from reports.rules.recorded import recorded_rule
 
 EVERY_RULE = {**RULES, **BACKEND_PARTS, **TOLD_PARTS, **METRIC_RULES, **MONEY_RULES}

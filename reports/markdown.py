@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from reports import beside, contrasted, figures, prose, versus
+from reports import authored_text, comparison_text, difference_text, metric_text, platform_text
 from reports import format as fmt
 from reports.model.plot import Plot
 from reports.model.values import Absent, ReportModel, Status
@@ -109,17 +109,17 @@ def verbatim(value: object) -> Markdown:
 
 def written(value: str) -> Markdown:
     """What a person wrote: paragraphs, lists, emphasis and code, and nothing else."""
-    return Markdown("\n".join(_line(line) for line in prose.lines_of(value)))
+    return Markdown("\n".join(_line(line) for line in authored_text.lines_of(value)))
 
 
 def one_line(value: str) -> Markdown:
     """What a person wrote, as one line: its lines stand behind each other."""
-    said = (_inline(line.strip()) for line in prose.lines_of(value) if line.strip())
+    said = (_inline(line.strip()) for line in authored_text.lines_of(value) if line.strip())
     return Markdown(" ".join(said) or "—")
 
 
 def _line(line: str) -> str:
-    marker = prose.MARKER.match(line)
+    marker = authored_text.MARKER.match(line)
     if marker is None:
         return _inline(line.strip()) if line.strip() else ""
     indent = " " * min(len(marker["indent"]) // 2 * 2, 6)
@@ -129,23 +129,23 @@ def _line(line: str) -> str:
 
 def _inline(line: str) -> str:
     """Text with its code spans and its bold words."""
-    parts = prose.SPAN.split(line)
+    parts = authored_text.SPAN.split(line)
     spans = [code(p) if i % 2 else Markdown(_text(p, first=not i)) for i, p in enumerate(parts)]
-    return prose.BOLD.sub(r"**\1**", "".join(spans)) or "—"
+    return authored_text.BOLD.sub(r"**\1**", "".join(spans)) or "—"
 
 
 def _text(part: str, *, first: bool) -> str:
     """A part of a line; only the first one can look like the start of a block."""
     inner = part.strip()
-    said = str(cell(inner, limit=2 * prose.LINE_LIMIT)) if inner else ""
+    said = str(cell(inner, limit=2 * authored_text.LINE_LIMIT)) if inner else ""
     lead, tail = part[: len(part) - len(part.lstrip())], part[len(part.rstrip()) :]
     return f"{'' if first else lead}{said}{tail if inner else ''}"
 
 
 def fenced(value: str) -> Markdown:
     """Lines in a fence that they cannot close."""
-    lines = prose.lines_of(value)
-    fence = prose.fence_for(lines)
+    lines = authored_text.lines_of(value)
+    fence = authored_text.fence_for(lines)
     return Markdown("\n".join([fence, *lines, fence]))
 
 
@@ -174,14 +174,14 @@ def environment(templates: Path) -> Environment:
     for name in FORMATS:
         made.filters[name] = _escaped(getattr(fmt, name))
     for name in FIGURES:
-        made.filters[name] = _escaped(getattr(figures, name))
+        made.filters[name] = _escaped(getattr(metric_text, name))
     for name in BESIDE:
-        made.filters[name] = _escaped(getattr(beside, name))
+        made.filters[name] = _escaped(getattr(platform_text, name))
     for name in VERSUS:
-        made.filters[name] = _escaped(getattr(versus, name))
+        made.filters[name] = _escaped(getattr(comparison_text, name))
     for name in CONTRASTED:
-        made.filters[name] = _escaped(getattr(contrasted, name))
-    made.filters["differing"] = figures.differing
+        made.filters[name] = _escaped(getattr(difference_text, name))
+    made.filters["differing"] = metric_text.differing
     made.filters |= {"cell": cell, "code": code, "verbatim": verbatim}
     made.filters |= {"written": written, "fenced": fenced, "line": one_line}
     made.filters["markdown"] = Markdown
@@ -204,24 +204,24 @@ FORMATS = (
 FIGURES = (
     "heading", "figure", "compared", "caption", "highlight", "check_value", "check_tolerance",
 )  # fmt: skip
-"""Filters: the writers of `reports.figures`, escaped."""
+"""Filters: the writers of `reports.metric_text`, escaped."""
 
 
 BESIDE = (
     "kind_heading", "kind_name", "note_mark", "noted", "memory_noted", "job_cell", "check_cell",
     "metric_name", "metric_cell", "exact_figure", "marked",
 )  # fmt: skip
-"""Filters: the writers of `reports.beside`, escaped."""
+"""Filters: the writers of `reports.platform_text`, escaped."""
 
 VERSUS = ("category_name", "change_usd", "signed_percent", "status_or_absent", "delta_name")
-"""Filters: the writers of `reports.versus`, escaped."""
+"""Filters: the writers of `reports.comparison_text`, escaped."""
 
 
 CONTRASTED = (
     "class_cell", "test_cell", "difference", "measured_entry", "entry_name", "evidence_line",
     "counted", "stamped",
 )  # fmt: skip
-"""Filters: the writers of `reports.contrasted`, escaped."""
+"""Filters: the writers of `reports.difference_text`, escaped."""
 
 
 def render_markdown(

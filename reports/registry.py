@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.domain.problems import nearest
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 from reports.as_json import render_json
 from reports.html import render_html
 from reports.linter import errors, lint, lint_evidence
 from reports.markdown import plain, render_markdown
 from reports.model.plot import Plot
 from reports.model.values import Finding, ReportModel
-from reports.plots.choose import plots_of
+from reports.plots.selection import plots_of
 from reports.views.backend import backend_view
 from reports.views.compare import compare_view
 from reports.views.cost import cost_view

@@ -16,12 +16,12 @@ from typing import Literal
 
 from orchestrator.domain.evidence import Pulled
 from orchestrator.domain.machine import Completed, MachineError, Shell
-from runners.packing import AGENT_PACKAGE, Archive, agent_archive
-from runners.shell.ground import Ground, GroundError, look
+from runners.archives import AGENT_PACKAGE, Archive, agent_archive
+from runners.shell.work_folder import Ground, GroundError, look
 
 Kind = Literal["agents", "payloads", "wheels"]
 
-RECEIVER = Path(__file__).with_name("receiver.py")
+RECEIVER = Path(__file__).with_name("remote_unpack.py")
 DEFAULT_PYTHON = "python3"
 HEADER_BYTES = 64 * 1024
 NO_SUCH_ATTEMPT = 3

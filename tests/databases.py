@@ -20,7 +20,7 @@ import pytest
 
 from orchestrator.adapters.db import sessions
 from orchestrator.adapters.db.database import Database, open_database
-from orchestrator.adapters.db.revisions import migrate
+from orchestrator.adapters.db.schema_revisions import migrate
 from orchestrator.application.ports.stores import RunSpec, Stores
 from orchestrator.domain.cell import CellState, Lease, LeaseState, Run
 from orchestrator.domain.evidence import read_events

@@ -27,9 +27,9 @@ from benchmarks.dashboard.sizes import SIZES
 from orchestrator.api.app import create_app
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import create_token
-from orchestrator.bootstrap.controlling import Parts, build
-from orchestrator.bootstrap.faces import Faces
-from orchestrator.bootstrap.settling import settle
+from orchestrator.bootstrap.asgi_dispatch import Faces
+from orchestrator.bootstrap.controller_wiring import Parts, build
+from orchestrator.bootstrap.gc_tuning import settle
 from orchestrator.config import Settings
 from orchestrator.dashboard.app import create_dashboard
 from tests.postgres import PostgresMissingError, start_postgres

@@ -23,8 +23,8 @@ from orchestrator.adapters.db.tables import (
 )
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.facts import CheckFact, JobFact
+from orchestrator.domain.judging import JobVerdict, judge_cell, judge_job
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
-from orchestrator.domain.results import JobVerdict, judge_cell, judge_job
 
 _KINDS = {job.id: job.kind for job in MANIFEST.job}
 _FIRST_POSITION = 1 << 32

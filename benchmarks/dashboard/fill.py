@@ -29,7 +29,7 @@ from orchestrator.adapters.db.database import Database
 from orchestrator.adapters.db.tables import TextRow
 from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import StoredPayload
-from orchestrator.bootstrap.controlling import Parts, build
+from orchestrator.bootstrap.controller_wiring import Parts, build
 from orchestrator.config import Settings
 from tests.integration.api_context import archive
 

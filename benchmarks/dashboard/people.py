@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from benchmarks.dashboard.plans import PRODUCT, SUBJECT
 from benchmarks.dashboard.words import harmful
-from orchestrator.application.add_statements import state
+from orchestrator.application.add_annotations import state
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import evaluate_gate
 from orchestrator.application.gate_policies import put_policy
@@ -20,8 +20,8 @@ from orchestrator.application.known_issues import NewIssue, add_known_issue
 from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine
 from orchestrator.application.schedules import add_schedule, pause_schedule
-from orchestrator.application.waive import NewWaiver, approve, approve_waiver, waive
-from orchestrator.domain.authored import Written
+from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, waive
+from orchestrator.domain.annotation import Written
 from orchestrator.domain.cell import Run
 from orchestrator.domain.gate.verdict import RuleOutcome
 from orchestrator.domain.known_issue import IssueMatch, IssueScope

@@ -22,9 +22,9 @@ from benchmarks.dashboard.words import (
     spoil,
     troubles,
 )
-from orchestrator.adapters.db.cases import TestCases
 from orchestrator.adapters.db.database import Database
-from orchestrator.adapters.db.signature_rows import write_signatures
+from orchestrator.adapters.db.failure_signatures import write_signatures
+from orchestrator.adapters.db.test_numbers import TestCases
 from orchestrator.domain.facts import MESSAGE_LIMIT, TestFact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import Signature, signature_of

@@ -13,7 +13,7 @@ from orchestrator.adapters.guarded_proxy import (
     checked_addresses,
     look_public,
 )
-from orchestrator.adapters.notify.wire import Resolve, addresses_of
+from orchestrator.adapters.notify.guarded_http import Resolve, addresses_of
 
 FILE_LIMIT_BYTES = 8 * 1024**3
 """Of one file that git or pip writes, such as a pack."""

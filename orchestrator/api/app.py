@@ -13,14 +13,13 @@ from starlette.types import Scope as Connection
 import orchestrator
 from orchestrator.api import (
     benchmarks,
+    channels,
     compare,
     costs,
-    docs,
     errors,
     events,
     exports,
-    figures,
-    gate_people,
+    gate_signoff,
     gates,
     history,
     ingest,
@@ -28,18 +27,19 @@ from orchestrator.api import (
     linting,
     logs,
     machines,
+    metrics,
+    openapi,
     payloads,
     quarantines,
     reports,
+    retests,
+    run_annotations,
     runs,
     schedules,
     service,
-    statements,
     tokens,
-    trials,
-    webhooks,
 )
-from orchestrator.api.guard import Guard, HostCheck
+from orchestrator.api.security import Guard, HostCheck
 from orchestrator.application.context import Context
 
 PREFIX = "/api/v1"
@@ -83,12 +83,12 @@ def create_app(
     app.state.revision = revision
     app.state.operator = operator
     app.state.streams = events.Streams()
-    app.state.figures = figures.RequestFigures()
+    app.state.figures = metrics.RequestFigures()
     _include_routers(app)
     errors.install(app)
-    docs.install(app)
+    openapi.install(app)
     app.add_middleware(CarefulHeaders)
-    app.add_middleware(figures.CountRequests, figures=app.state.figures)
+    app.add_middleware(metrics.CountRequests, figures=app.state.figures)
     if guard is not None:
         app.add_middleware(HostCheck, allowed=allowed_hosts)
     return app
@@ -98,21 +98,21 @@ def _include_routers(app: FastAPI) -> None:
     api = (
         *(runs.writing, runs.reading, events.router, logs.router, reports.router, compare.router),
         *(payloads.reading, payloads.writing, service.router, tokens.router, ingest.router),
-        *(webhooks.reading, webhooks.writing),
+        *(channels.reading, channels.writing),
         *(machines.reading, machines.writing, costs.reading, costs.writing, linting.router),
-        *(exports.router, statements.reading, statements.writing),
+        *(exports.router, run_annotations.reading, run_annotations.writing),
         *(history.reading, history.writing, known_issues.reading, known_issues.writing),
         *(gates.reading, gates.writing),
-        *(gate_people.reading, gate_people.writing, gate_people.keeping),
+        *(gate_signoff.reading, gate_signoff.writing, gate_signoff.keeping),
         *(schedules.reading, schedules.running, schedules.writing),
         *(quarantines.reading, quarantines.writing),
         *(benchmarks.reading,),
-        *(trials.reading, trials.writing),
+        *(retests.reading, retests.writing),
     )
     for router in api:
         app.include_router(router, prefix=PREFIX)
     app.include_router(service.health)
-    app.include_router(figures.router)
+    app.include_router(metrics.router)
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -6,16 +6,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Security
 
-from orchestrator.api.benchmark_shapes import (
+from orchestrator.api.benchmark_responses import (
     ChangeShape,
     DifferenceShape,
     SeriesListShape,
     SeriesPointShape,
     SeriesShape,
 )
-from orchestrator.api.deps import ContextDep
+from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.guard import bearer, secured
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.benchmark_series import BenchmarkSeries, series_of
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.ports.trends import ChangePoint

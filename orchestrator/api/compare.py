@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response, Security
 
-from orchestrator.api.deps import ContextDep, resolve_run
+from orchestrator.api.dependencies import ContextDep, resolve_run
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.guard import bearer, secured
 from orchestrator.api.reports import MEDIA_TYPES, POLICY
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.compare_runs import compared_evidence
 from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.problems import nearest

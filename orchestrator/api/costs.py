@@ -8,20 +8,20 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 
-from orchestrator.api.cost_shapes import (
+from orchestrator.api.cost_responses import (
     PriceListShape,
     RefreshedShape,
     RunCostShape,
     SpendingShape,
 )
-from orchestrator.api.deps import ContextDep, resolve_run
-from orchestrator.api.guard import bearer, secured
-from orchestrator.api.telling_costs import (
+from orchestrator.api.cost_serializers import (
     tell_price,
     tell_refreshed,
     tell_run_cost,
     tell_spending,
 )
+from orchestrator.api.dependencies import ContextDep, resolve_run
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.ports.stores import Scope

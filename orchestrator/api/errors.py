@@ -16,17 +16,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
-from orchestrator.api.shapes import FaultShape, ProblemShape
-from orchestrator.application.add_statements import TooManyStatementsError
+from orchestrator.api.run_responses import FaultShape, ProblemShape
+from orchestrator.application.add_annotations import TooManyStatementsError
 from orchestrator.application.bisect_gate import NothingToBisectError
 from orchestrator.application.describe_run import RunMissingError
-from orchestrator.application.end_machine import (
-    MachineInUseError,
-    MachineMissingError,
-    MachineStaysError,
-    ProviderUnreadError,
-)
-from orchestrator.application.enter_machine import NoMachineError
 from orchestrator.application.gate_policies import GateMissingError, PolicyMissingError
 from orchestrator.application.gather_evidence import WrongProductError
 from orchestrator.application.launch_run import (
@@ -41,18 +34,25 @@ from orchestrator.application.ports.blobs import (
     BlobTooLargeError,
 )
 from orchestrator.application.ports.history import AliasConflictError
+from orchestrator.application.ports.ingest_upload import IntakeError, IntakeFullError
 from orchestrator.application.ports.ingests import CellTakenError, RunBusyError
-from orchestrator.application.ports.intake import IntakeError, IntakeFullError
-from orchestrator.application.ports.notary import KeyUnusableError
 from orchestrator.application.ports.reports import ReportRefusedError
+from orchestrator.application.ports.retests import NoTrialsError
 from orchestrator.application.ports.schedules import ScheduleTakenError
+from orchestrator.application.ports.signer import KeyUnusableError
 from orchestrator.application.ports.stores import StoreUnusableError
-from orchestrator.application.ports.trials import NoTrialsError
 from orchestrator.application.replay_verdict import VerdictMissingError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
 from orchestrator.application.schedules import ScheduleMissingError
+from orchestrator.application.sign_off import WaiverMissingError
 from orchestrator.application.signing_keys import KeyMissingError
-from orchestrator.application.waive import WaiverMissingError
+from orchestrator.application.ssh_access import NoMachineError
+from orchestrator.application.terminate_machine import (
+    MachineInUseError,
+    MachineMissingError,
+    MachineStaysError,
+    ProviderUnreadError,
+)
 from orchestrator.domain.machine import ProviderError
 from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
 

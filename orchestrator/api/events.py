@@ -14,8 +14,8 @@ from fastapi import APIRouter, Header, Query, Request, Security
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
-from orchestrator.api.deps import LARGEST, ContextDep, RunId
-from orchestrator.api.guard import bearer, secured
+from orchestrator.api.dependencies import LARGEST, ContextDep, RunId
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
 from orchestrator.application.ports.stores import FeedItem, Scope

@@ -9,15 +9,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Security
 from fastapi.responses import StreamingResponse
 
-from orchestrator.api.deps import ContextDep, RunId
+from orchestrator.api.dependencies import ContextDep, RunId
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.guard import bearer, secured
 from orchestrator.api.logs import UNTRUSTED
-from orchestrator.api.telling import tell_run, tell_test
+from orchestrator.api.run_serializers import tell_run, tell_test
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.problems import nearest
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 
 JSON = "json"
 _SUFFIXES = {"junit": "xml", "ctrf": "json", "csv": "csv", "json": "json", "intoto": "jsonl"}

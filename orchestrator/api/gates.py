@@ -8,9 +8,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response, Security
 from fastapi.responses import StreamingResponse
 
-from orchestrator.api.deps import ContextDep, KeyHeader, resolve_run
-from orchestrator.api.gate_bodies import DryRun, DryRunBody, Evaluate, EvaluateBody, PutPolicy
-from orchestrator.api.gate_shapes import (
+from orchestrator.api.dependencies import ContextDep, KeyHeader, resolve_run
+from orchestrator.api.gate_requests import DryRun, DryRunBody, Evaluate, EvaluateBody, PutPolicy
+from orchestrator.api.gate_responses import (
     DecidedShape,
     PolicyListShape,
     PolicyShape,
@@ -18,23 +18,23 @@ from orchestrator.api.gate_shapes import (
     VerdictListShape,
     VerdictShape,
 )
-from orchestrator.api.guard import bearer, secured
-from orchestrator.api.identity import CallerDep
-from orchestrator.api.telling_gates import (
+from orchestrator.api.gate_serializers import (
     tell_decided,
     tell_policy,
     tell_replay,
     tell_verdict,
     tell_verdict_briefly,
 )
+from orchestrator.api.identity import CallerDep
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import dry_run, evaluate_gate
 from orchestrator.application.gate_policies import find_policy, put_policy
 from orchestrator.application.launch_run import KeyReusedError
+from orchestrator.application.notify_verdict import announce_verdict
 from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.replay_verdict import find_verdict, replay
-from orchestrator.application.tell_verdict import announce_verdict
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["gates"], route_class=secured(Scope.READ), dependencies=_ASKED)

@@ -7,11 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Security
 
-from orchestrator.api.deps import LARGEST, ContextDep, resolve_run
+from orchestrator.api.dependencies import LARGEST, ContextDep, resolve_run
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.guard import bearer, secured
-from orchestrator.api.history_bodies import Decide, Match
-from orchestrator.api.history_shapes import (
+from orchestrator.api.history_requests import Decide, Match
+from orchestrator.api.history_responses import (
     AliasListShape,
     AliasShape,
     ClusterListShape,
@@ -19,19 +18,20 @@ from orchestrator.api.history_shapes import (
     KnownTestPageShape,
     MatchingShape,
 )
-from orchestrator.api.identity import CallerDep
-from orchestrator.api.telling_history import (
+from orchestrator.api.history_serializers import (
     tell_alias,
     tell_history,
     tell_known_test,
     tell_matching,
     tell_review,
 )
+from orchestrator.api.identity import CallerDep
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.explain_failures import review_failures, review_run
-from orchestrator.application.look_up_tests import history_of
 from orchestrator.application.match_tests import decide_alias, suggest_aliases
 from orchestrator.application.ports.stores import Scope
+from orchestrator.application.test_history import history_of
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.person import Person
 

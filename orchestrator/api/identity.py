@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from orchestrator.api.guard import Guard, credential_of
+from orchestrator.api.security import Guard, credential_of
 from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.person import SOCKET, Person
 

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response, Security
 from starlette.concurrency import run_in_threadpool
 
-from orchestrator.api.bodies import archive_body
-from orchestrator.api.deps import ContextDep, resolve_run
-from orchestrator.api.guard import bearer, secured
-from orchestrator.api.ingest_shapes import IngestAnswerShape
-from orchestrator.api.spool import received
-from orchestrator.api.telling_ingested import tell_answer
+from orchestrator.api.dependencies import ContextDep, resolve_run
+from orchestrator.api.ingest_responses import IngestAnswerShape
+from orchestrator.api.ingest_serializers import tell_answer
+from orchestrator.api.run_requests import archive_body
+from orchestrator.api.security import bearer, secured
+from orchestrator.api.uploads import received
 from orchestrator.application.context import Context
 from orchestrator.application.ingest_artifacts import (
     BODY_LIMIT_BYTES,
@@ -24,7 +24,7 @@ from orchestrator.application.ingest_artifacts import (
     IngestOrder,
     ingest_artifacts,
 )
-from orchestrator.application.ports.intake import IntakeError
+from orchestrator.application.ports.ingest_upload import IntakeError
 from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.problems import nearest
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Security
 
-from orchestrator.api.deps import ContextDep
+from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.guard import bearer, secured
 from orchestrator.api.history import ProductQuery
-from orchestrator.api.history_bodies import Decide, Issue
-from orchestrator.api.history_shapes import KnownIssueListShape, KnownIssueShape
+from orchestrator.api.history_requests import Decide, Issue
+from orchestrator.api.history_responses import KnownIssueListShape, KnownIssueShape
+from orchestrator.api.history_serializers import tell_known_issue
 from orchestrator.api.identity import CallerDep
-from orchestrator.api.telling_history import tell_known_issue
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.known_issues import add_known_issue, end_known_issue
 from orchestrator.application.ports.stores import Scope
 

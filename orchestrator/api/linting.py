@@ -8,12 +8,12 @@ from fastapi import APIRouter, Body, Security
 from fastapi.openapi.models import Example
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.api.deps import ContextDep, resolve_run
-from orchestrator.api.guard import bearer, secured
-from orchestrator.api.shape import Shape
+from orchestrator.api.dependencies import ContextDep, resolve_run
+from orchestrator.api.response_base import Shape
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.application.ports.stores import Scope
-from orchestrator.domain.linted import LEVELS, ForeignDocument
+from orchestrator.domain.lint_findings import LEVELS, ForeignDocument
 
 LARGEST_TEXT = 1 << 19
 """Characters of one document."""

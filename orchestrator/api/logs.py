@@ -10,14 +10,14 @@ from urllib.parse import quote
 from fastapi import APIRouter, Header, Query, Response, Security
 from fastapi.responses import StreamingResponse
 
-from orchestrator.api.deps import LARGEST, CellDep, ContextDep
+from orchestrator.api.dependencies import LARGEST, CellDep, ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.guard import bearer, secured
-from orchestrator.api.shapes import LogShape, TestPageShape
-from orchestrator.api.telling import tell_test
+from orchestrator.api.run_responses import LogShape, TestPageShape
+from orchestrator.api.run_serializers import tell_test
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.ports.evidence import Artifact
 from orchestrator.application.ports.stores import Scope
-from orchestrator.application.reuse import told_tests
+from orchestrator.application.reused_results import told_tests
 from orchestrator.domain.cell import CellState
 
 BYTES = "application/octet-stream"

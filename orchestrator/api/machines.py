@@ -6,15 +6,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response, Security
 
-from orchestrator.api.deps import CellDep, ContextDep
-from orchestrator.api.guard import bearer, secured
-from orchestrator.api.machine_shapes import AccessShape, SightShape, SurveyShape
-from orchestrator.api.telling_machines import tell_access, tell_sight
+from orchestrator.api.dependencies import CellDep, ContextDep
+from orchestrator.api.machine_responses import AccessShape, SightShape, SurveyShape
+from orchestrator.api.machine_serializers import tell_access, tell_sight
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
-from orchestrator.application.end_machine import end_machine
-from orchestrator.application.enter_machine import enter_machine
+from orchestrator.application.janitor import DOOMED, Sight
 from orchestrator.application.ports.stores import Scope
-from orchestrator.application.sweep_leaks import DOOMED, Sight
+from orchestrator.application.ssh_access import enter_machine
+from orchestrator.application.terminate_machine import end_machine
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["machines"], route_class=secured(Scope.READ), dependencies=_ASKED)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response, Security
 from starlette.concurrency import run_in_threadpool
 
-from orchestrator.api.bodies import archive_body
-from orchestrator.api.deps import ContextDep, Digest
+from orchestrator.api.dependencies import ContextDep, Digest
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.guard import bearer, secured
-from orchestrator.api.shapes import PayloadShape, SubjectFileShape
-from orchestrator.api.spool import received
-from orchestrator.api.telling import tell_payload
+from orchestrator.api.run_requests import archive_body
+from orchestrator.api.run_responses import PayloadShape, SubjectFileShape
+from orchestrator.api.run_serializers import tell_payload
+from orchestrator.api.security import bearer, secured
+from orchestrator.api.uploads import received
 from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope, StoredPayload
 from orchestrator.application.put_payload import (

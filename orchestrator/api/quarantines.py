@@ -9,15 +9,15 @@ from fastapi import APIRouter, Body, Query, Security
 from fastapi.openapi.models import Example
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.api.deps import ContextDep
+from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.guard import bearer, secured
 from orchestrator.api.history import ProductQuery
-from orchestrator.api.history_bodies import Decide, Filled
-from orchestrator.api.history_shapes import FlakyShape
+from orchestrator.api.history_requests import Decide, Filled
+from orchestrator.api.history_responses import FlakyShape
+from orchestrator.api.history_serializers import tell_flaky
 from orchestrator.api.identity import CallerDep
-from orchestrator.api.shape import Shape
-from orchestrator.api.telling_history import tell_flaky
+from orchestrator.api.response_base import Shape
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.quarantine import (
     NewQuarantine,

@@ -6,15 +6,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response, Security
 
-from orchestrator.api.deps import ContextDep, RunId
+from orchestrator.api.dependencies import ContextDep, RunId
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.guard import bearer, secured
-from orchestrator.api.shape import Shape
+from orchestrator.api.response_base import Shape
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.problems import nearest
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 
 MEDIA_TYPES = {
     "md": "text/markdown; charset=utf-8",

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response, Security
 
-from orchestrator.api.bodies import Launch, Rerun, RerunBody
-from orchestrator.api.deps import ContextDep, KeyHeader, RunId, idempotency_key
-from orchestrator.api.guard import bearer, secured
-from orchestrator.api.plan_shapes import PlanShape
-from orchestrator.api.shapes import RunPageShape, RunShape
-from orchestrator.api.telling import tell_run, tell_summary
-from orchestrator.api.telling_machines import tell_plan
+from orchestrator.api.dependencies import ContextDep, KeyHeader, RunId, idempotency_key
+from orchestrator.api.machine_serializers import tell_plan
+from orchestrator.api.plan_responses import PlanShape
+from orchestrator.api.run_requests import Launch, Rerun, RerunBody
+from orchestrator.api.run_responses import RunPageShape, RunShape
+from orchestrator.api.run_serializers import tell_run, tell_summary
+from orchestrator.api.security import bearer, secured
 from orchestrator.application import list_runs as listing
 from orchestrator.application.cancel_run import cancel_run
 from orchestrator.application.context import Context

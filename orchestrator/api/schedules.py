@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response, Security
 
-from orchestrator.api.deps import ContextDep
-from orchestrator.api.guard import bearer, secured
+from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.identity import CallerDep
-from orchestrator.api.schedule_bodies import NewSchedule, Trigger
-from orchestrator.api.schedule_shapes import (
+from orchestrator.api.schedule_requests import NewSchedule, Trigger
+from orchestrator.api.schedule_responses import (
     FiringShape,
     ScheduleListShape,
     ScheduleShape,
     tell_firing,
     tell_schedule,
 )
+from orchestrator.api.security import bearer, secured
 from orchestrator.application import schedules
 from orchestrator.application.ports.stores import Scope
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, Request, Response, Security
 
-from orchestrator.api.deps import ContextDep
+from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import Refusal, answer
-from orchestrator.api.guard import bearer, secured
-from orchestrator.api.shape import Shape
-from orchestrator.api.shapes import PlatformListShape, PlatformShape
+from orchestrator.api.response_base import Shape
+from orchestrator.api.run_responses import PlatformListShape, PlatformShape
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.ports.stores import Scope, StoreUnusableError
 
 _UNREADY = Refusal(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})

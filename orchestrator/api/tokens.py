@@ -6,12 +6,12 @@ import re
 
 from fastapi import APIRouter, Response, Security
 
-from orchestrator.api.bodies import NewToken
-from orchestrator.api.deps import ContextDep
+from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.guard import bearer, secured
-from orchestrator.api.shapes import NewTokenShape, TokenListShape
-from orchestrator.api.telling import tell_token
+from orchestrator.api.run_requests import NewToken
+from orchestrator.api.run_responses import NewTokenShape, TokenListShape
+from orchestrator.api.run_serializers import tell_token
+from orchestrator.api.security import bearer, secured
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import create_token as make_token
 

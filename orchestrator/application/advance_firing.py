@@ -13,10 +13,10 @@ from orchestrator.application.cancel_run import cancel_run
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.launch_run import IdempotencyKey, LaunchOrder, launch_run
+from orchestrator.application.notify_firing import end_of_firing
 from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.application.ports.stores import StoreError, Stores
 from orchestrator.application.resolve_firing import resolve_firing
-from orchestrator.application.tell_firing import end_of_firing
 from orchestrator.domain.announcement import Announcement
 from orchestrator.domain.blame import Blame, Culprit
 from orchestrator.domain.cell import Run, RunState

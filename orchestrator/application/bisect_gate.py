@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from orchestrator.application.context import Context
-from orchestrator.application.failing import failing_keys
+from orchestrator.application.diagnosis_inputs import failing_keys
 from orchestrator.application.launch_run import IdempotencyKey, Launched, LaunchOrder, launch_run
+from orchestrator.application.ports.retests import NoTrialsError
 from orchestrator.application.ports.stores import RunSpec
-from orchestrator.application.ports.trials import NoTrialsError
 from orchestrator.domain.cell import Cell, CellState
 from orchestrator.domain.matrix import GitSource, Matrix, Platform
-from orchestrator.domain.trials import (
+from orchestrator.domain.retests import (
     Sitting,
     TrialAsk,
     TrialKind,

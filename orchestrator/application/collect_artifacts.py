@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from orchestrator.application.ports.blobs import Blobs
-from orchestrator.application.ports.bundles import UnpackBundle
 from orchestrator.application.ports.evidence import Artifact
+from orchestrator.application.ports.machine_archives import UnpackBundle
 from orchestrator.application.ports.stores import Stores
 from orchestrator.application.ports.workspaces import Workspace
 

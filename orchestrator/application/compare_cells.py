@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.application.ports.differences import Pair, Surroundings
+from orchestrator.application.ports.read_models import RunsAsked
 from orchestrator.application.ports.stores import Stores
-from orchestrator.application.ports.told import RunsAsked
 from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.fingerprint import traits
 from orchestrator.domain.matrix import CellPlan

@@ -8,7 +8,7 @@ from dataclasses import replace
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.alias import AliasState
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 
 
 def compared_evidence(context: Context, base: str, head: str) -> Evidence:

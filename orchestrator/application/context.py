@@ -6,27 +6,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.application.locks import Locks
+from orchestrator.application.janitor import Janitor
 from orchestrator.application.log_index import LogIndexes
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock, NewId
-from orchestrator.application.ports.courier import Courier
 from orchestrator.application.ports.cron import Cron
 from orchestrator.application.ports.dialects import Dialects
 from orchestrator.application.ports.documents import Documents
-from orchestrator.application.ports.intake import Intake
-from orchestrator.application.ports.likeness import Likeness
-from orchestrator.application.ports.notary import Notary
+from orchestrator.application.ports.ingest_upload import Intake
+from orchestrator.application.ports.notification_sender import Courier
+from orchestrator.application.ports.signer import Notary
 from orchestrator.application.ports.stores import Stores
 from orchestrator.application.ports.subjects import Subjects
+from orchestrator.application.ports.text_similarity import Likeness
 from orchestrator.application.ports.trends import Detector
-from orchestrator.application.sweep_leaks import Janitor
+from orchestrator.application.process_locks import Locks
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.ingested import Statement
-from orchestrator.domain.linted import DocumentFinding, Doubt, ForeignDocument
+from orchestrator.domain.lint_findings import DocumentFinding, Doubt, ForeignDocument
 from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.manifest import Manifest
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 
 
 @dataclass(frozen=True, slots=True)

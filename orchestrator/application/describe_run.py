@@ -11,9 +11,9 @@ from decimal import Decimal
 from orchestrator.application.blame_run import diagnosed_cells
 from orchestrator.application.explain_failures import explain_run
 from orchestrator.application.judge_jobs import Known, told_jobs
+from orchestrator.application.ports.read_models import CellResults
 from orchestrator.application.ports.stores import RunSpec, Stores
-from orchestrator.application.ports.told import CellResults
-from orchestrator.application.reuse import Borrowed, Lenders, borrowed, told_tests
+from orchestrator.application.reused_results import Borrowed, Lenders, borrowed, told_tests
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import (
     Attempt,
@@ -36,7 +36,7 @@ from orchestrator.domain.money import (
     usd_for,
 )
 from orchestrator.domain.outcome import Counts, TestOutcome
-from orchestrator.domain.record import (
+from orchestrator.domain.run_record import (
     ArtifactRecord,
     CellRecord,
     Evidence,

@@ -15,7 +15,7 @@ from orchestrator.application.ports.stores import Stores
 from orchestrator.application.quarantine import settle_after
 from orchestrator.domain.cell import Cell, CellState, RunState, run_outcome
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 
 logger = logging.getLogger(__name__)
 

@@ -14,14 +14,14 @@ from orchestrator.application.gather_evidence import Taken, gather
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.application.seal_verdict import Proof, seal
-from orchestrator.domain.gate.document import (
+from orchestrator.domain.gate.evaluate import evaluate
+from orchestrator.domain.gate.gate_documents import (
     canonical,
     digest_of,
     policy_digest,
     snapshot_document,
     verdict_document,
 )
-from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Verdict

@@ -13,7 +13,7 @@ from orchestrator.domain.cell import Run
 from orchestrator.domain.known_issue import IssueUse, KnownIssue, Ran, applying, kind_of, uses
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quarantine import Quarantined, quarantined_of
-from orchestrator.domain.record import CellRecord, JobRecord
+from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.signature import Cluster, clusters, similar
 
 

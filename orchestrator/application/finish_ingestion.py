@@ -15,8 +15,8 @@ from orchestrator.application.ports.stores import StoreError
 from orchestrator.domain.cell import Cause, Cell, CellState, RunState
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import fold
+from orchestrator.domain.judging import JobVerdict, judge_cell
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.results import JobVerdict, judge_cell
 
 RAW_EVENTS = "events.jsonl"
 CHUNK_BYTES = 4 * 1024 * 1024

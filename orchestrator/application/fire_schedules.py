@@ -17,16 +17,16 @@ from functools import partial
 from orchestrator.application.advance_firing import Operations, advance, concluded, waits
 from orchestrator.application.blame_run import blame_run
 from orchestrator.application.claim_firings import claim
+from orchestrator.application.confirmation_run import ask_second_machine
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import evaluate_gate
 from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.application.launch_run import KeyReusedError, PayloadMissingError
+from orchestrator.application.notify_firing import no_verdict
+from orchestrator.application.notify_people import announce
 from orchestrator.application.ports.cron import CronError
 from orchestrator.application.ports.stores import StoreError
 from orchestrator.application.ports.subjects import SubjectGoneError
-from orchestrator.application.second_machine import ask_second_machine
-from orchestrator.application.tell_firing import no_verdict
-from orchestrator.application.tell_people import announce
 from orchestrator.domain.machine import ConfigError
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.schedule import (

@@ -11,7 +11,7 @@ from datetime import datetime
 from orchestrator.application.gather_evidence import TakenCell
 from orchestrator.domain.attestation import mismatch
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.expected import Expected
+from orchestrator.domain.expected_hardware import Expected
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import (
@@ -23,10 +23,10 @@ from orchestrator.domain.gate.snapshot import (
 )
 from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.pairs import pairs_of
-from orchestrator.domain.record import CellRecord, JobRecord
+from orchestrator.domain.paired_samples import pairs_of
+from orchestrator.domain.retests import reruns_of
+from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.signature import Failure
-from orchestrator.domain.trials import reruns_of
 
 _EXPECTED = "expected to fail: {}"
 """What policies name the reason of an expected failure by."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.application.context import Context
 from orchestrator.application.gather_evidence import Taken
-from orchestrator.application.reuse import told_tests
+from orchestrator.application.reused_results import told_tests
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.cell import Cell
 from orchestrator.domain.facts import TestFact

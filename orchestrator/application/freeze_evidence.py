@@ -22,11 +22,11 @@ from orchestrator.application.gather_evidence import (
     with_others,
 )
 from orchestrator.application.ports.gates import LastGreen
-from orchestrator.application.reuse import told_tests
-from orchestrator.domain.gate.completing import completed
-from orchestrator.domain.gate.document import digest_of, snapshot_document
+from orchestrator.application.reused_results import told_tests
+from orchestrator.domain.gate.gate_documents import digest_of, snapshot_document
 from orchestrator.domain.gate.policy import EvidenceRule, GatePolicy
 from orchestrator.domain.gate.quantities import duration
+from orchestrator.domain.gate.rerun_merge import completed
 from orchestrator.domain.gate.snapshot import CellEvidence, Quarantine, Snapshot
 from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.known_issue import KnownIssue

@@ -8,15 +8,15 @@ from datetime import timedelta
 from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.ports.gates import StoredPolicy
-from orchestrator.domain.gate.document import (
+from orchestrator.domain.gate.excuse_terms import LONGEST_EXCEPTION, longest_exception
+from orchestrator.domain.gate.gate_documents import (
     canonical,
     policy_digest,
     policy_document,
     read_policy_document,
 )
 from orchestrator.domain.gate.policy import GatePolicy
-from orchestrator.domain.gate.policy_rules import ends_too_late
-from orchestrator.domain.gate.terms import LONGEST_EXCEPTION, longest_exception
+from orchestrator.domain.gate.policy_checks import ends_too_late
 from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 

@@ -11,9 +11,9 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of, find_run
 from orchestrator.application.ports.stores import RunSpec
 from orchestrator.domain.blame import Blame
-from orchestrator.domain.record import CellRecord, Evidence
+from orchestrator.domain.retests import Trial
+from orchestrator.domain.run_record import CellRecord, Evidence
 from orchestrator.domain.signature import Failure
-from orchestrator.domain.trials import Trial
 
 
 class WrongProductError(ValueError):

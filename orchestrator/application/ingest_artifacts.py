@@ -21,10 +21,10 @@ from orchestrator.application.finish_ingestion import RAW_EVENTS, finish_ingesti
 from orchestrator.application.ingest_order import NOTES_NAME, Ordered, resolve_order
 from orchestrator.application.ingest_sources import flat_names, foreign_files
 from orchestrator.application.ports.evidence import Artifact
+from orchestrator.application.ports.ingest_upload import Handed, IntakeError, Tray
 from orchestrator.application.ports.ingests import Begun
-from orchestrator.application.ports.intake import Handed, IntakeError, Tray
 from orchestrator.application.ports.stores import RunSpec
-from orchestrator.domain.assembly.whole import Assembly, assemble
+from orchestrator.domain.assembly.merge import Assembly, assemble
 from orchestrator.domain.cell import Cause, Run
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.ingested import Ingested, SourceState, Statement

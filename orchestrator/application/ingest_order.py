@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from orchestrator.application.ports.intake import Handed, IntakeError
+from orchestrator.application.ports.ingest_upload import Handed, IntakeError
 from orchestrator.domain.assembly.jobs import names_artifact
 from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.ingest_notes import IngestNotes, NotedSubject

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from orchestrator.application.ports.dialects import Dialect, Dialects, UnreadableError
-from orchestrator.application.ports.intake import Handed
-from orchestrator.domain.assembly.reading import Foreign
-from orchestrator.domain.reading import Said, SaidProblem
+from orchestrator.application.ports.ingest_upload import Handed
+from orchestrator.domain.assembly.results_pass import Foreign
+from orchestrator.domain.parsed_results import Said, SaidProblem
 
 NOTES = ("ingest.yaml", "ingest.yml")
 _STRANGE = re.compile(r"[^A-Za-z0-9._+-]+")

@@ -6,16 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from orchestrator.application.ports.read_models import CellLife, CellResults
 from orchestrator.application.ports.stores import RunSpec, Stores
-from orchestrator.application.ports.told import CellLife, CellResults
-from orchestrator.application.reuse import as_reused, by_source
+from orchestrator.application.reused_results import as_reused, by_source
 from orchestrator.domain.cell import Attempt, Cell, CellState
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact
+from orchestrator.domain.judging import judge_job
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.proof import Reuse, produced_at
-from orchestrator.domain.record import JobRecord
-from orchestrator.domain.results import judge_job
+from orchestrator.domain.reuse_inputs import Reuse, produced_at
+from orchestrator.domain.run_record import JobRecord
 from orchestrator.domain.test_set import TestSet
 
 _NOTHING = CellResults()

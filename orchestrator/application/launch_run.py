@@ -15,7 +15,7 @@ from orchestrator.domain.cell import Run
 from orchestrator.domain.machine import ConfigError, Extent, Offers
 from orchestrator.domain.matrix import Baseline, CellPlan, Matrix, expand
 from orchestrator.domain.problems import Problem
-from orchestrator.domain.trials import TrialOrder
+from orchestrator.domain.retests import TrialOrder
 
 BUILTIN = "builtin"
 Later = Literal["subject", "baseline"]

@@ -8,11 +8,21 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.kinds import Failing, Judged, Tried, WindowCell
+from orchestrator.application.ports.failure_groups import Failing, Judged, Tried, WindowCell
 from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.flaky import FlakyEvidence, Go, flaky_evidence
+from orchestrator.domain.flaky_detection import (
+    DatedGo,
+    Pair,
+    Unsteady,
+    Whose,
+    how,
+    pair_of,
+    suspects,
+    whose,
+)
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.identity import resolve
 from orchestrator.domain.outcome import TestOutcome
@@ -23,16 +33,6 @@ from orchestrator.domain.quarantine import (
     state_of,
 )
 from orchestrator.domain.signature import Signature
-from orchestrator.domain.unsteady import (
-    DatedGo,
-    Pair,
-    Unsteady,
-    Whose,
-    how,
-    pair_of,
-    suspects,
-    whose,
-)
 
 WEIGHED = 40
 """Suspects whose whole history is weighed; the rest are only counted."""

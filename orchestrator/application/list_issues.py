@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
 
-from orchestrator.application.answer_for import Found, meant, most_in_a_run
 from orchestrator.application.context import Context
-from orchestrator.application.ports.kinds import Group, Looked, WindowCell
+from orchestrator.application.ports.failure_groups import Group, Looked, WindowCell
 from orchestrator.application.ports.stores import Stores
+from orchestrator.application.triage_failures import Found, meant, most_in_a_run
 from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope
 
 SOON_DAYS = 7

@@ -8,8 +8,8 @@ from datetime import datetime
 from decimal import Decimal
 
 from orchestrator.application.describe_run import stated_cost
+from orchestrator.application.ports.read_models import RunsAsked, Spending
 from orchestrator.application.ports.stores import Stores
-from orchestrator.application.ports.told import RunsAsked, Spending
 from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Counts

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 
+from orchestrator.application.cell.flow_context import billed_minutes
 from orchestrator.application.cell.placing import places_of
-from orchestrator.application.cell.world import billed_minutes
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
 from orchestrator.application.ports.stores import RunSpec

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from orchestrator.application.ports.blobs import Blobs
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 
 Render = Callable[[str, Evidence, str | None, str], str]
 """Renders (kind, evidence, cell, format)."""

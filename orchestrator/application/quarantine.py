@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
-from orchestrator.application.look_up_tests import history_of
 from orchestrator.application.ports.stores import Stores
+from orchestrator.application.test_history import history_of
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.flaky import Go
 from orchestrator.domain.gate.snapshot import Quarantine

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 
-from orchestrator.application.ports.releases import DayRate
+from orchestrator.application.ports.release_board import DayRate
 from orchestrator.domain.outcome import Counts
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from orchestrator.application.ports.releases import (
+from orchestrator.application.ports.release_board import (
     KnownCell,
     LiveRun,
     Release,

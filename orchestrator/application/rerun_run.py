@@ -11,7 +11,7 @@ from orchestrator.application.launch_run import IdempotencyKey, Launched, Launch
 from orchestrator.application.plan_run import Plan, plan_run
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.record import CellRecord, JobRecord, RunRecord
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
 
 Only = Literal["failed", "errored", "missing", "not-run"]
 

@@ -10,9 +10,9 @@ from orchestrator.application.context import Context
 from orchestrator.application.gather_evidence import Taken
 from orchestrator.application.signing_keys import signing_key
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.gate.document import canonical
+from orchestrator.domain.gate.gate_documents import canonical
+from orchestrator.domain.gate.in_toto import CellStatement, cell_statement, verdict_statement
 from orchestrator.domain.gate.snapshot import CellEvidence, Snapshot
-from orchestrator.domain.gate.statements import CellStatement, cell_statement, verdict_statement
 from orchestrator.domain.gate.verdict import Verdict
 from orchestrator.domain.outcome import Outcome
 

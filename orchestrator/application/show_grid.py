@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from string import ascii_uppercase
 
+from orchestrator.application.ports.failure_groups import Failing
 from orchestrator.application.ports.grids import (
     GridCell,
     GridMark,
     TestsWanted,
 )
-from orchestrator.application.ports.kinds import Failing
 from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.flaky import IN_A_ROW

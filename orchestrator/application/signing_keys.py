@@ -10,7 +10,7 @@ import json
 from datetime import datetime, timedelta
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.notary import KEYRING, KeyUnusableError, PublicKey
+from orchestrator.application.ports.signer import KEYRING, KeyUnusableError, PublicKey
 
 LIFETIME = timedelta(days=365)
 """From the making of a key to its end."""

@@ -14,41 +14,41 @@ from typing import Annotated
 import typer
 
 import orchestrator
-from orchestrator.cli.commands.administering import (
+from orchestrator.cli.commands.administration import (
     controller_command,
     db_app,
     schema_app,
     serve_command,
     token_app,
 )
-from orchestrator.cli.commands.comparing import compare_command
-from orchestrator.cli.commands.entering import SETTINGS as SSH_SETTINGS
-from orchestrator.cli.commands.entering import ssh_command
-from orchestrator.cli.commands.explaining import alias_app, known_issue_app
-from orchestrator.cli.commands.exporting import export_command
-from orchestrator.cli.commands.gating import gate_app
-from orchestrator.cli.commands.ingesting import ingest_command
-from orchestrator.cli.commands.launching import (
+from orchestrator.cli.commands.annotate import note_command
+from orchestrator.cli.commands.channel import notify_app
+from orchestrator.cli.commands.compare import compare_command
+from orchestrator.cli.commands.export import export_command
+from orchestrator.cli.commands.gate import gate_app
+from orchestrator.cli.commands.ingest import ingest_command
+from orchestrator.cli.commands.init import doctor_command, init_command
+from orchestrator.cli.commands.known_issue import alias_app, known_issue_app
+from orchestrator.cli.commands.lint import lint_command
+from orchestrator.cli.commands.machines import cost_command, machines_command
+from orchestrator.cli.commands.quarantine import quarantine_app
+from orchestrator.cli.commands.report import report_command
+from orchestrator.cli.commands.run import (
     plan_command,
     rerun_command,
     run_command,
     watch_command,
 )
-from orchestrator.cli.commands.linting import lint_command
-from orchestrator.cli.commands.looking import (
+from orchestrator.cli.commands.schedule import schedule_app
+from orchestrator.cli.commands.show import (
     cancel_command,
     logs_command,
     runs_command,
     show_command,
 )
-from orchestrator.cli.commands.notifying import notify_app
-from orchestrator.cli.commands.noting import note_command
-from orchestrator.cli.commands.quarantining import quarantine_app
-from orchestrator.cli.commands.renting import cost_command, machines_command
-from orchestrator.cli.commands.reporting import report_command
-from orchestrator.cli.commands.scheduling import schedule_app
-from orchestrator.cli.commands.starting import doctor_command, init_command
-from orchestrator.cli.faults import DETACHED, FAILED, NO_VERDICT, CliError
+from orchestrator.cli.commands.ssh import SETTINGS as SSH_SETTINGS
+from orchestrator.cli.commands.ssh import ssh_command
+from orchestrator.cli.errors import DETACHED, FAILED, NO_VERDICT, CliError
 from orchestrator.cli.safe_text import in_ascii
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.wiring import Wiring

@@ -11,7 +11,7 @@ from typing import cast
 import httpx
 
 from orchestrator.cli.connect import Line
-from orchestrator.cli.faults import RefusalError, UnreachableError
+from orchestrator.cli.errors import RefusalError, UnreachableError
 from orchestrator.cli.wiring import WallClock
 
 API = "/api/v1"

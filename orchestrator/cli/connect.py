@@ -12,7 +12,7 @@ from typing import Protocol
 
 import httpx
 
-from orchestrator.cli.faults import AUTHENTICATION, CliError, UnreachableError
+from orchestrator.cli.errors import AUTHENTICATION, CliError, UnreachableError
 from orchestrator.cli.wiring import Secret, WallClock
 
 SOCKET = "controller.sock"

@@ -8,7 +8,7 @@ from decimal import Decimal
 from types import UnionType
 from typing import Union, cast, get_args, get_origin, get_type_hints
 
-from orchestrator.cli.faults import CliError
+from orchestrator.cli.errors import CliError
 from orchestrator.domain.matrix import Matrix, Platform
 from orchestrator.domain.problems import nearest
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from orchestrator.cli.client import Client
 from orchestrator.cli.connect import HomeLine, Line, UrlLine
-from orchestrator.cli.faults import CliError
+from orchestrator.cli.errors import CliError
 from orchestrator.cli.wiring import Settings, Wiring
 
 

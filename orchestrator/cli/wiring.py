@@ -10,7 +10,7 @@ from typing import Protocol
 
 from orchestrator.application.ports.clock import NewId
 from orchestrator.application.ports.documents import Documents
-from orchestrator.application.ports.notary import Verified
+from orchestrator.application.ports.signer import Verified
 from orchestrator.application.ports.wheels import Revisions, SubjectWheel
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Manifest

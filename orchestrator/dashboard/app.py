@@ -20,12 +20,11 @@ from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.application.ports.stores import StoreError
 from orchestrator.application.replay_verdict import VerdictMissingError
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Format, PageMissingError, Pages, pages_of
 from orchestrator.dashboard.pages import (
     cell,
     costs,
-    failure,
-    failures,
+    failure_group,
+    failure_groups,
     flaky,
     grid,
     known_issues,
@@ -43,6 +42,7 @@ from orchestrator.dashboard.pages.board import routes as board
 from orchestrator.dashboard.pages.compare import routes as compare
 from orchestrator.dashboard.pages.gates import routes as gates
 from orchestrator.dashboard.pages.log import routes as log
+from orchestrator.dashboard.responses import Format, PageMissingError, Pages, pages_of
 from orchestrator.dashboard.security import PageHeaders
 from orchestrator.dashboard.session import ForeignFormError, NotAllowedError, SignedOutError
 from orchestrator.domain.problems import InvalidDocumentError
@@ -83,8 +83,8 @@ _PAGES = (
     compare,
     benchmarks,
     gates,
-    failures,
-    failure,
+    failure_groups,
+    failure_group,
     flaky,
     known_issues,
     schedules,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.dashboard.answer import Asked, PageMissingError
+from orchestrator.dashboard.responses import Asked, PageMissingError
 
 
 def products(asked: Asked) -> Sequence[str]:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import ClassVar, Protocol
 
 from orchestrator.dashboard.charts import Picture
-from orchestrator.dashboard.words import age, cut, in_utc, number, said, share, visible
+from orchestrator.dashboard.labels import age, cut, in_utc, number, said, share, visible
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.units import duration, usd
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.domain.expected import Expected, differences, in_words, is_named
+from orchestrator.domain.expected_hardware import Expected, differences, in_words, is_named
 from orchestrator.domain.matrix import Accelerator
 
 

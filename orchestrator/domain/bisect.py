@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchestrator.domain.trials import tally_words
+from orchestrator.domain.retests import tally_words
 
 CONFIRMED = 2
 """Times that the two revisions that decide must answer the same."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from orchestrator.domain.trials import (
+from orchestrator.domain.retests import (
     BACK,
     SURE,
     Tally,

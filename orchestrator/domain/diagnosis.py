@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orchestrator.domain.blame import Blame, Culprit
-from orchestrator.domain.trials import Tally, Trial, TrialKind, key_of, tally_words
+from orchestrator.domain.retests import Tally, Trial, TrialKind, key_of, tally_words
 
 _TOLD = (TrialKind.RERUN, TrialKind.BASELINE, TrialKind.LAST_GREEN)
 """A search for a revision tells its own steps."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from orchestrator.domain.evidence import Event
+from orchestrator.domain.interleaving import turn_of
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.test_set import TestSet, read_test_set
-from orchestrator.domain.turns import turn_of
-from orchestrator.domain.values import known_of, number_of, samples_of, text_of, whole_of
+from orchestrator.domain.untyped_values import known_of, number_of, samples_of, text_of, whole_of
 
 MESSAGE_LIMIT = 500
 """Characters of a message that stands in a table; the whole text is kept beside it."""

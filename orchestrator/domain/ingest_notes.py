@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
-from orchestrator.domain.authored import NO_TIME, Text, moment
+from orchestrator.domain.annotation import NO_TIME, Text, moment
 from orchestrator.domain.ingested import StatedMachine, Statement
 from orchestrator.domain.manifest import IDENTIFIER, JobKind
 from orchestrator.domain.matrix import Platform

@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
 
-from orchestrator.domain.reading import Provenance
+from orchestrator.domain.parsed_results import Provenance
 
 _STRICT = {"extra": "forbid"}
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from orchestrator.domain.distribution import canonical_name
-from orchestrator.domain.gate.later import LATER
+from orchestrator.domain.gate.later_fields import LATER
 from orchestrator.domain.signature import Failure, Signature
 from orchestrator.domain.versions import version_fits
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from orchestrator.domain.expected import Expected
+from orchestrator.domain.expected_hardware import Expected
 from orchestrator.domain.manifest import Manifest
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}

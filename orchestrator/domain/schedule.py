@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from orchestrator.domain.revisions import branch_fault, url_fault
+from orchestrator.domain.git_names import branch_fault, url_fault
 
 ON_TIME = timedelta(minutes=5)
 """A firing that is claimed within so long after it was due is no catching up."""

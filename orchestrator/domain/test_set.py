@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.domain.gate.later import LATER
-from orchestrator.domain.values import text_of, whole_of
+from orchestrator.domain.gate.later_fields import LATER
+from orchestrator.domain.untyped_values import text_of, whole_of
 
 NAMED = 200
 """Names that are kept of each list; counts are of all."""

@@ -14,9 +14,9 @@ from uuid import NAMESPACE_URL, uuid5
 
 import orchestrator
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.record import CellRecord, Evidence
+from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.exports.entries import Entry, EntryKind, Group, clean, groups_of
-from reports.exports.origins import origin, provenance_of
+from reports.exports.provenance import origin, provenance_of
 
 Json = dict[str, object]
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from orchestrator.domain.facts import CheckFact, TestFact
 from orchestrator.domain.outcome import Outcome, TestOutcome
-from orchestrator.domain.record import CellRecord, Evidence, JobRecord
+from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 """What has no place in an XML document, or in any text for people."""

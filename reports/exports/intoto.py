@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.outcome import Outcome, TestOutcome
-from orchestrator.domain.record import CellRecord, Evidence
+from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.exports.entries import Entry, EntryKind, Group, clean, groups_of
-from reports.exports.origins import origin, warnings_of
+from reports.exports.provenance import origin, warnings_of
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.record import CellRecord, Evidence
+from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.exports.entries import Entry, EntryKind, Group, clean, groups_of
-from reports.exports.origins import origin
+from reports.exports.provenance import origin
 
 _ELEMENTS = {
     TestOutcome.FAILED: "failure",

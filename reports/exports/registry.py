@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.domain.problems import nearest
-from orchestrator.domain.record import CellRecord, Evidence
+from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.exports.ctrf import ctrf
 from reports.exports.intoto import statements
 from reports.exports.junit import junit

@@ -6,9 +6,9 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
-from orchestrator.domain.record import CellRecord, Evidence
+from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.exports.entries import Entry, Group, clean, groups_of
-from reports.exports.origins import provenance_of
+from reports.exports.provenance import provenance_of
 
 HEADER = (
     "run", "cell", "platform", "environment", "job", "kind", "name", "outcome", "duration_s",

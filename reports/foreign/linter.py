@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from orchestrator.domain.linted import LEVELS, DocumentFinding, ForeignDocument
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.lint_findings import LEVELS, DocumentFinding, ForeignDocument
+from orchestrator.domain.run_record import Evidence
 from reports.foreign.document import Document
 from reports.foreign.parsing import read
 from reports.foreign.rule import AcrossRule, EvidenceRule, Mark, Rule
@@ -16,11 +16,11 @@ from reports.foreign.rules import (
     denominators,
     encoding,
     hardware,
-    listed,
     money,
     ratios,
     stacks,
     statuses,
+    test_counts,
     totals,
 )
 from reports.foreign.rules import evidence as against
@@ -28,7 +28,7 @@ from reports.foreign.rules import evidence as against
 _Any = Rule | AcrossRule | EvidenceRule
 
 RULES: tuple[Rule, ...] = (
-    *encoding.RULES, *totals.RULES, *listed.RULES, *denominators.RULES, *statuses.RULES,
+    *encoding.RULES, *totals.RULES, *test_counts.RULES, *denominators.RULES, *statuses.RULES,
     *claims.RULES, *ratios.RULES, *benchmarks.RULES, *money.RULES, *hardware.RULES, *stacks.RULES,
 )  # fmt: skip
 """About one document."""

@@ -11,9 +11,9 @@ from ftfy.badness import is_bad
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from orchestrator.domain.linted import ForeignDocument
+from orchestrator.domain.lint_findings import ForeignDocument
 from reports.foreign.document import TOTAL, Block, Document, Heading, Line, Pair, Path, Row, Table
-from reports.foreign.signed import is_ours, unsigned
+from reports.foreign.signed_statements import is_ours, unsigned
 
 LONGEST = 2_000
 """Characters of a line that are looked at: what is longer was not made for people."""

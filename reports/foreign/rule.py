@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.domain.linted import Level
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.lint_findings import Level
+from orchestrator.domain.run_record import Evidence
 from reports.foreign.document import Document
 
 

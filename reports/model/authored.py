@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.domain.linted import Doubt
+from orchestrator.domain.lint_findings import Doubt
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reports.model.authored import Authored
-from reports.model.compared import Comparison, ComparisonTable, tables_of
-from reports.model.failures import BlameRow, FailureTable, IssueRow, QuarantineRow
-from reports.model.metrics import MetricTable
-from reports.model.money import Money
-from reports.model.origin import Catalogued, Elsewhere, Origin
-from reports.model.parts import (
+from reports.model.blocks import (
     AttemptRow,
     CommandTable,
     FileRow,
@@ -22,6 +17,11 @@ from reports.model.parts import (
     SuiteTable,
     TimelineRow,
 )
+from reports.model.compared import Comparison, ComparisonTable, tables_of
+from reports.model.failures import BlameRow, FailureTable, IssueRow, QuarantineRow
+from reports.model.metrics import MetricTable
+from reports.model.money import Money
+from reports.model.origin import Catalogued, Elsewhere, Origin
 from reports.model.provenance import Provenance
 from reports.model.values import Absent, ReportModel, Status
 

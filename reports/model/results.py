@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reports.model.authored import Authored
+from reports.model.blocks import CheckLine, Hardware
 from reports.model.metrics import MetricFigure, MetricTable, Params
 from reports.model.money import Costs, Money
-from reports.model.parts import CheckLine, Hardware
 from reports.model.values import (
     Absent,
     CheckTally,

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reports.model.authored import Authored
+from reports.model.blocks import Hardware
 from reports.model.compared import Comparison, ComparisonTable, tables_of
 from reports.model.failures import BlameRow, FailureTable, IssueRow, QuarantineRow
 from reports.model.metrics import MetricLine, MetricTable
 from reports.model.money import Costs, Money
 from reports.model.origin import Elsewhere, Origin
-from reports.model.parts import Hardware
 from reports.model.provenance import Provenance
 from reports.model.values import Absent, CheckTally, Rate, ReportModel, Status, Tally
 

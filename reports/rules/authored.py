@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.domain.ingested import Statement
-from orchestrator.domain.linted import ForeignDocument
+from orchestrator.domain.lint_findings import ForeignDocument
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.record import CellRecord, Evidence, JobRecord
+from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 from reports import format as fmt
-from reports.foreign.measured import words
+from reports.foreign.measurement_blocks import words
 from reports.foreign.parsing import read
 from reports.foreign.quantities import Fraction, fractions, percents, quantities
 from reports.foreign.rules.hardware import check_architecture, check_fp8
 from reports.foreign.rules.money import check_prices
 from reports.model.values import Finding
-from reports.rules.parts import Said
+from reports.rules.blocks import Said
 
 _ABSOLUTE = re.compile(
     r"(?i)\b(all|every|fully|100\s?%|perfect(?:ly)?|completely|entire(?:ly)?)(?!\w)"

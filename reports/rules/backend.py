@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.record import CellRecord, Evidence
+from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.model.backend import (
     BackendPlatform,
     BackendReport,
@@ -22,7 +22,7 @@ from reports.model.backend import (
 )
 from reports.model.metrics import MetricFigure
 from reports.model.values import Absent, Tally
-from reports.rules.parts import ARCHITECTURE_OF, OUTCOMES, Said, close, differs, total_is
+from reports.rules.blocks import ARCHITECTURE_OF, OUTCOMES, Said, close, differs, total_is
 
 _SIMILAR_UP_TO = 5.0
 _UNSETTLED = ("running", "queued")

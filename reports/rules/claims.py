@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from reports.model.parts import CommandTable
+from reports.model.blocks import CommandTable
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent, Claim, ReportModel, Status, Tally
+from reports.rules.blocks import Said, differs
 from reports.rules.kinds import kind_figures
-from reports.rules.parts import Said, differs
 
 Figures = tuple[int, ...]
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from reports.model.compare import CellPair, Changes, CompareReport, MetricDelta
 from reports.model.metrics import MetricFigure
 from reports.model.values import Absent, Tally
-from reports.rules.parts import Said, close, differs
+from reports.rules.blocks import Said, close, differs
 
 
 def compare_rules(report: CompareReport) -> Iterator[Said]:

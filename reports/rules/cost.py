@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 from reports.model.cost import CellCost, CostReport, PartRow
 from reports.model.money import Costs
 from reports.model.values import Absent
+from reports.rules.blocks import Said, close, differs
 from reports.rules.money import added_rule, sum_of, validated_rule
-from reports.rules.parts import Said, close, differs
 
 _NOTHING = Decimal(0)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from orchestrator.domain.ingested import SourceState
-from orchestrator.domain.record import CellRecord, Evidence
+from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.model.compared import ComparedRow, Comparison
 from reports.model.failures import ClusterRow, FailureTable
 from reports.model.metrics import MetricTable
@@ -14,7 +14,7 @@ from reports.model.origin import Catalogued, Origin
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent
-from reports.rules.parts import ARCHITECTURE_OF, Said, close, differs
+from reports.rules.blocks import ARCHITECTURE_OF, Said, close, differs
 
 BAD = ("failed", "error")
 

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from orchestrator.domain.record import CellRecord
+from orchestrator.domain.run_record import CellRecord
 from reports.model.metrics import MetricColumn, MetricFigure, MetricLine, MetricTable
 from reports.model.values import Absent
-from reports.rules.parts import Said, close, differs
+from reports.rules.blocks import Said, close, differs
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reports.format import ended
+from reports.model.blocks import CommandTable
 from reports.model.compared import ComparedRow, Comparison
-from reports.model.parts import CommandTable
 from reports.model.platform import PlatformReport
 from reports.model.summary import CellRow, SummaryReport, Total
 from reports.model.values import Absent, Tally
+from reports.rules.blocks import Said, close, differs, total_is
 from reports.rules.money import platform_money_rule, summary_money_rule
 from reports.rules.outcomes import SEVERITY, run_outcome_rule
-from reports.rules.parts import Said, close, differs, total_is
 from reports.rules.throughput import throughput_rule
 
 

@@ -11,7 +11,7 @@ from reports.model.money import Bill, Costs, Money, MoneyRow
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent, Tally
-from reports.rules.parts import Said, close, differs
+from reports.rules.blocks import Said, close, differs
 
 _ROUNDED = Decimal("0.00006")
 """Half of a hundredth of a cent, and a little."""

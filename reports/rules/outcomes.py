@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reports.rules.parts import Said, differs
+from reports.rules.blocks import Said, differs
 
 SEVERITY = ("passed", "not_available", "cancelled", "errored", "timed_out", "failed")
 """From the best to the worst."""

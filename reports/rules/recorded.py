@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.record import CellRecord, Evidence, JobRecord
+from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
+from reports.model.blocks import CommandRow, FileRow, Hardware, SuiteRow
 from reports.model.compare import CompareReport
-from reports.model.parts import CommandRow, FileRow, Hardware, SuiteRow
 from reports.model.platform import PlatformReport
 from reports.model.summary import CellRow, SummaryReport
 from reports.model.values import Absent, ReportModel, Status, Tally
-from reports.rules.parts import OUTCOMES, Said, close, differs
+from reports.rules.blocks import OUTCOMES, Said, close, differs
 
 
 def recorded_rule(report: ReportModel, evidence: Evidence) -> Iterator[Said]:

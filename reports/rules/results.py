@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from orchestrator.domain.record import CellRecord, Evidence
+from orchestrator.domain.run_record import CellRecord, Evidence
+from reports.model.blocks import CheckLine
 from reports.model.metrics import MetricFigure
-from reports.model.parts import CheckLine
 from reports.model.results import (
     JobCell,
     JobGroup,
@@ -18,9 +18,9 @@ from reports.model.results import (
     SpeedUp,
 )
 from reports.model.values import Absent, Status
+from reports.rules.blocks import Said, close, differs
 from reports.rules.money import added_rule, sum_of
 from reports.rules.outcomes import run_outcome_rule
-from reports.rules.parts import Said, close, differs
 
 Figures = tuple[int, ...]
 

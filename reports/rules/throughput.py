@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from reports.model.metrics import MetricColumn, MetricFigure, MetricLine, MetricTable
 from reports.model.values import Absent
-from reports.rules.parts import Said
+from reports.rules.blocks import Said
 
 TOLERANCE = 0.01
 _TOKENS = frozenset({"tok/s", "token/s", "tokens/s"})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from orchestrator.domain.ingested import Statement
-from orchestrator.domain.linted import Doubt
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.lint_findings import Doubt
+from orchestrator.domain.run_record import Evidence
 from reports.model.authored import Authored
 from reports.rules.authored import check_statement
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.domain.record import CellRecord, Evidence, RunRecord
+from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import version
 from reports.model.backend import BackendPlatform, BackendReport, BenchmarkCount, Block
-from reports.model.parts import Hardware
+from reports.model.blocks import Hardware
 from reports.model.values import Absent, Claim, Footer, Rate
 from reports.views.authored import authored_of
-from reports.views.classes import suites_beside
-from reports.views.conclusion import degraded_claim, judged_claim, run_claim
-from reports.views.contrasts import benchmark_jobs, block_of, contrasts_of, entries_of
-from reports.views.life import run_digest
+from reports.views.benchmark_comparison import benchmark_jobs, block_of, contrasts_of, entries_of
+from reports.views.machine import cell_status, heading_of, instance_of, job_status, place_of
 from reports.views.origin import catalogued_of, origin_of, run_date
-from reports.views.place import cell_status, heading_of, instance_of, job_status, place_of
+from reports.views.phases import run_digest
 from reports.views.probe import hardware_of
+from reports.views.status_phrases import degraded_claim, judged_claim, run_claim
 from reports.views.suites import rate, suites_of
 from reports.views.summary import run_status, unfinished_run
+from reports.views.test_classes import suites_beside
 
 TEMPLATE = "backend 1"
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from orchestrator.domain.facts import MetricFact
-from orchestrator.domain.record import CellRecord, JobRecord
+from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.spread import spread_of
 from reports.grouping import ColumnKey, RowKey, columns_of, layout_of, split_name
 from reports.model.metrics import MetricFigure, MetricLine, MetricTable

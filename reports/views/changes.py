@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from orchestrator.domain.difference import beginning_of
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.identity import compare_names, job_family
-from orchestrator.domain.record import CellRecord, JobRecord
+from orchestrator.domain.run_record import CellRecord, JobRecord
 from reports.model.compare import CATEGORIES, Change, ChangeGroup, Changes
 from reports.model.values import Absent
 from reports.views.suites import settled

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from orchestrator.domain.facts import CheckFact
-from orchestrator.domain.record import CellRecord, JobRecord
-from reports.model.parts import CheckLine, CommandRow, CommandTable
+from orchestrator.domain.run_record import CellRecord, JobRecord
+from reports.model.blocks import CheckLine, CommandRow, CommandTable
 from reports.model.values import Absent, CheckTally
-from reports.views.place import job_status
+from reports.views.machine import job_status
 from reports.views.suites import duration_of, rate
 
 CHECKS_SHOWN = 60

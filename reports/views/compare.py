@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from orchestrator.domain.fingerprint import environment_diff
-from orchestrator.domain.record import CellRecord, Evidence, JobRecord, RunRecord
+from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
 from reports.format import plural, version
 from reports.model.compare import (
     CATEGORIES,
@@ -27,12 +27,12 @@ from reports.views.changes import (
     same_jobs,
     under_new_names,
 )
-from reports.views.deltas import deltas_of
-from reports.views.life import run_digest
-from reports.views.matching import matches
+from reports.views.machine import cell_status, job_status
+from reports.views.match_cells import matches
+from reports.views.metric_changes import deltas_of
 from reports.views.money import money_of, total_costs
 from reports.views.origin import run_date
-from reports.views.place import cell_status, job_status
+from reports.views.phases import run_digest
 from reports.views.probe import hardware_of
 from reports.views.results import column_heading
 from reports.views.suites import suites_of

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from orchestrator.domain.cell import PlaceAnswer
-from orchestrator.domain.record import CellRecord, Evidence, RunRecord
+from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import each, part, plural, version
 from reports.model.cost import CellCost, CostReport, PartRow
 from reports.model.money import Costs, Money
 from reports.model.provenance import DecisionRow
 from reports.model.values import Absent, Claim, Footer
-from reports.views.life import run_digest
+from reports.views.machine import cell_status
 from reports.views.money import money_of, total_costs
 from reports.views.origin import run_date
-from reports.views.place import cell_status
+from reports.views.phases import run_digest
 from reports.views.provenance import SIMULATED
 from reports.views.results import column_heading
 from reports.views.suites import suites_of

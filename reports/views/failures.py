@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from orchestrator.domain.facts import TestFact
-from orchestrator.domain.record import Evidence, RunRecord
+from orchestrator.domain.run_record import Evidence, RunRecord
 from orchestrator.domain.signature import Cluster, Signature, signature_of
 from reports.model.failures import (
     BlameRow,

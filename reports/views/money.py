@@ -7,10 +7,10 @@ from decimal import Decimal
 
 from orchestrator.domain import money
 from orchestrator.domain.cell import LeaseState
-from orchestrator.domain.record import CellRecord, LeaseRecord
+from orchestrator.domain.run_record import CellRecord, LeaseRecord
 from reports.model.money import Bill, Costs, CostShare, Money, MoneyRow
 from reports.model.values import Absent
-from reports.views.place import STATED
+from reports.views.machine import STATED
 
 _OWN = ("local", "static")
 _OWN_MACHINE = Absent("own machine: nothing is charged")

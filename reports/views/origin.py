@@ -10,7 +10,7 @@ from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.ingested import Ingested, Source, SourceState
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.record import CellRecord, JobRecord, RunRecord
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
 from reports.model.origin import Catalogued, Disputed, Elsewhere, Origin, SourceLine, bare, letters
 from reports.model.values import Absent
 

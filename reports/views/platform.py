@@ -5,37 +5,37 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.record import CellRecord, Evidence, RunRecord
+from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import moment, version
+from reports.model.blocks import Hardware
 from reports.model.compared import Comparison
-from reports.model.parts import Hardware
 from reports.model.platform import PlatformReport
 from reports.model.values import Absent, Claim, Footer
 from reports.views.authored import authored_of
 from reports.views.benchmarks import metrics_of
 from reports.views.commands import commands_of
-from reports.views.comparison import compare
-from reports.views.conclusion import (
-    commands_claims,
-    degraded_claim,
-    hardware_claim,
-    outcome_claim,
-    suites_claim,
-)
 from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
-from reports.views.life import (
+from reports.views.machine import cell_status, heading_of, instance_of, long_name, place_of
+from reports.views.metric_comparison import compare
+from reports.views.money import money_of
+from reports.views.origin import catalogued_of, date_of, elsewhere_of, origin_of
+from reports.views.phases import (
     attempts_of,
     evidence_digest,
     files_of,
     notices_of,
     timeline_of,
 )
-from reports.views.money import money_of
-from reports.views.origin import catalogued_of, date_of, elsewhere_of, origin_of
-from reports.views.place import cell_status, heading_of, instance_of, long_name, place_of
 from reports.views.probe import hardware_of
 from reports.views.provenance import SIMULATED, provenance_of
 from reports.views.reused import reuse_of
+from reports.views.status_phrases import (
+    commands_claims,
+    degraded_claim,
+    hardware_claim,
+    outcome_claim,
+    suites_claim,
+)
 from reports.views.suites import problems_of, skips_of, suites_of
 from reports.views.summary import cell_row, measured
 

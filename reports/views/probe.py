@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from orchestrator.domain.record import CellRecord
-from reports.model.parts import Device, Hardware
+from orchestrator.domain.run_record import CellRecord
+from reports.model.blocks import Device, Hardware
 from reports.model.values import Absent
 
 NOT_PROBED = Absent("the machine was never probed")

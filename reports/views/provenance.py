@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import PlaceAnswer
-from orchestrator.domain.record import CellRecord
+from orchestrator.domain.run_record import CellRecord
 from reports.model.provenance import Attested, AttestedDevice, DecisionRow, Provenance
 from reports.model.values import Absent
 

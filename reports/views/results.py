@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.domain.record import CellRecord, Evidence, JobRecord, RunRecord
+from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
 from reports.format import plural, version
-from reports.model.parts import Hardware
+from reports.model.blocks import Hardware
 from reports.model.results import (
     JobCell,
     JobGroup,
@@ -16,22 +16,22 @@ from reports.model.results import (
     Section,
 )
 from reports.model.values import Absent, Claim, Footer, Rate
-from reports.views.across import figures_of, gaps_of, lacks_job, section_of, slower_of
 from reports.views.authored import authored_of
 from reports.views.commands import commands_of
-from reports.views.conclusion import degraded_claim, run_claim
-from reports.views.life import run_digest
-from reports.views.money import money_of, total_costs
-from reports.views.origin import run_date
-from reports.views.place import (
+from reports.views.job_across_platforms import figures_of, gaps_of, lacks_job, section_of, slower_of
+from reports.views.machine import (
     accelerator_of,
     cell_status,
     heading_of,
     instance_of,
     short_name,
 )
+from reports.views.money import money_of, total_costs
+from reports.views.origin import run_date
+from reports.views.phases import run_digest
 from reports.views.probe import hardware_of
 from reports.views.provenance import SIMULATED
+from reports.views.status_phrases import degraded_claim, run_claim
 from reports.views.suites import rate, suites_of
 from reports.views.summary import run_status, unfinished_run
 

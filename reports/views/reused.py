@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.domain.record import CellRecord
+from orchestrator.domain.run_record import CellRecord
 
 
 def reuse_of(cell: CellRecord) -> tuple[tuple[str, str], ...]:

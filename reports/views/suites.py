@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
-from orchestrator.domain.record import CellRecord, JobRecord
-from reports.model.parts import (
+from orchestrator.domain.run_record import CellRecord, JobRecord
+from reports.model.blocks import (
     SkipGroup,
     SuiteProblems,
     SuiteRow,
@@ -17,7 +17,7 @@ from reports.model.parts import (
     TestLine,
 )
 from reports.model.values import Absent, Rate, Tally
-from reports.views.place import job_status
+from reports.views.machine import job_status
 
 TESTS_SHOWN = 40
 """Tests that are listed of one suite; the rest are in its log."""

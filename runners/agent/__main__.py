@@ -79,9 +79,9 @@ def _probe(options: argparse.Namespace) -> int:
 def _ready(_: argparse.Namespace) -> int:
     import json
 
-    from . import ready
+    from . import machine_ready
 
-    print(json.dumps({"v": 1, "checks": ready.everything()}))
+    print(json.dumps({"v": 1, "checks": machine_ready.everything()}))
     return OK
 
 
@@ -89,9 +89,9 @@ def _start(options: argparse.Namespace) -> int:
     attempt = _attempt(options)
     if attempt is None:
         return NO_SUCH_ATTEMPT
-    from . import start
+    from . import start_detached
 
-    start.start(attempt, start.read_secrets(sys.stdin.buffer))
+    start_detached.start(attempt, start_detached.read_secrets(sys.stdin.buffer))
     return OK
 
 
@@ -99,9 +99,9 @@ def _pull(options: argparse.Namespace) -> int:
     attempt = _attempt(options)
     if attempt is None:
         return NO_SUCH_ATTEMPT
-    from . import pull
+    from . import pull_events
 
-    pull.pull(
+    pull_events.pull(
         attempt,
         sys.stdout.buffer,
         events_from=options.events,
@@ -115,18 +115,18 @@ def _stop(options: argparse.Namespace) -> int:
     attempt = _attempt(options)
     if attempt is None:
         return NO_SUCH_ATTEMPT
-    from . import stop
+    from . import stop_attempt
 
-    stop.ask(attempt, options.reason)
+    stop_attempt.ask(attempt, options.reason)
     if options.kill:
-        stop.kill(attempt)
+        stop_attempt.kill(attempt)
     return OK
 
 
 def _close(options: argparse.Namespace) -> int:
-    from . import stop
+    from . import stop_attempt
 
-    stop.close(Attempt(options.attempt))
+    stop_attempt.close(Attempt(options.attempt))
     return OK
 
 
@@ -134,9 +134,9 @@ def _bundle(options: argparse.Namespace) -> int:
     attempt = _attempt(options)
     if attempt is None:
         return NO_SUCH_ATTEMPT
-    from . import pack
+    from . import pack_artifacts
 
-    pack.bundle(attempt.artifacts, sys.stdout.buffer)
+    pack_artifacts.bundle(attempt.artifacts, sys.stdout.buffer)
     return OK
 
 

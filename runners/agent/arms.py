@@ -6,10 +6,10 @@ import contextlib
 import os
 from typing import Callable, Dict, List, Optional, Protocol
 
-from .bench import Bench
+from .event_lines import READY
 from .events import Data
+from .job_context import Bench
 from .job_env import own_caches
-from .said import READY
 from .supervise import Ended, Watch
 
 TURNS = "SEATRIAL_TURNS"

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from . import bounded
+from . import bounded_process
 from .masking import JsonValue
 
 Device = Dict[str, JsonValue]
@@ -184,9 +184,9 @@ def _device(
     }
 
 
-def _ask(tool: str, *arguments: str) -> Optional[bounded.Answer]:
+def _ask(tool: str, *arguments: str) -> Optional[bounded_process.Answer]:
     path = shutil.which(tool)
-    return bounded.run((path, *arguments), timeout_s=_TIMEOUT_S) if path else None
+    return bounded_process.run((path, *arguments), timeout_s=_TIMEOUT_S) if path else None
 
 
 def _json(text: str) -> object:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterable, Mapping, Optional, Tuple
 
-from . import bounded, interpreters
+from . import bounded_process, interpreters
 from .failures import EnvironmentFailed
 from .layout import Attempt, on_path
 from .masking import JsonValue
@@ -91,7 +91,7 @@ def take(
     """
     script = (on_path() / "seatrial_origins.py").read_text(encoding="utf-8") + _LIST
     asked = [*_TOOLS, *([subject.distribution] if subject else [])]
-    answer = bounded.run(
+    answer = bounded_process.run(
         (str(attempt.python), "-I", "-c", interpreters.answering(script, "answers"), *asked),
         timeout_s=_TIMEOUT_S,
         env=interpreters.quiet_environment(),

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Dict, Mapping, Optional
 
-from . import bounded
+from . import bounded_process
 from .masking import JsonValue
 
 _TIMEOUT_S = 60.0
@@ -68,7 +68,7 @@ found = sorted(sum(wheels, []))
 def bundled_pip(path: str) -> Optional[str]:
     """Return the pip wheel that came with an interpreter, if one did."""
     script = answering(_BUNDLED, '{"found": found}')
-    answer = bounded.run(
+    answer = bounded_process.run(
         (path, "-E", "-s", "-c", script), timeout_s=_TIMEOUT_S, env=quiet_environment()
     )
     found = extract(answer.text) if answer.ok else None
@@ -81,7 +81,7 @@ def ask(candidate: str) -> Dict[str, JsonValue]:
     path = shutil.which(_at_home(candidate))
     if path is None:
         return _unusable(candidate, None, "not found, or not executable")
-    answer = bounded.run(
+    answer = bounded_process.run(
         (path, "-E", "-s", "-c", _SELF), timeout_s=_TIMEOUT_S, env=quiet_environment()
     )
     found = extract(answer.text) if answer.ok else None

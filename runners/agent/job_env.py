@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Dict, Mapping, Optional
 
 from . import processes
+from .job_user import User
 from .layout import Attempt, on_path
 from .plan import Environment, Job
-from .separation import User
 
 _INHERITED = re.compile(
     r"PATH|LANG|LC_\w+|TZ|LD_LIBRARY_PATH|CUDA_\w+|NVIDIA_\w+|ROCR\w*|ROCM\w*|HIP\w*"

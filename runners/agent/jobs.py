@@ -8,12 +8,12 @@ from typing import Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 
 from . import job_env, processes, pytest_config
 from .arms import Arm, Fresh, Heard, Resident
-from .bench import Bench
-from .desk import Crew, Desk
+from .attempt_context import Crew, Desk
+from .heartbeat import is_nearly_full
+from .job_context import Bench
 from .masking import JsonValue
 from .paired import PairedRun
 from .plan import Job
-from .pulse import is_nearly_full
 from .records import Records
 from .suite import Suite, Verdict
 from .supervise import Ended, Watch

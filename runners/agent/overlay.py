@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Sequence, Set, Tuple
 
-from . import bounded, interpreters, processes
+from . import bounded_process, interpreters, processes
 from .failures import EnvironmentFailed
 from .layout import Attempt
 from .masking import JsonValue
@@ -149,10 +149,10 @@ class Overlay:
             return ()
         return ("--find-links", str(self._attempt.wheelhouse(self._plan.wheels)))
 
-    def _run(self, argv: Sequence[object], *, timeout_s: float) -> bounded.Answer:
+    def _run(self, argv: Sequence[object], *, timeout_s: float) -> bounded_process.Answer:
         words = [str(word) for word in argv]
         self._sink(f"$ {' '.join(words)}\n".encode("utf-8", "replace"))
-        return bounded.run(
+        return bounded_process.run(
             words,
             timeout_s=timeout_s,
             env=self._index_variables() if "install" in words else self._variables,
@@ -171,7 +171,7 @@ def _normal(distribution: str) -> str:
     return re.sub(r"[-_.]+", "_", distribution).lower()
 
 
-def _said(answer: bounded.Answer) -> str:
+def _said(answer: bounded_process.Answer) -> str:
     if answer.timed_out:
         return "it took too long"
     lines = [line for line in answer.text.splitlines() if line.startswith("ERROR")]

@@ -14,12 +14,12 @@ from typing import Callable, List, Optional, Sequence, Tuple
 
 from .arms import Arm, ArmEnded
 from .events import Data
+from .paired_measurements import BASELINE, SUBJECT, Tally, plain
 from .plan import Pairing
 from .precision import known_to
-from .readings import LAUNCH, Gauges, Readings
 from .suite import Verdict
 from .supervise import Ended
-from .tally import BASELINE, SUBJECT, Tally, plain
+from .telemetry import LAUNCH, Gauges, Readings
 
 _WARM_UP = 0
 _STARTING = 2

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from .earlier_events import is_final
 from .events import EventWriter
-from .history import is_final
 from .masking import JsonValue
 from .tail import Tail
 from .test_set import TestSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterable, Optional
 
 from . import interpreters
-from .facts import Asker
+from .environment_facts import Asker
 from .failures import WrongSubject
 from .installed import Files
 from .layout import on_path

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set
 
-from . import shipped
-from .desk import Crew, Desk
+from . import recorder_files
+from .attempt_context import Crew, Desk
+from .heartbeat import is_nearly_full
 from .layout import on_path
 from .output import JobOutput
 from .plan import Job
-from .pulse import is_nearly_full
 from .records import Records, Refusal
 from .supervise import Ended
 
@@ -193,7 +193,7 @@ class Suite:
 
 def _changed() -> Optional[Refusal]:
     """Say so where the recorder itself was written over; a user of their own could not."""
-    name = shipped.changed()
+    name = recorder_files.changed()
     if name is None:
         return None
     text = f"{name} was changed while tests ran: what it recorded does not count"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Sequence, Set
 
-from . import bounded, memory, processes
-from .desk import Desk
+from . import bounded_process, oom, processes
+from .attempt_context import Desk
 from .output import JobOutput
 from .plan import Job
 
@@ -71,14 +71,14 @@ class Watch:
         self._heard_at = 0.0
         self._polled_at = 0.0
         self._cleared: Set[int] = set()
-        self._oom_kills = memory.oom_kills()
+        self._oom_kills = oom.oom_kills()
 
     def run(
         self,
         argv: Sequence[str],
         *,
         env: Mapping[str, str],
-        account: bounded.Account,
+        account: bounded_process.Account,
         started: Callable[[int], None],
     ) -> Ended:
         """Run a process to its end, whatever that takes.
@@ -101,7 +101,7 @@ class Watch:
         argv: Sequence[str],
         *,
         env: Mapping[str, str],
-        account: bounded.Account,
+        account: bounded_process.Account,
         started: Callable[[int], None],
     ) -> None:
         """Start a process that is then looked at, and cleared away in the end.
@@ -111,7 +111,7 @@ class Watch:
         """
         write_end = self._output.open_pipe()
         try:
-            child = bounded.spawn(
+            child = bounded_process.spawn(
                 argv, stdout=write_end, env=env, cwd=self._desk.attempt.payload, account=account
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
@@ -175,7 +175,7 @@ class Watch:
     def _natural(self, code: int) -> Ended:
         if code >= 0:
             return Ended(code, None, None, f"exit code {code}")
-        starved = -code == signal.SIGKILL and memory.oom_kills() > self._oom_kills
+        starved = -code == signal.SIGKILL and oom.oom_kills() > self._oom_kills
         why = ", because memory ran out" if starved else ""
         return Ended(None, -code, None, f"killed by {signal_name(-code)}{why}")
 

@@ -7,10 +7,10 @@ from datetime import datetime
 from functools import partial
 
 from orchestrator.domain.machine import ConfigError, Extent, NotOfferedError, ProviderError
-from runners.aws.remembering import Remembered
+from runners.aws.platform_config import Device, Wanted
 from runners.aws.sdk import Account, Answer
-from runners.aws.table import InstanceType, shipped
-from runners.aws.wanted import Device, Wanted
+from runners.aws.shipped_table import InstanceType, shipped
+from runners.aws.ttl_cache import Remembered
 
 AT_A_TIME = 100
 """Instance types that one call describes at most."""

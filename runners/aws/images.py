@@ -12,9 +12,9 @@ from orchestrator.domain.machine import (
     Extent,
     ProviderError,
 )
-from runners.aws.remembering import Remembered
+from runners.aws.platform_config import Wanted
 from runners.aws.sdk import Account, Answer
-from runners.aws.wanted import Wanted
+from runners.aws.ttl_cache import Remembered
 
 AMAZON = "amazon"
 _DEEP_LEARNING = "/aws/service/deeplearning/ami/{architecture}/oss-nvidia-driver-gpu-pytorch-"

@@ -15,7 +15,7 @@ from orchestrator.domain.machine import (
 )
 from runners.aws import machines, tagging
 from runners.aws.sdk import Account, Answer
-from runners.aws.table import shipped
+from runners.aws.shipped_table import shipped
 
 AT_A_TIME = 8
 """Regions."""

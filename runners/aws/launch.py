@@ -19,9 +19,9 @@ from runners.aws import machines, tagging
 from runners.aws.catalogue import Catalogue
 from runners.aws.images import Image, Images
 from runners.aws.network import GROUP_GONE, Network, Subnet
+from runners.aws.platform_config import Wanted, read
 from runners.aws.sdk import Account, Answer
-from runners.aws.wanted import Wanted, read
-from runners.boot import cloud_config
+from runners.first_boot import cloud_config
 
 MISMATCH = "IdempotentParameterMismatch"
 

@@ -16,9 +16,9 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.aws import tagging
-from runners.aws.remembering import Remembered
+from runners.aws.platform_config import Wanted
 from runners.aws.sdk import Account, Answer
-from runners.aws.wanted import Wanted
+from runners.aws.ttl_cache import Remembered
 
 SSH_PORT = 22
 GROUP_GONE = "InvalidGroup.NotFound"

@@ -10,9 +10,9 @@ from itertools import product
 from orchestrator.domain.machine import Extent, NotOfferedError, Place, ProviderError
 from runners.aws.catalogue import Catalogue
 from runners.aws.network import Network
+from runners.aws.platform_config import Location, Wanted
 from runners.aws.prices import PriceList
-from runners.aws.table import shipped
-from runners.aws.wanted import Location, Wanted
+from runners.aws.shipped_table import shipped
 
 MINIMUM_S = 60
 _DEAREST = Decimal("Infinity")

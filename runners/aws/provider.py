@@ -9,7 +9,7 @@ from orchestrator.domain.machine import LaunchRequest, Machine, Place, ProviderE
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners import ProviderContext
-from runners.aws import machines, wanted
+from runners.aws import machines, platform_config
 from runners.aws.catalogue import Catalogue
 from runners.aws.images import Images
 from runners.aws.inventory import Inventory
@@ -58,7 +58,9 @@ class AwsProvider:
 
     def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
         """Zones that have the platform's types, in its order, with prices. Raises ProviderError."""
-        return self._offered.places(wanted.read(platform), price_list(self._context.prices))
+        return self._offered.places(
+            platform_config.read(platform), price_list(self._context.prices)
+        )
 
     def launch(self, request: LaunchRequest) -> Machine:
         """Ask for an instance; the same token answers with the same one. Raises ProviderError."""

@@ -6,10 +6,10 @@ in which a cloud or a machine goes wrong, without a cloud, a machine or a clock.
 
 from __future__ import annotations
 
-from runners.fake.book import MemoryBook
 from runners.fake.cloud import FakeCloud, Fault
 from runners.fake.computer import FakeComputer, passing
 from runners.fake.provider import TRAITS, FakeProvider
+from runners.fake.static_hosts import MemoryBook
 from runners.fake.workspace import FakeWorkspace
 
 __all__ = [

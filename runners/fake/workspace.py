@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from orchestrator.domain.evidence import Pulled
 from orchestrator.domain.machine import UnreachableError
+from runners.archives import pack
 from runners.fake.computer import INTERPRETER, FakeAttempt, FakeComputer, ended
-from runners.packing import pack
-from runners.shell.limits import OutputLimitError
+from runners.shell.command_limits import OutputLimitError
 from runners.workspace import Kind, WorkspaceError
 
 AGENT_DIGEST = hashlib.sha256(b"the agent of machines in memory").hexdigest()

@@ -12,8 +12,8 @@ from google.cloud import compute_v1
 
 from orchestrator.domain.machine import ConfigError, Extent
 from runners.gcp.clients import ComputeClients
-from runners.gcp.memory import Memory
-from runners.google.reading import READ_TIMEOUT_S, NotThereError, read
+from runners.gcp.ttl_cache import Memory
+from runners.google.responses import READ_TIMEOUT_S, NotThereError, read
 
 DEFAULT_PROJECT = "deeplearning-platform-release"
 DEFAULT_FAMILIES = (

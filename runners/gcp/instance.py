@@ -10,10 +10,10 @@ from pathlib import Path
 from google.cloud import compute_v1
 
 from orchestrator.domain.machine import ConfigError, LaunchRequest, Login
-from runners.boot import cloud_config, startup_script
+from runners.first_boot import cloud_config, startup_script
 from runners.gcp.images import Image
 from runners.gcp.names import instance_name, network_tag
-from runners.gcp.wishes import Wishes
+from runners.gcp.platform_config import Wishes
 from runners.google.firewall import NETWORK
 from runners.google.metadata import entry
 from runners.google.names import labels

@@ -9,10 +9,10 @@ from google.cloud import compute_v1
 
 from orchestrator.domain.machine import Machine, MachineState, ProviderUnavailableError
 from runners.gcp.clients import ComputeClients
-from runners.gcp.looking import as_machine
 from runners.gcp.names import ResourceId, last
+from runners.gcp.status import as_machine
 from runners.google.names import label, tags
-from runners.google.reading import READ_TIMEOUT_S, listed
+from runners.google.responses import READ_TIMEOUT_S, listed
 
 
 class _Scoped(Protocol):

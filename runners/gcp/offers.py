@@ -12,12 +12,12 @@ from orchestrator.domain.machine import ConfigError, NotOfferedError, Place
 from orchestrator.domain.prices import Price
 from runners.gcp.clients import ComputeClients
 from runners.gcp.machines import KNOWN, plain
-from runners.gcp.memory import Memory
+from runners.gcp.platform_config import Wishes, read_wishes
 from runners.gcp.prices import ADDRESS, DISK, KnownPrices, table
-from runners.gcp.wishes import Wishes, read_wishes
+from runners.gcp.ttl_cache import Memory
 from runners.google.locations import region_of
 from runners.google.prices import said_by
-from runners.google.reading import READ_TIMEOUT_S, listed
+from runners.google.responses import READ_TIMEOUT_S, listed
 
 MINIMUM_S = 60
 """Compute Engine bills by the second, after the first minute."""

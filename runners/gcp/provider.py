@@ -24,16 +24,16 @@ from runners.gcp.clients import ComputeClients
 from runners.gcp.images import Image, Images
 from runners.gcp.instance import build_instance
 from runners.gcp.inventory import everything
-from runners.gcp.looking import Looking, as_machine
 from runners.gcp.names import ResourceId, instance_name, network_tag, parse_id, request_id
 from runners.gcp.offers import Offers
+from runners.gcp.platform_config import read_wishes
 from runners.gcp.prices import KnownPrices
 from runners.gcp.quotas import QuotaReader, demands
-from runners.gcp.wishes import read_wishes
+from runners.gcp.status import Looking, as_machine
 from runners.google.errors import meaning
 from runners.google.firewall import KIND, Firewall, required_ingress
 from runners.google.names import label
-from runners.google.reading import (
+from runners.google.responses import (
     READ_TIMEOUT_S,
     WRITE_TIMEOUT_S,
     AlreadyThereError,

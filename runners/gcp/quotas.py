@@ -10,10 +10,10 @@ from orchestrator.domain.machine import Place, ProviderError
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners.gcp.clients import ComputeClients
 from runners.gcp.machines import KNOWN
+from runners.gcp.platform_config import Wishes
 from runners.gcp.prices import PROVIDER
-from runners.gcp.wishes import Wishes
-from runners.google.limits import limit_of
-from runners.google.reading import READ_TIMEOUT_S, NotThereError, read
+from runners.google.quota_limits import limit_of
+from runners.google.responses import READ_TIMEOUT_S, NotThereError, read
 
 _GPUS_ALL, _CPUS_ALL = "GPUS_ALL_REGIONS", "CPUS_ALL_REGIONS"
 _OWN_SPOT_CPUS = "PREEMPTIBLE_CPUS"

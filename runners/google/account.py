@@ -10,7 +10,7 @@ from google.auth import exceptions as auth
 from google.auth.credentials import Credentials
 
 from orchestrator.domain.machine import ConfigError, CredentialsError, Extent
-from runners.google.reading import of_exception
+from runners.google.responses import of_exception
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 

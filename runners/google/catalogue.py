@@ -8,7 +8,7 @@ from decimal import Decimal
 from google.cloud import billing_v1
 
 from runners.google.clients import Clients
-from runners.google.reading import READ_TIMEOUT_S, listed
+from runners.google.responses import READ_TIMEOUT_S, listed
 
 SOURCE = "pricing API"
 """As `Price.source` has it."""

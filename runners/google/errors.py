@@ -1,6 +1,6 @@
 """What Compute Engine's refusals mean: code -> error by what to do next, and how far it reaches.
 
-Pure: the words come from `runners.google.reading`, which knows the client library's shapes.
+Pure: the words come from `runners.google.responses`, which knows the client library's shapes.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from google.cloud import compute_v1
 
 from orchestrator.domain.machine import ConfigError, Extent, Machine, MachineState
 from runners.google.clients import Clients
-from runners.google.reading import (
+from runners.google.responses import (
     READ_TIMEOUT_S,
     WRITE_TIMEOUT_S,
     AlreadyThereError,

@@ -19,8 +19,8 @@ from orchestrator.domain.machine import (
     SshReach,
     UnreachableError,
 )
+from runners.shell.command_limits import Deadline
 from runners.shell.host_key import ALGORITHMS, HostKey, mismatch
-from runners.shell.limits import Deadline
 from runners.shell.user_key import UserKey
 
 CIPHERS = (

@@ -16,7 +16,7 @@ from runners import ProviderContext
 if TYPE_CHECKING:
     from orchestrator.domain.prices import Price
     from orchestrator.domain.quota import Demand, Level, Quota
-    from runners.tpu.desk import Desk
+    from runners.tpu.wiring import Desk
 
 TRAITS = ProviderTraits(
     name="tpu",
@@ -83,4 +83,4 @@ class TpuProvider:
 
     @cached_property
     def _desk(self) -> Desk:
-        return cast("Desk", import_module("runners.tpu.desk").Desk(self._context))
+        return cast("Desk", import_module("runners.tpu.wiring").Desk(self._context))

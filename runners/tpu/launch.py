@@ -23,14 +23,13 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
-from runners.boot import startup_script
+from runners.first_boot import startup_script
 from runners.google.firewall import Firewall, required_ingress
 from runners.google.metadata import entry
 from runners.google.names import label, labels
 from runners.tpu.client import WRITE_TIMEOUT_S, Wire
 from runners.tpu.errors import Answer, refused
-from runners.tpu.looking import Looking
-from runners.tpu.naming import (
+from runners.tpu.names import (
     NODES,
     QUEUED,
     Handle,
@@ -40,8 +39,9 @@ from runners.tpu.naming import (
     resource_id,
 )
 from runners.tpu.operations import error_of
-from runners.tpu.platform import Asked, read
+from runners.tpu.platform_config import Asked, read
 from runners.tpu.states import Seen, machine_of
+from runners.tpu.status import Looking
 
 # The guest gets a service account whether one is named or not, and with no scope given that one
 # may do everything. These two let it write logs and metrics.

@@ -15,7 +15,7 @@ from google.longrunning import operations_pb2  # type: ignore[import-untyped]
 
 from runners.tpu.client import READ_TIMEOUT_S, Wire, status_answer
 from runners.tpu.errors import Answer, classify
-from runners.tpu.naming import NODES, Handle, location
+from runners.tpu.names import NODES, Handle, location
 
 VISIBLE_AFTER_S = 60.0
 PAGES = 5

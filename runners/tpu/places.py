@@ -22,8 +22,8 @@ from orchestrator.domain.prices import Price, PriceBook
 from runners.google.locations import is_region, is_zone, region_of
 from runners.google.prices import said_by
 from runners.tpu.client import Wire
-from runners.tpu.naming import location
-from runners.tpu.platform import Asked, read
+from runners.tpu.names import location
+from runners.tpu.platform_config import Asked, read
 from runners.tpu.prices import ADDRESS, MINIMUM_S, chip_item, find, known, table
 
 KEEP = timedelta(minutes=10)

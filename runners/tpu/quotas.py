@@ -10,14 +10,14 @@ from google.cloud.cloudquotas_v1 import ListQuotaInfosRequest, QuotaInfo
 from orchestrator.domain.machine import ConfigError, Place, ProviderError
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners.google.clients import Clients
-from runners.google.limits import limit_of
+from runners.google.quota_limits import limit_of
 from runners.tpu.accelerators import accelerator
 from runners.tpu.client import READ_TIMEOUT_S, Wire, guarded
-from runners.tpu.looking import Looking
-from runners.tpu.naming import location
-from runners.tpu.platform import read
+from runners.tpu.names import location
+from runners.tpu.platform_config import read
 from runners.tpu.prices import PROVIDER
 from runners.tpu.states import Seen, market_of, spec_of
+from runners.tpu.status import Looking
 
 SERVICE = "tpu.googleapis.com"
 KEEP = timedelta(minutes=1)

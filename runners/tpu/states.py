@@ -15,7 +15,7 @@ from runners.google.metadata import user_in
 from runners.google.names import tags
 from runners.tpu.client import status_answer
 from runners.tpu.errors import classify
-from runners.tpu.naming import NODES, Handle, handle_of
+from runners.tpu.names import NODES, Handle, handle_of
 
 _Queue = tpu_v2.QueuedResourceState.State
 _Node = tpu_v2.Node.State

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.adapters.db.database import Database, open_database
-from orchestrator.adapters.files.home import prepare_home
+from orchestrator.adapters.files.home_folder import prepare_home
 from orchestrator.application.ports.stores import RunSpec
 from orchestrator.dashboard import urls
 from orchestrator.domain.cell import Cause, CellState, Run

@@ -17,7 +17,7 @@ from orchestrator.adapters.db.tables import CellReuseRow, CellRow
 from orchestrator.adapters.ids import new_id
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
 from orchestrator.application.ports.stores import RunSpec
-from orchestrator.bootstrap.controlling import Parts
+from orchestrator.bootstrap.controller_wiring import Parts
 from orchestrator.domain.cell import Cause, CellState, Run
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import create_token
-from orchestrator.bootstrap.controlling import build
+from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard

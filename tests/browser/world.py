@@ -15,9 +15,9 @@ from benchmarks.dashboard.fill import Filled, fill
 from benchmarks.dashboard.people import Left
 from benchmarks.dashboard.plans import PRODUCT
 from benchmarks.dashboard.sizes import SIZES
-from orchestrator.adapters.files.home import prepare_home
+from orchestrator.adapters.files.home_folder import prepare_home
 from orchestrator.application.ports.stores import Stores
-from orchestrator.bootstrap.controlling import build
+from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.signature import clusters

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.machine import LocalReach, Shell, SshReach
+from runners.archives import Archive, pack
 from runners.fake import FakeComputer, FakeWorkspace
-from runners.packing import Archive, pack
 from runners.shell import open_shell
 from runners.workspace import Workspace
 from tests.ssh_hosts import SshHost

@@ -10,7 +10,7 @@ from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict
 from orchestrator.application.ports.stores import RunSpec
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.gate.document import read_snapshot, snapshot_document
+from orchestrator.domain.gate.gate_documents import read_snapshot, snapshot_document
 from orchestrator.domain.gate.policy import (
     GateMetadata,
     GatePolicy,

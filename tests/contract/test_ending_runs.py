@@ -10,15 +10,15 @@ from threading import Thread
 import pytest
 
 from orchestrator.adapters.files.blobs import FileBlobs
-from orchestrator.application.add_statements import state
+from orchestrator.application.add_annotations import state
 from orchestrator.application.cell.finishing import look_finished
 from orchestrator.application.finish_ingestion import finish_ingestion, resume_ingestions
-from orchestrator.application.locks import Locks
 from orchestrator.application.ports.evidence import Artifact
 from orchestrator.application.ports.stores import RunSpec, Stores
-from orchestrator.bootstrap.controlling import build
+from orchestrator.application.process_locks import Locks
+from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
-from orchestrator.domain.authored import Written
+from orchestrator.domain.annotation import Written
 from orchestrator.domain.cell import Cause, CellState, RunState
 from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.manifest import Job, Manifest

@@ -15,12 +15,12 @@ from orchestrator.application.gather_evidence import WrongProductError
 from orchestrator.application.ports.gates import StoredWaiver
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.gate.document import canonical, snapshot_document
+from orchestrator.domain.gate.gate_documents import canonical, snapshot_document
 from orchestrator.domain.gate.snapshot import Approval, MachineEvidence, Quarantine, Waiver
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.trials import TrialAsk, TrialKind
+from orchestrator.domain.retests import TrialAsk, TrialKind
 from tests.contract.frozen_runs import (
     FELL,
     L4,

@@ -20,7 +20,7 @@ from orchestrator.domain.machine import (
     ShellError,
 )
 from runners.shell import open_shell
-from runners.shell.limits import OutputLimitError
+from runners.shell.command_limits import OutputLimitError
 from runners.shell.local import LocalShell
 
 MIB = 1024 * 1024

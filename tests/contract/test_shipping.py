@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.machine import Shell
-from runners.packing import Archive, agent_archive, pack
+from runners.archives import Archive, agent_archive, pack
 from runners.workspace import Workspace, WorkspaceError
 
 MIB = 1024 * 1024

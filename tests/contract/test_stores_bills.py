@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.application.ports.bills import Refusals
-from orchestrator.application.review_spending import Dimension, _by
+from orchestrator.application.cost_summary import Dimension, _by
+from orchestrator.application.ports.cost_aggregates import Refusals
 from orchestrator.domain.cell import Cause, CellState, RunState
 from orchestrator.domain.money import cost_by_phase
 from orchestrator.domain.outcome import Outcome

@@ -11,7 +11,7 @@ from orchestrator.domain.cell import CellState
 from orchestrator.domain.difference import Difference, difference
 from orchestrator.domain.identity import Change
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.proof import Reuse
+from orchestrator.domain.reuse_inputs import Reuse
 from reports.views.changes import category
 from tests.databases import NOW, Agent, attempt, create, lease
 

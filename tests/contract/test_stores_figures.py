@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from orchestrator.application.ports.figures import Figure
+from orchestrator.application.ports.operational_metrics import Figure
 from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome

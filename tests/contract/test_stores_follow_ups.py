@@ -9,7 +9,7 @@ import pytest
 from orchestrator.application.ports.stores import RunSpec
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.trials import TrialOrder
+from orchestrator.domain.retests import TrialOrder
 from tests.contract.frozen_runs import at_work, done
 from tests.contract.test_freeze_evidence import STORED_POLICY, passed
 from tests.databases import MANIFEST, a_run, after, matrix

@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import text
 
 from orchestrator.adapters.db import gates as gates_of_database
-from orchestrator.adapters.db import green
+from orchestrator.adapters.db import passing_runs
 from orchestrator.adapters.db.database import open_database
 from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
-from orchestrator.application.ports.notary import PublicKey
+from orchestrator.application.ports.signer import PublicKey
 from orchestrator.application.ports.stores import DamagedError, RunSpec
 from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.gate.document import digest_of, verdict_document
+from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
@@ -270,10 +270,14 @@ def test_the_last_green_run_of_a_platform(gates, stores) -> None:
     ended(stores, "run-1", GREEN, GREEN)
     cells = ended(stores, "run-2", GREEN, RED)
     ended(stores, "run-3", RED, RED)
-    green = gates.last_green("proof", "p0")
-    assert green is not None
-    assert (green.run_id, green.cell_id, green.cell) == ("run-2", cells[0], "p0")
-    assert (green.collected, green.streak) == (2, 2)
+    passing_runs = gates.last_green("proof", "p0")
+    assert passing_runs is not None
+    assert (passing_runs.run_id, passing_runs.cell_id, passing_runs.cell) == (
+        "run-2",
+        cells[0],
+        "p0",
+    )
+    assert (passing_runs.collected, passing_runs.streak) == (2, 2)
     older = gates.last_green("proof", "p1", before_run="run-3")
     assert older is not None
     assert older.run_id == "run-1"
@@ -291,7 +295,7 @@ def test_a_streak_ends_at_the_first_run_that_is_not_green(gates, stores) -> None
 
 
 def test_a_streak_is_counted_over_pages(gates, stores, monkeypatch) -> None:
-    monkeypatch.setattr(green, "_AT_ONCE", 3)
+    monkeypatch.setattr(passing_runs, "_AT_ONCE", 3)
     for number in range(7):
         ended(stores, f"run-{number}", GREEN)
     assert gates.green_streak("proof", "p0", before_run="run-x") == 7

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import text
 
-from orchestrator.adapters.likeness import FuzzyLikeness
+from orchestrator.adapters.text_similarity import FuzzyLikeness
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.explain_failures import review_failures, review_run
-from orchestrator.application.look_up_tests import history_of
 from orchestrator.application.match_tests import decide_alias, suggest_aliases
 from orchestrator.application.ports.history import AliasConflictError
+from orchestrator.application.test_history import history_of
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.identity import Change

@@ -26,7 +26,7 @@ from orchestrator.domain.matrix import (
     Subject,
 )
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.reading import Provenance
+from orchestrator.domain.parsed_results import Provenance
 from tests.databases import NOW, create
 
 ARTIFACTS = (Artifact("events.jsonl", "e" * 64, 7), Artifact("a.txt", "a" * 64, 3))

@@ -7,18 +7,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.adapters.likeness import FuzzyLikeness
+from orchestrator.adapters.text_similarity import FuzzyLikeness
+from orchestrator.application.list_failure_groups import KindQuestion, review_kinds, with_similar
 from orchestrator.application.list_flaky import list_flaky
 from orchestrator.application.list_issues import IssueStanding, list_issues
-from orchestrator.application.ports.kinds import Window
+from orchestrator.application.ports.failure_groups import Window
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine
-from orchestrator.application.review_kinds import KindQuestion, review_kinds, with_similar
-from orchestrator.application.show_kind import show_kind
+from orchestrator.application.show_failure_group import show_kind
+from orchestrator.domain.failure_triage import Standing
+from orchestrator.domain.flaky_detection import Unsteady, Whose
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.person import Person
-from orchestrator.domain.standing import Standing
-from orchestrator.domain.unsteady import Unsteady, Whose
 from tests.databases import NOW, ON_SQLITE, after
 from tests.kinds_world import RETRIED, KindsWorld, raises
 

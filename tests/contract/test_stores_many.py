@@ -10,12 +10,12 @@ from sqlalchemy import event
 
 from orchestrator.application.list_runs import list_runs
 from orchestrator.application.ports.evidence import Artifact
+from orchestrator.application.ports.read_models import RunNames, RunsAsked, Spending, TestsAsked
 from orchestrator.application.ports.stores import RunSpec
-from orchestrator.application.ports.told import RunNames, RunsAsked, Spending, TestsAsked
-from orchestrator.application.reuse import told_tests
+from orchestrator.application.reused_results import told_tests
 from orchestrator.domain.cell import Cause, CellState, LeaseState, RunState
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
-from orchestrator.domain.proof import Reuse
+from orchestrator.domain.reuse_inputs import Reuse
 from tests.databases import (
     MANIFEST,
     NOW,

@@ -14,7 +14,7 @@ from orchestrator.application.list_runs import list_runs
 from orchestrator.application.ports.stores import RunSpec
 from orchestrator.assets import asset_dir
 from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.gate.document import digest_of, verdict_document
+from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.manifest import Job

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, timedelta
 
-from orchestrator.application.ports.releases import Version
+from orchestrator.application.ports.release_board import Version
 from orchestrator.application.ports.stores import RunSpec
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.matrix import expand

@@ -13,7 +13,7 @@ from orchestrator.adapters.db.database import Database
 from orchestrator.application.ports.gates import GateStore, StoredVerdict
 from orchestrator.application.ports.stores import DamagedError, RunSpec, Stores
 from orchestrator.application.ports.verdict_lines import ProductRuns, RuleLine
-from orchestrator.domain.gate.document import digest_of, verdict_document
+from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome

@@ -15,8 +15,8 @@ import pytest
 
 from orchestrator.domain.evidence import Pulled
 from orchestrator.domain.machine import Completed, ConnectionLostError, Shell, UnreachableError
+from runners.archives import Archive, pack
 from runners.fake import FakeComputer, FakeWorkspace
-from runners.packing import Archive, pack
 from runners.shell import open_shell
 from runners.shell.ssh import SshShell
 from runners.shell.user_key import KeyFile

@@ -21,7 +21,7 @@ from orchestrator.application.ports.dialects import (
     Artifact,
     UnreadableError,
 )
-from orchestrator.domain.reading import Said
+from orchestrator.domain.parsed_results import Said
 
 LARGEST_BYTES = 20_000
 ONE_INPUT_S = 5

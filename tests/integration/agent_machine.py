@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runners.agent import lock, pack, stop
-from runners.agent import pull as pulling
+from runners.agent import lock, pack_artifacts, stop_attempt
+from runners.agent import pull_events as pulling
 from runners.agent.layout import Attempt
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -224,7 +224,7 @@ class Machine:
     def bundle(self, folder: Path) -> dict[str, bytes]:
         """Return the artifacts by name."""
         raw = io.BytesIO()
-        pack.bundle(Attempt(folder).artifacts, raw)
+        pack_artifacts.bundle(Attempt(folder).artifacts, raw)
         raw.seek(0)
         with tarfile.open(fileobj=raw) as tar:
             assert all(entry.isreg() for entry in tar)
@@ -233,7 +233,7 @@ class Machine:
     def close_all(self) -> None:
         """Remove every attempt; nothing of them may be left."""
         for folder in self.attempts:
-            stop.close(Attempt(folder))
+            stop_attempt.close(Attempt(folder))
             assert not folder.exists()
             assert processes_of(folder) == {}
 

@@ -32,29 +32,29 @@ from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.adapters.files.foreign import FileIntake
-from orchestrator.adapters.files.home import temporary_folder
+from orchestrator.adapters.files.home_folder import temporary_folder
+from orchestrator.adapters.files.ingest_upload import FileIntake
 from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.ids import new_id
-from orchestrator.adapters.likeness import FuzzyLikeness
-from orchestrator.adapters.notify.courier import HttpCourier
-from orchestrator.adapters.signing.notary import DsseNotary
+from orchestrator.adapters.notify.http_sender import HttpCourier
+from orchestrator.adapters.signing.signer import DsseNotary
 from orchestrator.adapters.statistics.paired import PairedStatistics
 from orchestrator.adapters.statistics.trends import StepDetector
 from orchestrator.adapters.subjects import GitAndPipSubjects
+from orchestrator.adapters.text_similarity import FuzzyLikeness
 from orchestrator.api.app import create_app
-from orchestrator.api.guard import token_guard
+from orchestrator.api.security import token_guard
 from orchestrator.application.context import Context, GatePorts
+from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.ports.stores import Scope, StoredPayload, Stores
 from orchestrator.application.publish_report import publish_report
-from orchestrator.application.sweep_leaks import Janitor
 from orchestrator.application.tokens import create_token
 from orchestrator.assets import asset_dir
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.machine import Provider
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 from reports import registry as report_registry
 from reports.exports import registry as export_registry
 from reports.foreign.linter import lint_documents

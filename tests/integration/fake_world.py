@@ -16,7 +16,7 @@ from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.keys import new_login
 from orchestrator.application.cell.flow import run_cell
-from orchestrator.application.cell.world import Identity, Timings, World
+from orchestrator.application.cell.flow_context import Identity, Timings, World
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.ports.stores import RunSpec, StoredPayload
 from orchestrator.domain.cell import Run
@@ -32,8 +32,8 @@ from orchestrator.domain.matrix import (
     Subject,
     expand,
 )
-from orchestrator.domain.record import Evidence, RunRecord
-from orchestrator.domain.trials import TrialOrder
+from orchestrator.domain.retests import TrialOrder
+from orchestrator.domain.run_record import Evidence, RunRecord
 from runners import ProviderContext, registry
 from runners.fake import FakeCloud, FakeComputer, FakeProvider, FakeWorkspace
 from tests.databases import make_database

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from orchestrator.adapters.engine.memory import MemoryEngine, SimulatedCrashError
 from orchestrator.application.cell.flow import run_cell
-from orchestrator.application.cell.world import Identity, World, billed_minutes
+from orchestrator.application.cell.flow_context import Identity, World, billed_minutes
+from orchestrator.application.janitor import EXPIRED_GRACE, Janitor
 from orchestrator.application.ports.ledger import Reservation
 from orchestrator.application.ports.stores import RunSpec, StoredPayload, Stores
-from orchestrator.application.sweep_leaks import EXPIRED_GRACE, Janitor
 from orchestrator.domain.cell import Lease, LeaseState, Run, RunState
 from orchestrator.domain.machine import (
     FakeReach,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from orchestrator.adapters.engine.memory import SimulatedCrashError
-from orchestrator.application.cell.world import Timings
+from orchestrator.application.cell.flow_context import Timings
 from orchestrator.application.ports.stores import RunSpec, Stores
 from orchestrator.application.ports.wheels import Choice, Interpreter, Resolution
 from orchestrator.domain.cell import Lease

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 from orchestrator.application.ports.evidence import Position
 from orchestrator.application.ports.ledger import Reservation
+from orchestrator.application.ports.read_models import CellLife
 from orchestrator.application.ports.stores import RunSpec, Stores
-from orchestrator.application.ports.told import CellLife
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import (
     Attempt,

@@ -24,7 +24,7 @@ from orchestrator.domain.matrix import (
     Subject,
     expand,
 )
-from orchestrator.domain.record import CellRecord
+from orchestrator.domain.run_record import CellRecord
 from runners.fake import FakeCloud, passing
 from tests.integration.fake_world import FakeWorld
 

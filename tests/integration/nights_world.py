@@ -13,16 +13,16 @@ from orchestrator.application.advance_firing import Operations
 from orchestrator.application.context import Context
 from orchestrator.application.fire_schedules import OPERATIONS, fire
 from orchestrator.application.gate_policies import put_policy
-from orchestrator.application.keep_channels import NewChannel, add_channel
+from orchestrator.application.manage_channels import NewChannel, add_channel
 from orchestrator.application.schedules import add_schedule
-from orchestrator.application.waive import NewWaiver, approve_waiver, waive
+from orchestrator.application.sign_off import NewWaiver, approve_waiver, waive
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Cause, CellState, Lease, LeaseState
 from orchestrator.domain.channel import ChannelKind
 from orchestrator.domain.outcome import Outcome, worst
 from orchestrator.domain.person import Person
+from orchestrator.domain.retests import TrialAsk, TrialKind, key_of
 from orchestrator.domain.schedule import Firing, Schedule
-from orchestrator.domain.trials import TrialAsk, TrialKind, key_of
 from tests.databases import Agent, together
 from tests.integration.api_context import Desk
 from tests.integration.schedule_world import BRANCH, COMMITS, DiedError, MadeUpSubjects

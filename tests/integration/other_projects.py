@@ -19,9 +19,9 @@ from pathlib import Path
 
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.application.ports.dialects import HEAD_BYTES, TAIL_BYTES, Artifact
-from orchestrator.domain.assembly.reading import Foreign
+from orchestrator.domain.assembly.results_pass import Foreign
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.reading import Said, SaidProblem, SaidTally, SaidTest, SaidUnnamed
+from orchestrator.domain.parsed_results import Said, SaidProblem, SaidTally, SaidTest, SaidUnnamed
 
 INSTALLED = Path(sysconfig.get_path("purelib"))
 DIALECTS = {

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from runners.agent.facts import Asker
+from runners.agent.environment_facts import Asker
 from runners.agent.failures import WrongSubject
 from runners.agent.installed import take
 from runners.agent.layout import Attempt

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.packing import pack
+from runners.archives import pack
 from runners.shell import open_shell
 from runners.workspace import Workspace, WorkspaceError
 from tests.integration.agent_machine import JOB, Evidence, command, parse

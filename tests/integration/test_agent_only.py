@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.application.cell.sitting import outcomes_of
-from orchestrator.domain.trials import TrialAsk, TrialKind, by_job, job_in_sitting
+from orchestrator.application.cell.retest_session import outcomes_of
+from orchestrator.domain.retests import TrialAsk, TrialKind, by_job, job_in_sitting
 from tests.integration.agent_machine import Evidence, machine_at
 
 SUITE = """

@@ -8,8 +8,8 @@ import pytest
 from httpx import Response
 from starlette.testclient import TestClient
 
-from orchestrator.adapters.signing.verifying import verify_bundle
-from orchestrator.application.ports.notary import NotVerifiedError
+from orchestrator.adapters.signing.verifier import verify_bundle
+from orchestrator.application.ports.signer import NotVerifiedError
 from tests.integration.api_context import Desk, desk
 from tests.integration.gate_desk import API, POLICY, check, put, ran
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from orchestrator.adapters.files.foreign import FileIntake
-from orchestrator.adapters.files.foreign_pack import pack_artifacts
+from orchestrator.adapters.files.ingest_upload import FileIntake
+from orchestrator.adapters.files.ingest_upload_pack import pack_artifacts
 from orchestrator.api.app import create_app
-from orchestrator.application.enter_machine import enter_machine
 from orchestrator.application.finish_ingestion import finish_ingestion, resume_ingestions
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
 from orchestrator.application.ports.archives import Limits
-from orchestrator.application.ports.intake import IntakeFullError
+from orchestrator.application.ports.ingest_upload import IntakeFullError
+from orchestrator.application.ssh_access import enter_machine
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import fold

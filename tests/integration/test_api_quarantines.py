@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.proof import Reuse
+from orchestrator.domain.reuse_inputs import Reuse
 from tests.integration.api_context import BEGIN, MATRIX, Desk
 from tests.integration.test_api_history import API, get, post, ran
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from orchestrator.api.bodies import LaunchBody
-from orchestrator.api.deps import idempotency_key
+from orchestrator.api.dependencies import idempotency_key
+from orchestrator.api.run_requests import LaunchBody
 from orchestrator.domain.outcome import Outcome
 from tests.databases import lease
 from tests.integration.api_context import MATRIX, Desk, archive, sha256

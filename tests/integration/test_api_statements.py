@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.api.app import create_app
-from orchestrator.application import add_statements
+from orchestrator.application import add_annotations
 from tests.integration.test_api_ingest import TEXT, URL
 
 FALSE = {"kind": "conclusion", "text": "All 3 tests pass.", "author": "R. Eader"}
@@ -112,7 +112,7 @@ def test_one_bad_statement_refuses_all(shared_api, untouched, change, pointer):
 
 
 def test_there_is_an_end_to_them(api, run, monkeypatch):
-    monkeypatch.setattr(add_statements, "MOST_OF_A_RUN", 3)
+    monkeypatch.setattr(add_annotations, "MOST_OF_A_RUN", 3)
     many = [FALSE | {"text": f"Note {number}."} for number in range(4)]
     post(api, run, *many[:2])
     post(api, run, many[2])

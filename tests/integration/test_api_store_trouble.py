@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event
 
 from orchestrator.adapters.db import sessions
-from orchestrator.adapters.db.damage import check_unclosed, lost_commits
+from orchestrator.adapters.db.integrity_check import check_unclosed, lost_commits
 from orchestrator.application.ports.stores import DamagedError
 from tests.integration.api_context import MATRIX, Desk, desk
 

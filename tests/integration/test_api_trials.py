@@ -6,10 +6,10 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.application.second_machine import elsewhere
+from orchestrator.application.confirmation_run import elsewhere
 from orchestrator.domain.cell import CellState, Lease, LeaseState
 from orchestrator.domain.matrix import Host, Platform
-from orchestrator.domain.trials import SURE, TrialAsk, TrialKind
+from orchestrator.domain.retests import SURE, TrialAsk, TrialKind
 from tests.databases import Agent
 from tests.integration.api_context import MATRIX, Desk
 

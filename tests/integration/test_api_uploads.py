@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.adapters.files.home import temporary_folder
+from orchestrator.adapters.files.home_folder import temporary_folder
 from tests.integration.api_context import Desk, archive, served, sha256, until
 
 PAYLOADS, SUBJECTS = "/api/v1/payloads", "/api/v1/subjects"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.application.deliver import deliver
-from orchestrator.application.tell_people import announce
+from orchestrator.application.deliver_notifications import deliver
+from orchestrator.application.notify_people import announce
 from orchestrator.domain.announcement import Announcement, LineageState
 from tests.integration.api_context import Desk
 from tests.integration.receiving import Receiver, Reply, receiver

@@ -12,7 +12,7 @@ from orchestrator.application.ports.stores import StoreError
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.matrix import Baseline, Limits
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.trials import SURE, SittingState, TrialAsk, TrialKind, TrialOrder
+from orchestrator.domain.retests import SURE, SittingState, TrialAsk, TrialKind, TrialOrder
 from tests.integration.fake_world import FakeWorld
 from tests.integration.test_cell_flow import check_invariants, crash_at_every_step
 from tests.integration.trial_world import TrialWorld, subject_version

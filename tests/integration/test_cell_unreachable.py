@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from orchestrator.application.cell.flow import run_cell
-from orchestrator.application.cell.world import Timings
+from orchestrator.application.cell.flow_context import Timings
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.machine import AuthenticationError, HostKeyError, UnreachableError
 from orchestrator.domain.matrix import Limits

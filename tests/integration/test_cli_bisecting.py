@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.application.ports.wheels import Revision, SubjectWheel
-from orchestrator.cli.faults import FAILED
+from orchestrator.cli.errors import FAILED
 from tests.unit.cli import in_process, runs
 from tests.unit.cli.fake_controller import Answer, FakeController, Request, plan
 from tests.unit.cli.in_process import ID, SHOWN, Cli

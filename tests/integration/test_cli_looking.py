@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.bootstrap.reading import CommandWiring
+from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.cli.app import main
 from tests.unit.cli import in_process
 from tests.unit.cli.fake_controller import Answer, FakeController, Request, serving_tcp

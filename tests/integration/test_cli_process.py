@@ -175,7 +175,7 @@ def test_output_that_is_cut_off_is_no_traceback(controller: FakeController, home
 
 def test_help_is_quick_and_loads_no_engine() -> None:
     code = (
-        "import sys; from orchestrator.bootstrap.reading import CommandWiring;"
+        "import sys; from orchestrator.bootstrap.cli_wiring import CommandWiring;"
         "from orchestrator.cli.app import main; main(CommandWiring(), ['--help']);"
         "print(sorted({'sqlalchemy', 'dbos', 'paramiko', 'fastapi', 'alembic'} & set(sys.modules)))"
     )

@@ -17,8 +17,8 @@ from orchestrator.domain.facts import TestFact
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.outcome import TestOutcome as T
-from orchestrator.domain.reading import SaidProblem, SaidTest
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.parsed_results import SaidProblem, SaidTest
+from orchestrator.domain.run_record import Evidence
 from reports.exports.registry import export
 from tests.integration.api_context import Desk
 from tests.unit.reports.builders import Jobs, cell_of, evidence_of

@@ -24,7 +24,7 @@ from orchestrator.adapters.db.tables import (
 )
 from orchestrator.application.context import Context
 from orchestrator.application.judge_jobs import judge_jobs
-from orchestrator.bootstrap.controlling import Parts, build
+from orchestrator.bootstrap.controller_wiring import Parts, build
 from orchestrator.config import Settings
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.cell import run_outcome

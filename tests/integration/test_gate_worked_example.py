@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.adapters.files.foreign_pack import pack_artifacts
+from orchestrator.adapters.files.ingest_upload_pack import pack_artifacts
 from orchestrator.application.evaluate_gate import dry_run
 from orchestrator.application.freeze_evidence import evidence_digest, freeze_evidence
-from orchestrator.domain.gate.document import (
+from orchestrator.domain.gate.evaluate import evaluate
+from orchestrator.domain.gate.gate_documents import (
     canonical,
     digest_of,
     policy_digest,
@@ -25,7 +26,6 @@ from orchestrator.domain.gate.document import (
     snapshot_document,
     verdict_document,
 )
-from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, Verdict
 from tests.integration.api_context import Desk

@@ -8,7 +8,7 @@ from orchestrator.application.blame_run import blame_run
 from orchestrator.domain.blame import Blame
 from orchestrator.domain.matrix import Baseline
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.trials import SURE, TrialOrder
+from orchestrator.domain.retests import SURE, TrialOrder
 from tests.integration.trial_world import TrialWorld, subject_version
 
 ONE = "one::one.py::test_one"

@@ -10,14 +10,14 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.application.ports.stores import Stores
-from orchestrator.application.sweep_leaks import (
+from orchestrator.application.janitor import (
     EXPIRED_GRACE,
     ORPHAN_GRACE,
     SECOND_LOOK,
     Janitor,
     Standing,
 )
+from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.cell import LeaseState
 from orchestrator.domain.machine import LaunchRequest, Machine, MachineState, Place
 from runners import registry
@@ -201,7 +201,7 @@ def test_rules_are_left_to_a_cell_that_launched_after_they_were_listed(
     sweeper, here, ruled, caplog
 ):
     ruled.once_listed = lambda: reserve(here.database.stores, "new", "fake")
-    with caplog.at_level(logging.INFO, logger="orchestrator.application.sweep_leaks"):
+    with caplog.at_level(logging.INFO, logger="orchestrator.application.janitor"):
         assert sweeper.sweep() == []
     assert ruled.ended == []
     assert "firewall rule is left: lease new of fake is open" in caplog.text

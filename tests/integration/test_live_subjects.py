@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from orchestrator.adapters.files.wheel_files import read_wheel
-from orchestrator.adapters.notify.wire import addresses_of
+from orchestrator.adapters.notify.guarded_http import addresses_of
 from orchestrator.adapters.repositories import Repositories
 from orchestrator.adapters.subjects import BuildRoom, GitAndPipSubjects
 from orchestrator.application.ports.subjects import SubjectGoneError, SubjectUnreachableError

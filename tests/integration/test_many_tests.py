@@ -12,11 +12,11 @@ import tracemalloc
 from pathlib import Path
 
 from orchestrator.adapters.dialects.registry import FileDialects
-from orchestrator.adapters.files.foreign import FileIntake
+from orchestrator.adapters.files.ingest_upload import FileIntake
 from orchestrator.application.describe_run import describe_run, evidence_of
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
 from orchestrator.application.ingest_sources import foreign_files
-from orchestrator.domain.assembly.whole import assemble
+from orchestrator.domain.assembly.merge import assemble
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.ingested import SourceState
 from tests.many_tests import KINDS, PRINTED, Many, write_junit, write_reportlog, write_text

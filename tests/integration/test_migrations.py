@@ -19,7 +19,7 @@ from orchestrator.adapters.db.errors import (
     DatabaseOutdatedError,
     StoreError,
 )
-from orchestrator.adapters.db.revisions import Revisions, migrate, unmigrate
+from orchestrator.adapters.db.schema_revisions import Revisions, migrate, unmigrate
 from orchestrator.adapters.db.sessions import Access, connect
 from orchestrator.adapters.db.tables import Table
 from orchestrator.application.describe_run import describe_run

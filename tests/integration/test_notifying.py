@@ -19,17 +19,17 @@ from standardwebhooks.webhooks import WebhookVerificationError
 
 from orchestrator.adapters.db.database import Database
 from orchestrator.adapters.ids import new_id
-from orchestrator.adapters.notify.courier import HttpCourier
-from orchestrator.adapters.notify.wire import Wire
+from orchestrator.adapters.notify.guarded_http import Wire
+from orchestrator.adapters.notify.http_sender import HttpCourier
 from orchestrator.application.context import Context, GatePorts
-from orchestrator.application.deliver import deliver
-from orchestrator.application.keep_channels import (
+from orchestrator.application.deliver_notifications import deliver
+from orchestrator.application.manage_channels import (
     NewChannel,
     add_channel,
     call_channel,
     renew_secret,
 )
-from orchestrator.application.tell_people import announce
+from orchestrator.application.notify_people import announce
 from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.domain.channel import Channel, ChannelKind, DeliveryState, Reception
 from orchestrator.domain.problems import InvalidDocumentError

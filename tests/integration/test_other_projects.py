@@ -22,7 +22,7 @@ import pytest
 
 from orchestrator.domain.ingested import SourceState
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.reading import SaidEnd
+from orchestrator.domain.parsed_results import SaidEnd
 from tests.integration import other_suites as suites
 from tests.integration.other_projects import DIALECTS, Documents, Project, Read, differing, run
 from tests.unit.domain.assembling import cell_of

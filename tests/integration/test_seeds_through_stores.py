@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.adapters.files.foreign_pack import pack_artifacts
+from orchestrator.adapters.files.ingest_upload_pack import pack_artifacts
 from orchestrator.application.describe_run import evidence_of
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 from reports.linter import errors, lint, lint_evidence
 from reports.registry import model_of
 from tests.integration.api_context import Desk

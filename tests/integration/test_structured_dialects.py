@@ -15,7 +15,7 @@ from orchestrator.adapters.dialects.junit import JUnitXml
 from orchestrator.adapters.dialects.reportlog import Reportlog
 from orchestrator.application.ports.dialects import Dialect
 from orchestrator.domain.outcome import TestOutcome as Outcome
-from orchestrator.domain.reading import SaidTally
+from orchestrator.domain.parsed_results import SaidTally
 from tests.unit.dialects.foreign import artifact, errors, of_kind, outcomes
 
 SUITE = """

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import func, select
 
-from orchestrator.adapters.db.cases import TestCases
 from orchestrator.adapters.db.tables import TestCaseRow
+from orchestrator.adapters.db.test_numbers import TestCases
 from orchestrator.domain.facts import TestFact
 
 

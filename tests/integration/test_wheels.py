@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.adapters.files.pip_outward import guarded
-from orchestrator.adapters.files.targets import choose
+from orchestrator.adapters.files.pip_network import guarded
+from orchestrator.adapters.files.target_python import choose
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.application.ports.wheels import Interpreter, Resolution, WheelsError
 from orchestrator.domain.manifest import Environment, Manifest

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orchestrator.adapters.notify.wire import Request, Wire, WireError
+from orchestrator.adapters.notify.guarded_http import Request, Wire, WireError
 from tests.integration.receiving import Receiver, receiver
 
 

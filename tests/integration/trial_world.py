@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from orchestrator.application.cell.world import World
-from orchestrator.application.ports.trials import TrialStore
+from orchestrator.application.cell.flow_context import World
+from orchestrator.application.ports.retests import TrialStore
 from orchestrator.application.ports.wheels import (
     Choice,
     Interpreter,
@@ -17,7 +17,7 @@ from orchestrator.application.ports.wheels import (
 )
 from orchestrator.domain.manifest import Environment, Manifest
 from orchestrator.domain.matrix import Subject
-from orchestrator.domain.trials import job_of_sitting
+from orchestrator.domain.retests import job_of_sitting
 from runners.fake import FakeWorkspace
 from runners.fake.computer import _event, _finished, _report, ended
 from tests.integration.fake_world import FakeWorld

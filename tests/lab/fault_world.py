@@ -21,10 +21,10 @@ from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.keys import new_login
 from orchestrator.application.cell.flow import run_cell
-from orchestrator.application.cell.world import Identity, Timings, World
+from orchestrator.application.cell.flow_context import Identity, Timings, World
 from orchestrator.application.describe_run import describe_run
+from orchestrator.application.janitor import ORPHAN_GRACE, Janitor
 from orchestrator.application.ports.stores import RunSpec, StoredPayload
-from orchestrator.application.sweep_leaks import ORPHAN_GRACE, Janitor
 from orchestrator.assets import asset_dir
 from orchestrator.domain.cell import CellState, Lease, Run
 from orchestrator.domain.machine import Machine, Provider, SshReach, UnreachableError
@@ -37,7 +37,7 @@ from orchestrator.domain.matrix import (
     Subject,
     expand,
 )
-from orchestrator.domain.record import CellRecord
+from orchestrator.domain.run_record import CellRecord
 from runners import ProviderContext, registry
 from runners.fake import FakeComputer, FakeWorkspace
 from tests.integration.fake_world import SteppingClock, manifest

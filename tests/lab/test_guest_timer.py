@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.machine import Login
-from runners import boot
+from runners import first_boot
 from tests.lab.machine_specs import PRIVATE, PUBLIC, gce, up
 from tests.lab.machines import MachineSpec
 from tests.lab.ssh_access import connect, run, wait_until
@@ -29,7 +29,7 @@ def told(keys, user: str, expires_at: datetime) -> MachineSpec:
         host_public_key=keys.host_key,
         host_private_key=keys.host.read_text(),
     )
-    text = boot.cloud_config(login, user=user, expires_at=expires_at, templates=TEMPLATES)
+    text = first_boot.cloud_config(login, user=user, expires_at=expires_at, templates=TEMPLATES)
     return MachineSpec("i-0a", "aws", (PRIVATE, PUBLIC), "ip-10-20-0-4", user_data=text)
 
 
@@ -62,7 +62,7 @@ def test_the_deadline_ends_the_machine_also_after_a_reboot(machines, keys):
 @pytest.mark.slow
 def test_the_startup_script_has_the_same_deadline(machines, keys):
     deadline = soon(8)
-    script = boot.startup_script(expires_at=deadline, templates=TEMPLATES)
+    script = first_boot.startup_script(expires_at=deadline, templates=TEMPLATES)
     spec = gce(keys, **{"startup-script": script})
     up(machines, spec)
     wait_until(lambda: machines.has_ended(spec.id), "the deadline ends it", 40)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from orchestrator.adapters.engine.memory import SimulatedCrashError
-from orchestrator.application.sweep_leaks import EXPIRED_GRACE, ORPHAN_GRACE, SECOND_LOOK, Standing
+from orchestrator.application.janitor import EXPIRED_GRACE, ORPHAN_GRACE, SECOND_LOOK, Standing
 from tests.e2e.home import Home, eventually
 from tests.lab import payloads_of_lab as lab
 from tests.lab import test_fault_table_aws as aws_table

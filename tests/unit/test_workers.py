@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from orchestrator.application.ports.stores import StoreError
-from orchestrator.bootstrap.workers import Workers
+from orchestrator.bootstrap.worker_threads import Workers
 
 
 def test_what_is_under_way_is_not_begun_again_and_what_failed_may_be() -> None:

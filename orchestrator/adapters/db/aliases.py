@@ -9,7 +9,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, aliased
 
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import insert_into
+from orchestrator.adapters.db.sql import insert_into
 from orchestrator.adapters.db.tables import TestAliasRow, TestCaseRow
 from orchestrator.application.ports.history import AliasConflictError
 from orchestrator.domain.alias import Alias, AliasState

@@ -9,9 +9,10 @@ from sqlalchemy import Row, Select, and_, func, or_, select, tuple_
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.adapters.db.points import unmeasured, unpack, write_points
+from orchestrator.adapters.db.benchmark_rollup import unmeasured, unpack, write_points
+from orchestrator.adapters.db.column_types import short
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import slices
+from orchestrator.adapters.db.sql import slices
 from orchestrator.adapters.db.tables import (
     AttemptRow,
     BenchmarkPointRow,
@@ -23,7 +24,6 @@ from orchestrator.adapters.db.tables import (
     MetricRow,
     RunRow,
 )
-from orchestrator.adapters.db.types import short
 from orchestrator.application.ports.benchmarks import (
     Benchmark,
     Measuring,
@@ -34,7 +34,7 @@ from orchestrator.application.ports.benchmarks import (
     Versus,
 )
 from orchestrator.domain.ingested import Ingested
-from orchestrator.domain.turns import BASELINE
+from orchestrator.domain.interleaving import BASELINE
 
 _BENCHMARK = (
     BenchmarkRow.pk,

@@ -9,7 +9,7 @@ from typing import IO
 from sqlalchemy import insert
 
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import changed, insert_into
+from orchestrator.adapters.db.sql import changed, insert_into
 from orchestrator.adapters.db.tables import BlobChunkRow, BlobRow
 from orchestrator.adapters.files.blobs import Intake, is_digest, opened
 from orchestrator.application.ports.blobs import BlobMissingError

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import delete, select
 
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import changed
+from orchestrator.adapters.db.sql import changed
 from orchestrator.adapters.db.tables import BrowserSessionRow, TokenRow
 from orchestrator.adapters.db.tokens import token_of_row
 from orchestrator.application.ports.stores import Token

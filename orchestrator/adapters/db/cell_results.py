@@ -30,9 +30,9 @@ from orchestrator.adapters.db.tables import (
     TestCaseRow,
     TestResultRow,
 )
-from orchestrator.adapters.db.tables.proof import Counted
+from orchestrator.adapters.db.tables.results import Counted
 from orchestrator.application.ports.evidence import Artifact
-from orchestrator.application.ports.told import CellResults
+from orchestrator.application.ports.read_models import CellResults
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice
 from orchestrator.domain.outcome import Counts, TestOutcome

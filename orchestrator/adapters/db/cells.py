@@ -9,12 +9,12 @@ from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.adapters.db.benchmark_rollup import write_points
 from orchestrator.adapters.db.errors import UnknownIdError
-from orchestrator.adapters.db.feed import tell
-from orchestrator.adapters.db.points import write_points
 from orchestrator.adapters.db.rollups import write_rollup
+from orchestrator.adapters.db.run_events import tell
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import attempt_row, cell_row, run_row
+from orchestrator.adapters.db.sql import attempt_row, cell_row, run_row
 from orchestrator.adapters.db.tables import (
     AttemptRow,
     CellPlanRow,
@@ -22,7 +22,7 @@ from orchestrator.adapters.db.tables import (
     RunRow,
     TransitionRow,
 )
-from orchestrator.application.ports.told import CellLife
+from orchestrator.application.ports.read_models import CellLife
 from orchestrator.domain.cell import (
     Attempt,
     Cause,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sqlalchemy import delete, select, update
 
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import changed, database_time_s, insert_into
+from orchestrator.adapters.db.sql import changed, database_time_s, insert_into
 from orchestrator.adapters.db.tables import ControllerRow
 
 

@@ -5,43 +5,43 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.adapters.db.aliases import DbAliases
-from orchestrator.adapters.db.authored import DbStatements
+from orchestrator.adapters.db.annotations import DbStatements
+from orchestrator.adapters.db.benchmark_series import DbSeries
 from orchestrator.adapters.db.benchmarks import DbBenchmarks
-from orchestrator.adapters.db.bills import DbBills
 from orchestrator.adapters.db.blobs import DbBlobs
 from orchestrator.adapters.db.browser_sessions import DbBrowserSessions
 from orchestrator.adapters.db.cells import DbCells
 from orchestrator.adapters.db.controllers import DbControllers
+from orchestrator.adapters.db.cost_aggregates import DbBills
 from orchestrator.adapters.db.differences import DbDifferences
 from orchestrator.adapters.db.evidence import DbEvidence
+from orchestrator.adapters.db.failure_groups import DbKinds
 from orchestrator.adapters.db.failures import DbFailures
-from orchestrator.adapters.db.feed import DbFeed
-from orchestrator.adapters.db.figures import DbFigures
 from orchestrator.adapters.db.gates import DbGates
 from orchestrator.adapters.db.grids import DbGrids
-from orchestrator.adapters.db.histories import DbTests
 from orchestrator.adapters.db.ingests import DbIngests
-from orchestrator.adapters.db.kinds import DbKinds
 from orchestrator.adapters.db.known_issues import DbKnownIssues
 from orchestrator.adapters.db.leases import DbLeases
 from orchestrator.adapters.db.logs import DbLogs
-from orchestrator.adapters.db.machines import DbMachines
+from orchestrator.adapters.db.machine_list import DbRented
+from orchestrator.adapters.db.operational_metrics import DbFigures
+from orchestrator.adapters.db.orphans import DbSightings
 from orchestrator.adapters.db.outbox import DbOutboxs
 from orchestrator.adapters.db.payloads import DbPayloads
 from orchestrator.adapters.db.prices import DbPrices
-from orchestrator.adapters.db.proofs import DbProofs
 from orchestrator.adapters.db.quarantines import DbQuarantines
-from orchestrator.adapters.db.releases import DbReleases
-from orchestrator.adapters.db.rented import DbRented
+from orchestrator.adapters.db.release_board import DbReleases
 from orchestrator.adapters.db.results import DbResults
-from orchestrator.adapters.db.revisions import Revisions, migrate, require_current, revisions
+from orchestrator.adapters.db.retests import DbTrials
+from orchestrator.adapters.db.reuse_inputs import DbProofs
+from orchestrator.adapters.db.run_events import DbFeed
 from orchestrator.adapters.db.runs import DbRuns
 from orchestrator.adapters.db.schedules import DbSchedules
-from orchestrator.adapters.db.series import DbSeries
+from orchestrator.adapters.db.schema_revisions import Revisions, migrate, require_current, revisions
 from orchestrator.adapters.db.sessions import Access, Sessions, connect
-from orchestrator.adapters.db.sightings import DbSightings
+from orchestrator.adapters.db.static_hosts import DbMachines
+from orchestrator.adapters.db.test_histories import DbTests
 from orchestrator.adapters.db.tokens import DbTokens
-from orchestrator.adapters.db.trials import DbTrials
 from orchestrator.application.ports.stores import Stores
 
 _SIGNED_AT_ONCE = 1_000

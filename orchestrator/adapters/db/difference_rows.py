@@ -28,8 +28,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.adapters.db.failure_signatures import IS_BAD
 from orchestrator.adapters.db.rollups import COUNTED
-from orchestrator.adapters.db.signature_rows import IS_BAD
 from orchestrator.adapters.db.tables import (
     CellReuseRow,
     CellRow,

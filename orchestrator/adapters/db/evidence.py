@@ -10,15 +10,14 @@ from datetime import datetime
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from orchestrator.adapters.db.cases import TestCases
 from orchestrator.adapters.db.chunks import unpack
 from orchestrator.adapters.db.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.adapters.db.fact_rows import write_facts
-from orchestrator.adapters.db.feed import tell
 from orchestrator.adapters.db.logs import log_part
 from orchestrator.adapters.db.result_rows import write_tests
+from orchestrator.adapters.db.run_events import tell
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import attempt_row, changed
+from orchestrator.adapters.db.sql import attempt_row, changed
 from orchestrator.adapters.db.tables import (
     AttemptRow,
     CellRow,
@@ -28,6 +27,7 @@ from orchestrator.adapters.db.tables import (
     TestCaseRow,
     TestResultRow,
 )
+from orchestrator.adapters.db.test_numbers import TestCases
 from orchestrator.application.ports.evidence import Position
 from orchestrator.domain.facts import AgentEnd, Facts
 from orchestrator.domain.outcome import TestOutcome

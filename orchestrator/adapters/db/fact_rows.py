@@ -8,7 +8,8 @@ from dataclasses import fields
 from sqlalchemy import ColumnElement, SQLColumnExpression, case, func
 from sqlalchemy.orm import Session
 
-from orchestrator.adapters.db.statements import insert_into
+from orchestrator.adapters.db.column_types import short
+from orchestrator.adapters.db.sql import insert_into
 from orchestrator.adapters.db.tables import (
     CheckResultRow,
     EnvironmentRow,
@@ -16,7 +17,6 @@ from orchestrator.adapters.db.tables import (
     MetricRow,
     NoticeRow,
 )
-from orchestrator.adapters.db.types import short
 from orchestrator.domain.facts import CHECK_RANKS, CheckFact, Facts, JobFact, MetricFact, Notice
 
 _JOB_COLUMNS = tuple(f.name for f in fields(JobFact) if f.name != "job")

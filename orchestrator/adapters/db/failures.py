@@ -11,10 +11,10 @@ from sqlalchemy import ScalarSelect, Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.adapters.db.aliases import confirmed_of
-from orchestrator.adapters.db.dated import Cells, cells_of
+from orchestrator.adapters.db.cell_labels import Cells, cells_of
+from orchestrator.adapters.db.failure_signatures import IS_BAD, read_signature, write_signatures
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.signature_rows import IS_BAD, read_signature, write_signatures
-from orchestrator.adapters.db.statements import insert_into, slices
+from orchestrator.adapters.db.sql import insert_into, slices
 from orchestrator.adapters.db.tables import (
     CellRow,
     RunRow,

@@ -10,8 +10,9 @@ from datetime import datetime
 from sqlalchemy import Row, Select, exists, func, select, update
 from sqlalchemy.orm import Session
 
-from orchestrator.adapters.db import green
-from orchestrator.adapters.db.statements import changed, insert_into
+from orchestrator.adapters.db import passing_runs
+from orchestrator.adapters.db.column_types import short
+from orchestrator.adapters.db.sql import changed, insert_into
 from orchestrator.adapters.db.tables import (
     ApprovalRow,
     CellRow,
@@ -24,7 +25,6 @@ from orchestrator.adapters.db.tables import (
     VerdictRunRow,
     WaiverRow,
 )
-from orchestrator.adapters.db.types import short
 from orchestrator.adapters.db.verdict_lines import DbVerdictLines
 from orchestrator.adapters.db.verdict_rows import keep_verdict, read_verdicts
 from orchestrator.application.ports.gates import (
@@ -33,7 +33,7 @@ from orchestrator.application.ports.gates import (
     StoredVerdict,
     StoredWaiver,
 )
-from orchestrator.application.ports.notary import PublicKey
+from orchestrator.application.ports.signer import PublicKey
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.snapshot import Approval
@@ -151,7 +151,7 @@ class DbGates(DbVerdictLines):
         with self._sessions.read() as session:
             newest = session.scalar(original)
             later = again.where(RunRow.id > (newest or "")).order_by(RunRow.id.desc())
-            whole = (one for one in session.scalars(later) if green.is_whole(session, one))
+            whole = (one for one in session.scalars(later) if passing_runs.is_whole(session, one))
             return next(whole, newest)
 
     def failed_runs(self, product: str, *, since: datetime, until: datetime) -> list[str]:
@@ -170,17 +170,17 @@ class DbGates(DbVerdictLines):
         self, product: str, platform: str, *, before_run: str = "", ingested: bool = True
     ) -> LastGreen | None:
         """The newest run in which the platform passed on real machines."""
-        asked = green.Asked(product, platform, before_run, ingested)
+        asked = passing_runs.Asked(product, platform, before_run, ingested)
         with self._sessions.read() as session:
-            return green.last_green(session, asked)
+            return passing_runs.last_green(session, asked)
 
     def green_streak(
         self, product: str, platform: str, *, before_run: str, ingested: bool = True
     ) -> int:
         """How many runs in a row the platform passed."""
-        asked = green.Asked(product, platform, before_run, ingested)
+        asked = passing_runs.Asked(product, platform, before_run, ingested)
         with self._sessions.read() as session:
-            return green.streak(session, asked)
+            return passing_runs.streak(session, asked)
 
     def add_waiver(self, waiver: StoredWaiver) -> StoredWaiver:
         """Store it under a new id."""
@@ -300,7 +300,7 @@ def _has_whole_run(session: Session, verdict: int) -> bool:
     """Whether it is about more than reruns of some jobs."""
     query = select(VerdictRunRow.run_id).where(VerdictRunRow.verdict == verdict)
     runs = session.scalars(query).all()
-    return not runs or any(green.is_whole(session, run) for run in runs)
+    return not runs or any(passing_runs.is_whole(session, run) for run in runs)
 
 
 def _policies() -> Select[GatePolicyRow, PolicyRow]:

@@ -9,10 +9,11 @@ from sqlalchemy import Select, and_, exists, func, or_, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.adapters.db.column_types import short
+from orchestrator.adapters.db.full_runs import whole_runs
 from orchestrator.adapters.db.rollups import COUNTED
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import is_postgres, slices
-from orchestrator.adapters.db.strips import DbStrips
+from orchestrator.adapters.db.sql import is_postgres, slices
 from orchestrator.adapters.db.tables import (
     CellRollupRow,
     CellRow,
@@ -22,8 +23,7 @@ from orchestrator.adapters.db.tables import (
     TestCaseRow,
     TestResultRow,
 )
-from orchestrator.adapters.db.types import short
-from orchestrator.adapters.db.whole import whole_runs
+from orchestrator.adapters.db.test_strips import DbStrips
 from orchestrator.application.ports.grids import (
     ANY_TEST,
     GridCell,

@@ -9,12 +9,12 @@ from datetime import datetime
 from sqlalchemy import Select, func, insert, select
 from sqlalchemy.orm import Session
 
-from orchestrator.adapters.db.authored import keep_statements
-from orchestrator.adapters.db.feed import tell
+from orchestrator.adapters.db.annotations import keep_statements
 from orchestrator.adapters.db.results import keep_artifacts
+from orchestrator.adapters.db.run_events import tell
 from orchestrator.adapters.db.runs import run_values
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import changed, insert_into, run_row
+from orchestrator.adapters.db.sql import changed, insert_into, run_row
 from orchestrator.adapters.db.tables import (
     AttemptRow,
     CellPlanRow,

@@ -10,11 +10,11 @@ from decimal import Decimal
 from sqlalchemy import Select, delete, select
 from sqlalchemy.orm import Session
 
-from orchestrator.adapters.db.decisions import add_decision, decisions_of
 from orchestrator.adapters.db.errors import UnknownIdError
+from orchestrator.adapters.db.placement_decisions import add_decision, decisions_of
 from orchestrator.adapters.db.rollups import mend_cost
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import attempt_row, changed, insert_into, run_row
+from orchestrator.adapters.db.sql import attempt_row, changed, insert_into, run_row
 from orchestrator.adapters.db.tables import (
     AttemptRow,
     AttestationRow,
@@ -23,7 +23,7 @@ from orchestrator.adapters.db.tables import (
     LeaseRow,
 )
 from orchestrator.application.ports.ledger import Reservation
-from orchestrator.application.ports.told import Spending
+from orchestrator.application.ports.read_models import Spending
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Lease, LeaseState, PlaceChoice
 from orchestrator.domain.machine import Login, Reach

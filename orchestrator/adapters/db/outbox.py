@@ -9,9 +9,9 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Select, delete, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from orchestrator.adapters.db.announcing import announced
+from orchestrator.adapters.db.announcements import announced
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import changed, database_time_s, insert_into
+from orchestrator.adapters.db.sql import changed, database_time_s, insert_into
 from orchestrator.adapters.db.tables import ChannelRow, DeliveryAttemptRow, DeliveryRow
 from orchestrator.application.ports.clock import NewId
 from orchestrator.application.ports.outbox import LEASE_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import insert_into
+from orchestrator.adapters.db.sql import insert_into
 from orchestrator.adapters.db.tables import PayloadRow
 from orchestrator.application.ports.stores import StoredPayload
 

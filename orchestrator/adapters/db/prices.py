@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sqlalchemy import select
 
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import insert_into
+from orchestrator.adapters.db.sql import insert_into
 from orchestrator.adapters.db.tables import PriceRow
 from orchestrator.domain.prices import Price
 

@@ -15,10 +15,10 @@ import psycopg
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
-from orchestrator.adapters.db.signature_rows import write_retries, write_signatures
-from orchestrator.adapters.db.statements import insert_into, is_postgres
+from orchestrator.adapters.db.column_types import storable
+from orchestrator.adapters.db.failure_signatures import write_retries, write_signatures
+from orchestrator.adapters.db.sql import insert_into, is_postgres
 from orchestrator.adapters.db.tables import AttemptRow, TextRow
-from orchestrator.adapters.db.types import storable
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.signature import BAD, Signature, signature_of
 

@@ -20,11 +20,12 @@ from orchestrator.adapters.db.cell_results import (
     results_of,
     totals_of,
 )
+from orchestrator.adapters.db.column_types import short
 from orchestrator.adapters.db.fact_rows import write_checks
+from orchestrator.adapters.db.failure_signatures import of_result, read_earlier
 from orchestrator.adapters.db.rollups import tally
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.signature_rows import of_result, read_earlier
-from orchestrator.adapters.db.statements import attempt_row, cell_row, insert_into
+from orchestrator.adapters.db.sql import attempt_row, cell_row, insert_into
 from orchestrator.adapters.db.tables import (
     ArtifactRow,
     CellRow,
@@ -34,9 +35,8 @@ from orchestrator.adapters.db.tables import (
     TextRow,
 )
 from orchestrator.adapters.db.test_lines import line_of, page_of
-from orchestrator.adapters.db.types import short
 from orchestrator.application.ports.evidence import Artifact
-from orchestrator.application.ports.told import CellResults, TestLine, TestLines, TestsAsked
+from orchestrator.application.ports.read_models import CellResults, TestLine, TestLines, TestsAsked
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import Counts, TestOutcome
 

@@ -9,7 +9,7 @@ from sqlalchemy import case, func, insert, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.adapters.db.statements import changed
+from orchestrator.adapters.db.sql import changed
 from orchestrator.adapters.db.tables import (
     AttemptRow,
     CellRollupRow,

@@ -9,14 +9,14 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.adapters.db.column_types import short
 from orchestrator.adapters.db.errors import KeyTakenError, UnknownIdError
-from orchestrator.adapters.db.feed import tell
+from orchestrator.adapters.db.run_events import tell
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import changed, insert_into, run_row
+from orchestrator.adapters.db.sql import changed, insert_into, run_row
 from orchestrator.adapters.db.tables import CellPlanRow, CellRow, KeyRow, RunRow, RunSpecRow
-from orchestrator.adapters.db.types import short
+from orchestrator.application.ports.read_models import RunNames, RunsAsked
 from orchestrator.application.ports.stores import Claim, RunSpec
-from orchestrator.application.ports.told import RunNames, RunsAsked
 from orchestrator.domain.cell import CellState, Run, RunState
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import changed, database_time_s, insert_into
+from orchestrator.adapters.db.sql import changed, database_time_s, insert_into
 from orchestrator.adapters.db.tables import FiringRow, ScheduleRow
 from orchestrator.application.ports.schedules import DueSchedule, ScheduleTakenError
 from orchestrator.domain.schedule import Firing, FiringState, Schedule

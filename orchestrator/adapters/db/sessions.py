@@ -19,7 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import NullPool
 
-from orchestrator.adapters.db.types import storable_json
+from orchestrator.adapters.db.column_types import storable_json
 from orchestrator.application.ports.stores import StoreError, StoreUnusableError
 
 _BUSY_TIMEOUT_S = 10

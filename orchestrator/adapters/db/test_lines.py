@@ -11,8 +11,9 @@ from sqlalchemy import Row, Select, and_, case, or_, select, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.adapters.db.column_types import short
+from orchestrator.adapters.db.failure_signatures import of_result, read_earlier
 from orchestrator.adapters.db.rollups import COUNTED
-from orchestrator.adapters.db.signature_rows import of_result, read_earlier
 from orchestrator.adapters.db.tables import (
     CellRow,
     TestCaseRow,
@@ -20,8 +21,7 @@ from orchestrator.adapters.db.tables import (
     TestRetryRow,
     TextRow,
 )
-from orchestrator.adapters.db.types import short
-from orchestrator.application.ports.told import TestLine, TestLines, TestsAsked
+from orchestrator.application.ports.read_models import TestLine, TestLines, TestsAsked
 from orchestrator.domain.outcome import TestOutcome
 
 _WORST = (TestOutcome.FAILED, TestOutcome.ERROR, TestOutcome.MISSING, TestOutcome.NOT_RUN)

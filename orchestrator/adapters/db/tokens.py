@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import or_, select, update
 
 from orchestrator.adapters.db.sessions import Sessions
-from orchestrator.adapters.db.statements import changed, insert_into
+from orchestrator.adapters.db.sql import changed, insert_into
 from orchestrator.adapters.db.tables import TokenRow
 from orchestrator.application.ports.stores import Token
 

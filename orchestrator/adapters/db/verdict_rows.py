@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Select, insert, select
 from sqlalchemy.orm import Session
 
-from orchestrator.adapters.db.statements import insert_into, slices
+from orchestrator.adapters.db.sql import insert_into, slices
 from orchestrator.adapters.db.tables import VerdictRow, VerdictRunRow
 from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.application.ports.stores import DamagedError
-from orchestrator.domain.gate.document import canonical, read_verdict, verdict_document
+from orchestrator.domain.gate.gate_documents import canonical, read_verdict, verdict_document
 
 
 def keep_verdict(session: Session, verdict: StoredVerdict, *, key: str | None) -> int | None:

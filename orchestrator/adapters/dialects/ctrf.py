@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from orchestrator.adapters.dialects.bounded import (
+from orchestrator.adapters.dialects.bounded_input import (
     LINE_LIMIT,
     as_count,
     as_line,
@@ -25,10 +25,10 @@ from orchestrator.adapters.dialects.bounded import (
     shortened,
 )
 from orchestrator.adapters.dialects.json_stream import EACH, JsonReader, Path
-from orchestrator.adapters.dialects.moments import said_of_epoch
+from orchestrator.adapters.dialects.timestamps import said_of_epoch
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     Provenance,
     Said,
     SaidEnd,

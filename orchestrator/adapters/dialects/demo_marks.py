@@ -7,11 +7,18 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from orchestrator.adapters.dialects.lines import Notes, head_lines, tail_lines, text_lines
-from orchestrator.adapters.dialects.narration import Narration
-from orchestrator.adapters.dialects.troubles import Troubles, is_document, is_torn
+from orchestrator.adapters.dialects.error_lines import Troubles, is_document, is_torn
+from orchestrator.adapters.dialects.free_text import Narration
+from orchestrator.adapters.dialects.text_lines import Notes, head_lines, tail_lines, text_lines
 from orchestrator.application.ports.dialects import Artifact
-from orchestrator.domain.reading import Provenance, Said, SaidCheck, SaidEnd, SaidJob, SaidProblem
+from orchestrator.domain.parsed_results import (
+    Provenance,
+    Said,
+    SaidCheck,
+    SaidEnd,
+    SaidJob,
+    SaidProblem,
+)
 
 MARKS_KEPT = 10_000
 """Different marks of one artifact."""

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from orchestrator.adapters.dialects.bounded import as_line, as_map, head_text
-from orchestrator.adapters.dialects.device_words import (
+from orchestrator.adapters.dialects.bounded_input import as_line, as_map, head_text
+from orchestrator.adapters.dialects.device_vocabulary import (
     Facts,
     devices_of,
     metrics_of,
@@ -20,9 +20,9 @@ from orchestrator.adapters.dialects.device_words import (
     tests_of,
 )
 from orchestrator.adapters.dialects.json_stream import JsonReader
-from orchestrator.adapters.dialects.moments import said_of_time
+from orchestrator.adapters.dialects.timestamps import said_of_time
 from orchestrator.application.ports.dialects import Artifact
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     Provenance,
     Said,
     SaidCheck,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.adapters.dialects.bounded import (
+from orchestrator.adapters.dialects.bounded_input import (
     LINE_LIMIT,
     as_count,
     as_line,
@@ -20,10 +20,10 @@ from orchestrator.adapters.dialects.bounded import (
     skip_reason,
 )
 from orchestrator.adapters.dialects.json_stream import EACH, JsonReader, Path
-from orchestrator.adapters.dialects.moments import said_of_epoch
+from orchestrator.adapters.dialects.timestamps import said_of_epoch
 from orchestrator.application.ports.dialects import Artifact
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     Provenance,
     Said,
     SaidEnd,

@@ -15,9 +15,15 @@ from typing import Final, cast
 
 import ijson
 
-from orchestrator.adapters.dialects.bounded import DEEPEST, as_number, as_text, chunks, head_text
+from orchestrator.adapters.dialects.bounded_input import (
+    DEEPEST,
+    as_number,
+    as_text,
+    chunks,
+    head_text,
+)
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
-from orchestrator.domain.reading import SaidProblem
+from orchestrator.domain.parsed_results import SaidProblem
 
 Path = tuple[str, ...]
 EACH: Final = "*"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Final
 
-from orchestrator.adapters.dialects.bounded import (
+from orchestrator.adapters.dialects.bounded_input import (
     as_count,
     as_line,
     as_seconds,
@@ -24,11 +24,11 @@ from orchestrator.adapters.dialects.bounded import (
     skip_reason,
 )
 from orchestrator.adapters.dialects.junit_names import Names
-from orchestrator.adapters.dialects.moments import said_of_time
+from orchestrator.adapters.dialects.timestamps import said_of_time
 from orchestrator.adapters.dialects.xml_stream import Begin, End, Torn, xml_events
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     Provenance,
     Said,
     SaidEnd,

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping
 from hashlib import blake2b
 
-from orchestrator.adapters.dialects.bounded import LINE_LIMIT, shortened
+from orchestrator.adapters.dialects.bounded_input import LINE_LIMIT, shortened
 
 _PYTEST_SUITES = {"pytest", "pytest tests"}
 _MODULE = re.compile(r"test_\w+|\w+_test")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.adapters.dialects.lines import Notes, head_lines, tail_lines, text_lines
-from orchestrator.adapters.dialects.measures import marked, measured
-from orchestrator.adapters.dialects.narration import METRICS_KEPT, Narration
-from orchestrator.adapters.dialects.troubles import Troubles, is_document, is_torn
+from orchestrator.adapters.dialects.error_lines import Troubles, is_document, is_torn
+from orchestrator.adapters.dialects.free_text import METRICS_KEPT, Narration
+from orchestrator.adapters.dialects.measurement_lines import marked, measured
+from orchestrator.adapters.dialects.text_lines import Notes, head_lines, tail_lines, text_lines
 from orchestrator.application.ports.dialects import Artifact
-from orchestrator.domain.reading import Provenance, Said, SaidEnd, SaidJob, SaidProblem
+from orchestrator.domain.parsed_results import Provenance, Said, SaidEnd, SaidJob, SaidProblem
 
 
 class MetricLines:

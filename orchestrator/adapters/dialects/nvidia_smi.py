@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from orchestrator.adapters.dialects.bounded import as_line
-from orchestrator.adapters.dialects.lines import head_lines, text_lines
-from orchestrator.adapters.dialects.nvidia_smi_text import TextDevices, looks_like_text
-from orchestrator.adapters.dialects.nvidia_smi_words import (
+from orchestrator.adapters.dialects.bounded_input import as_line
+from orchestrator.adapters.dialects.nvidia_smi_fields import (
     DIRECTIONS,
     Column,
     amount,
@@ -24,8 +22,10 @@ from orchestrator.adapters.dialects.nvidia_smi_words import (
     guessed_columns,
     is_absent,
 )
+from orchestrator.adapters.dialects.nvidia_smi_text import TextDevices, looks_like_text
+from orchestrator.adapters.dialects.text_lines import head_lines, text_lines
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     Provenance,
     Said,
     SaidEnd,

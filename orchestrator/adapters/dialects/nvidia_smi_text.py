@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from orchestrator.domain.reading import Said, SaidEnvironment, SaidProblem
+from orchestrator.domain.parsed_results import Said, SaidEnvironment, SaidProblem
 
 _MIB: Final = 1024 * 1024
 _MOST_DEVICES: Final = 64

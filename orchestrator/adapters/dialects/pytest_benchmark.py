@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from orchestrator.adapters.dialects.bounded import (
+from orchestrator.adapters.dialects.bounded_input import (
     LINE_LIMIT,
     as_count,
     as_line,
@@ -19,9 +19,9 @@ from orchestrator.adapters.dialects.bounded import (
     head_text,
 )
 from orchestrator.adapters.dialects.json_stream import EACH, JsonReader, Path
-from orchestrator.adapters.dialects.moments import said_of_time
+from orchestrator.adapters.dialects.timestamps import said_of_time
 from orchestrator.application.ports.dialects import Artifact
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     Provenance,
     Said,
     SaidEnd,

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator
 
 from orchestrator.adapters.dialects import pytest_text_lines as grammar
-from orchestrator.adapters.dialects.lines import Notes, head_lines, tail_lines, text_lines
+from orchestrator.adapters.dialects.log_notices import Remarks
 from orchestrator.adapters.dialects.pytest_text_lines import Footer
 from orchestrator.adapters.dialects.pytest_text_session import FATAL, WIDTH, Session
-from orchestrator.adapters.dialects.remarks import Remarks
+from orchestrator.adapters.dialects.text_lines import Notes, head_lines, tail_lines, text_lines
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
-from orchestrator.domain.reading import Provenance, Said, SaidEnd, SaidProblem
+from orchestrator.domain.parsed_results import Provenance, Said, SaidEnd, SaidProblem
 
 STARTS = "test session starts"
 _SURE, _SUMMED, _NAMED, _COUNTED, _SHORT = 0.95, 0.9, 0.8, 0.7, 0.5

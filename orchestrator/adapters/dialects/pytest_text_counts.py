@@ -13,7 +13,7 @@ from orchestrator.adapters.dialects.pytest_text_lines import (
     NodeLine,
 )
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.reading import SaidProblem, SaidTest, SaidUnnamed
+from orchestrator.domain.parsed_results import SaidProblem, SaidTest, SaidUnnamed
 from orchestrator.domain.units import plural
 
 NAMED_LIMIT = 50_000

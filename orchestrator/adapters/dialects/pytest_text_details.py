@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.adapters.dialects.pytest_text_lines import without_subtest
 from orchestrator.adapters.dialects.pytest_text_tests import Failures
-from orchestrator.domain.reading import SaidDetail
+from orchestrator.domain.parsed_results import SaidDetail
 
 TEXT_LIMIT = 65_536
 """Characters of a text; the middle of a longer one is dropped."""

@@ -14,7 +14,7 @@ from orchestrator.adapters.dialects.pytest_text_details import MESSAGE_LIMIT, De
 from orchestrator.adapters.dialects.pytest_text_lines import Collected, Footer, NodeLine
 from orchestrator.adapters.dialects.pytest_text_tests import Tests
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     Said,
     SaidDetail,
     SaidProblem,

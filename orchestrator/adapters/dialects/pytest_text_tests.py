@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.adapters.dialects.pytest_text_lines import OUTCOMES, RERUN, SUBTESTS, NodeLine
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.reading import SaidTest
+from orchestrator.domain.parsed_results import SaidTest
 
 OPEN_LIMIT = 4_096
 """Tests that are begun and not ended; more are no workers' any longer."""

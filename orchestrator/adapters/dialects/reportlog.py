@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from orchestrator.adapters.dialects.remarks import Remarks
+from orchestrator.adapters.dialects.log_notices import Remarks
 from orchestrator.adapters.dialects.reportlog_records import Spoilt, longrepr_of, records
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
 from orchestrator.domain.facts import TestFact, phase_fact
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     Provenance,
     Said,
     SaidEnd,

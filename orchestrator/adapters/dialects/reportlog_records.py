@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from orchestrator.adapters.dialects.bounded import as_text, shortened
+from orchestrator.adapters.dialects.bounded_input import as_text, shortened
 from orchestrator.application.ports.dialects import Artifact
-from orchestrator.domain.reading import SaidProblem
+from orchestrator.domain.parsed_results import SaidProblem
 
 RECORD_LIMIT = 16 * 1024 * 1024
 """Bytes of a record; a longer one is left out."""

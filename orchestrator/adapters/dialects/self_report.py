@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from orchestrator.adapters.dialects.failure_lines import failure_line
-from orchestrator.adapters.dialects.lines import LINE_LIMIT, text_lines
+from orchestrator.adapters.dialects.text_lines import LINE_LIMIT, text_lines
 from orchestrator.application.ports.dialects import HEAD_BYTES, Artifact
 
 _WORDS = (b"fail", b"error", b"skip", b"pass", b"ok", b"total", b"test", b"check")

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from orchestrator.adapters.dialects.bounded import encoding, head_text
+from orchestrator.adapters.dialects.bounded_input import encoding, head_text
+from orchestrator.adapters.files.config_nodes import LARGEST_BYTES
 from orchestrator.adapters.files.documents import Form
-from orchestrator.adapters.files.items import LARGEST_BYTES
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.problems import InvalidDocumentError, Problem
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     Provenance,
     Said,
     SaidCheck,
@@ -27,6 +26,7 @@ from orchestrator.domain.reading import (
     SaidTest,
     SaidUnnamed,
 )
+from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 OutcomeWord = Literal[
     "passed", "failed", "error", "skipped", "xfailed", "xpassed", "missing", "not_run"

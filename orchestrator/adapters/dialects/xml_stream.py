@@ -13,7 +13,7 @@ from xml.etree.ElementTree import ParseError
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import DefusedXMLParser
 
-from orchestrator.adapters.dialects.bounded import (
+from orchestrator.adapters.dialects.bounded_input import (
     DEEPEST,
     TEXT_LIMIT,
     as_text,

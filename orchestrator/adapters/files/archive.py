@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from orchestrator.adapters.files.archive_tree import Tree, check_links
-from orchestrator.adapters.files.items import LARGEST_BYTES
+from orchestrator.adapters.files.config_nodes import LARGEST_BYTES
 from orchestrator.adapters.files.payload_files import payload_files
 from orchestrator.adapters.files.tar_stream import (
     CHUNK_BYTES,

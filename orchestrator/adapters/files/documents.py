@@ -9,20 +9,20 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter
 
-from orchestrator.adapters.files.items import Item, UnreadableError, from_json, located
+from orchestrator.adapters.files.bind_dataclass import Shaper
+from orchestrator.adapters.files.config_nodes import Item, UnreadableError, from_json, located
 from orchestrator.adapters.files.requirements import manifest_faults, matrix_faults
-from orchestrator.adapters.files.shapes import Shaper
-from orchestrator.adapters.files.toml_items import read_toml
-from orchestrator.adapters.files.yaml_items import read_yaml
+from orchestrator.adapters.files.toml_nodes import read_toml
+from orchestrator.adapters.files.yaml_nodes import read_yaml
 from orchestrator.application.ports.documents import Source
-from orchestrator.domain.authored import StatementsFile, Written, check_written
+from orchestrator.domain.annotation import StatementsFile, Written, check_written
 from orchestrator.domain.gate.policy import GatePolicy
-from orchestrator.domain.gate.policy_rules import check_policy
+from orchestrator.domain.gate.policy_checks import check_policy
 from orchestrator.domain.ingest_notes import IngestNotes, check_notes
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import Manifest, check_manifest
 from orchestrator.domain.matrix import Matrix
-from orchestrator.domain.matrix_rules import check_matrix
+from orchestrator.domain.matrix_checks import check_matrix
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 
 API_VERSION = "seatrial/v1"

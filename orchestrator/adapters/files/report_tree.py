@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.adapters.files.home import temporary_folder
+from orchestrator.adapters.files.home_folder import temporary_folder
 
 
 def write_report_tree(home: Path, run_id: str, files: Mapping[str, Iterable[bytes]]) -> Path:

@@ -6,7 +6,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-from orchestrator.adapters.files.pip_runs import run
+from orchestrator.adapters.files.pip_commands import run
 from orchestrator.adapters.files.wheel_files import read_wheel
 from orchestrator.adapters.files.wheels import check_subject
 from orchestrator.application.ports.wheels import SubjectWheel, WheelsError

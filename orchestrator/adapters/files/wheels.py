@@ -16,10 +16,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from orchestrator.adapters.files import targets
+from orchestrator.adapters.files import target_python
 from orchestrator.adapters.files.archive import file_chunks
-from orchestrator.adapters.files.closure import Closure
-from orchestrator.adapters.files.pip_outward import Outward, anywhere
+from orchestrator.adapters.files.dependency_resolver import Closure
+from orchestrator.adapters.files.pip_network import Outward, anywhere
 from orchestrator.adapters.files.requirements import pinned, same_version
 from orchestrator.adapters.files.wheel_files import WheelFile, read_wheel
 from orchestrator.application.ports.clock import Clock
@@ -63,7 +63,7 @@ class Wheelhouse:
 
     def choose(self, probe: Mapping[str, object], manifest: Manifest, environment: str) -> Choice:
         """See the port."""
-        return targets.choose(probe, manifest, environment)
+        return target_python.choose(probe, manifest, environment)
 
     def open(self, digest: str) -> Iterator[bytes]:
         """See the port."""
@@ -180,8 +180,8 @@ def _missing(target: Interpreter, environment: Environment) -> tuple[Requirement
     return tuple(
         requirement
         for requirement in requirements
-        if targets.applies(requirement, target)
-        and (requirement.extras or not targets.is_met(requirement, target.packages))
+        if target_python.applies(requirement, target)
+        and (requirement.extras or not target_python.is_met(requirement, target.packages))
     )
 
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 from securesystemslib.dsse import Envelope
 
-from orchestrator.application.ports.notary import NotVerifiedError
-from orchestrator.domain.gate.document import canonical
+from orchestrator.application.ports.signer import NotVerifiedError
+from orchestrator.domain.gate.gate_documents import canonical
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from orchestrator.application.cell.baseline import BENCHMARK
 from orchestrator.application.cell.environment import PreparedEnvironment
-from orchestrator.application.cell.world import Situation
+from orchestrator.application.cell.flow_context import Situation
 from orchestrator.domain.machine import LocalReach
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import device_kind

@@ -11,7 +11,7 @@ from orchestrator.application.cell.environment import (
     Installed,
     resolved_for,
 )
-from orchestrator.application.cell.world import Situation, World
+from orchestrator.application.cell.flow_context import Situation, World
 from orchestrator.application.ports.stores import RunSpec
 from orchestrator.application.ports.wheels import Interpreter, WheelsError
 from orchestrator.application.ports.workspaces import Workspace

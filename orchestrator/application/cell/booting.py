@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orchestrator.application.cell.hearing import note_heard, note_unheard
-from orchestrator.application.cell.launching import is_young
-from orchestrator.application.cell.world import (
+from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
     Situation,
@@ -18,6 +16,8 @@ from orchestrator.application.cell.world import (
     reach,
     situation,
 )
+from orchestrator.application.cell.launching import is_young
+from orchestrator.application.cell.liveness import note_heard, note_unheard
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, Lease
 from orchestrator.domain.machine import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from orchestrator.application.cell.world import (
+from orchestrator.application.cell.flow_context import (
     GO,
     Situation,
     World,

@@ -13,8 +13,7 @@ from datetime import datetime, timedelta
 
 from orchestrator.application.blame_run import baseline_name, blame_cell
 from orchestrator.application.cell.environment import EnvironmentRefusedError
-from orchestrator.application.cell.sitting import outcomes_of, read_sitting, start_sitting
-from orchestrator.application.cell.world import (
+from orchestrator.application.cell.flow_context import (
     GO,
     Situation,
     World,
@@ -23,13 +22,14 @@ from orchestrator.application.cell.world import (
     situation,
     workspace_of,
 )
-from orchestrator.application.failing import keys_in_question, last_time
+from orchestrator.application.cell.retest_session import outcomes_of, read_sitting, start_sitting
+from orchestrator.application.diagnosis_inputs import keys_in_question, last_time
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.stores import DamagedError, StoreError
 from orchestrator.domain.cell import CellState, LeaseState
 from orchestrator.domain.evidence import EvidenceError
 from orchestrator.domain.machine import HostKeyError, MachineError, ShellError
-from orchestrator.domain.trials import (
+from orchestrator.domain.retests import (
     Options,
     Sitting,
     SittingState,

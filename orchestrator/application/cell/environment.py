@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.application.cell.world import Situation, World
+from orchestrator.application.cell.flow_context import Situation, World
 from orchestrator.application.ports.stores import RunSpec
 from orchestrator.application.ports.wheels import Interpreter, Resolution, WheelsError
 from orchestrator.domain.manifest import Environment
-from orchestrator.domain.proof import NOTHING
+from orchestrator.domain.reuse_inputs import NOTHING
 
 
 class EnvironmentRefusedError(Exception):

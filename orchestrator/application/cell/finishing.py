@@ -6,18 +6,18 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.application.cell.proving import keep_proofs
+from orchestrator.application.cell.flow_context import Situation, World, situation
+from orchestrator.application.cell.reuse_inputs import keep_proofs
 from orchestrator.application.cell.self_reports import check_self_reports
-from orchestrator.application.cell.world import Situation, World, situation
 from orchestrator.application.end_run import end_run
 from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.application.ports.engine import NotYet, Value
 from orchestrator.application.ports.stores import RunSpec, StoreError
 from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState
+from orchestrator.domain.judging import JobVerdict, judge_cell
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.proof import REUSED, all_proven
-from orchestrator.domain.record import JobRecord
-from orchestrator.domain.results import JobVerdict, judge_cell
+from orchestrator.domain.reuse_inputs import REUSED, all_proven
+from orchestrator.domain.run_record import JobRecord
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from orchestrator.application.cell import (
     releasing,
     running,
 )
-from orchestrator.application.cell.world import GO, World
+from orchestrator.application.cell.flow_context import GO, World
 from orchestrator.application.ports.engine import NOT_YET, Durable, Look, NotYet, Value
 from orchestrator.application.ports.stores import StoreError
 

@@ -11,8 +11,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from orchestrator.application.cell.choosing import CODE, Candidate, refusal_facts, refusal_of
-from orchestrator.application.cell.world import (
+from orchestrator.application.cell.flow_context import (
     GO,
     Situation,
     World,
@@ -22,8 +21,9 @@ from orchestrator.application.cell.world import (
     reach,
     tags_of,
 )
+from orchestrator.application.cell.place_selection import CODE, Candidate, refusal_facts, refusal_of
+from orchestrator.application.janitor import MACHINES
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.application.sweep_leaks import MACHINES
 from orchestrator.domain.cell import CellState, Lease, LeaseState, PlaceAnswer, PlaceChoice
 from orchestrator.domain.machine import (
     CapacityError,

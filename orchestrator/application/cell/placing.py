@@ -7,17 +7,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from decimal import Decimal
 
-from orchestrator.application.cell.choosing import Candidate, refusal_of, weigh
-from orchestrator.application.cell.launching import (
-    REASONS,
-    confirm,
-    decide,
-    give_up,
-    launch,
-    reconcile,
-    send_back,
-)
-from orchestrator.application.cell.world import (
+from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
     Situation,
@@ -29,6 +19,16 @@ from orchestrator.application.cell.world import (
     situation,
     stopped_from_outside,
 )
+from orchestrator.application.cell.launching import (
+    REASONS,
+    confirm,
+    decide,
+    give_up,
+    launch,
+    reconcile,
+    send_back,
+)
+from orchestrator.application.cell.place_selection import Candidate, refusal_of, weigh
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.ledger import Reservation
 from orchestrator.domain.cell import CellState, Lease, LeaseState, PlaceAnswer

@@ -10,16 +10,7 @@ from orchestrator.application.cell.environment import (
     EnvironmentRefusedError,
     prepare_environment,
 )
-from orchestrator.application.cell.hearing import blame_its_end, note_heard, note_unheard
-from orchestrator.application.cell.proving import note_prepared
-from orchestrator.application.cell.readiness import (
-    NotReadyError,
-    WrongHardwareError,
-    attest,
-    await_machine,
-)
-from orchestrator.application.cell.reusing import reuse_on_machine, reused_jobs
-from orchestrator.application.cell.world import (
+from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
     Situation,
@@ -33,6 +24,15 @@ from orchestrator.application.cell.world import (
     situation,
     workspace_of,
 )
+from orchestrator.application.cell.liveness import blame_its_end, note_heard, note_unheard
+from orchestrator.application.cell.readiness import (
+    NotReadyError,
+    WrongHardwareError,
+    attest,
+    await_machine,
+)
+from orchestrator.application.cell.reuse_decision import reuse_on_machine, reused_jobs
+from orchestrator.application.cell.reuse_inputs import note_prepared
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import CellState

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from orchestrator.application.cell.finishing import judged
-from orchestrator.application.cell.reusing import reuse_before_renting
-from orchestrator.application.cell.world import World
+from orchestrator.application.cell.flow_context import World
+from orchestrator.application.cell.reuse_decision import reuse_before_renting
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import Attempt, Cause, CellState
 from orchestrator.domain.outcome import Outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from orchestrator.application.cell.world import Situation, World, overdue
+from orchestrator.application.cell.flow_context import Situation, World, overdue
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.attestation import Attestation, devices_of, mismatch, unexpected
 from orchestrator.domain.cell import UNHEARD, Lease

@@ -6,9 +6,7 @@ import logging
 from decimal import Decimal
 
 from orchestrator.application.cell.diagnosing import folders_of
-from orchestrator.application.cell.holding import is_held
-from orchestrator.application.cell.launching import is_gone, is_unmade, still_ordered
-from orchestrator.application.cell.world import (
+from orchestrator.application.cell.flow_context import (
     GO,
     Situation,
     World,
@@ -18,6 +16,8 @@ from orchestrator.application.cell.world import (
     reach,
     situation,
 )
+from orchestrator.application.cell.held_machine import is_held
+from orchestrator.application.cell.launching import is_gone, is_unmade, still_ordered
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, Lease, LeaseState
 from orchestrator.domain.machine import (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.application.cell.hearing import blame_its_end, note_heard, note_unheard
-from orchestrator.application.cell.world import (
+from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
     Situation,
@@ -17,6 +16,7 @@ from orchestrator.application.cell.world import (
     situation,
     workspace_of,
 )
+from orchestrator.application.cell.liveness import blame_its_end, note_heard, note_unheard
 from orchestrator.application.ingest_evidence import drained, pull_evidence
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState

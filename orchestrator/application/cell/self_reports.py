@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from orchestrator.application.cell.world import Situation, World
+from orchestrator.application.cell.flow_context import Situation, World
 from orchestrator.domain.facts import CheckFact, JobFact
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.domain.reading import Provenance, Said
+from orchestrator.domain.parsed_results import Provenance, Said
 
 HEAD_BYTES = 65_536
 TAIL_BYTES = 8_192

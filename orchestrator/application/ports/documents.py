@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from orchestrator.domain.authored import Written
+from orchestrator.domain.annotation import Written
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.machine import ProviderTraits

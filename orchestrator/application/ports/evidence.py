@@ -19,7 +19,12 @@ from orchestrator.domain.facts import (
 from orchestrator.domain.outcome import Counts, TestOutcome
 
 if TYPE_CHECKING:
-    from orchestrator.application.ports.told import CellResults, TestLine, TestLines, TestsAsked
+    from orchestrator.application.ports.read_models import (
+        CellResults,
+        TestLine,
+        TestLines,
+        TestsAsked,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from orchestrator.application.ports.notary import PublicKey
+from orchestrator.application.ports.signer import PublicKey
 from orchestrator.application.ports.verdict_lines import VerdictLines
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.snapshot import Approval, Waiver

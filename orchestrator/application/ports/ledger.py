@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol
 
-from orchestrator.application.ports.told import Spending
+from orchestrator.application.ports.read_models import Spending
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Lease, PlaceChoice
 from orchestrator.domain.machine import Login, Reach

@@ -11,12 +11,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
+from orchestrator.application.ports.benchmark_series import SeriesStore
 from orchestrator.application.ports.benchmarks import BenchmarkStore
-from orchestrator.application.ports.bills import BillStore
 from orchestrator.application.ports.controllers import ControllerStore
+from orchestrator.application.ports.cost_aggregates import BillStore
 from orchestrator.application.ports.differences import DifferenceStore
 from orchestrator.application.ports.evidence import EvidenceStore, ResultStore
-from orchestrator.application.ports.figures import FigureStore
+from orchestrator.application.ports.failure_groups import KindStore
 from orchestrator.application.ports.gates import GateStore
 from orchestrator.application.ports.grids import GridStore
 from orchestrator.application.ports.history import (
@@ -26,25 +27,24 @@ from orchestrator.application.ports.history import (
     TestStore,
 )
 from orchestrator.application.ports.ingests import IngestStore, StatementStore
-from orchestrator.application.ports.kinds import KindStore
 from orchestrator.application.ports.ledger import LeaseStore, SightingStore
 from orchestrator.application.ports.logs import LogStore
+from orchestrator.application.ports.machine_list import RentedStore
+from orchestrator.application.ports.operational_metrics import FigureStore
 from orchestrator.application.ports.outbox import OutboxStore
-from orchestrator.application.ports.proofs import ProofStore
 from orchestrator.application.ports.quarantines import QuarantineStore
-from orchestrator.application.ports.releases import ReleaseStore
-from orchestrator.application.ports.rented import RentedStore
+from orchestrator.application.ports.read_models import CellLife, RunNames, RunsAsked
+from orchestrator.application.ports.release_board import ReleaseStore
+from orchestrator.application.ports.retests import TrialStore
+from orchestrator.application.ports.reuse_inputs import ProofStore
 from orchestrator.application.ports.schedules import ScheduleStore
-from orchestrator.application.ports.series import SeriesStore
-from orchestrator.application.ports.told import CellLife, RunNames, RunsAsked
-from orchestrator.application.ports.trials import TrialStore
 from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Run, Transition
 from orchestrator.domain.machine import MachineBook
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import CellPlan, Matrix
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.prices import PriceBook
-from orchestrator.domain.trials import TrialOrder
+from orchestrator.domain.retests import TrialOrder
 
 
 class StoreError(Exception):

@@ -6,9 +6,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.cli.failure_responses import Diagnosed
+from orchestrator.cli.run_responses import Run
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.shown import Run
-from orchestrator.cli.shown_failures import Diagnosed
 from orchestrator.domain.units import plural
 
 SHOWN = 20

@@ -9,8 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.client import Json
-from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.shown_costs import (
+from orchestrator.cli.cost_responses import (
     Costs,
     PlatformCost,
     Price,
@@ -20,7 +19,8 @@ from orchestrator.cli.shown_costs import (
     Share,
     read,
 )
-from orchestrator.cli.shown_machines import Bill
+from orchestrator.cli.machine_responses import Bill
+from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.glyphs import sign_of, word
 from orchestrator.cli.view.provenance import SIMULATED
 from orchestrator.cli.view.tables import Layout, fitting

@@ -8,9 +8,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.cli.failure_responses import Cluster, IssueUse, Quarantined
+from orchestrator.cli.run_responses import Run
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.shown import Run
-from orchestrator.cli.shown_failures import Cluster, IssueUse, Quarantined
 from orchestrator.domain.units import plural
 
 SHOWN = 20

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.cli.gate_responses import Rule, Verdict
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
-from orchestrator.cli.shown_gates import Rule, Verdict
 from orchestrator.cli.view.blame import STYLES as ANSWERS
 from orchestrator.cli.view.blame import answer_words
 from orchestrator.domain.units import plural

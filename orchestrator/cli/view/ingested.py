@@ -8,8 +8,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.cli.run_responses import Ingested, Source
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.shown import Ingested, Source
 from orchestrator.domain.units import plural
 
 _REMARKS = 1

@@ -9,11 +9,11 @@ from enum import StrEnum
 from typing import Literal
 
 from orchestrator.cli.client import Client, Json
-from orchestrator.cli.faults import CliError
+from orchestrator.cli.errors import CliError
 from orchestrator.cli.session import Session
-from orchestrator.cli.watching.displays import Display, LiveDisplay, PlainDisplay
-from orchestrator.cli.watching.follower import Follower, Sight
 from orchestrator.cli.watching.interrupts import Interrupts
+from orchestrator.cli.watching.live_display import Display, LiveDisplay, PlainDisplay
+from orchestrator.cli.watching.poll_threads import Follower, Sight
 
 OnInterrupt = Literal["cancel", "detach"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from orchestrator.application.ports.bills import RunSum, Sum
-from orchestrator.application.review_spending import (
+from orchestrator.application.cost_summary import (
     RUNS_SHOWN,
     Dimension,
     Forecast,
@@ -14,8 +13,9 @@ from orchestrator.application.review_spending import (
     PhaseCost,
     Spending,
 )
+from orchestrator.application.ports.cost_aggregates import RunSum, Sum
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked
+from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import (
     Badge,
     Column,

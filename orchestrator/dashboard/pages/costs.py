@@ -10,14 +10,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from orchestrator.application.review_spending import (
+from orchestrator.application.cost_summary import (
     Dimension,
     Spending,
     forecast,
     review_spending,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Page
 from orchestrator.dashboard.charts import Picture, columns
 from orchestrator.dashboard.pages.cost_tables import (
     cost_tables,
@@ -25,6 +24,7 @@ from orchestrator.dashboard.pages.cost_tables import (
     runs_table,
     share_of,
 )
+from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.domain.units import plural, usd
 
 _DAYS = 30

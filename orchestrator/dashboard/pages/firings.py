@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.cron_words import cron_words
+from orchestrator.dashboard.cron_text import cron_words
 from orchestrator.dashboard.table import Badge, Cell, Column, Moment, Row, Text
 from orchestrator.domain.schedule import CatchUp, Firing, Overlap, Schedule
 

@@ -20,10 +20,11 @@ from orchestrator.application.list_flaky import (
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine, end_quarantine
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.forms import Form
-from orchestrator.dashboard.pages.failures import Tab
+from orchestrator.dashboard.labels import said
+from orchestrator.dashboard.pages.failure_groups import Tab
 from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
     Act,
@@ -38,12 +39,11 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
-from orchestrator.dashboard.words import said
 from orchestrator.domain.flaky import FlakyEvidence
+from orchestrator.domain.flaky_detection import Pair, Unsteady, Whose
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.quarantine import MOST_PASSES, QuarantineState
 from orchestrator.domain.units import plural
-from orchestrator.domain.unsteady import Pair, Unsteady, Whose
 
 WINDOWS = (10, 20, 50)
 _RUNS = 50

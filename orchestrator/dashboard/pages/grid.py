@@ -18,12 +18,12 @@ from orchestrator.application.show_grid import (
     grid_of_run,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Page, PageMissingError
-from orchestrator.dashboard.finding import run_of
-from orchestrator.dashboard.pages.naming import name_cell
+from orchestrator.dashboard.labels import cut, said, visible
+from orchestrator.dashboard.pages.test_names import name_cell
+from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Column, Mark, Number, Row, Table, Text
-from orchestrator.dashboard.words import cut, said, visible
 from orchestrator.domain.cell import Run
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.signature import Signature

@@ -17,9 +17,9 @@ from orchestrator.application.list_issues import (
 )
 from orchestrator.application.ports.stores import Scope
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.forms import Form
 from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
     Act,

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from orchestrator.application.cell.world import billed_minutes_of
-from orchestrator.application.ports.rented import Rented, Sighting
-from orchestrator.application.review_spending import is_real
-from orchestrator.application.sweep_leaks import DOOMED, ORPHAN_GRACE, LastLook, Sight
+from orchestrator.application.cell.flow_context import billed_minutes_of
+from orchestrator.application.cost_summary import is_real
+from orchestrator.application.janitor import DOOMED, ORPHAN_GRACE, LastLook, Sight
+from orchestrator.application.ports.machine_list import Rented, Sighting
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked
+from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import (
     Act,
     Badge,

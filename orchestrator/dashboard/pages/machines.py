@@ -8,18 +8,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from orchestrator.application.end_machine import (
+from orchestrator.application.cost_summary import is_real
+from orchestrator.application.ports.machine_list import Rented
+from orchestrator.application.ports.stores import Scope
+from orchestrator.application.terminate_machine import (
     MachineInUseError,
     MachineMissingError,
     MachineStaysError,
     ProviderUnreadError,
     end_machine,
 )
-from orchestrator.application.ports.rented import Rented
-from orchestrator.application.ports.stores import Scope
-from orchestrator.application.review_spending import is_real
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Page
 from orchestrator.dashboard.pages.machine_tables import (
     gone_table,
     looks_table,
@@ -27,6 +26,7 @@ from orchestrator.dashboard.pages.machine_tables import (
     orphans_table,
     rented_table,
 )
+from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.units import plural, usd

@@ -10,11 +10,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from orchestrator.application.list_runs import ListedRun, list_runs
-from orchestrator.application.ports.told import RunsAsked
+from orchestrator.application.ports.read_models import RunsAsked
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Page
+from orchestrator.dashboard.labels import said
+from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Span, Table, Tally, Text, Usd
-from orchestrator.dashboard.words import said
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
 from orchestrator.domain.outcome import Counts, Outcome
 

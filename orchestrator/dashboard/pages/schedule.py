@@ -20,7 +20,6 @@ from orchestrator.application.schedules import (
     trigger_schedule,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.pages.firings import (
     COLUMNS,
     catch_up_words,
@@ -30,6 +29,7 @@ from orchestrator.dashboard.pages.firings import (
     overlap_words,
     when_words,
 )
+from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Moment, Table
 

@@ -15,8 +15,8 @@ from orchestrator.application.ports.schedules import ScheduleTakenError
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.schedules import ShownSchedule, add_schedule, list_schedules
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Format, Page
 from orchestrator.dashboard.forms import Form
+from orchestrator.dashboard.labels import said
 from orchestrator.dashboard.pages.firings import (
     deadline_badge,
     deadline_of,
@@ -25,6 +25,7 @@ from orchestrator.dashboard.pages.firings import (
     told_at,
     when_words,
 )
+from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
     Badge,
@@ -35,7 +36,6 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
-from orchestrator.dashboard.words import said
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.schedule import CatchUp, Firing, Overlap, Schedule, SubjectSelector
 from orchestrator.domain.units import plural

@@ -12,7 +12,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import begin_session, end_session
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import pages_of
+from orchestrator.dashboard.responses import pages_of
 from orchestrator.dashboard.session import Viewer, forget, keep, needs
 
 router = APIRouter()

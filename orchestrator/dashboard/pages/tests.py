@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.follow_test import TestStory, follow_test
 from orchestrator.application.ports.grids import CellGo
+from orchestrator.application.show_test import TestStory, follow_test
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Page, PageMissingError
-from orchestrator.dashboard.pages.naming import name_cell, short_name
-from orchestrator.dashboard.pages.stories import (
+from orchestrator.dashboard.pages.test_names import name_cell, short_name
+from orchestrator.dashboard.pages.test_story import (
     beside_table,
     history_table,
     names_table,
@@ -19,6 +18,7 @@ from orchestrator.dashboard.pages.stories import (
     told_of,
 )
 from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
 from orchestrator.domain.alias import KnownTest
 

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.domain.assembly.findings import Finding
-from orchestrator.domain.assembly.index import key_of
 from orchestrator.domain.assembly.jobs import Planned, Planner
-from orchestrator.domain.assembly.reading import Reader, Section
+from orchestrator.domain.assembly.results_pass import Reader, Section
+from orchestrator.domain.assembly.test_index import key_of
 from orchestrator.domain.outcome import Counts, TestOutcome
-from orchestrator.domain.reading import Provenance, SaidEnd
+from orchestrator.domain.parsed_results import Provenance, SaidEnd
 
 _REASONS_SHOWN = 3
 _COUNTED = frozenset(Counts().as_dict())

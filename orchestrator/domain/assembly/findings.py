@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.domain.assembly.index import DISAGREEMENTS_LIMIT, Index
 from orchestrator.domain.assembly.jobs import Planned, Planner
-from orchestrator.domain.assembly.reading import Account, Reader
+from orchestrator.domain.assembly.results_pass import Account, Reader
+from orchestrator.domain.assembly.test_index import DISAGREEMENTS_LIMIT, Index
 from orchestrator.domain.ingested import Disagreement, Source, SourceState
 from orchestrator.domain.outcome import TestOutcome
 

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import cast, get_args
 
 from orchestrator.domain.assembly.names import artifact_id, module_id, title_of, unused
-from orchestrator.domain.assembly.reading import Account, Section, module_of
+from orchestrator.domain.assembly.results_pass import Account, Section, module_of
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.manifest import IDENTIFIER, Job, JobKind
 from orchestrator.domain.problems import Problem, nearest

@@ -7,12 +7,12 @@ from datetime import date
 from decimal import Decimal
 from typing import Literal
 
-from orchestrator.domain.expected import Expected
-from orchestrator.domain.gate.later import LATER
+from orchestrator.domain.expected_hardware import Expected
+from orchestrator.domain.gate.later_fields import LATER
 from orchestrator.domain.gate.payload_review import PayloadLevel
 from orchestrator.domain.gate.quantities import like
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
-from orchestrator.domain.trials import TrialOrder
+from orchestrator.domain.retests import TrialOrder
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 

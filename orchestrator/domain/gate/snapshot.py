@@ -12,8 +12,8 @@ from datetime import datetime
 from decimal import Decimal
 
 from orchestrator.domain.cell import Cause
-from orchestrator.domain.expected import Expected
-from orchestrator.domain.gate.later import LATER
+from orchestrator.domain.expected_hardware import Expected
+from orchestrator.domain.gate.later_fields import LATER
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.test_changes import TestChanges
 from orchestrator.domain.known_issue import KnownIssue

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.domain.failures import FailureClass
+from orchestrator.domain.gate.excuse_terms import Terms
 from orchestrator.domain.gate.policy import GatePolicy, PolicyIssue
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence, Snapshot
-from orchestrator.domain.gate.terms import Terms
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue, fits
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.signature import Failure, Signature

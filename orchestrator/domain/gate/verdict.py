@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from orchestrator.domain.gate.later import LATER
+from orchestrator.domain.gate.later_fields import LATER
 
 
 class Decision(StrEnum):

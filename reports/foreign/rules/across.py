@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from reports.foreign.boards import boards_in
+from reports.foreign.accelerator_specs import boards_in
 from reports.foreign.document import Document
 from reports.foreign.quantities import Fraction, fraction, only
 from reports.foreign.rule import AcrossRule, Mark

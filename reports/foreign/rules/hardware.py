@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from reports.foreign.boards import (
+from reports.foreign.accelerator_specs import (
     ARCHITECTURES,
     BOARDS,
     FP8_SINCE,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.foreign.boards import boards_in
+from reports.foreign.accelerator_specs import boards_in
 from reports.foreign.document import Document, Row, Table
 from reports.foreign.quantities import Printed, quantities
 from reports.foreign.rule import AcrossRule, Mark, Rule

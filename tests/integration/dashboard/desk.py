@@ -24,9 +24,9 @@ from starlette.testclient import TestClient
 from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope, Stores
 from orchestrator.application.tokens import Credential, begin_session, cookie_of, create_token
-from orchestrator.bootstrap.faces import Faces
-from orchestrator.dashboard.answer import Pages
+from orchestrator.bootstrap.asgi_dispatch import Faces
 from orchestrator.dashboard.app import create_dashboard
+from orchestrator.dashboard.responses import Pages
 from orchestrator.dashboard.session import Viewer
 from tests.integration.api_context import Desk
 from tests.integration.dashboard.shown import Element, read_page

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine
-from orchestrator.dashboard.pages import failures as listed
+from orchestrator.dashboard.pages import failure_groups as listed
 from tests.integration.dashboard.desk import PageDesk
 from tests.kinds_world import KindsWorld, raises
 

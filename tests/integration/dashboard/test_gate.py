@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.application.waive import NewWaiver, waive
+from orchestrator.application.sign_off import NewWaiver, waive
 from orchestrator.dashboard.pages.gates import gate
 from tests.integration import gate_desk
 from tests.integration.dashboard.desk import PageDesk

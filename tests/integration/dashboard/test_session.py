@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import Credential, cookie_of, create_token
-from orchestrator.bootstrap.faces import Faces
+from orchestrator.bootstrap.asgi_dispatch import Faces
 from orchestrator.dashboard.session import Viewer
 from tests.integration import gate_desk
 from tests.integration.dashboard.desk import HOST, PageDesk, dashboard

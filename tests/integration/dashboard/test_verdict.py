@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.application.ports.gates import StoredVerdict
-from orchestrator.domain.gate.document import verdict_document
+from orchestrator.domain.gate.gate_documents import verdict_document
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 from tests.integration import gate_desk
 from tests.integration.dashboard.desk import PageDesk

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from runners.agent import history, pytest_config
+from runners.agent import earlier_events, pytest_config
 from runners.agent.events import EventWriter
 from runners.agent.masking import Masker
-from runners.agent.pack import bundle, flat_name
+from runners.agent.pack_artifacts import bundle, flat_name
 from runners.agent.records import report
 from runners.agent.tail import Tail
 
@@ -53,7 +53,7 @@ def test_a_torn_line_is_ended_and_history_skips_it(tmp_path: Path) -> None:
     events.close()
     with (tmp_path / "events.jsonl").open("ab") as stream:
         stream.write(b'{"v":1,"seq":4')
-    past = history.read(tmp_path / "events.jsonl")
+    past = earlier_events.read(tmp_path / "events.jsonl")
     assert (past.last_seq, past.ended, past.finished) == (3, False, {"a"})
     assert past.done == {"b": {"t::one"}}
     again = writer(tmp_path, after_seq=past.last_seq)
@@ -62,8 +62,8 @@ def test_a_torn_line_is_ended_and_history_skips_it(tmp_path: Path) -> None:
     lines = (tmp_path / "events.jsonl").read_bytes().splitlines()
     assert lines[3] == b'{"v":1,"seq":4'
     assert json.loads(lines[4])["seq"] == 4
-    assert history.read(tmp_path / "events.jsonl").ended
-    assert history.read(tmp_path / "absent").last_seq == 0
+    assert earlier_events.read(tmp_path / "events.jsonl").ended
+    assert earlier_events.read(tmp_path / "absent").last_seq == 0
 
 
 def test_tail_waits_for_whole_lines(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from runners.agent import notices
-from runners.agent.notices import Notices
+from runners.agent import preemption_notices
+from runners.agent.preemption_notices import Notices
 
 GOES = "2026-11-21T12:00:00Z"
 TOKEN = ("PUT", "/latest/api/token", "21600")
@@ -50,7 +50,7 @@ Tell = Callable[[str, Answers], tuple[Notices, list[tuple[str, str, str]]]]
 @pytest.fixture
 def tell(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tell]:
     """Listen to a cloud that answers so."""
-    monkeypatch.setattr(notices, "_EVERY_S", 0.01)
+    monkeypatch.setattr(preemption_notices, "_EVERY_S", 0.01)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # which knows nothing of this machine
     made: list[ThreadingHTTPServer] = []
 

@@ -11,10 +11,10 @@ import pytest
 
 from runners.agent.arms import ArmEnded, Heard
 from runners.agent.paired import PairedRun
+from runners.agent.paired_measurements import BASELINE, SUBJECT
 from runners.agent.plan import Pairing
 from runners.agent.suite import Verdict
 from runners.agent.supervise import Ended
-from runners.agent.tally import BASELINE, SUBJECT
 
 WELL = Ended(0, None, None, "exit code 0")
 FEW = Pairing(4, 4, 0.001)

@@ -14,12 +14,12 @@ import pytest
 from orchestrator.adapters.statistics.paired import PairedStatistics
 from runners.agent import plan
 from runners.agent.arms import Heard
+from runners.agent.event_lines import BadLineError, understand
 from runners.agent.job_env import own_caches
 from runners.agent.on_path import seatrial_events
+from runners.agent.paired_measurements import BASELINE, SUBJECT, Tally, plain
 from runners.agent.precision import half_width, known_to
-from runners.agent.readings import Gauges, parse_nvidia
-from runners.agent.said import BadLineError, understand
-from runners.agent.tally import BASELINE, SUBJECT, Tally, plain
+from runners.agent.telemetry import Gauges, parse_nvidia
 
 LATENCY = {"metric": "latency", "unit": "ms", "direction": "lower", "params": {}}
 

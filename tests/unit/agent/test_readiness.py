@@ -12,9 +12,9 @@ from unittest.mock import ANY
 import numpy as np
 import pytest
 
-from runners.agent import on_device, processes, readiness
-from runners.agent.bounded import Answer
-from runners.agent.facts import Asker
+from runners.agent import device_check, on_device, processes
+from runners.agent.bounded_process import Answer
+from runners.agent.environment_facts import Asker
 from runners.agent.failures import NotReady
 from runners.agent.layout import Attempt
 from runners.agent.plan import Readiness
@@ -242,16 +242,16 @@ def test_what_becomes_of_the_answer(
     monkeypatch.setattr(processes, "kill_all", cleared.append)
     monkeypatch.setattr(Asker, "ask", lambda *_, **__: said)
     asked = Readiness("cuda", enforce=True, timeout_s=3)
-    result = readiness.see(asked, Asker(Attempt(tmp_path), {}, None, lambda: None))
+    result = device_check.see(asked, Asker(Attempt(tmp_path), {}, None, lambda: None))
     assert len(cleared) == 1, "one process alone may hold the device"
     assert (result["device"], result["ok"]) == ("cuda", reason is None)
     assert result["checks"][-1]["seconds"] == (3 if said.timed_out else ANY)
-    readiness.enforce(Readiness("cuda", enforce=False, timeout_s=3), result)
+    device_check.enforce(Readiness("cuda", enforce=False, timeout_s=3), result)
     if reason is None:
-        readiness.enforce(asked, result)
+        device_check.enforce(asked, result)
         return
     with pytest.raises(NotReady) as caught:
-        readiness.enforce(asked, result)
+        device_check.enforce(asked, result)
     assert caught.value.reason == reason
     assert caught.value.detail.startswith("the machine is not ready for device cuda: ")
     assert says in caught.value.detail

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.agent import ready
+from runners.agent import machine_ready
 
 HOLD = """
 import fcntl, sys
@@ -47,17 +47,17 @@ def hold(tmp_path: Path) -> Iterator[Callable[[str], int]]:
 
 
 def test_a_machine_without_dpkg(tmp_path: Path) -> None:
-    assert ready.apt(tmp_path)["state"] == "absent"
+    assert machine_ready.apt(tmp_path)["state"] == "absent"
 
 
 @pytest.mark.parametrize("lock", ["var/lib/dpkg/lock-frontend", "var/lib/apt/lists/lock"])
 def test_who_holds_a_package_lock_is_named(tmp_path: Path, hold, lock: str) -> None:
     (tmp_path / "var/lib/dpkg").mkdir(parents=True)
-    assert ready.apt(tmp_path)["state"] == "ok"
+    assert machine_ready.apt(tmp_path)["state"] == "ok"
     (tmp_path / "var/lib/dpkg/lock").touch()
-    assert ready.apt(tmp_path)["state"] == "ok", "a lock that nobody holds"
+    assert machine_ready.apt(tmp_path)["state"] == "ok", "a lock that nobody holds"
     pid = hold(lock)
-    found = ready.apt(tmp_path)
+    found = machine_ready.apt(tmp_path)
     assert found["state"] == "waiting"
     assert found["detail"].startswith(f"/{lock} is held by python")
     assert found["detail"].endswith(f"(process {pid})")
@@ -66,39 +66,47 @@ def test_who_holds_a_package_lock_is_named(tmp_path: Path, hold, lock: str) -> N
 def test_the_kernels_list_says_the_same(tmp_path: Path, hold) -> None:
     """How it is asked by a user who may not open the file."""
     pid = hold("lock")
-    assert ready.listed_for(tmp_path / "lock") == ready.locked_by(tmp_path / "lock") == {pid}
+    assert (
+        machine_ready.listed_for(tmp_path / "lock")
+        == machine_ready.locked_by(tmp_path / "lock")
+        == {pid}
+    )
     (tmp_path / "other").touch()
-    assert ready.listed_for(tmp_path / "other") == ready.locked_by(tmp_path / "other") == set()
+    assert (
+        machine_ready.listed_for(tmp_path / "other")
+        == machine_ready.locked_by(tmp_path / "other")
+        == set()
+    )
 
 
 def test_a_machine_without_a_device(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     pci(tmp_path, "0x8086", "0x030000")
     pci(tmp_path, "0x10de", "0x040300")  # a sound device
-    assert ready.driver(tmp_path)["state"] == "absent"
+    assert machine_ready.driver(tmp_path)["state"] == "absent"
 
 
 @pytest.mark.parametrize("kind", ["0x030000", "0x030200"])
 def test_an_nvidia_device_waits_for_its_tool(tmp_path: Path, monkeypatch, kind: str) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     pci(tmp_path, "0x10de", kind)
-    found = ready.driver(tmp_path)
+    found = machine_ready.driver(tmp_path)
     assert (found["state"], "nvidia-smi is not" in found["detail"]) == ("waiting", True)
 
 
 def test_an_mi300x_waits_and_a_desktops_graphics_does_not(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     pci(tmp_path, "0x1002", "0x030000")
-    assert ready.driver(tmp_path)["state"] == "absent"
+    assert machine_ready.driver(tmp_path)["state"] == "absent"
     pci(tmp_path, "0x1002", "0x120000")
-    assert ready.driver(tmp_path)["state"] == "waiting"
+    assert machine_ready.driver(tmp_path)["state"] == "waiting"
 
 
 def test_a_tpu_is_there_when_its_node_is(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     pci(tmp_path, "0x1ae0", "0x120000", "0x0063")
-    assert ready.driver(tmp_path)["state"] == "waiting"
+    assert machine_ready.driver(tmp_path)["state"] == "waiting"
     (tmp_path / "dev/vfio").mkdir(parents=True)
     (tmp_path / "dev/vfio/0").touch()
-    found = ready.driver(tmp_path)
+    found = machine_ready.driver(tmp_path)
     assert (found["state"], found["detail"]) == ("ok", "TPU v5e")

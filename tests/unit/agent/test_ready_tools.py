@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runners.agent import ready
+from runners.agent import machine_ready
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 )
 def test_cloud_init(program: Any, says: str, code: int, state: str) -> None:
     program("cloud-init", f"cat <<'END'\n{says}\nEND\nexit {code}")
-    found = ready.cloud_init()
+    found = machine_ready.cloud_init()
     assert (found["check"], found["state"]) == ("cloud_init", state)
     assert found["detail"]
     if state == "failed":
@@ -56,16 +56,16 @@ def test_cloud_init(program: Any, says: str, code: int, state: str) -> None:
 )
 def test_drivers(program: Any, tool: str, script: str, state: str, says: str) -> None:
     program(tool, script)
-    found = ready.driver()
+    found = machine_ready.driver()
     assert (found["check"], found["state"]) == ("driver", state)
     assert says in found["detail"]
 
 
 def test_a_tool_that_hangs_is_not_waited_for(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ready, "_CLOUD_INIT_S", 0.1)
-    monkeypatch.setattr(ready, "_DRIVER_S", 0.1)
+    monkeypatch.setattr(machine_ready, "_CLOUD_INIT_S", 0.1)
+    monkeypatch.setattr(machine_ready, "_DRIVER_S", 0.1)
     for tool in ("cloud-init", "nvidia-smi"):
         program(tool, "exec sleep 600")
-    assert ready.cloud_init()["state"] == "waiting"
-    assert ready.cloud_init()["detail"] == "no answer within 0.1 s: "
-    assert ready.driver()["detail"].startswith("nvidia-smi: no answer within 0.1 s")
+    assert machine_ready.cloud_init()["state"] == "waiting"
+    assert machine_ready.cloud_init()["detail"] == "no answer within 0.1 s: "
+    assert machine_ready.driver()["detail"].startswith("nvidia-smi: no answer within 0.1 s")

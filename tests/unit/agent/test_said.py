@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.agent.said import BadLineError, understand
+from runners.agent.event_lines import BadLineError, understand
 
 METRIC = {"metric": "m", "samples": [1, 2.5], "unit": "ms", "direction": "lower"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.api.docs import POLICY, STATIC
+from orchestrator.api.openapi import POLICY, STATIC
 
 
 def test_the_page_loads_only_files_that_are_here() -> None:

@@ -9,7 +9,7 @@ import pytest
 from fastapi import Request
 
 from orchestrator.api.errors import BodyTooLargeError
-from orchestrator.api.guard import HostCheck, bounded, credential_of
+from orchestrator.api.security import HostCheck, bounded, credential_of
 from orchestrator.application.tokens import Credential
 
 

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from orchestrator.api.app import create_app
-from orchestrator.api.bodies import LaunchBody, RerunBody, TokenBody
-from orchestrator.api.gate_bodies import (
+from orchestrator.api.channel_requests import RotateBody, TryBody, WebhookBody
+from orchestrator.api.gate_requests import (
     ApprovalBody,
     DryRunBody,
     EvaluateBody,
@@ -18,13 +18,13 @@ from orchestrator.api.gate_bodies import (
     ReviewBody,
     WaiverBody,
 )
-from orchestrator.api.history_bodies import DecisionBody, KnownIssueBody, MatchBody
+from orchestrator.api.history_requests import DecisionBody, KnownIssueBody, MatchBody
 from orchestrator.api.linting import LintBody
 from orchestrator.api.quarantines import QuarantineBody
-from orchestrator.api.schedule_bodies import ScheduleBody, TriggerBody
-from orchestrator.api.statements import StatementsBody
-from orchestrator.api.trial_shapes import BisectBody, SecondMachineBody, TrialBody
-from orchestrator.api.webhook_bodies import RotateBody, TryBody, WebhookBody
+from orchestrator.api.retest_responses import BisectBody, SecondMachineBody, TrialBody
+from orchestrator.api.run_annotations import StatementsBody
+from orchestrator.api.run_requests import LaunchBody, RerunBody, TokenBody
+from orchestrator.api.schedule_requests import ScheduleBody, TriggerBody
 from orchestrator.application.context import Context
 
 OPERATIONS = {

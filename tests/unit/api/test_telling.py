@@ -9,12 +9,12 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.api.telling import tell_run
+from orchestrator.api.run_serializers import tell_run
 from orchestrator.domain.cell import Attempt, Cause, CellState, Run, Transition
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.record import (
+from orchestrator.domain.run_record import (
     ArtifactRecord,
     CellRecord,
     JobRecord,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.application.cell.readiness import WrongHardwareError, attest
-from orchestrator.domain.expected import Expected
+from orchestrator.domain.expected_hardware import Expected
 from orchestrator.domain.matrix import Platform
 
 L4 = {"vendor": "nvidia", "name": "NVIDIA L4"}

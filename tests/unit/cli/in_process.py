@@ -13,7 +13,7 @@ from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.ids import new_id
 from orchestrator.application.ports.wheels import SubjectWheel
-from orchestrator.bootstrap.reading import CommandWiring
+from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.cli.app import main
 from orchestrator.cli.wiring import DatabaseState, Packed, RefusedError
 from orchestrator.domain.machine import ProviderTraits

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator.cli.shown import read_run
+from orchestrator.cli.run_responses import read_run
 from orchestrator.cli.view.blame import SHOWN, blamed
-from orchestrator.cli.view.screen import LogTail, picture
-from orchestrator.cli.watching.displays import LiveDisplay, PlainDisplay
-from orchestrator.cli.watching.feed import FeedEvent, Notice, notice_of
-from orchestrator.cli.watching.follower import Sight
+from orchestrator.cli.view.live_run import LogTail, picture
+from orchestrator.cli.watching.event_stream import FeedEvent, Notice, notice_of
+from orchestrator.cli.watching.live_display import LiveDisplay, PlainDisplay
+from orchestrator.cli.watching.poll_threads import Sight
 from tests.unit.cli import runs
 
 EVIL = "\x1b[31mred\x1b]0;title\x07\nnew\u202eline"

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.cli.shown import read_run
+from orchestrator.cli.run_responses import read_run
 from orchestrator.cli.view.failures import SHOWN, failures
 from tests.unit.cli import runs
 

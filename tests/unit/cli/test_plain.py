@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from orchestrator.cli.shown import read_run
-from orchestrator.cli.watching.plain import PULSE_S, PlainTeller
+from orchestrator.cli.run_responses import read_run
+from orchestrator.cli.watching.plain_progress import PULSE_S, PlainTeller
 from tests.unit.cli import runs
 
 

@@ -9,14 +9,14 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from orchestrator.cli.planned import read_plan
-from orchestrator.cli.shown import read_run
-from orchestrator.cli.shown_costs import read_costs
+from orchestrator.cli.cost_responses import read_costs
+from orchestrator.cli.plan_responses import read_plan
+from orchestrator.cli.run_responses import read_run
 from orchestrator.cli.view.costs import run_cost, spending
-from orchestrator.cli.view.planned import headroom_table, plan_table, shortages
+from orchestrator.cli.view.live_run import summary
+from orchestrator.cli.view.plan import headroom_table, plan_table, shortages
 from orchestrator.cli.view.provenance import provenance
-from orchestrator.cli.view.screen import summary
-from orchestrator.cli.watching.plain import PlainTeller
+from orchestrator.cli.watching.plain_progress import PlainTeller
 from tests.unit.cli import rented, runs
 from tests.unit.cli.fake_controller import plan
 from tests.unit.cli.golden import assert_golden

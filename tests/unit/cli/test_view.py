@@ -13,11 +13,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from orchestrator.cli.run_responses import read_run
 from orchestrator.cli.safe_text import log_line
-from orchestrator.cli.shown import read_run
-from orchestrator.cli.view.estimate import job_left_s, run_left_s
+from orchestrator.cli.view.live_run import LogTail, picture, summary
+from orchestrator.cli.view.remaining_time import job_left_s, run_left_s
 from orchestrator.cli.view.rows import bar
-from orchestrator.cli.view.screen import LogTail, picture, summary
 from orchestrator.domain.outcome import Counts
 from tests.unit.cli import runs
 from tests.unit.cli.golden import assert_golden

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from orchestrator.application.ports.benchmarks import Point
-from orchestrator.dashboard.measures import Change, Measured, honest, percent
+from orchestrator.dashboard.measurement_text import Change, Measured, honest, percent
 
 
 @pytest.mark.parametrize(

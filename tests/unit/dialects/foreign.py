@@ -19,7 +19,7 @@ from orchestrator.application.ports.dialects import (
     UnreadableError,
 )
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.reading import Said, SaidProblem, SaidTest
+from orchestrator.domain.parsed_results import Said, SaidProblem, SaidTest
 
 FOREIGN = Path(__file__).parents[2] / "golden/foreign"
 LONGEST_TEXT = 140_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orchestrator.application.ports.dialects import HEAD_BYTES, TAIL_BYTES, Artifact, Dialect
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     Said,
     SaidDetail,
     SaidEnd,

@@ -10,7 +10,13 @@ import pytest
 from orchestrator.adapters.dialects.ctrf import Ctrf
 from orchestrator.application.ports.dialects import UnreadableError
 from orchestrator.domain.outcome import TestOutcome as Outcome
-from orchestrator.domain.reading import SaidEnd, SaidEnvironment, SaidStamp, SaidTally, SaidTest
+from orchestrator.domain.parsed_results import (
+    SaidEnd,
+    SaidEnvironment,
+    SaidStamp,
+    SaidTally,
+    SaidTest,
+)
 from tests.unit.dialects.foreign import (
     FOREIGN,
     artifact,

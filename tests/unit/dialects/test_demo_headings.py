@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.adapters.dialects.demo_headings import DemoHeadings
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     Said,
     SaidCheck,
     SaidDegraded,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.adapters.dialects.demo_marks import DemoMarks
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     Provenance,
     Said,
     SaidCheck,

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.adapters.dialects.device_results import DeviceResults
 from orchestrator.domain.outcome import TestOutcome as Outcome
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     SaidCheck,
     SaidEnd,
     SaidEnvironment,

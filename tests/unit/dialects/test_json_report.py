@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.adapters.dialects.json_report import PytestJsonReport
 from orchestrator.domain.outcome import TestOutcome as Outcome
-from orchestrator.domain.reading import SaidEnd, SaidEnvironment, SaidTally, SaidTest
+from orchestrator.domain.parsed_results import SaidEnd, SaidEnvironment, SaidTally, SaidTest
 from tests.unit.dialects.foreign import (
     FOREIGN,
     errors,

@@ -10,7 +10,7 @@ from orchestrator.adapters.dialects.junit import JUnitXml
 from orchestrator.adapters.dialects.junit_names import Names, pytest_nodeid
 from orchestrator.application.ports.dialects import UnreadableError
 from orchestrator.domain.outcome import TestOutcome as Outcome
-from orchestrator.domain.reading import SaidEnd, SaidEnvironment, SaidTally, SaidTest
+from orchestrator.domain.parsed_results import SaidEnd, SaidEnvironment, SaidTally, SaidTest
 from tests.unit.dialects.foreign import (
     FOREIGN,
     errors,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.adapters.dialects.lines import (
+from orchestrator.adapters.dialects.text_lines import (
     CUT_MARK,
     LINE_LIMIT,
     Notes,

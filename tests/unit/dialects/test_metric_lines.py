@@ -10,10 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.dialects.measures import Measured, measured
+from orchestrator.adapters.dialects.measurement_lines import Measured, measured
 from orchestrator.adapters.dialects.metric_lines import MetricLines
 from orchestrator.adapters.dialects.quantities import Quantity, quantity
-from orchestrator.domain.reading import Said, SaidCheck, SaidEnd, SaidJob, SaidMetric, SaidProblem
+from orchestrator.domain.parsed_results import (
+    Said,
+    SaidCheck,
+    SaidEnd,
+    SaidJob,
+    SaidMetric,
+    SaidProblem,
+)
 from tests.unit.dialects.demo_logs import SEEDS, golden, written
 
 

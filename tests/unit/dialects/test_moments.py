@@ -10,9 +10,9 @@ from orchestrator.adapters.dialects.ctrf import Ctrf
 from orchestrator.adapters.dialects.device_results import DeviceResults
 from orchestrator.adapters.dialects.json_report import PytestJsonReport
 from orchestrator.adapters.dialects.junit import JUnitXml
-from orchestrator.adapters.dialects.moments import said_of_epoch, said_of_time
 from orchestrator.adapters.dialects.pytest_benchmark import PytestBenchmark
-from orchestrator.domain.reading import SaidMoment
+from orchestrator.adapters.dialects.timestamps import said_of_epoch, said_of_time
+from orchestrator.domain.parsed_results import SaidMoment
 from tests.unit.dialects.foreign import foreign
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.adapters.dialects.nvidia_smi import NvidiaSmi
 from orchestrator.application.ports.dialects import UnreadableError
-from orchestrator.domain.reading import SaidEnvironment, SaidJob, SaidMetric
+from orchestrator.domain.parsed_results import SaidEnvironment, SaidJob, SaidMetric
 from tests.unit.dialects.foreign import (
     errors,
     foreign,

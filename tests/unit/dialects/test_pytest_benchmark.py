@@ -7,7 +7,13 @@ import json
 import pytest
 
 from orchestrator.adapters.dialects.pytest_benchmark import MOST_SAMPLES, PytestBenchmark
-from orchestrator.domain.reading import SaidEnd, SaidEnvironment, SaidJob, SaidMetric, SaidStamp
+from orchestrator.domain.parsed_results import (
+    SaidEnd,
+    SaidEnvironment,
+    SaidJob,
+    SaidMetric,
+    SaidStamp,
+)
 from tests.unit.dialects.foreign import (
     FOREIGN,
     errors,

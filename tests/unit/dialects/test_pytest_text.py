@@ -5,7 +5,7 @@ import pytest
 from orchestrator.adapters.dialects.pytest_text import PytestText
 from orchestrator.application.ports.dialects import UnreadableError
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.reading import SaidDegraded, SaidEnvironment
+from orchestrator.domain.parsed_results import SaidDegraded, SaidEnvironment
 from tests.unit.dialects.pytest_logs import GOLDEN, HEADER, artifact, bar, session, told, written
 
 PASSED, FAILED, ERROR = TestOutcome.PASSED, TestOutcome.FAILED, TestOutcome.ERROR

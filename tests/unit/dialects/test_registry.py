@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from orchestrator.adapters.dialects.registry import GROUP, DialectError, FileDialects
-from orchestrator.domain.reading import Provenance
+from orchestrator.domain.parsed_results import Provenance
 from tests.unit.dialects.pytest_logs import GOLDEN, artifact, written
 
 

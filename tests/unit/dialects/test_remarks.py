@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.dialects.remarks import KEPT, Remarks
-from orchestrator.adapters.dialects.surroundings import Surroundings, tells
-from orchestrator.domain.reading import (
+from orchestrator.adapters.dialects.environment_lines import Surroundings, tells
+from orchestrator.adapters.dialects.log_notices import KEPT, Remarks
+from orchestrator.domain.parsed_results import (
     SaidDegraded,
     SaidEnvironment,
     SaidProblem,

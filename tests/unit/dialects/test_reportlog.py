@@ -10,7 +10,7 @@ from orchestrator.adapters.dialects.reportlog import OPEN_LIMIT, Reportlog
 from orchestrator.adapters.dialects.reportlog_records import RECORD_LIMIT
 from orchestrator.application.ports.dialects import UnreadableError
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.reading import SaidEnvironment
+from orchestrator.domain.parsed_results import SaidEnvironment
 from tests.unit.dialects.pytest_logs import told, written
 
 PASSED, FAILED, ERROR = TestOutcome.PASSED, TestOutcome.FAILED, TestOutcome.ERROR

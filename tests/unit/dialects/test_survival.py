@@ -21,7 +21,7 @@ from orchestrator.adapters.dialects.nvidia_smi import NvidiaSmi
 from orchestrator.adapters.dialects.pytest_benchmark import PytestBenchmark
 from orchestrator.adapters.dialects.transcription import Transcription
 from orchestrator.application.ports.dialects import Dialect
-from orchestrator.domain.reading import SaidEnd
+from orchestrator.domain.parsed_results import SaidEnd
 from tests.unit.dialects.foreign import FOREIGN, json_like, mutated, survives
 
 TRIED = settings(max_examples=60)

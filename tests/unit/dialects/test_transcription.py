@@ -9,7 +9,7 @@ import pytest
 from orchestrator.adapters.dialects.transcription import Transcription
 from orchestrator.application.ports.dialects import UnreadableError
 from orchestrator.domain.outcome import TestOutcome as Outcome
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     SaidCheck,
     SaidDegraded,
     SaidEnd,

@@ -6,15 +6,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.domain.assembly.reading import Foreign
-from orchestrator.domain.assembly.whole import Assembly, assemble
+from orchestrator.domain.assembly.merge import Assembly, assemble
+from orchestrator.domain.assembly.results_pass import Foreign
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import Facts, fold
 from orchestrator.domain.ingest_notes import IngestNotes
+from orchestrator.domain.judging import judge_job
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.outcome import TestOutcome as Result
-from orchestrator.domain.reading import Provenance, Said, SaidTally, SaidTest
-from orchestrator.domain.results import judge_job
+from orchestrator.domain.parsed_results import Provenance, Said, SaidTally, SaidTest
 
 
 class ListTape:

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestrator.domain.assembly.reading import Foreign
+from orchestrator.domain.assembly.results_pass import Foreign
 from orchestrator.domain.ingest_notes import IngestNotes, NotedJob, NotedSuite
 from orchestrator.domain.ingested import SourceState
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.outcome import TestOutcome as Result
-from orchestrator.domain.reading import (
+from orchestrator.domain.parsed_results import (
     Provenance,
     SaidCheck,
     SaidDegraded,

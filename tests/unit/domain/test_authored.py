@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.domain.authored import MOST_STATEMENTS, Written, check_written, unsaid
+from orchestrator.domain.annotation import MOST_STATEMENTS, Written, check_written, unsaid
 from orchestrator.domain.problems import InvalidDocumentError
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.domain.blame import Blame, Circumstances, Culprit, SecondMachine, blame
-from orchestrator.domain.trials import Options, TrialAsk, TrialKind, TrialOrder, trials_of
+from orchestrator.domain.retests import Options, TrialAsk, TrialKind, TrialOrder, trials_of
 from tests.unit.domain.test_trials import A, lived
 
 PACKAGES = (("dep", "1.0", "2.0"),)

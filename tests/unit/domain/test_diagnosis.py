@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.domain.blame import Blame, Culprit, blame
 from orchestrator.domain.diagnosis import Again, diagnosed_of
-from orchestrator.domain.trials import Trial, TrialKind
+from orchestrator.domain.retests import Trial, TrialKind
 from tests.unit.domain.test_blame import ABOUT, DRIVER, FAILS, judged, second
 
 BLAME = Blame(job="moe", nodeid="t.py::a", answer=Culprit.OURS, evidence=("First.", "Second."))

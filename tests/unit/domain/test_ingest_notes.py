@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 
 from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.domain.annotation import moment
 from orchestrator.domain.assembly.names import artifact_id, module_id, title_of
-from orchestrator.domain.authored import moment
 from orchestrator.domain.catalogue import INSTANCE_DEVICES, PLATFORMS, architecture
 from orchestrator.domain.ingested import StatedMachine
 from orchestrator.domain.matrix import Platform

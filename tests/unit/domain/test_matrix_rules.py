@@ -4,10 +4,10 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.domain.expected import Expected
+from orchestrator.domain.expected_hardware import Expected
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import Host, JobSelection, Limits, Matrix, Platform, Subject
-from orchestrator.domain.matrix_rules import check_matrix
+from orchestrator.domain.matrix_checks import check_matrix
 from tests.unit.domain.making import TRAITS, manifest, matrix
 
 RENTED = Platform(id="x", provider="aws")

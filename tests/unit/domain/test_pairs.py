@@ -10,8 +10,8 @@ import pytest
 from orchestrator.domain.evidence import Event
 from orchestrator.domain.facts import MetricFact, fold
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.pairs import launches_of, pairs_of, slowdown
-from orchestrator.domain.record import JobRecord
+from orchestrator.domain.paired_samples import launches_of, pairs_of, slowdown
+from orchestrator.domain.run_record import JobRecord
 
 ORDER = ("subject", "baseline", "baseline", "subject")
 

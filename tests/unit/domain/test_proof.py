@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import Accelerator, Host, Platform
-from orchestrator.domain.proof import (
+from orchestrator.domain.reuse_inputs import (
     Ingredients,
     age,
     all_proven,

@@ -6,8 +6,8 @@ import pytest
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.facts import CheckFact, JobFact
+from orchestrator.domain.judging import JobVerdict, judge_cell, judge_job, merge_tally, settle
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
-from orchestrator.domain.results import JobVerdict, judge_cell, judge_job, merge_tally, settle
 from orchestrator.domain.test_set import TestSet
 
 LOST = Cause(Outcome.ERRORED, "lost", "the machine is gone")

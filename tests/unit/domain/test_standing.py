@@ -6,9 +6,9 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from orchestrator.domain.failure_triage import Answering, Standing
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
-from orchestrator.domain.standing import Answering, Standing
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ISSUE = KnownIssue(

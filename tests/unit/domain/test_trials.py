@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from orchestrator.domain.trials import (
+from orchestrator.domain.retests import (
     AMONG,
     BACK,
     SURE,

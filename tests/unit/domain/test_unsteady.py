@@ -8,8 +8,16 @@ import pytest
 
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.flaky import Go, flaky_evidence
+from orchestrator.domain.flaky_detection import (
+    DatedGo,
+    Unsteady,
+    Whose,
+    how,
+    pair_of,
+    suspects,
+    whose,
+)
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.unsteady import DatedGo, Unsteady, Whose, how, pair_of, suspects, whose
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 LETTERS = {"p": TestOutcome.PASSED, "f": TestOutcome.FAILED, "s": TestOutcome.SKIPPED}

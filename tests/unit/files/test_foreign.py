@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.adapters.files.foreign import FileIntake
-from orchestrator.adapters.files.foreign_pack import pack_artifacts
-from orchestrator.adapters.files.foreign_tape import FileTape
+from orchestrator.adapters.files.ingest_upload import FileIntake
+from orchestrator.adapters.files.ingest_upload_pack import pack_artifacts
+from orchestrator.adapters.files.record_spool import FileTape
 from orchestrator.application.ingest_sources import flat_names
 from orchestrator.application.ports.archives import ArchiveError, Limits
-from orchestrator.application.ports.intake import IntakeError
+from orchestrator.application.ports.ingest_upload import IntakeError
 
 LIMITS = Limits(members=5, total_bytes=1_000_000, file_bytes=500_000, ratio=200)
 

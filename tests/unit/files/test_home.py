@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.adapters.clock import SystemClock
-from orchestrator.adapters.files.home import (
+from orchestrator.adapters.files.home_folder import (
     LOCK,
     PID,
     HomeHeldError,
@@ -30,7 +30,7 @@ HOLD = textwrap.dedent(
     import sys
     from pathlib import Path
     from orchestrator.adapters.clock import SystemClock
-    from orchestrator.adapters.files.home import HomeLock
+    from orchestrator.adapters.files.home_folder import HomeLock
     clock = SystemClock()
     HomeLock(Path(sys.argv[1]), clock=clock, sleep=clock.sleep).acquire("other")
     print("held", flush=True)

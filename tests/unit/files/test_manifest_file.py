@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.adapters.files.config_nodes import Item, UnreadableError
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.adapters.files.items import Item, UnreadableError
-from orchestrator.adapters.files.toml_items import read_toml
+from orchestrator.adapters.files.toml_nodes import read_toml
 from orchestrator.domain.problems import InvalidDocumentError
 
 DOCUMENTS = FileDocuments()

@@ -6,7 +6,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.tags import parse_tag
 
-from orchestrator.adapters.files.targets import applies, choose, is_met, platforms, tags
+from orchestrator.adapters.files.target_python import applies, choose, is_met, platforms, tags
 from orchestrator.application.ports.wheels import Interpreter, WheelsError
 from orchestrator.domain.manifest import Environment, PythonChoice
 from tests.unit.domain.making import manifest

@@ -9,8 +9,8 @@ from decimal import Decimal
 from statistics import median
 
 from orchestrator.domain.catalogue import promised
-from orchestrator.domain.gate.document import digest_of, policy_digest, snapshot_document
 from orchestrator.domain.gate.evaluate import RULES_VERSION, evaluate
+from orchestrator.domain.gate.gate_documents import digest_of, policy_digest, snapshot_document
 from orchestrator.domain.gate.performance import Comparison
 from orchestrator.domain.gate.policy import (
     ApprovalRule,

@@ -9,8 +9,8 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.domain.gate.completing import completed
 from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.rerun_merge import completed
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, Pairs
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Counts, Outcome

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.adapters.files.yaml_items import read_yaml
-from orchestrator.domain.gate.document import policy_digest
+from orchestrator.adapters.files.yaml_nodes import read_yaml
+from orchestrator.domain.gate.gate_documents import policy_digest
 from orchestrator.domain.gate.policy import trial_order
 from orchestrator.domain.gate.rules.hardware import expected
 from orchestrator.domain.matrix import Matrix

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.domain.gate.document import (
+from orchestrator.domain.gate.gate_documents import (
     canonical,
     policy_document,
     read_policy_document,

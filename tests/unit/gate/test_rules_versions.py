@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.gate.document import (
+from orchestrator.domain.gate.evaluate import RULES_VERSION, evaluate
+from orchestrator.domain.gate.gate_documents import (
     canonical,
     policy_digest,
     read_policy_document,
@@ -17,7 +18,6 @@ from orchestrator.domain.gate.document import (
     read_verdict,
     verdict_document,
 )
-from orchestrator.domain.gate.evaluate import RULES_VERSION, evaluate
 from orchestrator.domain.gate.policy import ApprovalRule
 from orchestrator.domain.gate.snapshot import Approval, Waiver
 from tests.unit.gate.made import (

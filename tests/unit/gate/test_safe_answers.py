@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.gate.completing import completed
 from orchestrator.domain.gate.failed_before import failed_before
 from orchestrator.domain.gate.policy import (
     ApprovalRule,
@@ -20,6 +19,7 @@ from orchestrator.domain.gate.policy import (
     SkipRule,
     SubjectRule,
 )
+from orchestrator.domain.gate.rerun_merge import completed
 from orchestrator.domain.gate.rule_names import rule_fault
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue

@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from orchestrator.adapters.github.statuses import status_request
+from orchestrator.adapters.github.commit_statuses import status_request
+from orchestrator.adapters.notify.guarded_http import Answer
 from orchestrator.adapters.notify.messages import slack_body, web_link, webhook_body
-from orchestrator.adapters.notify.receipts import receipt_of
+from orchestrator.adapters.notify.retry_policy import receipt_of
 from orchestrator.adapters.notify.signing import new_secret, signed_headers
-from orchestrator.adapters.notify.wire import Answer
 from orchestrator.domain.announcement import Announcement, LineageState, News
 from orchestrator.domain.channel import Channel, ChannelKind, Delivery, DeliveryState, Reception
 

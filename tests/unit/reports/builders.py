@@ -23,7 +23,7 @@ from orchestrator.domain.facts import CheckFact, MetricFact, TestFact
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import Bill
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
-from orchestrator.domain.record import (
+from orchestrator.domain.run_record import (
     ArtifactRecord,
     CellRecord,
     Evidence,

@@ -9,7 +9,7 @@ from orchestrator.domain.cell import PlaceAnswer
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.record import ArtifactRecord, CellRecord
+from orchestrator.domain.run_record import ArtifactRecord, CellRecord
 from tests.unit.reports.builders import (
     A10G,
     Jobs,

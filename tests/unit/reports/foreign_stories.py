@@ -17,8 +17,8 @@ from orchestrator.domain.ingested import (
 from orchestrator.domain.known_issue import IssueMatch, IssueState, IssueUse, KnownIssue
 from orchestrator.domain.matrix import Accelerator, Platform
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.reading import Provenance
-from orchestrator.domain.record import ArtifactRecord, CellRecord, Evidence
+from orchestrator.domain.parsed_results import Provenance
+from orchestrator.domain.run_record import ArtifactRecord, CellRecord, Evidence
 from orchestrator.domain.signature import Failure, clusters, signature_of
 from tests.unit.reports.builders import (
     Jobs,

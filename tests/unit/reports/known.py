@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 from tests.unit.reports import pairs, stories
 from tests.unit.reports.foreign_stories import handed_in
 

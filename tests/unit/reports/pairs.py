@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from orchestrator.domain.facts import CheckFact, MetricFact, TestFact
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 from tests.unit.reports.builders import (
     A10G,
     Jobs,

@@ -11,8 +11,8 @@ from orchestrator.domain.facts import CheckFact, MetricFact, TestFact
 from orchestrator.domain.ingested import Ingested, Source, SourceState
 from orchestrator.domain.matrix import Accelerator, Platform
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
-from orchestrator.domain.reading import Provenance
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.parsed_results import Provenance
+from orchestrator.domain.run_record import Evidence
 from tests.unit.reports.builders import L4, Jobs, cell_of, evidence_of, probe
 
 LOGS = Path(__file__).resolve().parents[2] / "golden" / "logs" / "gcp_l4_v046"

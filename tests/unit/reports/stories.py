@@ -9,7 +9,7 @@ from orchestrator.domain.cell import Attempt, Cause, CellState, PlaceAnswer
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.matrix import Accelerator, Platform
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.record import CellRecord, Evidence
+from orchestrator.domain.run_record import CellRecord, Evidence
 from tests.unit.reports.builders import (
     A10G,
     L4,

@@ -8,9 +8,9 @@ import pytest
 
 from orchestrator.domain.facts import CheckFact, MetricFact
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 from reports.registry import model_of, render
-from reports.views.classes import parts_of
+from reports.views.test_classes import parts_of
 from tests.unit.reports.builders import Jobs, T, cell_of, evidence_of, results_of
 from tests.unit.reports.stories import a10g, l4, release, story
 from tests.unit.reports.tables import tables
@@ -127,7 +127,7 @@ def test_what_did_not_pass_is_listed_first_where_not_all_can_be(templates):
 
 def test_every_number_of_a_table_is_one_of_the_model(templates):
     from reports import format as fmt
-    from reports.beside import exact
+    from reports.platform_text import exact
     from tests.unit.reports.leaves import numerals
     from tests.unit.reports.test_numbers import sayable
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 from reports.linter import errors, lint, lint_evidence
 from reports.model.values import ReportModel
 from reports.registry import model_of

@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.domain.blame import Culprit
 from orchestrator.domain.diagnosis import Again, Diagnosed
-from orchestrator.domain.record import Evidence
-from orchestrator.domain.trials import TrialKind
+from orchestrator.domain.retests import TrialKind
+from orchestrator.domain.run_record import Evidence
 from reports.registry import render
 from tests.unit.reports.stories import release, story
 from tests.unit.reports.test_golden import compare

@@ -20,8 +20,8 @@ from orchestrator.domain.facts import TestFact
 from orchestrator.domain.ingested import Ingested, Source, SourceState
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.reading import Provenance
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.parsed_results import Provenance
+from orchestrator.domain.run_record import Evidence
 from reports.exports.entries import groups_of
 from reports.exports.registry import FORMATS, ExportError, export
 from tests.unit.reports.builders import START, Jobs, T, cell_of, evidence_of, passing, results_of

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.domain.catalogue import INSTANCE_DEVICES, PLATFORMS
-from orchestrator.domain.linted import LEVELS, ForeignDocument
-from reports.foreign.boards import BOARDS, boards_in
+from orchestrator.domain.lint_findings import LEVELS, ForeignDocument
+from reports.foreign.accelerator_specs import BOARDS, boards_in
 from reports.foreign.linter import ACROSS, EVIDENCE, MOST, RULES, lint_documents
 from reports.foreign.parsing import read
 from reports.foreign.quantities import fractions, only, percents, quantities

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.linted import DocumentFinding, ForeignDocument
+from orchestrator.domain.lint_findings import DocumentFinding, ForeignDocument
 from reports.foreign.linter import lint_documents
 from tests.unit.reports.real_logs import l4_run
 

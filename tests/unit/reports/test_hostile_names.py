@@ -105,7 +105,7 @@ def test_two_thousand_failures_name_the_log(templates):
     from dataclasses import replace
 
     from orchestrator.domain.outcome import Outcome
-    from orchestrator.domain.record import ArtifactRecord
+    from orchestrator.domain.run_record import ArtifactRecord
     from tests.unit.reports.builders import evidence_of
 
     made, jobs = hostile()

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from orchestrator.domain.facts import MetricFact
 from orchestrator.domain.outcome import Outcome
-from reports.figures import caption, figure, heading, highlight, measured
 from reports.linter import errors, lint, lint_evidence
+from reports.metric_text import caption, figure, heading, highlight, measured
 from reports.registry import model_of, render
 from reports.views.benchmarks import COLUMNS_SHOWN, ROWS_SHOWN
 from reports.views.platform import platform_view

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reports import format as fmt
-from reports.figures import measured
+from reports.metric_text import measured
 from reports.registry import model_of, render
 from tests.unit.reports.leaves import numbers, numerals, texts
 from tests.unit.reports.stories import STORIES, release, story

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.linted import ForeignDocument
+from orchestrator.domain.lint_findings import ForeignDocument
 from orchestrator.domain.outcome import Outcome
 from reports.foreign.linter import lint_documents
 from reports.linter import errors, lint, lint_evidence

@@ -10,10 +10,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from reports.plots.bars import Segment, SpreadRow, StackedRow, spreads, stacked
-from reports.plots.changed import metrics_plot
-from reports.plots.choose import plots_of
+from reports.plots.comparison import metrics_plot
 from reports.plots.ratios import RatioRow, ratios
-from reports.plots.strips import DOTS, StripRow, strips
+from reports.plots.sample_strips import DOTS, StripRow, strips
+from reports.plots.selection import plots_of
 from reports.plots.svg import LEFT, RIGHT
 from reports.registry import draw, model_of, render
 from tests.unit.reports.pairs import itself

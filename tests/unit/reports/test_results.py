@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.domain.facts import CheckFact, MetricFact
 from orchestrator.domain.outcome import Outcome
-from reports.beside import exact
 from reports.model.values import Absent
+from reports.platform_text import exact
 from reports.registry import model_of, render
 from tests.unit.reports.builders import Jobs, cell_of, evidence_of
 from tests.unit.reports.stories import a10g, l4, local, not_available, release, story

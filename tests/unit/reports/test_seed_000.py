@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 from reports.registry import render
 from tests.unit.reports.tables import tables
 from tests.unit.reports.test_golden import compare

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.record import Evidence
+from orchestrator.domain.run_record import Evidence
 from reports.registry import render
 from tests.unit.reports import transcribed
 from tests.unit.reports.seeds import Comparison, corrections, unused

@@ -14,27 +14,27 @@ from pathlib import Path
 
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.files.documents import Form
-from orchestrator.adapters.files.foreign_tape import FileTape
+from orchestrator.adapters.files.record_spool import FileTape
 from orchestrator.application.describe_run import stated_leases
 from orchestrator.application.ports.dialects import HEAD_BYTES, TAIL_BYTES, Artifact
-from orchestrator.domain.assembly.reading import Foreign
-from orchestrator.domain.assembly.whole import Assembly, assemble
+from orchestrator.domain.assembly.merge import Assembly, assemble
+from orchestrator.domain.assembly.results_pass import Foreign
 from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.cell import Attempt, CellState, Run, RunState
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import Facts, TestFact, fold
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.ingested import Ingested, Statement
+from orchestrator.domain.judging import JobVerdict, judge_cell, judge_job
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.outcome import Counts, worst
-from orchestrator.domain.record import (
+from orchestrator.domain.run_record import (
     ArtifactRecord,
     CellRecord,
     Evidence,
     JobRecord,
     RunRecord,
 )
-from orchestrator.domain.results import JobVerdict, judge_cell, judge_job
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 TYPED = GOLDEN / "transcribed"

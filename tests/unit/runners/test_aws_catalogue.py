@@ -16,8 +16,8 @@ from orchestrator.domain.machine import (
 from runners.aws.catalogue import Catalogue
 from runners.aws.machines import split_id
 from runners.aws.network import _rule, _sources
-from runners.aws.remembering import KEPT, Remembered
-from runners.aws.wanted import read
+from runners.aws.platform_config import read
+from runners.aws.ttl_cache import KEPT, Remembered
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 TYPES: dict[str, tuple[int, str, str, int]] = {

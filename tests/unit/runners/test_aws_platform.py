@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from orchestrator.domain.machine import ConfigError
-from runners.aws.wanted import Device, Location, read
+from runners.aws.platform_config import Device, Location, read
 
 
 def test_what_is_not_said_has_its_default() -> None:

@@ -15,7 +15,7 @@ from orchestrator.domain.machine import ProviderError
 from orchestrator.domain.prices import Price, sift
 from runners.aws.prices import _product, price_list
 from runners.aws.quotas import class_of, quota_of
-from runners.aws.table import shipped
+from runners.aws.shipped_table import shipped
 
 TABLE_DAY = datetime(2026, 11, 21, tzinfo=UTC)
 PRICE = Price(

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from orchestrator.assets import asset_dir
 from orchestrator.domain.machine import ConfigError, Login
-from runners.boot import USER_DATA_LIMIT_BYTES, cloud_config, startup_script
+from runners.first_boot import USER_DATA_LIMIT_BYTES, cloud_config, startup_script
 
 TEMPLATES = asset_dir("templates")
 DEADLINE = datetime(2026, 11, 21, 13, 5, 7, tzinfo=UTC)

@@ -23,8 +23,8 @@ from runners.gcp.images import Image
 from runners.gcp.instance import build_instance
 from runners.gcp.machines import KNOWN, types_with
 from runners.gcp.names import ResourceId, instance_name, network_tag, parse_id, request_id
+from runners.gcp.platform_config import read_wishes
 from runners.gcp.prices import KnownPrices, table
-from runners.gcp.wishes import read_wishes
 from runners.google.firewall import rule_name
 from runners.google.names import label
 

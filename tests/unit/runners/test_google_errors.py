@@ -20,7 +20,7 @@ from orchestrator.domain.machine import (
     QuotaError,
 )
 from runners.google.errors import TABLE, ended_by, meaning
-from runners.google.reading import (
+from runners.google.responses import (
     AlreadyThereError,
     NotThereError,
     create,

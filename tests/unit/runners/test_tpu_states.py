@@ -14,9 +14,9 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
     SshAddress,
 )
-from runners.tpu.looking import refuse_gaps
-from runners.tpu.naming import NODES, QUEUED, Handle
+from runners.tpu.names import NODES, QUEUED, Handle
 from runners.tpu.states import Seen, address_of, machine_of, node_handle
+from runners.tpu.status import refuse_gaps
 
 Queue = tpu_v2.QueuedResourceState.State
 By = tpu_v2.QueuedResourceState.StateInitiator

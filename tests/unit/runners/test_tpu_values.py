@@ -20,10 +20,10 @@ from orchestrator.domain.machine import ConfigError
 from orchestrator.domain.prices import Price, sift
 from orchestrator.domain.quota import Demand, Level, Quota, Room, headroom
 from runners.google.names import labels
-from runners.tpu import TRAITS, naming
+from runners.tpu import TRAITS, names
 from runners.tpu.accelerators import accelerator
 from runners.tpu.catalogue import prices_of
-from runners.tpu.platform import read
+from runners.tpu.platform_config import read
 from runners.tpu.prices import find, known, table
 from runners.tpu.quotas import _limit_in
 
@@ -52,22 +52,22 @@ def test_traits_are_known_without_googles_libraries() -> None:
 @pytest.mark.parametrize("project", ["seatrial", "a", "a-project-with-a-very-long-name-of-forty-"])
 @pytest.mark.parametrize("token", [ULID, "t-1", "T 1", "x" * 200, "ends-with-", "-"])
 def test_an_id_follows_from_the_token_and_is_one(project: str, token: str) -> None:
-    made = naming.resource_id(project, token)
+    made = names.resource_id(project, token)
     assert RFC1035.fullmatch(made)
-    assert made == naming.resource_id(project, token)
+    assert made == names.resource_id(project, token)
     assert made.startswith("seatrial-")
 
 
 def test_two_tokens_have_two_ids() -> None:
     tokens = ["t-1", "t-2", "T-1", "t_1", "x" * 200, "x" * 201, ULID, ULID.upper()]
-    assert len({naming.resource_id("p", token) for token in tokens}) == len(tokens)
+    assert len({names.resource_id("p", token) for token in tokens}) == len(tokens)
 
 
 def test_the_request_id_belongs_to_the_token_and_the_zone() -> None:
-    first = naming.request_id("p", "t-1", "us-west4-a")
-    assert first == naming.request_id("p", "t-1", "us-west4-a")
-    assert first != naming.request_id("p", "t-1", "us-west4-b")
-    assert first != naming.request_id("p", "t-2", "us-west4-a")
+    first = names.request_id("p", "t-1", "us-west4-a")
+    assert first == names.request_id("p", "t-1", "us-west4-a")
+    assert first != names.request_id("p", "t-1", "us-west4-b")
+    assert first != names.request_id("p", "t-2", "us-west4-a")
 
 
 @pytest.mark.parametrize("value", ["", "ok-1_x", "A", "a.b", "a@b/c", "x" * 64, "ü"])
@@ -81,15 +81,15 @@ def test_labels_carry_any_tag(value: str) -> None:
     "machine_id", ["", "x", "a/b", "a/instances/b", "a/nodes/", "/nodes/b", "a/nodes/b/c"]
 )
 def test_ids_of_strangers_are_none_of_ours(machine_id: str) -> None:
-    assert naming.parse(machine_id) is None
+    assert names.parse(machine_id) is None
 
 
 def test_a_machine_id_goes_there_and_back() -> None:
-    handle = naming.parse("us-west4-a/queuedResources/x")
+    handle = names.parse("us-west4-a/queuedResources/x")
     assert handle is not None
     assert handle.path("p") == "projects/p/locations/us-west4-a/queuedResources/x"
-    assert naming.handle_of(handle.path("p")) == handle
-    assert handle.beside(naming.NODES).machine_id == "us-west4-a/nodes/x"
+    assert names.handle_of(handle.path("p")) == handle
+    assert handle.beside(names.NODES).machine_id == "us-west4-a/nodes/x"
 
 
 # accelerators
@@ -297,6 +297,6 @@ def test_a_zone_that_is_not_mentioned_is_unknown() -> None:
 
 
 def test_an_id_tells_its_token_and_project() -> None:
-    assert naming.token_in(naming.resource_id("a", ULID), "a") == ULID
-    assert naming.token_in(naming.resource_id("a-b", ULID), "a") is None
-    assert naming.token_in("somebody-elses", "a") is None
+    assert names.token_in(names.resource_id("a", ULID), "a") == ULID
+    assert names.token_in(names.resource_id("a-b", ULID), "a") is None
+    assert names.token_in("somebody-elses", "a") is None

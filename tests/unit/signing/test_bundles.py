@@ -20,17 +20,17 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from orchestrator.adapters.signing.envelopes import write_line
-from orchestrator.adapters.signing.notary import DsseNotary
-from orchestrator.adapters.signing.verifying import verify_bundle
-from orchestrator.application.ports.notary import KEYRING, KeyUnusableError, NotVerifiedError
-from orchestrator.domain.gate.document import canonical, verdict_document
-from orchestrator.domain.gate.snapshot import CellEvidence, Snapshot
-from orchestrator.domain.gate.statements import (
+from orchestrator.adapters.signing.signer import DsseNotary
+from orchestrator.adapters.signing.verifier import verify_bundle
+from orchestrator.application.ports.signer import KEYRING, KeyUnusableError, NotVerifiedError
+from orchestrator.domain.gate.gate_documents import canonical, verdict_document
+from orchestrator.domain.gate.in_toto import (
     CellStatement,
     cell_statement,
     subjects,
     verdict_statement,
 )
+from orchestrator.domain.gate.snapshot import CellEvidence, Snapshot
 from orchestrator.domain.gate.verdict import Decision, Verdict
 from orchestrator.domain.outcome import Outcome
 

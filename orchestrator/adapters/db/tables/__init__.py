@@ -15,8 +15,6 @@ from orchestrator.adapters.db.tables.benchmarks import (
     BenchmarkRow,
     CellMeasuredRow,
 )
-from orchestrator.adapters.db.tables.columns import Table
-from orchestrator.adapters.db.tables.foreign import IngestRow, StatementRow
 from orchestrator.adapters.db.tables.gates import (
     ApprovalRow,
     GatePolicyRow,
@@ -34,7 +32,8 @@ from orchestrator.adapters.db.tables.history import (
     TestAliasRow,
     TestRetryRow,
 )
-from orchestrator.adapters.db.tables.ledger import (
+from orchestrator.adapters.db.tables.ingested import IngestRow, StatementRow
+from orchestrator.adapters.db.tables.leases import (
     AttestationRow,
     DecisionRow,
     LeaseLoginRow,
@@ -43,16 +42,6 @@ from orchestrator.adapters.db.tables.ledger import (
     PriceRow,
     SightingRow,
 )
-from orchestrator.adapters.db.tables.life import (
-    AttemptRow,
-    CellPlanRow,
-    CellRow,
-    FeedRow,
-    KeyRow,
-    RunRow,
-    RunSpecRow,
-    TransitionRow,
-)
 from orchestrator.adapters.db.tables.outbox import (
     AnnouncementRow,
     ChannelRow,
@@ -60,7 +49,8 @@ from orchestrator.adapters.db.tables.outbox import (
     DeliveryRow,
     StandingRow,
 )
-from orchestrator.adapters.db.tables.proof import (
+from orchestrator.adapters.db.tables.quarantine import QuarantineRow
+from orchestrator.adapters.db.tables.results import (
     ArtifactRow,
     CellRollupRow,
     CheckResultRow,
@@ -75,10 +65,20 @@ from orchestrator.adapters.db.tables.proof import (
     TestResultRow,
     TextRow,
 )
-from orchestrator.adapters.db.tables.quarantine import QuarantineRow
+from orchestrator.adapters.db.tables.retests import DismissalRow, SecondRunRow, SittingRow
 from orchestrator.adapters.db.tables.reuse import CellReuseRow, PreparedRow, ProofRow
+from orchestrator.adapters.db.tables.runs import (
+    AttemptRow,
+    CellPlanRow,
+    CellRow,
+    FeedRow,
+    KeyRow,
+    RunRow,
+    RunSpecRow,
+    TransitionRow,
+)
 from orchestrator.adapters.db.tables.schedules import FiringRow, ScheduleRow
-from orchestrator.adapters.db.tables.trials import DismissalRow, SecondRunRow, SittingRow
+from orchestrator.adapters.db.tables.shared_columns import Table
 
 __all__ = [
     "AnnouncementRow",

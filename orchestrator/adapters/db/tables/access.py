@@ -10,14 +10,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.adapters.db.tables.columns import (
+from orchestrator.adapters.db.column_types import Document, Name, OneOf
+from orchestrator.adapters.db.tables.shared_columns import (
     Id,
     KeyNumber,
     Long,
     Table,
     UniqueId,
 )
-from orchestrator.adapters.db.types import Document, Name, OneOf
 from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.manifest import Manifest
 

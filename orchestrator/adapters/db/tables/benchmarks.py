@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Float, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.adapters.db.tables.columns import KeyCell, Long, Pk, Table
-from orchestrator.adapters.db.types import Json, Name
+from orchestrator.adapters.db.column_types import Json, Name
+from orchestrator.adapters.db.tables.shared_columns import KeyCell, Long, Pk, Table
 
 
 class BenchmarkRow(Table):

@@ -7,8 +7,8 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, ForeignKeyConstraint, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.adapters.db.tables.columns import Id, Pk, Table
-from orchestrator.adapters.db.types import Document, Name, OneOf
+from orchestrator.adapters.db.column_types import Document, Name, OneOf
+from orchestrator.adapters.db.tables.shared_columns import Id, Pk, Table
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.snapshot import Waiver
 from orchestrator.domain.gate.verdict import Decision

@@ -7,8 +7,8 @@ from datetime import datetime
 from sqlalchemy import Float, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.adapters.db.tables.columns import Id, Pk, Table
-from orchestrator.adapters.db.types import Document, OneOf
+from orchestrator.adapters.db.column_types import Document, OneOf
+from orchestrator.adapters.db.tables.shared_columns import Id, Pk, Table
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.identity import Change

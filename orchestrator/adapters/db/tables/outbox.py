@@ -7,8 +7,8 @@ from datetime import datetime
 from sqlalchemy import Float, ForeignKey, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.adapters.db.tables.columns import Id, Pk, Table, UniqueId
-from orchestrator.adapters.db.types import Document, Name, OneOf
+from orchestrator.adapters.db.column_types import Document, Name, OneOf
+from orchestrator.adapters.db.tables.shared_columns import Id, Pk, Table, UniqueId
 from orchestrator.domain.announcement import News
 from orchestrator.domain.channel import Channel, DeliveryState, Reception
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.adapters.db.tables.columns import Pk, Table
-from orchestrator.adapters.db.types import Document
+from orchestrator.adapters.db.column_types import Document
+from orchestrator.adapters.db.tables.shared_columns import Pk, Table
 from orchestrator.domain.gate.snapshot import Quarantine
 
 

@@ -7,9 +7,9 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.adapters.db.tables.columns import KeyAttempt, KeyCell, OfAttempt, Table
-from orchestrator.adapters.db.types import Document, Name
-from orchestrator.application.ports.proofs import Prepared
+from orchestrator.adapters.db.column_types import Document, Name
+from orchestrator.adapters.db.tables.shared_columns import KeyAttempt, KeyCell, OfAttempt, Table
+from orchestrator.application.ports.reuse_inputs import Prepared
 
 
 class PreparedRow(Table):

@@ -7,8 +7,8 @@ from datetime import datetime
 from sqlalchemy import Float, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.adapters.db.tables.columns import Id, Pk, Table
-from orchestrator.adapters.db.types import Document, Name, OneOf
+from orchestrator.adapters.db.column_types import Document, Name, OneOf
+from orchestrator.adapters.db.tables.shared_columns import Id, Pk, Table
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
 
 

@@ -17,9 +17,9 @@ from orchestrator.application.list_benchmarks import (
     list_benchmarks,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.charts import Picture, sparkline
-from orchestrator.dashboard.measures import (
+from orchestrator.dashboard.labels import cut, said, visible
+from orchestrator.dashboard.measurement_text import (
     Change,
     Measured,
     direction_of,
@@ -28,8 +28,8 @@ from orchestrator.dashboard.measures import (
     unit_of,
 )
 from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Cell, Column, Drawn, Moment, Row, Table, Text
-from orchestrator.dashboard.words import cut, said, visible
 
 RUNS = 30
 """Newest runs that the list looks at."""

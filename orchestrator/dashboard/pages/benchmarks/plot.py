@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from orchestrator.application.benchmark_trend import BenchmarkTrend, Level
 from orchestrator.dashboard.charts import Picture, Shape
-from orchestrator.dashboard.measures import honest, percent
+from orchestrator.dashboard.measurement_text import honest, percent
 
 WIDTH = 960
 HEIGHT = 260

@@ -15,8 +15,8 @@ from orchestrator.application.benchmark_trend import (
 )
 from orchestrator.application.ports.benchmarks import Benchmark
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Format, Page, PageMissingError
-from orchestrator.dashboard.measures import (
+from orchestrator.dashboard.labels import cut, visible
+from orchestrator.dashboard.measurement_text import (
     Change,
     Measured,
     direction_of,
@@ -26,8 +26,8 @@ from orchestrator.dashboard.measures import (
 )
 from orchestrator.dashboard.pages.benchmarks.plot import Scale, data_of, scale_of, still
 from orchestrator.dashboard.products import chosen_product
+from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.table import Column, Moment, Number, Row, Table, Text
-from orchestrator.dashboard.words import cut, visible
 
 RANGES = (60, 200, 1_000)
 """Newest runs that can be looked at."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orchestrator.application.ports.verdict_lines import VerdictLine
-from orchestrator.dashboard.words import Said, said, visible
+from orchestrator.dashboard.labels import Said, said, visible
 
 _LONGEST = 32
 _LETTER = 6.6

@@ -9,11 +9,10 @@ from datetime import datetime, timedelta
 from fastapi import APIRouter, Request, Response
 
 from orchestrator.application.gate_policies import find_policy
-from orchestrator.application.gate_standing import GateStanding, gate_standings
+from orchestrator.application.gate_status import GateStanding, gate_standings
 from orchestrator.application.rate_trends import RateTrend, rate_trends
 from orchestrator.application.release_board import Board, Wanted, release_board
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Page, PageMissingError, pages_of
 from orchestrator.dashboard.pages.board.badge import badge_words
 from orchestrator.dashboard.pages.board.sentences import GateSentence, gate_sentence
 from orchestrator.dashboard.pages.board.tables import (
@@ -23,6 +22,7 @@ from orchestrator.dashboard.pages.board.tables import (
     rates_table,
 )
 from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError, pages_of
 from orchestrator.dashboard.table import Moment, Table
 from orchestrator.domain.gate.quantities import duration
 

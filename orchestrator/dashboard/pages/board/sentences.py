@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.application.gate_standing import GateStanding, Lack
+from orchestrator.application.gate_status import GateStanding, Lack
 from orchestrator.application.ports.verdict_lines import VerdictLine
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked
+from orchestrator.dashboard.labels import age, said
 from orchestrator.dashboard.pages.gates.waiting import wait_texts
+from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Text
-from orchestrator.dashboard.words import age, said
 from orchestrator.domain.gate.verdict import RuleOutcome
 
 _LONGEST = 160

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
-from orchestrator.application.ports.releases import LiveRun
+from orchestrator.application.ports.release_board import LiveRun
 from orchestrator.application.rate_trends import RateTrend
 from orchestrator.application.release_board import Absence, Board, BoardRow, Square
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked
-from orchestrator.dashboard.pages.board.squares import Evidence, Rate
+from orchestrator.dashboard.labels import age, cut, said, visible
+from orchestrator.dashboard.pages.board.cells import Evidence, Rate
+from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Badge, Cell, Column, Moment, Row, Several, Table, Text
-from orchestrator.dashboard.words import age, cut, said, visible
 from orchestrator.domain.outcome import Outcome
 
 _FIRST_COMMAND = "seatrial run matrices/local.yaml"

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from orchestrator.dashboard.pages.cell.showing import router
+from orchestrator.dashboard.pages.cell.routes import router
 
 __all__ = ["router"]

@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Sequence
 
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.run.building import LOUD, Said
+from orchestrator.dashboard.pages.run.content import LOUD, Said
 from orchestrator.dashboard.table import Badge, Column, Number, Row, Table, Text
 from orchestrator.domain.facts import MetricFact
 from orchestrator.domain.fingerprint import traits
-from orchestrator.domain.record import CellRecord
+from orchestrator.domain.run_record import CellRecord
 from orchestrator.domain.units import duration, plural, price, size
 
 _METRICS = 100

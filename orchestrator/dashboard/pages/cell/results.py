@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from orchestrator.application.ports.told import TestLine, TestLines
+from orchestrator.application.ports.read_models import TestLine, TestLines
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked
+from orchestrator.dashboard.labels import said
+from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Badge, Column, Row, Span, Table, Text, Trace
-from orchestrator.dashboard.words import said
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.outcome import TestOutcome
 

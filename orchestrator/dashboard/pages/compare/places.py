@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.application.compare_cells import PACKAGE, STACK, Trait
-from orchestrator.dashboard.answer import Asked
-from orchestrator.dashboard.pages.compare.contrast import Contrast
+from orchestrator.dashboard.labels import cut, visible
+from orchestrator.dashboard.pages.compare.summary import Contrast
+from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Badge, Column, Row, Table, Text
-from orchestrator.dashboard.words import cut, visible
 from orchestrator.domain.units import plural
 
 _ROWS = 60

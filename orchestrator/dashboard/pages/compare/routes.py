@@ -17,18 +17,18 @@ from orchestrator.application.compare_cells import (
     traits_of,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Page, PageMissingError
-from orchestrator.dashboard.finding import cell_of, run_of
-from orchestrator.dashboard.pages.compare.contrast import Contrast
+from orchestrator.dashboard.labels import cut, in_utc, visible
+from orchestrator.dashboard.pages.compare.benchmarks import PERFORMANCE, speeds_of
 from orchestrator.dashboard.pages.compare.places import (
     environment_table,
     packages_table,
     said_of_places,
 )
-from orchestrator.dashboard.pages.compare.speeds import PERFORMANCE, speeds_of
+from orchestrator.dashboard.pages.compare.summary import Contrast
 from orchestrator.dashboard.pages.compare.tests import EACH, cells_table, sections
+from orchestrator.dashboard.path_lookup import cell_of, run_of
+from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Table
-from orchestrator.dashboard.words import cut, in_utc, visible
 from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.difference import Difference
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from orchestrator.application.compare_cells import Facing
 from orchestrator.application.ports.differences import Changed
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked
-from orchestrator.dashboard.pages.compare.contrast import Contrast
-from orchestrator.dashboard.pages.naming import name_cell
+from orchestrator.dashboard.labels import cut
+from orchestrator.dashboard.pages.compare.summary import Contrast
+from orchestrator.dashboard.pages.test_names import name_cell
+from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Table, Text
-from orchestrator.dashboard.words import cut
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.cell import Cell as RunCell
 from orchestrator.domain.difference import Difference

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.folded import Folded
+from orchestrator.dashboard.disclosure import Folded
 from orchestrator.dashboard.pages.gates.intervals import interval
 from orchestrator.dashboard.pages.gates.rules import slower, tone
 from orchestrator.dashboard.table import Badge, Cell, Column, Drawn, Number, Row, Table, Text

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from fastapi import APIRouter, Response
 
 from orchestrator.application.gate_policies import policy_of
-from orchestrator.application.gate_standing import GateStanding, Line, gate_standing
+from orchestrator.application.gate_status import GateStanding, Line, gate_standing
 from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.application.ports.verdict_lines import VerdictLine
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Page
 from orchestrator.dashboard.pages.gates.changes import changes, in_words
 from orchestrator.dashboard.pages.gates.rules import rule_table, severity, summary_of
-from orchestrator.dashboard.pages.gates.said import (
+from orchestrator.dashboard.pages.gates.signoffs import (
     Refused,
     approval_table,
     waivable,
@@ -22,8 +21,9 @@ from orchestrator.dashboard.pages.gates.said import (
 )
 from orchestrator.dashboard.pages.gates.versions import policy_facts
 from orchestrator.dashboard.pages.gates.waiting import wait_texts
+from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
-from orchestrator.domain.gate.terms import longest_exception
+from orchestrator.domain.gate.excuse_terms import longest_exception
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 router = APIRouter()

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.gate_standing import Due, GateStanding, Line, gate_standings
+from orchestrator.application.gate_status import Due, GateStanding, Line, gate_standings
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Page
-from orchestrator.dashboard.pages.gates.people import channel_table, key_table, last_try
+from orchestrator.dashboard.pages.gates.keys_channels import channel_table, key_table, last_try
 from orchestrator.dashboard.pages.gates.rules import summary_of
 from orchestrator.dashboard.pages.gates.waiting import wait_texts
+from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Badge, Cell, Column, Moment, Row, Several, Table, Text
 
 router = APIRouter()

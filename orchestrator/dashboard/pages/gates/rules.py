@@ -7,9 +7,9 @@ from datetime import datetime
 from functools import partial
 
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.folded import Fact, Folded
+from orchestrator.dashboard.disclosure import Fact, Folded
+from orchestrator.dashboard.labels import cut, in_utc
 from orchestrator.dashboard.table import Badge, Column, Row, Table, Text
-from orchestrator.dashboard.words import cut, in_utc
 from orchestrator.domain.gate.quantities import as_percent, counted, some
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 

@@ -10,17 +10,17 @@ from fastapi import APIRouter, Query, Response
 
 from orchestrator.application.ports.blobs import BlobMissingError
 from orchestrator.application.ports.gates import StoredVerdict
-from orchestrator.application.ports.notary import PublicKey
+from orchestrator.application.ports.signer import PublicKey
 from orchestrator.application.ports.verdict_lines import VerdictLine
 from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict, replay
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Page
 from orchestrator.dashboard.pages.gates.changes import changes
 from orchestrator.dashboard.pages.gates.evidence import evidence_tables
 from orchestrator.dashboard.pages.gates.exceptions import exception_table
 from orchestrator.dashboard.pages.gates.rules import SHOWN, rule_table, severity, summary_of
+from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Moment
-from orchestrator.domain.gate.document import verdict_document
+from orchestrator.domain.gate.gate_documents import verdict_document
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 router = APIRouter()

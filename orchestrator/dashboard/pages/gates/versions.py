@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from orchestrator.application.ports.gates import StoredPolicy
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, PageMissingError
 from orchestrator.dashboard.pages.gates.policy_text import Changed, Listing, diff_of, lines_of
+from orchestrator.dashboard.responses import Asked, PageMissingError
 from orchestrator.dashboard.table import Column, Moment, Row, Several, Table, Text
 
 SHOWN = 50

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from orchestrator.application.gate_standing import GateStanding, Lack, Wait
+from orchestrator.application.gate_status import GateStanding, Lack, Wait
 from orchestrator.dashboard import urls
+from orchestrator.dashboard.labels import cut
 from orchestrator.dashboard.table import Text
-from orchestrator.dashboard.words import cut
 
 RUN_SHOWN = 12
 """Letters of an id that a sentence has room for."""

@@ -12,8 +12,13 @@ from fastapi.responses import StreamingResponse
 from orchestrator.application.ports.logs import AttemptLog
 from orchestrator.application.read_log import Found, LogLine, raw_pieces
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep, Format, Page, PageMissingError
-from orchestrator.dashboard.pages.log.opened import (
+from orchestrator.dashboard.pages.log.lines import (
+    ShownLine,
+    for_page,
+    part_of_line,
+    shown_line,
+)
+from orchestrator.dashboard.pages.log.selection import (
     LogQuery,
     OpenedDep,
     OpenedLog,
@@ -22,12 +27,7 @@ from orchestrator.dashboard.pages.log.opened import (
     found_in,
     window_of,
 )
-from orchestrator.dashboard.pages.log.shown import (
-    ShownLine,
-    for_page,
-    part_of_line,
-    shown_line,
-)
+from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.units import size
 

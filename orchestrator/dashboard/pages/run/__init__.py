@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from orchestrator.dashboard.pages.run import actions, showing
+from orchestrator.dashboard.pages.run import actions, routes
 
 router = APIRouter()
-router.include_router(showing.router)
+router.include_router(routes.router)
 router.include_router(actions.router)

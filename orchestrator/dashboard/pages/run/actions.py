@@ -22,9 +22,9 @@ from orchestrator.application.rerun_run import (
     rerun_run,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.answer import Asked, AskedDep
-from orchestrator.dashboard.finding import run_of
-from orchestrator.dashboard.pages.run.building import run_page
+from orchestrator.dashboard.pages.run.content import run_page
+from orchestrator.dashboard.path_lookup import run_of
+from orchestrator.dashboard.responses import Asked, AskedDep
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.domain.cell import Run
 from orchestrator.domain.problems import InvalidDocumentError

@@ -23,7 +23,7 @@ from orchestrator.dashboard.table import (
 )
 from orchestrator.domain.cell import Attempt, CellState, PlaceAnswer
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.record import CellRecord, LeaseRecord, RunRecord
+from orchestrator.domain.run_record import CellRecord, LeaseRecord, RunRecord
 
 _TONES = {Outcome.FAILED: "bad", Outcome.TIMED_OUT: "bad", Outcome.ERRORED: "bad"}
 _CELLS = (

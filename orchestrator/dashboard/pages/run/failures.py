@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Table, Text
-from orchestrator.domain.record import RunRecord
+from orchestrator.domain.run_record import RunRecord
 from orchestrator.domain.signature import Cluster
 
 SHOWN = 40

@@ -10,7 +10,7 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.table import Badge, Column, Row, Several, Span, Table, Tally, Text
 from orchestrator.domain.cell import CellState, Run
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.record import CellRecord, JobRecord, RunRecord
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
 from orchestrator.domain.units import plural
 
 SHOWN = 60

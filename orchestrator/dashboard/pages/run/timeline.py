@@ -8,7 +8,7 @@ from datetime import datetime
 
 from orchestrator.dashboard.charts import Picture, Shape
 from orchestrator.domain.cell import CellState, Run
-from orchestrator.domain.record import CellRecord
+from orchestrator.domain.run_record import CellRecord
 from orchestrator.domain.units import duration
 
 PHASES = tuple(state for state in CellState if state is not CellState.DONE)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from orchestrator.domain.gate.case import Case
-from orchestrator.domain.gate.excuses import Excuse
+from orchestrator.domain.gate.exceptions import Excuse
 from orchestrator.domain.gate.policy import ApprovalRule
 from orchestrator.domain.gate.quantities import counted, some
+from orchestrator.domain.gate.rule_context import Case
 from orchestrator.domain.gate.tolerance import FLAKY, GIVEN_UP
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.domain.gate.case import Case, JudgedJob, Stand
 from orchestrator.domain.gate.policy import ManifestRule
 from orchestrator.domain.gate.quantities import counted, like, some
+from orchestrator.domain.gate.rule_context import Case, JudgedJob, Stand
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.test_changes import TestChanges
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult

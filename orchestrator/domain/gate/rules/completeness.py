@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from orchestrator.domain.gate.case import Case, Stand
 from orchestrator.domain.gate.quantities import counted, some
-from orchestrator.domain.gate.rules.result import meant, worst
+from orchestrator.domain.gate.rule_context import Case, Stand
+from orchestrator.domain.gate.rules.rule_results import meant, worst
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleResult
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.domain.gate.case import Case
-from orchestrator.domain.gate.rules.result import meant
+from orchestrator.domain.gate.rule_context import Case
+from orchestrator.domain.gate.rules.rule_results import meant
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.domain.gate.belief import age_doubts, doubts, identity_doubts
-from orchestrator.domain.gate.case import Case, JudgedJob, Stand, is_unavailable
+from orchestrator.domain.gate.evidence_trust import age_doubts, doubts, identity_doubts
+from orchestrator.domain.gate.rule_context import Case, JudgedJob, Stand, is_unavailable
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.domain.gate.case import Case, JudgedJob, Stand
 from orchestrator.domain.gate.quantities import counted, like, some
+from orchestrator.domain.gate.rule_context import Case, JudgedJob, Stand
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest
 from orchestrator.domain.gate.tolerance import FLAKY, Allowed
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult

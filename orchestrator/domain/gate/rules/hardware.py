@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from orchestrator.domain.catalogue import promised
-from orchestrator.domain.expected import ANY, Difference, Expected, differences, in_words
-from orchestrator.domain.gate.case import Case, Stand
+from orchestrator.domain.expected_hardware import ANY, Difference, Expected, differences, in_words
 from orchestrator.domain.gate.policy import PlatformRule
-from orchestrator.domain.gate.rules.result import worst
+from orchestrator.domain.gate.rule_context import Case, Stand
+from orchestrator.domain.gate.rules.rule_results import worst
 from orchestrator.domain.gate.snapshot import CellEvidence, MachineEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 

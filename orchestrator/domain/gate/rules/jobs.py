@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.domain.cell import Cause
-from orchestrator.domain.gate.case import Case, JudgedJob, Stand, is_over
 from orchestrator.domain.gate.policy import JobRule
 from orchestrator.domain.gate.quantities import counted, is_pattern, like, some
+from orchestrator.domain.gate.rule_context import Case, JudgedJob, Stand, is_over
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence
 from orchestrator.domain.gate.tolerance import Allowed
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult

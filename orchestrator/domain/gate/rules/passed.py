@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.domain.gate.case import Case, JudgedJob
 from orchestrator.domain.gate.quantities import counted
+from orchestrator.domain.gate.rule_context import Case, JudgedJob
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 

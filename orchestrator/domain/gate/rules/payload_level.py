@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.domain.gate.case import Case
 from orchestrator.domain.gate.payload_review import (
     PayloadLevel,
     PayloadReview,
@@ -13,6 +12,7 @@ from orchestrator.domain.gate.payload_review import (
     review_in_force,
 )
 from orchestrator.domain.gate.quantities import some
+from orchestrator.domain.gate.rule_context import Case
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 

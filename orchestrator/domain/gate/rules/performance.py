@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.domain.gate.case import Case, JudgedJob, Stand
 from orchestrator.domain.gate.performance import Benchmark, Comparison, Ruling, decide
 from orchestrator.domain.gate.policy import Budget, PerformanceRule
 from orchestrator.domain.gate.quantities import as_percent, figure, like, percent
+from orchestrator.domain.gate.rule_context import Case, JudgedJob, Stand
 from orchestrator.domain.gate.snapshot import CellEvidence, Pairs
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
-from orchestrator.domain.pairs import launches_of
+from orchestrator.domain.paired_samples import launches_of
 
 Measured = tuple[CellEvidence, Pairs, Budget | None]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.domain.gate.belief import doubts
-from orchestrator.domain.gate.case import Case, Stand, is_over, is_unavailable, stand_of
+from orchestrator.domain.gate.evidence_trust import doubts
 from orchestrator.domain.gate.policy import PlatformRule, Substitute
 from orchestrator.domain.gate.quantities import counted, some
-from orchestrator.domain.gate.rules.result import worst
+from orchestrator.domain.gate.rule_context import Case, Stand, is_over, is_unavailable, stand_of
+from orchestrator.domain.gate.rules.rule_results import worst
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Counts, Outcome

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.domain.gate.case import Case, JudgedJob
 from orchestrator.domain.gate.policy import SkipRule
 from orchestrator.domain.gate.quantities import counted, like, some
+from orchestrator.domain.gate.rule_context import Case, JudgedJob
 from orchestrator.domain.gate.snapshot import JobEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.test_set import Deselection, Place

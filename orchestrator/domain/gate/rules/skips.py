@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.domain.gate.case import Case, JudgedJob, Stand
 from orchestrator.domain.gate.policy import SkipRule
 from orchestrator.domain.gate.quantities import counted, like, some
-from orchestrator.domain.gate.rules.result import worst
+from orchestrator.domain.gate.rule_context import Case, JudgedJob, Stand
+from orchestrator.domain.gate.rules.rule_results import worst
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _TOLD = 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
-from orchestrator.domain.gate.case import Case, is_unavailable
 from orchestrator.domain.gate.quantities import some
+from orchestrator.domain.gate.rule_context import Case, is_unavailable
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 

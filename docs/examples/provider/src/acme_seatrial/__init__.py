@@ -26,7 +26,7 @@ from orchestrator.domain.machine import (
     QuotaError,
     SshAddress,
 )
-from runners import ProviderContext, boot
+from runners import ProviderContext, first_boot
 
 TRAITS = ProviderTraits(
     name="acme",
@@ -110,7 +110,7 @@ class AcmeProvider:
             "tags": dict(request.tags),  # the token is among them: `inventory` finds it by that
             "delete_at": ends.isoformat(),  # the cloud's own kill switch
             # Who may enter, the host key that answers, and the guest's timer, for cloud-init.
-            "user_data": boot.cloud_config(
+            "user_data": first_boot.cloud_config(
                 login, user=USER, expires_at=ends, templates=self._context.templates
             ),
         }

@@ -1,0 +1,194 @@
+"""From items to the domain's dataclasses, with every mismatch said as a sentence at its place."""
+
+from __future__ import annotations
+
+import math
+import re
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from functools import cache
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+from orchestrator.adapters.files import type_names
+from orchestrator.adapters.files.config_nodes import Item, Position, placed
+from orchestrator.domain.problems import Path, Problem, nearest
+
+LARGEST_NUMBER = 10**12
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+_BAD = object()
+"""Stands for a value that was refused; never leaves this module."""
+
+
+class Shaper:
+    """Reads items as a type; collects problems instead of stopping at the first."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def read(self, item: Item, hint: object, path: Path = ()) -> object:
+        """Return the value, or something meaningless if `problems` is not empty afterwards."""
+        origin = get_origin(hint)
+        if origin in (Union, types.UnionType):
+            return self._union(item, get_args(hint), path)
+        if origin is Literal:
+            return self._literal(item, get_args(hint), path)
+        if origin is tuple:
+            return self._list(item, get_args(hint)[0], path)
+        if origin is dict:
+            return self._table(item, get_args(hint), path)
+        if isinstance(hint, type) and is_dataclass(hint):
+            return self._record(item, hint, path)
+        return self._scalar(item, hint, path)
+
+    def say(self, path: Path, message: str, at: Position | None) -> object:
+        """Note a problem."""
+        self.problems.append(placed(path, message, at))
+        return _BAD
+
+    def _wrong(self, item: Item, wanted: str, path: Path, advice: str = "") -> object:
+        return self.say(path, f"must be {wanted}, not {type_names.found(item)}{advice}", item.at)
+
+    def _union(self, item: Item, options: tuple[object, ...], path: Path) -> object:
+        if item.value is None and type(None) in options:
+            return None
+        present = tuple(o for o in options if o is not type(None))
+        fitting = [option for option in present if _fits(item, option)]
+        if len(fitting) == 1 and not _is_other_word(item, fitting[0], among=present):
+            return self.read(item, fitting[0], path)
+        words = " or ".join(type_names.expected(option) for option in present)
+        takes_list = any(get_origin(option) is tuple for option in present)
+        return self._wrong(item, words, path, type_names.list_advice(item) if takes_list else "")
+
+    def _literal(self, item: Item, choices: tuple[object, ...], path: Path) -> object:
+        for choice in choices:
+            if item.value == choice and type(item.value) is type(choice):
+                return choice
+        if isinstance(item.value, str) and len(choices) > 1:
+            hint = nearest(item.value, map(str, choices))
+            return self.say(path, f"{item.value!r} is unknown{hint}", item.at)
+        return self._wrong(item, type_names.either(choices), path)
+
+    def _list(self, item: Item, each: object, path: Path) -> object:
+        if item.elements is None:
+            return self._wrong(item, "a list", path, type_names.list_advice(item))
+        return tuple(self.read(e, each, (*path, n)) for n, e in enumerate(item.elements))
+
+    def _table(self, item: Item, types_: tuple[object, ...], path: Path) -> object:
+        if item.entries is None:
+            return self._wrong(item, "a mapping", path)
+        keys = get_args(types_[0]) if get_origin(types_[0]) is Literal else None
+        read = {}
+        for key, entry in item.entries.items():
+            if keys is not None and key not in keys:
+                self.say((*path, key), f"there is no such key{nearest(key, keys)}", entry.at)
+            self._storable(key, (*path, key), entry.at)
+            read[key] = self.read(entry.item, types_[1], (*path, key))
+        return read
+
+    def _record(self, item: Item, form: type, path: Path) -> object:
+        if item.entries is None:
+            return self._wrong(item, "a mapping", path)
+        known = _fields(form)
+        before = len(self.problems)
+        for key, entry in item.entries.items():
+            if key not in known:
+                self.say((*path, key), f"there is no such key{nearest(key, known)}", entry.at)
+        given = {
+            key: self.read(entry.item, known[key][1], (*path, key))
+            for key, entry in item.entries.items()
+            if key in known
+        }
+        for key, (field, _) in known.items():
+            if key not in given and _is_required(field):
+                self.say((*path, key), "is missing", item.at)
+        return form(**given) if len(self.problems) == before else _BAD
+
+    def _scalar(self, item: Item, kind: object, path: Path) -> object:
+        value = item.value
+        if kind is str or (kind is object and isinstance(value, str)):
+            return self._text(item, path)
+        if isinstance(value, int | float) and abs(value) > LARGEST_NUMBER:
+            return self.say(path, f"is too large: at most {LARGEST_NUMBER}", item.at)
+        read = _number(value, kind)
+        if read is not _BAD:
+            return read
+        advice = type_names.unquote_advice(item, kind)
+        if advice:
+            return self.say(path, f"must be {type_names.SCALARS[kind]}: {advice}", item.at)
+        return self._wrong(item, type_names.expected(kind), path)
+
+    def _text(self, item: Item, path: Path) -> object:
+        if isinstance(item.value, str):
+            return self._storable(item.value, path, item.at)
+        if isinstance(item.value, bool | int | float):
+            return self.say(path, type_names.quote_advice(item), item.at)
+        return self._wrong(item, "text", path)
+
+    def _storable(self, value: str, path: Path, at: Position | None) -> object:
+        if "\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+            return self.say(path, "holds a character that cannot be stored", at)
+        return value
+
+
+@cache
+def _fields(form: type) -> Mapping[str, tuple[Field[Any], object]]:
+    hints = get_type_hints(form)
+    return {field.name: (field, hints[field.name]) for field in fields(cast(Any, form))}
+
+
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _fits(item: Item, option: object) -> bool:
+    origin = get_origin(option)
+    if item.entries is not None:
+        return origin is dict or is_dataclass(option)
+    if item.elements is not None:
+        return origin is tuple
+    return origin is Literal or option in type_names.SCALARS
+
+
+def _is_other_word(item: Item, option: object, *, among: tuple[object, ...]) -> bool:
+    """A word that is not the one beside a list or a mapping: say that those are possible, too."""
+    choices = get_args(option) if get_origin(option) is Literal else (item.value,)
+    return len(among) > 1 and item.value not in choices
+
+
+def _number(value: object, kind: object) -> object:
+    if kind is bool or isinstance(value, bool):
+        return value if kind in (bool, object) and isinstance(value, bool) else _BAD
+    if kind is object:
+        return value if isinstance(value, int | float) and math.isfinite(value) else _BAD
+    if kind is int:
+        return value if isinstance(value, int) else _BAD
+    if kind is Decimal:
+        return _amount(value)
+    if kind is date:
+        return _day(value)
+    if isinstance(value, int | float) and not math.isnan(value):
+        return float(value)
+    return _BAD
+
+
+def _day(value: object) -> object:
+    if not isinstance(value, str) or not _DAY.fullmatch(value.strip()):
+        return _BAD
+    try:
+        return date.fromisoformat(value.strip())
+    except ValueError:
+        return _BAD
+
+
+def _amount(value: object) -> object:
+    if not isinstance(value, str | int | float):
+        return _BAD
+    try:
+        amount = Decimal(str(value).strip())
+    except InvalidOperation:
+        return _BAD
+    return amount if amount.is_finite() and abs(amount) <= LARGEST_NUMBER else _BAD

@@ -1,0 +1,193 @@
+"""One HTTP request to somebody else's server: guarded, bounded, never redirected."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import httpcore
+from httpcore import SOCKET_OPTION, NetworkStream, SyncBackend
+
+from orchestrator.adapters.notify.ssrf_guard import refusal
+
+DEADLINE_S = 10.0
+"""For everything after the name is resolved."""
+ANSWER_LIMIT_BYTES = 16 * 1024
+Resolve = Callable[[str, int], list[str]]
+
+
+class WireError(Exception):
+    """There was no answer; the text says why, for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was answered; of the body, the beginning."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By lower-case name."""
+    body: bytes
+
+
+def addresses_of(host: str, port: int) -> list[str]:
+    """Every address of a name, as the system resolves it."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(one[4][0]) for one in found))
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Sends requests."""
+
+    resolve: Resolve = addresses_of
+    deadline_s: float = DEADLINE_S
+
+    def send(self, request: Request, *, allow_private: bool) -> Answer:
+        """Send it once. Raises WireError."""
+        backend = _GuardedBackend(self.resolve, self.deadline_s, allow_private=allow_private)
+        try:
+            with (
+                httpcore.ConnectionPool(network_backend=backend, max_connections=1) as pool,
+                pool.stream(
+                    request.method,
+                    request.url,
+                    headers=list(request.headers.items()),
+                    content=request.body,
+                    extensions={"timeout": {"pool": self.deadline_s}},
+                ) as response,
+            ):
+                return Answer(response.status, _headers(response), _beginning(response))
+        except httpcore.TimeoutException:
+            raise WireError(f"no answer within {self.deadline_s:g} s") from None
+        except (httpcore.NetworkError, httpcore.ProtocolError, ssl.SSLError, OSError) as error:
+            raise WireError(f"no answer: {error or type(error).__name__}") from None
+        except (httpcore.UnsupportedProtocol, ValueError) as error:
+            raise WireError(f"the URL cannot be used: {error}") from None
+
+
+def _headers(response: httpcore.Response) -> dict[str, str]:
+    return {
+        name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
+    }
+
+
+def _beginning(response: httpcore.Response) -> bytes:
+    parts: list[bytes] = []
+    left = ANSWER_LIMIT_BYTES
+    for part in response.iter_stream():
+        parts.append(part[:left])
+        left -= len(part)
+        if left <= 0:
+            break
+    return b"".join(parts)
+
+
+class _GuardedBackend(SyncBackend):
+    """Resolves a name once, and connects to one of the addresses that it has looked at."""
+
+    def __init__(self, resolve: Resolve, deadline_s: float, *, allow_private: bool) -> None:
+        self._resolve = resolve
+        self._deadline_s = deadline_s
+        self._allow_private = allow_private
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[SOCKET_OPTION] | None = None,
+    ) -> NetworkStream:
+        """Connect, unless one of the name's addresses is not allowed."""
+        addresses = self._looked_at(host, port)
+        end = time.monotonic() + self._deadline_s
+        for number, address in enumerate(addresses, start=1):
+            try:
+                left = _left(end) / (len(addresses) - number + 1)
+                stream = super().connect_tcp(address, port, left, local_address, socket_options)
+                return _TimedStream(self._looked_at_again(stream), end)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if number == len(addresses):
+                    raise
+        raise httpcore.ConnectError(f"{host} has no address")
+
+    def _looked_at(self, host: str, port: int) -> list[str]:
+        """The addresses of the host: if one is not allowed, none is."""
+        try:
+            addresses = self._resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            raise WireError(f"the name {host} cannot be resolved: {error}") from None
+        for address in addresses:
+            self._look_at(address)
+        return addresses
+
+    def _looked_at_again(self, stream: NetworkStream) -> NetworkStream:
+        """What is at the other end, whatever was asked for."""
+        peer = stream.get_extra_info("server_addr")
+        try:
+            self._look_at(str(peer[0]))
+        except WireError:
+            stream.close()
+            raise
+        return stream
+
+    def _look_at(self, address: str) -> None:
+        why = refusal(address, allow_private=self._allow_private)
+        if why:
+            raise WireError(why)
+
+
+class _TimedStream(NetworkStream):
+    """A stream that ends at a time, however slowly the other side goes on."""
+
+    def __init__(self, stream: NetworkStream, end: float) -> None:
+        self._stream = stream
+        self._end = end
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Read what is there."""
+        return self._stream.read(max_bytes, _left(self._end))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Write all of it."""
+        self._stream.write(buffer, _left(self._end))
+
+    def close(self) -> None:
+        """Close it."""
+        self._stream.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> NetworkStream:
+        """Go on encrypted, to the one who proves the name."""
+        left = _left(self._end)
+        return _TimedStream(self._stream.start_tls(ssl_context, server_hostname, left), self._end)
+
+    def get_extra_info(self, info: str) -> object:
+        """As the stream knows it."""
+        return self._stream.get_extra_info(info)
+
+
+def _left(end: float) -> float:
+    """Seconds. Raises ReadTimeout when there are none."""
+    left = end - time.monotonic()
+    if left <= 0:
+        raise httpcore.ReadTimeout("the time is over")
+    return left

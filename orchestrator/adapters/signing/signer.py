@@ -1,0 +1,109 @@
+"""Signs with Ed25519: keys are PEM files, made here or handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from securesystemslib.dsse import Envelope
+from securesystemslib.signer import CryptoSigner  # type: ignore[attr-defined]
+
+from orchestrator.adapters.signing.envelopes import PAYLOAD_TYPE, write_line
+from orchestrator.adapters.signing.verifier import verify_bundle
+from orchestrator.application.ports.signer import KeyUnusableError, Verified
+
+_SUFFIX = ".pem"
+
+
+class DsseNotary:
+    """Implements the Notary.
+
+    Args:
+        folder: Where keys that are made here are kept, a file each, named by the key's id.
+        key_file: The one key that is used instead, where a person handed one in.
+    """
+
+    def __init__(self, folder: Path, key_file: Path | None = None) -> None:
+        self._folder = folder
+        self._key_file = key_file
+
+    def held(self) -> tuple[str, ...]:
+        """Ids of the keys that can sign here."""
+        if self._key_file is not None:
+            return (self._handed_in.public_key.keyid,)
+        return tuple(sorted(path.stem for path in self._folder.glob(f"*{_SUFFIX}")))
+
+    def public(self, key_id: str) -> str:
+        """The public half, in hex."""
+        return str(self._signer(key_id).public_key.keyval["public"])
+
+    def can_make(self) -> bool:
+        """Only where no key was handed in."""
+        return self._key_file is None
+
+    def make(self) -> str:
+        """Make a key and keep it where only this user reads it; its id."""
+        private = Ed25519PrivateKey.generate()
+        key_id = CryptoSigner(private).public_key.keyid
+        pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        path = self._folder / f"{key_id}{_SUFFIX}"
+        fresh = path.with_suffix(".new")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.chmod(0o700)
+            fresh.touch(mode=0o600)
+            fresh.write_bytes(pem)
+            fresh.replace(path)
+        except OSError as error:
+            message = f"no signing key can be kept in {self._folder}: {error.strerror or error}"
+            raise KeyUnusableError(message) from error
+        return key_id
+
+    def sign(self, documents: Sequence[bytes], key_id: str) -> bytes:
+        """An envelope a line, in the same order."""
+        signer = self._signer(key_id)
+        return b"".join(_signed(document, signer) for document in documents)
+
+    def verify(self, bundle: bytes, keys: bytes) -> Verified:
+        """Check a bundle with a keyring or a public key."""
+        return verify_bundle(bundle, keys)
+
+    @cached_property
+    def _handed_in(self) -> CryptoSigner:
+        return _read(cast(Path, self._key_file), "SEATRIAL_SIGNING_KEY_FILE")
+
+    def _signer(self, key_id: str) -> CryptoSigner:
+        if self._key_file is not None:
+            return self._handed_in
+        return _read(self._folder / f"{key_id}{_SUFFIX}", "the signing key")
+
+
+def _signed(document: bytes, signer: CryptoSigner) -> bytes:
+    envelope = Envelope(document, PAYLOAD_TYPE, {})
+    envelope.sign(signer)
+    return write_line(cast(Mapping[str, object], envelope.to_dict()))
+
+
+def _read(path: Path, what: str) -> CryptoSigner:
+    """The key of a PEM file. Raises KeyUnusableError, which quotes nothing of it."""
+    try:
+        private = load_pem_private_key(path.read_bytes(), password=None)
+    except OSError as error:
+        raise KeyUnusableError(f"{what} {path} cannot be read: {error.strerror}") from error
+    except (ValueError, TypeError) as error:
+        raise KeyUnusableError(
+            f"{what} {path} is no private key without a passphrase in PEM (PKCS8); "
+            "`openssl genpkey -algorithm ed25519` makes one"
+        ) from error
+    if not isinstance(private, Ed25519PrivateKey):
+        raise KeyUnusableError(f"{what} {path} is no Ed25519 key, and only these are used")
+    return CryptoSigner(private)

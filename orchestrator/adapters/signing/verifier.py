@@ -1,0 +1,117 @@
+"""Checks signed verdicts with nothing but the file and the keys: no controller, no database."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import cast
+
+from securesystemslib.dsse import Envelope
+from securesystemslib.exceptions import VerificationError
+from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
+
+from orchestrator.adapters.signing.envelopes import read_bundle
+from orchestrator.adapters.signing.keyrings import Keyring, read_keyring
+from orchestrator.application.ports.signer import NotVerifiedError, PublicKey, Verified
+from orchestrator.domain.gate.gate_documents import digest_of, read_verdict
+from orchestrator.domain.gate.in_toto import SIMPLE_RESULT, STATEMENT
+from orchestrator.domain.gate.verdict import Verdict
+
+Json = Mapping[str, object]
+
+
+def verify_bundle(bundle: bytes, keys: bytes) -> Verified:
+    """Check every signature and every digest, and that the key had not ended.
+
+    Raises NotVerifiedError, which says what is wrong.
+    """
+    ring = read_keyring(keys)
+    envelopes = read_bundle(bundle)
+    signers = [_signer(one, number, ring) for number, one in enumerate(envelopes, 1)]
+    first, *rest = (_statement(one, number) for number, one in enumerate(envelopes, 1))
+    stated, verdict = _verdict(first)
+    _check_statements(stated, envelopes[1:])
+    for key in signers:
+        _check_dates(key, verdict)
+    document = cast(Json, stated["verdict"])
+    return Verified(verdict=document, key=signers[0], statements=tuple(rest), remarks=ring.remarks)
+
+
+def _signer(envelope: Envelope, number: int, ring: Keyring) -> PublicKey:
+    (key_id,) = envelope.signatures
+    key = ring.keys.get(key_id)
+    if key is None:
+        known = ", ".join(sorted(ring.keys)) or "none"
+        raise NotVerifiedError(
+            f"line {number} is signed by the key {key_id[:80]}, which is not among those given "
+            f"({known}); `seatrial gate keys export` writes all that the controller knows"
+        )
+    public = SSlibKey(key.id, "ed25519", "ed25519", {"public": key.public})
+    try:
+        envelope.verify([public], 1)
+    except (VerificationError, ValueError) as error:
+        raise NotVerifiedError(
+            f"the signature of line {number} is wrong: what it says, or the signature, was changed"
+        ) from error
+    return key
+
+
+def _statement(envelope: Envelope, number: int) -> Json:
+    try:
+        said = json.loads(envelope.payload)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict) or said.get("_type") != STATEMENT:
+        raise NotVerifiedError(f"line {number} is signed, and is no in-toto statement")
+    return said
+
+
+def _verdict(statement: Json) -> tuple[Json, Verdict]:
+    """Our part of the first statement, and the verdict in it."""
+    predicate = statement.get("predicate")
+    stated = predicate.get("seatrial") if isinstance(predicate, dict) else None
+    if statement.get("predicateType") != SIMPLE_RESULT or not isinstance(stated, dict):
+        raise NotVerifiedError("this is signed, and is no verdict: its first line states none")
+    document = stated.get("verdict")
+    try:
+        verdict = read_verdict(cast(Json, document))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise NotVerifiedError(f"its verdict cannot be read: {error}") from error
+    if stated.get("verdictDigest") != {"sha256": digest_of(cast(Json, document))}:
+        raise NotVerifiedError("the verdict does not have the digest that is stated of it")
+    return stated, verdict
+
+
+def _check_statements(stated: Json, rest: Sequence[Envelope]) -> None:
+    """Those of the cells are exactly the ones that the verdict was signed with."""
+    listed = stated.get("statements")
+    named = listed if isinstance(listed, list) else []
+    if len(named) != len(rest):
+        raise NotVerifiedError(
+            f"the verdict was signed with {len(named)} statements about cells, and here are "
+            f"{len(rest)}"
+        )
+    for number, (one, envelope) in enumerate(zip(named, rest, strict=True), 2):
+        found = {"sha256": hashlib.sha256(envelope.payload).hexdigest()}
+        if not isinstance(one, dict) or one.get("digest") != found:
+            cell = str(one.get("cell") if isinstance(one, dict) else "")[:80]
+            raise NotVerifiedError(
+                f"line {number} is not the statement about {cell!r} that the verdict was signed "
+                "with: its digest is another"
+            )
+
+
+def _check_dates(key: PublicKey, verdict: Verdict) -> None:
+    if key.ends_at is None or verdict.at < key.ends_at:
+        return
+    how = "was retired" if key.ends_at == key.retired_at else "expired"
+    raise NotVerifiedError(
+        f"the key {key.id} {how} on {_said(key.ends_at)}, and the verdict says it was made after "
+        f"that, on {_said(verdict.at)}"
+    )
+
+
+def _said(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,170 @@
+"""Figures for Prometheus. The registries are ours: nothing of the process's default one is told."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Depends, Request, Response, Security
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Connection
+
+import orchestrator
+from orchestrator.api.dependencies import ContextDep
+from orchestrator.api.events import Streams
+from orchestrator.api.security import bearer, secured
+from orchestrator.application.ports.operational_metrics import Figure, Figures
+from orchestrator.application.ports.stores import Scope
+
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+_TOLD: Mapping[Figure, tuple[str, str, tuple[str, ...]]] = {
+    Figure.RUNS: ("runs", "Runs.", ("state", "outcome")),
+    Figure.CELLS: ("cells", "Cells.", ("state", "outcome")),
+    Figure.LEASES: ("leases", "Leases; all but `gone` may cost.", ("provider", "state")),
+    Figure.SPENT_USD: ("spent_usd", "Settled, of real machines.", ("provider",)),
+    Figure.RESERVED_USD: ("reserved_usd", "Set aside, of real machines.", ("provider",)),
+    Figure.ORPHANS: ("orphans", "Of clouds, unknown to the ledger.", ("provider",)),
+    Figure.DELIVERIES: ("deliveries", "News for channels.", ("state",)),
+    Figure.CHANNELS: ("channels", "Where people are told.", ("state",)),
+    Figure.FIRINGS: ("firings", "Of schedules; all but `told` are open.", ("state",)),
+    Figure.VERDICTS: ("verdicts", "Of gates.", ("gate", "decision")),
+}
+_LIVE = ("launching", "held", "releasing")
+"""States of leases that may have a machine."""
+
+router = APIRouter(
+    tags=["service"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
+)
+
+
+class RequestFigures:
+    """Counts the requests of one application, by operation: paths would be without end."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "seatrial_http_requests",
+            "Requests that were answered.",
+            ("method", "operation", "status"),
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "seatrial_http_request_duration_seconds",
+            "Until the answer began: event streams stay open for as long as one listens.",
+            ("method", "operation"),
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+
+    def answered(self, method: str, operation: str, status: int, seconds: float) -> None:
+        """Count one."""
+        method = method if method in _METHODS else "other"
+        self._requests.labels(method, operation, str(status)).inc()
+        self._seconds.labels(method, operation).observe(seconds)
+
+
+class CountRequests:
+    """Tells `RequestFigures` of every request."""
+
+    def __init__(self, app: ASGIApp, *, figures: RequestFigures) -> None:
+        self._app = app
+        self._figures = figures
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        """Answer as the application does, and count it when the answer begins."""
+        begun = time.monotonic()
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                seconds = time.monotonic() - begun
+                self._figures.answered(
+                    scope["method"], _operation(scope), message["status"], seconds
+                )
+            await send(message)
+
+        await self._app(scope, receive, counted if scope["type"] == "http" else send)
+
+
+def _operation(scope: Connection) -> str:
+    """As OpenAPI calls it; empty for what is none."""
+    return str(getattr(scope.get("route"), "name", ""))
+
+
+async def _request_figures(request: Request) -> RequestFigures:
+    return cast(RequestFigures, request.app.state.figures)
+
+
+async def _streams(request: Request) -> Streams:
+    return cast(Streams, request.app.state.streams)
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def get_metrics(
+    context: ContextDep,
+    streams: Annotated[Streams, Depends(_streams)],
+    requests: Annotated[RequestFigures, Depends(_request_figures)],
+) -> Response:
+    """Figures in Prometheus' text format."""
+    now = context.clock.now()
+    registry = CollectorRegistry()
+    registry.register(_Snapshot(context.stores.figures.snapshot(now), now, streams.open))
+    text = generate_latest(registry) + generate_latest(requests.registry)
+    return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+class _Snapshot(Collector):
+    """What the database says, in one look."""
+
+    def __init__(self, figures: Figures, now: datetime, streams: int) -> None:
+        self._figures = figures
+        self._now = now
+        self._streams = streams
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family, those without a sample too."""
+        for figure, (name, told, labels) in _TOLD.items():
+            yield _family(name, told, labels, self._figures.of(figure))
+        yield _family("machines_live", "That may cost now.", ("provider",), self._machines())
+        oldest = self._figures.oldest_waiting_at
+        age_s = (self._now - oldest).total_seconds() if oldest else 0.0
+        for name, told, value in (
+            ("outbox_oldest_age_seconds", "Of the oldest delivery that waits.", max(0.0, age_s)),
+            ("firings_late", "Open ones whose deadline has passed.", self._figures.late_firings),
+            ("event_streams", "Watchers connected now.", self._streams),
+        ):
+            yield GaugeMetricFamily(f"seatrial_{name}", told, value=value)
+        yield _build()
+
+    def _machines(self) -> dict[tuple[str, str], float]:
+        live: dict[tuple[str, str], float] = {}
+        for (provider, state), number in self._figures.of(Figure.LEASES).items():
+            counted = number if state in _LIVE else 0.0
+            live[provider, ""] = live.get((provider, ""), 0.0) + counted
+        return live
+
+
+def _family(
+    name: str, told: str, labels: tuple[str, ...], values: Mapping[tuple[str, str], float]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"seatrial_{name}", told, labels=labels)
+    for key, value in sorted(values.items()):
+        family.add_metric(key[: len(labels)], value)
+    return family
+
+
+def _build() -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "seatrial_build_info", "Which program this is.", labels=("version", "python")
+    )
+    python = ".".join(map(str, sys.version_info[:3]))
+    family.add_metric((orchestrator.__version__, python), 1)
+    return family

@@ -1,0 +1,95 @@
+"""The API's description: OpenAPI with our problem documents, and a page that shows it.
+
+Everything the page loads is served from here and pinned by hash in ``vendor.json``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+
+from orchestrator.api.errors import MEDIA_TYPE
+from orchestrator.api.run_responses import ProblemShape
+
+STATIC = Path(__file__).resolve().parent / "static"
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_ABOUT = """\
+Launch validation runs, watch them, and read their evidence.
+
+Money is decimal text in US dollars, times are RFC 3339 in UTC, sizes are bytes and durations
+seconds; the unit stands in the name. Whatever goes wrong is answered with a problem document
+(RFC 9457). A path takes a run's id, an unambiguous beginning of it, or `latest`.
+"""
+_PROBLEM = "#/components/schemas/ProblemShape"
+_METHODS = frozenset({"get", "put", "post", "delete", "head"})
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/docs")
+def show_docs() -> Response:
+    """The page."""
+    headers = {"Content-Security-Policy": POLICY}
+    return FileResponse(STATIC / "docs.html", media_type="text/html", headers=headers)
+
+
+# A function of the module: FastAPI keeps every endpoint for good, and with it what it closes over.
+@router.get("/openapi.json")
+async def openapi_json(request: Request) -> Response:
+    """The description."""
+    return JSONResponse(request.app.openapi())
+
+
+def install(app: FastAPI) -> None:
+    """Serve the description and the page."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = describe(app)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation has it
+    app.include_router(router)
+    app.mount("/docs/static", StaticFiles(directory=STATIC), name="static")
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """OpenAPI, in which every operation may answer with a problem document."""
+    document = get_openapi(
+        title="Seatrial", version=app.version, description=_ABOUT, routes=app.routes
+    )
+    schemas = document["components"]["schemas"]
+    for generated in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(generated, None)
+    problem = ProblemShape.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas |= problem.pop("$defs", {})
+    schemas["ProblemShape"] = problem
+    for path in document["paths"].values():
+        for method, operation in path.items():
+            if method in _METHODS:
+                _add_problems(operation["responses"])
+    return document
+
+
+def _add_problems(responses: dict[str, Any]) -> None:
+    responses.pop("422", None)
+    responses["default"] = {
+        "description": "A problem document",
+        "content": {MEDIA_TYPE: {"schema": {"$ref": _PROBLEM}}},
+    }

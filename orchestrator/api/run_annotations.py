@@ -1,0 +1,171 @@
+"""Statements: what people write for the reports of a run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Body, Request, Response, Security
+from fastapi.openapi.models import Example
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestrator.api.dependencies import ContextDep, RunId
+from orchestrator.api.response_base import Shape
+from orchestrator.api.security import bearer, secured
+from orchestrator.application.add_annotations import Judged, state, statements_of
+from orchestrator.application.ports.stores import Scope
+from orchestrator.domain.annotation import MOST_STATEMENTS, Written
+from orchestrator.domain.ingested import StatementKind
+
+REPLAYED = "Idempotency-Replayed"
+_ASKED = [Security(bearer)]
+reading = APIRouter(tags=["reports"], route_class=secured(Scope.READ), dependencies=_ASKED)
+writing = APIRouter(tags=["reports"], route_class=secured(Scope.RUN), dependencies=_ASKED)
+
+
+class StatementBody(BaseModel):
+    """Something for the reports that a person wrote."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    kind: StatementKind
+    author: str
+    """Who wrote it."""
+    title: str = ""
+    """One line."""
+    text: str = ""
+    """Markdown, at most 64 Ki characters."""
+    at: str = ""
+    """A date, or a time with its zone; now by default."""
+    cell: str = ""
+    """The cell that it is about; the whole run by default."""
+    files: tuple[str, ...] = ()
+    problem: str = ""
+    """Of a fix: what was wrong."""
+    before: str = ""
+    """Of a fix: the code before."""
+    after: str = ""
+    """Of a fix: the code after."""
+    commit: str = ""
+    """Of a fix."""
+
+
+class StatementsBody(BaseModel):
+    """What is to be kept."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    statements: tuple[StatementBody, ...] = Field(min_length=1, max_length=MOST_STATEMENTS)
+
+
+class DoubtShape(Shape):
+    """What the results say against a statement."""
+
+    level: Literal["error", "warning", "note"]
+    """``error``: they contradict it. ``warning``: nothing backs it."""
+    message: str
+
+
+class StatementShape(Shape):
+    """Something that a person wrote, and what the results say to it."""
+
+    kind: StatementKind
+    author: str
+    at: datetime
+    title: str
+    text: str
+    """Markdown, not trusted."""
+    cell: str
+    """Empty where it is about the whole run."""
+    files: list[str]
+    problem: str
+    before: str
+    after: str
+    commit: str
+    doubts: list[DoubtShape]
+
+
+class StatementListShape(Shape):
+    """Statements of a run."""
+
+    items: list[StatementShape]
+
+
+_EXAMPLES: dict[str, Example] = {
+    "fix": {
+        "summary": "A fix, about one platform",
+        "value": {
+            "statements": [
+                {
+                    "kind": "fix",
+                    "title": "FlexAttention on CUDA",
+                    "text": "The mask is built on the device of the query.",
+                    "author": "R. Eader",
+                    "at": "2026-01-18",
+                    "cell": "gcp-l4",
+                    "files": ["src/attention.py"],
+                    "problem": "The mask was on the CPU.",
+                    "before": "mask = build()",
+                    "after": "mask = build(device=query.device)",
+                }
+            ]
+        },
+    },
+    "recommendation": {
+        "summary": "A recommendation for the whole run, dated now",
+        "value": {
+            "statements": [
+                {"kind": "recommendation", "text": "Pin torch.", "author": "release team"}
+            ]
+        },
+    },
+}
+Statements = Annotated[StatementsBody, Body(openapi_examples=_EXAMPLES)]
+
+
+@reading.get("/runs/{run_id}/statements")
+def list_statements(context: ContextDep, run_id: RunId) -> StatementListShape:
+    """What people wrote for the run's reports, in the order it was added."""
+    return _told(statements_of(context, run_id))
+
+
+@writing.post(
+    "/runs/{run_id}/statements",
+    status_code=201,
+    responses={200: {"model": StatementListShape, "description": "All of them were there before"}},
+)
+def add_statements(
+    context: ContextDep, request: Request, response: Response, run_id: RunId, body: Statements
+) -> StatementListShape:
+    """Keep statements, each once. A finished run's reports are published again with them."""
+    written = [Written(**dict(one)) for one in body.statements]
+    stated = state(context, run_id, written)
+    response.headers["Location"] = str(request.app.url_path_for("list_statements", run_id=run_id))
+    if not stated.added:
+        response.status_code = 200
+        response.headers[REPLAYED] = "true"
+    return _told(stated.items)
+
+
+def _told(items: tuple[Judged, ...]) -> StatementListShape:
+    return StatementListShape(items=[_statement(one) for one in items])
+
+
+def _statement(one: Judged) -> StatementShape:
+    said = one.statement
+    return StatementShape(
+        kind=said.kind,
+        author=said.author,
+        at=said.at,
+        title=said.title,
+        text=said.text,
+        cell=said.cell,
+        files=list(said.files),
+        problem=said.problem,
+        before=said.before,
+        after=said.after,
+        commit=said.commit,
+        doubts=[
+            DoubtShape.model_validate({"level": d.level, "message": d.message}) for d in one.doubts
+        ],
+    )

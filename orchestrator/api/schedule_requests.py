@@ -1,0 +1,146 @@
+"""What clients send about schedules, with an example of each."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Body
+from fastapi.openapi.models import Example
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestrator.api.run_requests import MATRIX_TEXT, Matrix
+from orchestrator.application.launch_run import BUILTIN
+from orchestrator.domain.schedule import (
+    CatchUp,
+    Overlap,
+    Schedule,
+    SubjectKind,
+    SubjectSelector,
+)
+
+_PLAIN = r"^[^\x00-\x1f\x7f]*$"
+_Word = Annotated[str, Field(max_length=300, pattern=_PLAIN)]
+_Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class _Given(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class SelectorBody(_Given):
+    """Which subject a firing is about; resolved when it fires."""
+
+    kind: SubjectKind = SubjectKind.FIXED
+    package: _Word = ""
+    """Of ``latest``; empty takes the name of the matrix's subject."""
+    prereleases: bool = False
+    """Whether ``latest`` may be one."""
+    url: _Word = ""
+    """Of ``branch``: anything that git can clone; empty takes the matrix's."""
+    branch: _Word = ""
+    """Its name; empty takes the matrix's revision."""
+
+
+class ScheduleBody(_Given):
+    """A schedule to add."""
+
+    name: _Word
+    cron: _Word
+    """Minute, hour, day of month, month, day of week."""
+    tz: _Word
+    """An IANA time zone: ``Europe/Berlin``."""
+    owner: _Word = ""
+    """Who answers for it; empty takes the gate's owner, or the token's name."""
+    matrix: Matrix
+    """The text of a matrix file, or the same as an object; it is kept as it is now."""
+    matrix_name: str = Field(default="matrix", min_length=1, max_length=200)
+    """What messages call the matrix: its file's name."""
+    payload: str = Field(default=BUILTIN, pattern=f"^({BUILTIN}|[0-9a-f]{{64}})$")
+    """``builtin``, or the digest of an uploaded archive."""
+    subject: _Digest | None = None
+    """The digest of the uploaded wheel of a fixed subject that is one."""
+    baseline: _Digest | None = None
+    """The digest of the uploaded baseline, where the matrix names a file."""
+    select: SelectorBody = SelectorBody()
+    """What is validated each time."""
+    last_passed_baseline: bool = False
+    """Pair benchmarks with the version that the gate passed last."""
+    gate: _Word = ""
+    """Name of a stored policy; empty judges by the run's outcome."""
+    deadline: _Word = ""
+    """``06:00`` in its zone, or ``90m`` after it was due; people are told of no verdict by then."""
+    overlap: Overlap = Overlap.SKIP
+    """While an earlier firing is not over."""
+    catch_up: CatchUp = CatchUp.LATEST
+    """After downtime."""
+    catch_up_hours: int = 24
+    """What was due longer ago is not made up for."""
+    reuse_hours: float | None = Field(default=None, gt=0, le=24 * 365, allow_inf_nan=False)
+    """Jobs with evidence no older than this, of the very same, are not run again."""
+
+    def schedule(self, at: datetime, caller: str) -> Schedule:
+        """As the operation takes it; the caller owns what neither they nor a gate say."""
+        matrix = self.matrix if isinstance(self.matrix, str) else json.dumps(self.matrix)
+        return Schedule(
+            name=self.name,
+            cron=" ".join(self.cron.split()),
+            tz=self.tz,
+            owner=self.owner or ("" if self.gate else caller),
+            matrix=matrix,
+            matrix_name=self.matrix_name,
+            payload=self.payload,
+            subject_digest=self.subject,
+            baseline_digest=self.baseline,
+            subject=SubjectSelector(**dict(self.select)),
+            last_passed_baseline=self.last_passed_baseline,
+            gate=self.gate,
+            deadline=self.deadline,
+            overlap=self.overlap,
+            catch_up=self.catch_up,
+            catch_up_hours=self.catch_up_hours,
+            reuse_max_age_s=self.reuse_hours * 3600 if self.reuse_hours else None,
+            created_at=at,
+        )
+
+
+class TriggerBody(_Given):
+    """Nothing: whoever sends it says so."""
+
+
+_SCHEDULES: dict[str, Example] = {
+    "nightly": {
+        "summary": "Every night at two, with a gate and a deadline",
+        "value": {
+            "name": "nightly",
+            "cron": "0 2 * * *",
+            "tz": "Europe/Berlin",
+            "owner": "release team",
+            "matrix": MATRIX_TEXT,
+            "gate": "release",
+            "deadline": "06:00",
+        },
+    },
+    "branch": {
+        "summary": "The head of a branch on working days; what is unchanged is not run again",
+        "value": {
+            "name": "main",
+            "cron": "30 1 * * 1-5",
+            "tz": "UTC",
+            "owner": "release team",
+            "matrix": MATRIX_TEXT,
+            "select": {
+                "kind": "branch",
+                "url": "https://git.example/torchbridge.git",
+                "branch": "main",
+            },
+            "deadline": "240m",
+            "reuse_hours": 36,
+        },
+    },
+}
+_NOTHING: dict[str, Example] = {"nothing": {"summary": "Nothing", "value": {}}}
+
+NewSchedule = Annotated[ScheduleBody, Body(openapi_examples=_SCHEDULES)]
+Trigger = Annotated[TriggerBody | None, Body(openapi_examples=_NOTHING)]

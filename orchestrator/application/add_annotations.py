@@ -1,0 +1,99 @@
+"""What people write for the reports of a run: keep it, and let the reports say it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.application.context import Context
+from orchestrator.application.describe_run import evidence_of, find_run
+from orchestrator.domain.annotation import Written, check_written, unsaid
+from orchestrator.domain.cell import RunState
+from orchestrator.domain.ingested import Statement
+from orchestrator.domain.lint_findings import Doubt
+from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.domain.run_record import Evidence
+
+MOST_OF_A_RUN = 1000
+logger = logging.getLogger(__name__)
+
+
+class TooManyStatementsError(ValueError):
+    """The run has as many as it can have; nothing was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A statement, and what the results say against it."""
+
+    statement: Statement
+    doubts: tuple[Doubt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What became of what was handed in."""
+
+    items: tuple[Judged, ...]
+    """What was handed in, as it is stored."""
+    added: int
+    """How many were not there before."""
+
+
+def state(context: Context, run_id: str, written: Sequence[Written]) -> Stated:
+    """Keep the statements, each once; a finished run's reports are published again.
+
+    Raises:
+        RunMissingError: There is no such run.
+        InvalidDocumentError: Something is wrong with one of them; nothing is stored.
+        TooManyStatementsError: The run has too many.
+    """
+    find_run(context.stores, run_id)
+    cells = [cell.name for cell in context.stores.cells.of_run(run_id)]
+    problems = list(check_written(written, cells))
+    if problems:
+        raise InvalidDocumentError("the statements", problems)
+    with context.locks.of(run_id):
+        known = context.stores.statements.of_run(run_id)
+        fresh = unsaid(written, known, at=context.clock.now())
+        if len(known) + len(fresh) > MOST_OF_A_RUN:
+            raise TooManyStatementsError(
+                f"run {run_id} has {len(known)} statements, and can have {MOST_OF_A_RUN}"
+            )
+        context.stores.statements.add(run_id, fresh)
+        evidence = evidence_of(context.stores, run_id, at=context.clock.now())
+        if evidence.record.run.state is RunState.FINISHED:
+            _publish_again(context, evidence)
+    return Stated(_meant(context, evidence, written), len(fresh))
+
+
+def statements_of(context: Context, run_id: str) -> tuple[Judged, ...]:
+    """Every statement of the run, with what the results say to it. Raises RunMissingError."""
+    evidence = evidence_of(context.stores, run_id, at=context.clock.now())
+    return _judged(context, evidence, evidence.record.statements)
+
+
+def _meant(context: Context, evidence: Evidence, written: Sequence[Written]) -> tuple[Judged, ...]:
+    """The stored statement of each one."""
+    stored = evidence.record.statements
+    chosen = [next(kept for kept in stored if one.stated(kept.at) == kept) for one in written]
+    return _judged(context, evidence, tuple(dict.fromkeys(chosen)))
+
+
+def _judged(
+    context: Context, evidence: Evidence, statements: Sequence[Statement]
+) -> tuple[Judged, ...]:
+    return tuple(Judged(one, context.doubt(one, evidence)) for one in statements)
+
+
+def _publish_again(context: Context, evidence: Evidence) -> None:
+    """Reports can be rendered from what is stored at any time, so a failure is only told."""
+    run_id = evidence.record.run.id
+    try:
+        context.publish(evidence)
+    except Exception as error:
+        logger.exception("run %s: its reports could not be written again", run_id)
+        context.stores.feed.add(run_id, "report", {"notice": f"not published: {error}"})
+    else:
+        context.stores.feed.add(run_id, "report", {"published": True})

@@ -1,0 +1,258 @@
+"""What the phases of a cell reach for, and how patient they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from orchestrator.application.cell.backoff import Backoff
+from orchestrator.application.ports.blobs import Blobs
+from orchestrator.application.ports.clock import Clock
+from orchestrator.application.ports.engine import Value
+from orchestrator.application.ports.machine_archives import UnpackBundle
+from orchestrator.application.ports.stores import RunSpec, Stores
+from orchestrator.application.ports.wheels import Wheels
+from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
+from orchestrator.application.process_locks import Locks
+from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Lease, LeaseState, Run
+from orchestrator.domain.machine import Login, Provider, ProviderTraits
+from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.run_record import Evidence
+
+ORDER_MINUTES = 10
+"""How long a machine may be waited for at one place."""
+RELEASE_MINUTES = 15
+"""What an attempt may need beyond its limit until its machine is gone."""
+
+GO = "go"
+"""The phase is done: go on to the next."""
+STOP = "stop"
+"""The attempt cannot go on; its cause is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How long each phase may take, in seconds."""
+
+    place_s: float = 1800.0
+    """Until a machine is granted somewhere; counted anew at no place."""
+    ordered_s: float = ORDER_MINUTES * 60.0
+    """How long one place may keep us waiting for what it did not refuse."""
+    note_every_s: float = 5.0
+    """Between two notes that a machine is still not granted."""
+    exhausted_s: float = 600.0
+    """How long a refusal is remembered, by every run."""
+    retry_after_s: Mapping[str, float] = field(
+        default_factory=lambda: {"capacity": 120.0, "unavailable": 60.0}
+    )
+    """How long the cell waits before its next attempt, by why the last one ended."""
+    visible_after_s: float = 60.0
+    """A provider may show a new machine so late."""
+    boot_s: float = 900.0
+    own_boot_s: float = 60.0
+    """Until a machine of one's own answers, which has booted long ago."""
+    ready_s: Mapping[str, float] = field(
+        default_factory=lambda: {"cloud_init": 600.0, "apt": 600.0, "driver": 900.0}
+    )
+    """How long a machine that can be reached may need for itself, by check."""
+    prepare_s: float = 1800.0
+    first_event_s: float = 90.0
+    lost_after_s: float = 180.0
+    """Without any contact while running."""
+    inspect_every_s: float = 30.0
+    collect_s: float = 60.0
+    close_s: float = 60.0
+    """For leaving a machine clean before it is given back all the same."""
+    never_made_after_s: float = 120.0
+    """After a launch call without an answer, how long the machine may still turn up."""
+    pull_limit_bytes: int = 4 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Lapses:
+    """Since when an attempt's machine has not been heard; forgotten when the controller ends."""
+
+    since: dict[str, datetime] = field(default_factory=dict)
+    inspected: dict[str, datetime] = field(default_factory=dict)
+    said: dict[str, str] = field(default_factory=dict)
+    """By cell or attempt, the trouble that was told last."""
+
+    def is_news(self, key: str, trouble: str) -> bool:
+        """Whether it was not just told: looks are many, and a log is for reading."""
+        told, self.said[key] = self.said.get(key), trouble
+        return told != trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose machines these are."""
+
+    project: str
+    controller: str
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The ports that the phases use."""
+
+    stores: Stores
+    blobs: Blobs
+    clock: Clock
+    provider: Callable[[str], Provider]
+    open_workspace: OpenWorkspace
+    wheels: Wheels
+    secret: Callable[[str], str | None]
+    unpack: UnpackBundle
+    self_report: Callable[[Iterable[bytes]], str]
+    """The line in which a job's output speaks of a failure; empty where none does."""
+    publish: Callable[[Evidence], Path]
+    identity: Identity
+    own_python: str
+    """The interpreter that runs the controller."""
+    traits: Callable[[str], ProviderTraits]
+    """What is known of a provider by its name. Raises ConfigError."""
+    new_login: Callable[[], Login]
+    """Makes fresh keys for a machine."""
+    timings: Timings = field(default_factory=Timings)
+    lapses: Lapses = field(default_factory=Lapses)
+    backoff: Backoff = field(default_factory=Backoff)
+    locks: Locks = field(default_factory=Locks)
+    """So that one run is ended by one thread at a time; the faces' context has the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything stored about an attempt that a look begins with."""
+
+    run: Run
+    spec: RunSpec
+    cell: Cell
+    plan: CellPlan
+    attempt: Attempt
+    lease: Lease | None
+    """The one that is not gone, if any."""
+
+
+def situation(world: World, attempt_id: str) -> Situation:
+    """Read how things stand for an attempt."""
+    stores = world.stores
+    attempt = stores.cells.attempt(attempt_id)
+    cell = stores.cells.get(attempt.cell_id)
+    run = stores.runs.get(cell.run_id)
+    if run is None:
+        raise LookupError(f"cell {cell.id} belongs to no run")
+    leases = [x for x in stores.leases.of_attempt(attempt_id) if x.state is not LeaseState.GONE]
+    lease = leases[-1] if leases else None
+    spec = stores.runs.spec(run.id)
+    return Situation(run, spec, cell, stores.cells.plan(cell.id), attempt, lease)
+
+
+def workspace_of(world: World, lease: Lease | None) -> Workspace:
+    """The workspace on a lease's machine. Raises LookupError before it was reached."""
+    if lease is None or lease.reach is None:
+        raise LookupError("the attempt has no machine that was reached")
+    return world.open_workspace(lease.reach)
+
+
+def blame(world: World, attempt_id: str, outcome: Outcome, reason: str, detail: str) -> Value:
+    """Store why the attempt cannot go on (the first cause stands) and stop it."""
+    world.stores.cells.blame(attempt_id, Cause(outcome, reason, detail))
+    return STOP
+
+
+def stopped_from_outside(world: World, now: Situation) -> bool:
+    """Whether the attempt was cancelled or ran out of its time; the cause is stored."""
+    if is_stopped(world, now):
+        return True
+    if is_out_of_time(world, now):
+        blame_deadline(world, now)
+        return True
+    return False
+
+
+def is_stopped(world: World, now: Situation) -> bool:
+    """Whether the attempt was cancelled; the cause is stored.
+
+    So it was when a cause is stored already, and nobody could record what the look answered.
+    """
+    if now.attempt.cause is not None:
+        return True
+    if now.run.cancel_requested_at is not None:
+        blame(world, now.attempt.id, Outcome.CANCELLED, "cancelled", "cancelled by a person")
+        return True
+    return False
+
+
+def is_out_of_time(world: World, now: Situation) -> bool:
+    """Whether the attempt's deadline has passed."""
+    deadline = attempt_deadline(now)
+    return deadline is not None and world.clock.now() >= deadline
+
+
+def blame_deadline(world: World, now: Situation, detail: str = "") -> Value:
+    """Stop the attempt for its time. What has not begun to run has not run too long."""
+    minutes = now.spec.matrix.limits.max_minutes
+    detail = detail or f"limits.max_minutes ({minutes:g}) is over"
+    if now.cell.has_reached(CellState.RUNNING):
+        return blame(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
+    detail = f"{detail}, and the machine was still {now.cell.state}: no job had begun"
+    return blame(world, now.attempt.id, Outcome.ERRORED, "deadline", detail)
+
+
+def attempt_deadline(now: Situation) -> datetime | None:
+    """When the attempt must stop: counted from when its machine was granted."""
+    if now.lease is None or now.lease.granted_at is None:
+        return None
+    return now.lease.granted_at + timedelta(minutes=now.spec.matrix.limits.max_minutes)
+
+
+def billed_minutes(spec: RunSpec) -> float:
+    """The most that one machine of the run can be billed for; this much is reserved."""
+    return billed_minutes_of(spec.matrix.limits.max_minutes, spec.hold_minutes)
+
+
+def billed_minutes_of(max_minutes: float, hold_minutes: float) -> float:
+    """The same, of what an attempt may take and how long its machine may be kept afterwards."""
+    return max_minutes + hold_minutes + ORDER_MINUTES + RELEASE_MINUTES
+
+
+def expires_at(world: World, spec: RunSpec, lease: Lease) -> datetime:
+    """When its machine must end by itself, should nobody be left to end it.
+
+    Counted from the first launch call, so that a repeated one asks for the same.
+    """
+    begin = lease.launched_at or lease.reserved_at
+    return (begin + timedelta(minutes=billed_minutes(spec))).replace(microsecond=0)
+
+
+def tags_of(world: World, now: Situation, lease: Lease, ends: datetime) -> dict[str, str]:
+    """What every machine carries, and everything that hangs on it."""
+    return {
+        "seatrial-project": world.identity.project,
+        "seatrial-controller": world.identity.controller,
+        "seatrial-run": now.run.id,
+        "seatrial-cell": now.cell.id,
+        "seatrial-attempt": now.attempt.id,
+        "seatrial-token": lease.id,
+        "seatrial-expires-at": str(int(ends.timestamp())),
+    }
+
+
+def overdue(world: World, cell: Cell, patience_s: float) -> bool:
+    """Whether the cell has been in its state for longer than that."""
+    entered = cell.entered_at
+    return entered is not None and world.clock.now() - entered >= timedelta(seconds=patience_s)
+
+
+def is_out_of_reach(attempt: Attempt) -> bool:
+    """Whether its machine is gone or lets nobody in: one more try is all the attempt gets."""
+    hopeless = ("lost", "preempted", "host_key", "auth", "ssh")
+    return attempt.cause is not None and attempt.cause.reason in hopeless
+
+
+def reach(world: World, now: Situation, state: CellState, reason: str = "") -> None:
+    """Bring the cell to the state; nothing when there or past."""
+    world.stores.cells.reach(now.cell.id, state, at=world.clock.now(), reason=reason)

@@ -1,0 +1,69 @@
+"""A machine that does not answer as it should: is it gone, or only cut off?"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from orchestrator.application.cell.flow_context import Situation, World, blame, blame_deadline
+from orchestrator.application.ports.engine import Value
+from orchestrator.domain.cell import UNHEARD
+from orchestrator.domain.machine import Machine, MachineState, ProviderError
+from orchestrator.domain.outcome import Outcome
+
+
+def blame_its_end(
+    world: World, now: Situation, said: str, *, at_once: bool = False
+) -> Value | None:
+    """Stop the attempt if the provider says that its machine is ending; None if it does not.
+
+    Args:
+        world: The ports.
+        now: The attempt.
+        said: How the machine failed to answer.
+        at_once: Ask the provider however short a while ago it was asked.
+    """
+    machine = _inspected(world, now, at_once=at_once)
+    if machine is None or machine.state not in (MachineState.GONE, MachineState.STOPPING):
+        return None
+    words = machine.detail or machine.state
+    if machine.ended == "deadline":
+        detail = f"the machine ended by its own timer ({words})"
+        return blame_deadline(world, now, detail)
+    reason = "preempted" if machine.ended == "preempted" else "lost"
+    detail = f"the provider says that the machine is {machine.state} ({words}); {said}"
+    return blame(world, now.attempt.id, Outcome.ERRORED, reason, detail)
+
+
+def note_unheard(world: World, now: Situation, said: str) -> timedelta:
+    """Tell people why the machine does not answer; how long it has not."""
+    at = world.clock.now()
+    since = world.lapses.since.setdefault(now.attempt.id, at)
+    _note(world, now, said, notice=f"no answer: {said}")
+    return at - since
+
+
+def note_heard(world: World, now: Situation) -> None:
+    """The machine answers, again or at last."""
+    world.lapses.since.pop(now.attempt.id, None)
+    _note(world, now, "", notice="the machine answers now")
+
+
+def _note(world: World, now: Situation, said: str, *, notice: str) -> None:
+    lease = now.lease
+    if lease is None or lease.unheard == said:
+        return
+    world.stores.leases.note(lease.id, {UNHEARD: said}, simulated=lease.simulated)
+    world.stores.feed.add(now.run.id, "cell", {"cell": now.cell.name, "notice": notice})
+
+
+def _inspected(world: World, now: Situation, *, at_once: bool) -> Machine | None:
+    """Ask the provider, on a slow clock."""
+    at, last = world.clock.now(), world.lapses.inspected.get(now.attempt.id)
+    recently = last and at - last < timedelta(seconds=world.timings.inspect_every_s)
+    if now.lease is None or (recently and not at_once):
+        return None
+    world.lapses.inspected[now.attempt.id] = at
+    try:
+        return world.provider(now.lease.provider).inspect(now.lease.machine_id)
+    except ProviderError:
+        return None

@@ -1,0 +1,190 @@
+"""One sitting: the agent is started once more on the machine, with one thing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from orchestrator.application.cell.agent_plan import agent_plan
+from orchestrator.application.cell.baseline import with_baseline
+from orchestrator.application.cell.environment import (
+    EnvironmentRefusedError,
+    prepare_environment,
+)
+from orchestrator.application.cell.flow_context import Situation, World
+from orchestrator.application.cell.preparing import candidates_of, secrets_of
+from orchestrator.application.diagnosis_inputs import last_time
+from orchestrator.application.ports.stores import RunSpec
+from orchestrator.application.ports.workspaces import Workspace
+from orchestrator.domain.evidence import EvidenceError, read_events
+from orchestrator.domain.facts import Facts, fold
+from orchestrator.domain.judging import judge_job
+from orchestrator.domain.manifest import Environment
+from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.domain.retests import (
+    Sitting,
+    TrialAsk,
+    TrialKind,
+    job_in_sitting,
+    key_of,
+    split_key,
+)
+
+ABSENT = "absent"
+"""The test is not collected."""
+LARGEST_SITTING = 64 * 1024 * 1024
+"""Bytes of events; a machine that says more of a few tests is not believed."""
+
+
+def start_sitting(
+    world: World, now: Situation, workspace: Workspace, sitting: Sitting, *, deadline_s: float
+) -> None:
+    """Prepare what the sitting needs and start its agent; may take minutes, and be repeated.
+
+    Raises EnvironmentRefusedError where it cannot be had, and MachineError.
+    """
+    changed = _changed(world, now, sitting.ask)
+    _check_jobs(changed.spec, sitting.ask)
+    payload = changed.run.payload_digest
+    workspace.put_agent()
+    workspace.put_archive("payloads", payload, lambda: world.blobs.open(payload))
+    environment = prepare_environment(
+        world, changed, workspace.probe(candidates_of(world, changed))
+    )
+    if environment.wheels_digest is not None:
+        workspace.put_archive("wheels", environment.wheels_digest, environment.wheels)
+    plan = agent_plan(
+        replace(changed, attempt=replace(now.attempt, id=sitting.id)),
+        environment,
+        finals={},
+        finished=(),
+        notice=world.traits(now.plan.platform.provider).notice,
+    )
+    workspace.start(
+        sitting.id,
+        _narrowed(plan, sitting.ask, deadline_s=deadline_s),
+        secrets_of(world, changed),
+    )
+
+
+def _check_jobs(spec: RunSpec, ask: TrialAsk) -> None:
+    """A baseline's payload may lack jobs. Raises EnvironmentRefusedError if it lacks them all."""
+    if not {job.id for job in spec.manifest.job} & set(ask.tests):
+        jobs = ", ".join(sorted(ask.tests))
+        raise EnvironmentRefusedError(f"the payload {spec.manifest.name} has no job {jobs}")
+
+
+def _changed(world: World, now: Situation, ask: TrialAsk) -> Situation:
+    """The attempt with the one thing changed."""
+    match ask.kind:
+        case TrialKind.BASELINE:
+            return _with_baseline(world, now)
+        case TrialKind.LAST_GREEN:
+            return _with_packages(now, last_time(world.stores, now.cell, now.spec).pins)
+        case TrialKind.BISECT:
+            return _with_revision(now, ask)
+    return now
+
+
+def _with_baseline(world: World, now: Situation) -> Situation:
+    payload, spec = with_baseline(world, now)
+    return replace(now, run=replace(now.run, payload_digest=payload), spec=spec)
+
+
+def _with_packages(now: Situation, pins: Sequence[str]) -> Situation:
+    manifest, name = now.spec.manifest, now.plan.environment
+    asked = manifest.environment(name) or Environment()
+    pinned = replace(asked, pip=(*asked.pip, *pins))
+    changed = replace(manifest, env={**manifest.env, name: pinned}, setup=None)
+    return replace(now, spec=replace(now.spec, manifest=changed))
+
+
+def _with_revision(now: Situation, ask: TrialAsk) -> Situation:
+    subject = now.spec.matrix.subject
+    if subject.source == "payload":
+        raise EnvironmentRefusedError("the subject is the payload: it has no wheel to change")
+    version = ask.subject_version or subject.version
+    matrix = replace(now.spec.matrix, subject=replace(subject, version=version))
+    spec = replace(now.spec, matrix=matrix, subject_digest=ask.subject_digest)
+    return replace(now, spec=spec)
+
+
+def _narrowed(plan: Mapping[str, object], ask: TrialAsk, *, deadline_s: float) -> dict[str, object]:
+    """Only the jobs in question, so many times, each in processes of its own."""
+    listed = plan["jobs"]
+    jobs = {str(job["id"]): job for job in listed} if isinstance(listed, list) else {}
+    again = [
+        {**jobs[job], "id": job_in_sitting(job, time), "only": list(nodeids)}
+        for time in range(1, ask.times + 1)
+        for job, nodeids in ask.tests.items()
+        if job in jobs
+    ]
+    limits = plan["limits"]
+    known = dict(limits) if isinstance(limits, dict) else {}
+    bounded = {**known, "deadline_s": max(deadline_s, 1.0)}
+    return {**plan, "jobs": again, "limits": bounded, "readiness": None}
+
+
+def read_sitting(workspace: Workspace, sitting_id: str, *, limit_bytes: int) -> bytes:
+    """The whole events of a sitting whose agent has ended. Raises MachineError, EvidenceError."""
+    raw = b""
+    while True:
+        pulled = workspace.pull(
+            sitting_id, events_offset=len(raw), log_offset=0, limit_bytes=limit_bytes
+        )
+        if pulled is None or not pulled.events:
+            return raw
+        raw += pulled.events
+        if len(raw) > LARGEST_SITTING:
+            raise EvidenceError(f"a trial said more than {LARGEST_SITTING} bytes")
+        if len(raw) >= pulled.events_size_bytes:
+            return raw
+
+
+def outcomes_of(
+    raw: bytes, ask: TrialAsk, keys: Sequence[str]
+) -> tuple[tuple[Mapping[str, str], ...], str]:
+    """What each time came to, by test key, and why nothing did. Raises EvidenceError.
+
+    Args:
+        raw: The sitting's events.
+        ask: What was asked for.
+        keys: The tests in question; of whole jobs, only these count.
+    """
+    events, _ = read_events(raw, after_seq=0)
+    facts = fold(events)
+    if facts.end is not None and facts.end.outcome == "errored":
+        return (), facts.end.detail or facts.end.reason
+    times = (_one_time(facts, ask, keys, time) for time in range(1, ask.times + 1))
+    found = tuple(outcomes for outcomes in times if outcomes)
+    reason = facts.end.reason if facts.end else "the agent ended without a last word"
+    return found, "" if found else f"no test was run again: {reason or 'nothing was collected'}"
+
+
+def _one_time(facts: Facts, ask: TrialAsk, keys: Sequence[str], time: int) -> dict[str, str]:
+    found = {}
+    for job in ask.tests:
+        name = job_in_sitting(job, time)
+        if name not in facts.jobs or facts.jobs[name].finished_ts is None:
+            continue
+        for key in keys:
+            of_job, nodeid = split_key(key)
+            if of_job == job and (not ask.tests[job] or nodeid in ask.tests[job]):
+                word = _test_word(facts, name, nodeid) if nodeid else _job_word(facts, name)
+                found[key_of(job, nodeid)] = word
+    return found
+
+
+def _test_word(facts: Facts, name: str, nodeid: str) -> str:
+    fact = facts.tests.get((name, nodeid))
+    if fact is None:
+        return ABSENT
+    return fact.outcome.word if fact.final else TestOutcome.MISSING.word
+
+
+def _job_word(facts: Facts, name: str) -> str:
+    checks = [check for check in facts.checks.values() if check.job == name]
+    verdict = judge_job(
+        name, kind="demo", fact=facts.jobs[name], counts=Counts(), checks=checks, cause=None
+    )
+    return verdict.outcome.value

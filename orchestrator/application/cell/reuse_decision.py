@@ -1,0 +1,238 @@
+"""Whether a job must be run at all: decided once per cell, and said with its reason.
+
+On a machine that costs nothing this is decided when it was looked at; where machines are rented,
+before one is. There nobody has seen the machine yet, so each earlier proof is asked again: would
+the same image be booted, and would the same packages be installed? What cannot be told is run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+
+from orchestrator.application.cell.environment import resolved_for
+from orchestrator.application.cell.flow_context import Situation, World
+from orchestrator.application.cell.placing import places_of
+from orchestrator.application.cell.reuse_inputs import asked_for
+from orchestrator.application.ports.reuse_inputs import Prepared, Proof
+from orchestrator.application.ports.stores import RunSpec, StoreError
+from orchestrator.application.ports.wheels import WheelsError
+from orchestrator.domain.cell import Cell, Run
+from orchestrator.domain.image import BootImage, Images
+from orchestrator.domain.machine import Place, Provider, ProviderError
+from orchestrator.domain.manifest import Job
+from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.reuse_inputs import (
+    NOTHING,
+    Ingredients,
+    Reuse,
+    age,
+    changes,
+    in_words,
+    refusal_of,
+    too_old,
+)
+
+logger = logging.getLogger(__name__)
+
+LOOKED_AT = 5
+"""Earlier proofs of a job that are asked, the newest first."""
+Expect = Callable[[Proof], Ingredients]
+"""What a machine would be prepared with now, if it is like the proof's. Raises UnknownError."""
+
+
+class UnknownError(Exception):
+    """It cannot be told what a machine would be prepared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The cell that is decided about."""
+
+    run: Run
+    spec: RunSpec
+    cell: Cell
+    plan: CellPlan
+    max_age_s: float
+
+    @property
+    def asked(self) -> Ingredients:
+        return asked_for(self.run, self.spec, self.plan)
+
+
+def reuse_before_renting(world: World, run: Run, spec: RunSpec, cell: Cell) -> bool:
+    """Decide about each job of a cell that would rent; True where none of them must be run."""
+    plan = world.stores.cells.plan(cell.id)
+    if spec.reuse_max_age_s is None or not world.traits(plan.platform.provider).rented:
+        return False
+    order = _Order(run, spec, cell, plan, spec.reuse_max_age_s)
+    provider = world.provider(plan.platform.provider)
+    return _decide(world, order, partial(_expected, world, order, provider))
+
+
+def reuse_on_machine(world: World, now: Situation, prepared: Prepared | None) -> bool:
+    """The same for a machine that costs nothing, once it is known what it is."""
+    rented = world.traits(now.plan.platform.provider).rented
+    if now.spec.reuse_max_age_s is None or prepared is None or rented:
+        return False
+    order = _Order(now.run, now.spec, now.cell, now.plan, now.spec.reuse_max_age_s)
+    return _decide(world, order, lambda proof: prepared.ingredients)
+
+
+def reused_jobs(world: World, cell_id: str) -> set[str]:
+    """Jobs of the cell for which earlier evidence stands."""
+    return {job for job, one in world.stores.proofs.decided(cell_id).items() if one.is_reused}
+
+
+def _decide(world: World, order: _Order, expect: Expect) -> bool:
+    """Write the decision down, unless there is one; whether nothing is left to run."""
+    proofs, cell = world.stores.proofs, order.cell.id
+    if not proofs.decided(cell):
+        jobs = [job for job in order.spec.manifest.job if job.id in order.plan.jobs]
+        once = _Remembered(expect)
+        reuses = [_reuse(world, order, job, once) for job in jobs]
+        proofs.decide(cell, reuses, at=world.clock.now())
+    decided = proofs.decided(cell)
+    return bool(decided) and all(one.is_reused for one in decided.values())
+
+
+def _reuse(world: World, order: _Order, job: Job, expect: Expect) -> Reuse:
+    try:
+        return _weighed(world, order, job, expect)
+    except StoreError:
+        raise
+    except Exception as error:
+        logger.exception("cell %s: whether %s is proven cannot be told", order.cell.id, job.id)
+        return Reuse(job=job.id, why=f"it cannot be told whether it is proven: {error}")
+
+
+def _weighed(world: World, order: _Order, job: Job, expect: Expect) -> Reuse:
+    why = refusal_of(job, paired=order.spec.matrix.baseline is not None)
+    if why:
+        return Reuse(job=job.id, why=why)
+    found = world.stores.proofs.find(order.asked.asked, job.id, limit=LOOKED_AT)
+    reasons = []
+    for proof in found:
+        why = _why_not(world, order, proof, expect)
+        if not why:
+            return _proven(world, proof)
+        reasons.append(why)
+    return Reuse(job=job.id, why=reasons[0] if reasons else _no_proof(world, order, job))
+
+
+def _proven(world: World, proof: Proof) -> Reuse:
+    ago = age(world.clock.now() - proof.at)
+    why = f"proven by run {proof.run} {ago} ago: nothing it depends on has changed"
+    return Reuse(job=proof.job, why=why, run=proof.run, cell=proof.cell, at=proof.at)
+
+
+def _why_not(world: World, order: _Order, proof: Proof, expect: Expect) -> str:
+    """Why the proof does not stand now; empty where it does."""
+    old = too_old(proof.at, now=world.clock.now(), max_age_s=order.max_age_s)
+    if old:
+        return old
+    before = proof.prepared.ingredients
+    if before.unknown:
+        return f"{', '.join(before.unknown)} unknown of run {proof.run}"
+    try:
+        after = expect(proof)
+    except UnknownError as error:
+        return str(error)
+    if after.unknown:
+        return f"{', '.join(after.unknown)} unknown"
+    return in_words(changes(before, after)) or ("" if before.key == after.key else "it changed")
+
+
+def _no_proof(world: World, order: _Order, job: Job) -> str:
+    """Why there is no proof of what is asked for: say what changed since the newest one."""
+    asked = order.asked
+    where = (asked.platform["id"], asked.environment)
+    newest = world.stores.proofs.newest(asked.product, *where, job.id)
+    if newest is None:
+        return "it has not passed here before"
+    before = newest.prepared.ingredients
+    words = {name: getattr(asked, name) for name in ("payload", "subject", "platform", "tool")}
+    return in_words(changes(before, replace(before, **words))) or "it has not passed here before"
+
+
+class _Remembered:
+    """Jobs of one cell mostly have the same proof: it is asked once."""
+
+    def __init__(self, expect: Expect) -> None:
+        self._expect = expect
+        self._known: dict[str, Ingredients | UnknownError] = {}
+
+    def __call__(self, proof: Proof) -> Ingredients:
+        """What the proof's cell would be prepared with. Raises UnknownError."""
+        if proof.cell not in self._known:
+            try:
+                self._known[proof.cell] = self._expect(proof)
+            except UnknownError as error:
+                self._known[proof.cell] = error
+        known = self._known[proof.cell]
+        if isinstance(known, UnknownError):
+            raise known
+        return known
+
+
+def _expected(world: World, order: _Order, provider: Provider, proof: Proof) -> Ingredients:
+    """What a rented machine like the proof's would be prepared with. Raises UnknownError."""
+    before = proof.prepared.ingredients
+    place, image = _image_like(order, provider, proof)
+    if image.id != before.image:
+        return replace(before, image=image.id)
+    wheels, packages = _packages(world, order, proof)
+    return replace(
+        order.asked,
+        instance_type=place.instance_type or NOTHING,
+        image=image.id,
+        devices=before.devices,
+        driver=before.driver,
+        python=before.python,
+        wheels=wheels,
+        packages=packages,
+        simulated=image.simulated,
+    )
+
+
+def _image_like(order: _Order, provider: Provider, proof: Proof) -> tuple[Place, BootImage]:
+    """Where the same machine would boot the same image; or else where it was, and what now."""
+    if not isinstance(provider, Images):
+        name = order.plan.platform.provider
+        raise UnknownError(f"image unknown: {name} cannot say which one it would boot")
+    document = _document(order)
+    try:
+        places = _alike(places_of(provider, document), proof)
+        if not places:
+            kind = proof.prepared.ingredients.instance_type
+            raise UnknownError(f"no {kind} is offered now as at {proof.prepared.place}")
+        asked = [(place, provider.image(document, place)) for place in places]
+    except ProviderError as error:
+        raise UnknownError(f"image unknown: {error}") from error
+    same = (one for one in asked if one[1].id == proof.prepared.ingredients.image)
+    return next(same, asked[0])
+
+
+def _alike(places: tuple[Place, ...], proof: Proof) -> list[Place]:
+    """Places of the proof's instance type, one of each region, its own place first."""
+    kind, name = proof.prepared.ingredients.instance_type, proof.prepared.place
+    fitting = [place for place in places if (place.instance_type or NOTHING) == kind]
+    by_region: dict[str, Place] = {}
+    for place in sorted(fitting, key=lambda place: place.name != name):
+        by_region.setdefault(place.region, place)
+    return list(by_region.values())
+
+
+def _packages(world: World, order: _Order, proof: Proof) -> tuple[str, Mapping[str, str]]:
+    try:
+        found = resolved_for(world, order.spec, order.plan.environment, proof.prepared.interpreter)
+    except WheelsError as error:
+        raise UnknownError(f"packages unknown: {error}") from error
+    return found.installs, found.packages
+
+
+def _document(order: _Order) -> dict[str, object]:
+    asked = asdict(order.plan.platform)
+    return {key: value for key, value in asked.items() if value is not None}

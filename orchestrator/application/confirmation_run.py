@@ -1,0 +1,136 @@
+"""Ask another machine of the same platform: is it this one that computes wrong?
+
+The follow-up is a run of its own, of the jobs that failed and nothing else, with the failing tests
+run several times. Which machine to keep clear of stands in its matrix, for everybody to see.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from decimal import Decimal
+
+from orchestrator.application.context import Context
+from orchestrator.application.diagnosis_inputs import failing_keys
+from orchestrator.application.launch_run import IdempotencyKey, LaunchOrder, launch_run
+from orchestrator.application.plan_run import plan_run
+from orchestrator.application.ports.stores import RunSpec
+from orchestrator.domain.cell import Cell
+from orchestrator.domain.matrix import Host, Matrix, Platform
+from orchestrator.domain.retests import SURE, TrialOrder, split_key
+
+logger = logging.getLogger(__name__)
+
+
+def ask_second_machine(context: Context, run_id: str, *, max_usd: Decimal) -> str | None:
+    """Launch the follow-up of a run whose tests failed; asking again answers with the same run.
+
+    Returns:
+        The follow-up's id; None where nothing failed, where there is no other machine, or where
+        it could cost more than `max_usd`.
+
+    Raises:
+        LookupError: There is no such run.
+        PayloadMissingError, InvalidDocumentError: What it ran with is not here any more.
+    """
+    known = context.stores.trials.second_of(run_id)
+    if known is not None:
+        return known
+    order = _order(context, run_id)
+    if order is None:
+        return None
+    worst = plan_run(context, order).worst_usd
+    if worst is None or worst > max_usd:
+        cost = f"{worst} USD" if worst is not None else "an unknown price"
+        logger.warning("run %s: no second machine: %s is over %s USD", run_id, cost, max_usd)
+        return None
+    key = IdempotencyKey(f"second-machine:{run_id}", run_id)
+    launched = launch_run(context, order, key)
+    return context.stores.trials.add_second(run_id, launched.run.id)
+
+
+def _order(context: Context, run_id: str) -> LaunchOrder | None:
+    """The follow-up; None where nothing failed, or nothing of it can go elsewhere."""
+    stores = context.stores
+    run = stores.runs.get(run_id)
+    if run is None:
+        raise LookupError(f"there is no run {run_id!r}")
+    spec = stores.runs.spec(run_id)
+    failing = _failing(context, run_id, spec)
+    others = {name: _other(context, cell) for name, (cell, _) in failing.items()}
+    keys = {name: failing[name][1] for name, platform in others.items() if platform is not None}
+    if not keys:
+        return None
+    kept = {platform.id: platform for platform in others.values() if platform is not None}
+    bounds = spec.trials or TrialOrder()
+    return LaunchOrder(
+        matrix=context.documents.matrix_document(_with_platforms(spec.matrix, kept)),
+        name=f"second machine of run {run_id}",
+        payload=run.payload_digest,
+        subject_digest=spec.subject_digest,
+        subject_built=spec.subject_built,
+        baseline_digest=spec.baseline_digest,
+        only={name: sorted({split_key(k)[0] for k in mine}) for name, mine in keys.items()},
+        rerun_of=run_id,
+        trials=TrialOrder(
+            reruns=SURE,
+            tests=tuple(dict.fromkeys(key for mine in keys.values() for key in mine)),
+            max_tests=bounds.max_tests,
+            max_minutes=bounds.max_minutes,
+        ),
+    )
+
+
+def _failing(
+    context: Context, run_id: str, spec: RunSpec
+) -> dict[str, tuple[Cell, tuple[str, ...]]]:
+    """The cells that our own agent ran, with what failed in them."""
+    stores = context.stores
+    ingested = stores.ingests.of_run(run_id)
+    cells = (cell for cell in stores.cells.of_run(run_id) if cell.id not in ingested)
+    found = {cell.name: (cell, failing_keys(stores, cell, spec)) for cell in cells}
+    return {name: (cell, keys) for name, (cell, keys) in found.items() if keys}
+
+
+def _other(context: Context, cell: Cell) -> Platform | None:
+    """The platform without the machine that the cell had; None where it has no other."""
+    platform = context.stores.cells.plan(cell.id).platform
+    leases = context.stores.leases.of_run(cell.run_id).get(cell.id, ())
+    used = {lease.place for lease in leases if lease.machine_id}
+    return elsewhere(platform, used, rented=context.traits[platform.provider].rented)
+
+
+def elsewhere(platform: Platform, used: Collection[str], *, rented: bool) -> Platform | None:
+    """The platform as another machine of it is found; None where there is none.
+
+    A host that was used is left out of its pool. A rented machine is always a new one; other
+    locations are tried first.
+    """
+    if platform.hosts is not None:
+        left = tuple(host for host in platform.hosts if _place(host) not in used)
+        return replace(platform, hosts=left) if left else None
+    if not rented:
+        return None
+    if not isinstance(platform.locations, tuple):
+        return platform
+    there = [x for x in platform.locations if any(place.startswith(x) for place in used)]
+    others = [x for x in platform.locations if x not in there]
+    return replace(platform, locations=(*others, *there))
+
+
+def _place(host: Host) -> str:
+    shown = f"[{host.address}]" if ":" in host.address else host.address
+    return f"{shown}:{host.port}"
+
+
+def _with_platforms(matrix: Matrix, kept: Mapping[str, Platform]) -> Matrix:
+    """The matrix with these platforms alone, and selections of jobs that still mean something."""
+    jobs = []
+    for selection in matrix.jobs:
+        if selection.on == "all":
+            jobs.append(selection)
+        elif on := tuple(name for name in selection.on if name in kept):
+            jobs.append(replace(selection, on=on))
+    platforms = tuple(kept[each.id] for each in matrix.platforms if each.id in kept)
+    return replace(matrix, platforms=platforms, jobs=tuple(jobs))

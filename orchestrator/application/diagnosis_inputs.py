@@ -1,0 +1,95 @@
+"""Which tests of a cell are in question, and what is known of the last time all was well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orchestrator.application.judge_jobs import judge_jobs
+from orchestrator.application.ports.stores import RunSpec, Stores
+from orchestrator.domain.blame import Row
+from orchestrator.domain.cell import Cell
+from orchestrator.domain.fingerprint import environment_diff
+from orchestrator.domain.outcome import Outcome, TestOutcome
+from orchestrator.domain.retests import TrialOrder, key_of
+
+_BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
+_PACKAGE = "package "
+_NOT_THERE = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class LastTime:
+    """The newest run in which the platform passed, and what differs from it."""
+
+    run: str = ""
+    packages: tuple[Row, ...] = ()
+    """But the subject's own."""
+    surroundings: tuple[Row, ...] = ()
+    payload: str = ""
+    """Its digest."""
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """The packages as they were, where they were there."""
+        there = (row for row in self.packages if row[1] != _NOT_THERE)
+        return tuple(f"{name}=={then}" for name, then, _ in there)
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """What trials and blame are about."""
+
+    keys: tuple[str, ...]
+    last: LastTime = field(default_factory=LastTime)
+
+
+def failing_keys(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[str, ...]:
+    """Keys of the tests that failed or ended in error, and of the commands that failed."""
+    suites = {job.id for job in spec.manifest.job if job.pytest}
+    tests = [
+        key_of(test.job, test.nodeid)
+        for test in stores.results.tests(cell.id)
+        if test.outcome in _BAD
+    ]
+    bad = (Outcome.FAILED, Outcome.TIMED_OUT)
+    jobs = judge_jobs(stores, cell, spec)
+    commands = [key_of(x.id, "") for x in jobs if x.id not in suites and x.outcome in bad]
+    return (*tests, *commands)
+
+
+def keys_in_question(
+    stores: Stores, cell: Cell, spec: RunSpec, order: TrialOrder
+) -> tuple[str, ...]:
+    """What failed, and what was asked for by name; bounded by the order."""
+    jobs = set(stores.cells.plan(cell.id).jobs)
+    named = [key for key in order.tests if key.partition("::")[0] in jobs]
+    keys = dict.fromkeys([*named, *failing_keys(stores, cell, spec)])
+    return tuple(keys)[: order.max_tests]
+
+
+def last_time(stores: Stores, cell: Cell, spec: RunSpec) -> LastTime:
+    """What differs from the last green cell of the same platform and environment."""
+    subject, plan = spec.matrix.subject, stores.cells.plan(cell.id)
+    green = stores.gates.last_green(
+        spec.manifest.name, plan.platform.id, before_run=cell.run_id, ingested=False
+    )
+    run = stores.runs.get(green.run_id) if green else None
+    if green is None or run is None:
+        return LastTime()
+    then = _environment_of(stores, green.run_id, cell.name)
+    now = stores.results.environment(cell.id) or {}
+    rows = environment_diff(then, now) if then else ()
+    own = f"{_PACKAGE}{subject.name.lower().replace('_', '-')}"
+    packages = tuple(
+        (what.removeprefix(_PACKAGE), old, new)
+        for what, old, new in rows
+        if what.startswith(_PACKAGE) and what != own
+    )
+    surroundings = tuple(row for row in rows if not row[0].startswith(_PACKAGE))
+    return LastTime(green.run_id, packages, surroundings, run.payload_digest)
+
+
+def _environment_of(stores: Stores, run_id: str, name: str) -> Mapping[str, object]:
+    cells = [cell for cell in stores.cells.of_run(run_id) if cell.name == name]
+    return (stores.results.environment(cells[0].id) or {}) if cells else {}

@@ -1,0 +1,58 @@
+"""What another policy would have said of evidence that a gate has judged; nothing is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.application.context import Context
+from orchestrator.application.evaluate_gate import TOOL
+from orchestrator.application.freeze_evidence import evidence_digest
+from orchestrator.application.ports.blobs import BlobMissingError
+from orchestrator.application.ports.documents import Source
+from orchestrator.application.ports.gates import StoredVerdict
+from orchestrator.application.replay_verdict import stored_snapshot
+from orchestrator.domain.gate.evaluate import evaluate
+from orchestrator.domain.gate.gate_documents import policy_digest
+from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A stored verdict, and what the other policy makes of the same evidence at the same time."""
+
+    stored: StoredVerdict
+    verdict: Verdict | None
+    """None where the frozen evidence is not kept any more."""
+
+
+def try_policy(
+    context: Context, policy_text: Source, verdicts: Sequence[StoredVerdict], *, name: str
+) -> list[Tried]:
+    """Evaluate the frozen evidence of each verdict by the policy, at the verdict's own time.
+
+    Raises InvalidDocumentError.
+    """
+    policy = context.documents.read_policy(policy_text, name)
+    digest = policy_digest(policy)
+    return [Tried(one, _decided(context, policy, digest, one)) for one in verdicts]
+
+
+def _decided(
+    context: Context, policy: GatePolicy, digest: str, stored: StoredVerdict
+) -> Verdict | None:
+    try:
+        snapshot = stored_snapshot(context, stored)
+    except BlobMissingError:
+        return None
+    return evaluate(
+        policy,
+        snapshot,
+        stored.verdict.at,
+        statistics=context.gate.statistics,
+        policy_digest=digest,
+        evidence_digest=evidence_digest(snapshot),
+        tool=TOOL,
+        rules_version=stored.verdict.rules_version,
+    )

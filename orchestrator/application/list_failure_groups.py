@@ -1,0 +1,163 @@
+"""Kinds of failures of a product's newest runs, what is new first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from orchestrator.application.context import Context
+from orchestrator.application.ports.failure_groups import Group, WindowCell
+from orchestrator.application.triage_failures import Found, answering
+from orchestrator.domain.alias import KnownTest
+from orchestrator.domain.failure_triage import Answering, Standing
+from orchestrator.domain.signature import Signature, similar
+
+_ORDER = {standing: number for number, standing in enumerate(Standing)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindQuestion:
+    """Which failures are looked at; what is empty does not restrict."""
+
+    product: str | None = None
+    runs: int = 20
+    platform: str = ""
+    version: str = ""
+    text: str = ""
+    """Stands in the signature."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Failing results of one signature."""
+
+    signature: Signature
+    count: int
+    tests: Mapping[int, int]
+    """By number, how many of the results."""
+    jobs: tuple[str, ...]
+    platforms: tuple[str, ...]
+    cells: tuple[str, ...]
+    """Names: platforms with their environments."""
+    versions: tuple[str, ...]
+    """The newest first."""
+    runs: int
+    first_seen: datetime
+    last_seen: datetime
+    answering: Answering = field(default_factory=Answering)
+    standing: Standing = Standing.UNOWNED
+    similar: tuple[str, ...] = ()
+    """Ids of others on the page that may be the same; a suggestion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindReview:
+    """What a question found."""
+
+    kinds: Sequence[Kind]
+    """What is new first, then the largest."""
+    runs: int
+    """That were looked at."""
+    platforms: tuple[str, ...]
+    """Of all of these runs: what can be asked for."""
+    versions: tuple[str, ...]
+    """The newest first."""
+
+
+def review_kinds(context: Context, question: KindQuestion) -> KindReview:
+    """Gather the failures of the newest runs."""
+    store = context.stores.kinds
+    looked = store.cells(question.product, runs=question.runs)
+    chosen = [cell.pk for cell in looked.cells.values() if _is_asked(cell, question)]
+    window = store.window(chosen)
+    signatures = store.named({group.signature for group in window.groups})
+    found = Found(
+        groups=window.groups, cells=looked.cells, signatures=signatures, tests=window.tests
+    )
+    kinds = gather(context, found)
+    text = question.text.lower()
+    asked = [kind for kind in kinds if text in str(kind.signature).lower()]
+    return KindReview(
+        kinds=sorted(asked, key=_urgency),
+        runs=looked.runs,
+        platforms=tuple(sorted({cell.platform for cell in looked.cells.values()})),
+        versions=_versions(looked.cells.values()),
+    )
+
+
+def gather(context: Context, found: Found) -> list[Kind]:
+    """The kinds of these results, and who answers for each."""
+    now = context.clock.now()
+    spans = context.stores.failures.spans(found.signatures)
+    said = answering(context.stores, found, now=now)
+    by_signature: dict[str, list[Group]] = {}
+    for group in found.groups:
+        by_signature.setdefault(group.signature, []).append(group)
+    return [
+        _kind(found, name, groups, spans.get(name), said[name], now)
+        for name, groups in by_signature.items()
+        if name in found.signatures
+    ]
+
+
+def with_similar(context: Context, kinds: Sequence[Kind]) -> list[Kind]:
+    """The kinds, each with those among them that may be the same."""
+    near = similar([kind.signature for kind in kinds], context.likeness.messages)
+    return [replace(kind, similar=near.get(kind.signature.id, ())) for kind in kinds]
+
+
+def names_of(context: Context, kinds: Iterable[Kind]) -> Mapping[int, KnownTest]:
+    """The test of each kind that has it most often."""
+    return context.stores.kinds.tests({most_often(kind) for kind in kinds if kind.tests})
+
+
+def most_often(kind: Kind) -> int:
+    """The test that has it most often."""
+    return max(kind.tests, key=lambda test: (kind.tests[test], -test))
+
+
+def _is_asked(cell: WindowCell, question: KindQuestion) -> bool:
+    return question.platform in ("", cell.platform) and question.version in ("", cell.version)
+
+
+def _urgency(kind: Kind) -> tuple[int, int, str]:
+    return _ORDER[kind.standing], -kind.count, kind.signature.id
+
+
+def _kind(
+    found: Found,
+    name: str,
+    groups: Sequence[Group],
+    span: tuple[datetime, datetime] | None,
+    said: Answering,
+    now: datetime,
+) -> Kind:
+    cells = [found.cells[group.cell] for group in groups]
+    count = sum(group.count for group in groups)
+    times = [cell.at for cell in cells]
+    first = min([*times, span[0]]) if span else min(times)
+    last = max([*times, span[1]]) if span else max(times)
+    return Kind(
+        signature=found.signatures[name],
+        count=count,
+        tests=found.tests.get(name, {}),
+        jobs=_sorted(group.job for group in groups),
+        platforms=_sorted(cell.platform for cell in cells),
+        cells=_sorted(cell.name for cell in cells),
+        versions=_versions(cells),
+        runs=len({cell.run_id for cell in cells}),
+        first_seen=first,
+        last_seen=last,
+        answering=said,
+        standing=said.standing(count, first_seen=first, now=now),
+    )
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
+
+
+def _versions(cells: Collection[WindowCell]) -> tuple[str, ...]:
+    newest = sorted(cells, key=lambda cell: (cell.at, cell.pk), reverse=True)
+    return tuple(dict.fromkeys(cell.version for cell in newest))

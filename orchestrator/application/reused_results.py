@@ -1,0 +1,90 @@
+"""Results that a cell has from an earlier one: they are read there, and nothing is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from orchestrator.application.ports.read_models import CellResults
+from orchestrator.application.ports.stores import Stores
+from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.cell import Lease
+from orchestrator.domain.facts import TestFact
+from orchestrator.domain.reuse_inputs import REUSED, Reuse
+from orchestrator.domain.run_record import JobRecord
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """Who produced the reused results of a cell."""
+
+    probed: Mapping[str, object] = field(default_factory=dict)
+    attestation: Attestation | None = None
+    simulated: bool = False
+    """Any of the machines was."""
+
+
+def by_source(decided: Mapping[str, Reuse]) -> dict[str, tuple[str, ...]]:
+    """The reused jobs by the cell that has their results, the newest evidence last."""
+    reused = [one for one in decided.values() if one.is_reused]
+    sources: dict[str, tuple[str, ...]] = {}
+    for one in sorted(reused, key=lambda one: (one.at or _LONG_AGO, one.job)):
+        sources[one.cell] = (*sources.pop(one.cell, ()), one.job)
+    return sources
+
+
+def as_reused(job: JobRecord, reuse: Reuse) -> JobRecord:
+    """A job of the source's cell, as the cell that reuses it tells of it."""
+    return replace(
+        job, reason=REUSED, detail=reuse.why, reused_from=reuse.run, at=reuse.at, reuse=reuse.why
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Lenders:
+    """The machines of every cell that results were reused from."""
+
+    leases: Mapping[str, Sequence[Lease]]
+    """By cell id."""
+    attestations: Mapping[str, Attestation]
+    """By lease id."""
+
+    @classmethod
+    def of(cls, stores: Stores, decided: Iterable[Mapping[str, Reuse]]) -> Lenders:
+        """Two statements for each run that lent something."""
+        runs = sorted({x.run for reuses in decided for x in reuses.values() if x.is_reused})
+        leases: dict[str, Sequence[Lease]] = {}
+        attestations: dict[str, Attestation] = {}
+        for run in runs:
+            leases |= stores.leases.of_run(run)
+            attestations |= stores.leases.attestations(run)
+        return cls(leases, attestations)
+
+
+def borrowed(
+    decided: Mapping[str, Reuse], lenders: Lenders, results: Mapping[str, CellResults]
+) -> Borrowed:
+    """Of the cells that results were reused from; of several, the newest speaks."""
+    found = Borrowed()
+    for cell_id in by_source(decided):
+        leases = lenders.leases.get(cell_id, ())
+        told = [x for lease in leases if (x := lenders.attestations.get(lease.id)) is not None]
+        known = results.get(cell_id)
+        found = Borrowed(
+            probed=(known.environment if known else None) or {},
+            attestation=told[-1] if told else None,
+            simulated=found.simulated or any(lease.simulated for lease in leases),
+        )
+    return found
+
+
+def told_tests(stores: Stores, cell_id: str, *, job: str | None = None) -> list[TestFact]:
+    """The cell's tests, with those of the jobs whose earlier evidence stands."""
+    tests = stores.results.tests(cell_id, job=job)
+    for source, jobs in by_source(stores.proofs.decided(cell_id)).items():
+        for name in jobs if job is None else {job}.intersection(jobs):
+            tests += stores.results.tests(source, job=name)
+    return tests

@@ -1,0 +1,185 @@
+"""What people say to a gate: waivers for rules, and approvals of evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from orchestrator.application.context import Context
+from orchestrator.application.gate_policies import find_policy, policy_of
+from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
+from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict
+from orchestrator.domain.gate.evaluate import evaluate
+from orchestrator.domain.gate.excuse_terms import longest_exception
+from orchestrator.domain.gate.rule_names import rule_fault
+from orchestrator.domain.gate.snapshot import Approval, Snapshot, Waiver
+from orchestrator.domain.person import SOCKET, Person, person_key
+from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
+
+
+class WaiverMissingError(LookupError):
+    """No waiver of this id is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWaiver:
+    """A waiver to ask for."""
+
+    gate: str
+    rule: str
+    reason: str
+    author: Person
+    days: int
+    verdict: str = ""
+    """Id of the one that its author has before them; the gate's newest by default."""
+    only_this: bool = False
+    """It is for the evidence of that verdict only."""
+
+
+def waive(context: Context, new: NewWaiver) -> StoredWaiver:
+    """Ask for it: it counts once somebody else approves it. Not idempotent.
+
+    Raises GateMissingError, VerdictMissingError, InvalidDocumentError, and nothing is stored.
+    """
+    policy = find_policy(context, new.gate)
+    read = _read(context, new.gate, new.verdict)
+    problems = list(_problems(context, new, policy, read))
+    if problems:
+        raise InvalidDocumentError("the waiver", problems)
+    at = context.clock.now()
+    seen = read.verdict.evidence_digest if read else ""
+    waiver = Waiver(
+        id="",
+        gate=new.gate,
+        rule=new.rule,
+        reason=new.reason.strip(),
+        author=new.author.name,
+        author_token=new.author.token,
+        approver="",
+        at=at,
+        expires=at + timedelta(days=new.days),
+        evidence=seen if new.only_this else "",
+    )
+    given = StoredWaiver(waiver=waiver, verdict=read.id if read else "", seen=seen)
+    return context.stores.gates.add_waiver(given)
+
+
+def approve_waiver(context: Context, waiver_id: str, *, by: Person) -> StoredWaiver:
+    """Let it count; whoever approves it first stands, and again changes nothing.
+
+    Raises WaiverMissingError, InvalidDocumentError.
+    """
+    known = next((w for w in context.stores.gates.waivers() if w.waiver.id == waiver_id), None)
+    if known is None:
+        raise WaiverMissingError(
+            f"there is no waiver {waiver_id!r}; `seatrial gate waivers` lists them"
+        )
+    at, waiver = context.clock.now(), known.waiver
+    if waiver.approved_at is not None:
+        return known
+    fault = _own_fault(waiver, by)
+    if at >= waiver.expires:
+        fault = f"{waiver.id} expired at {waiver.expires:%Y-%m-%d %H:%M} UTC: ask for another one"
+    if fault:
+        raise InvalidDocumentError("the approval", [Problem((), fault)])
+    return context.stores.gates.approve_waiver(waiver_id, by=by, at=at) or known
+
+
+def _own_fault(waiver: Waiver, by: Person) -> str:
+    """Why this person cannot approve it; empty where they can."""
+    if person_key(waiver.author) != person_key(by.name):
+        return ""
+    others = "whoever approves it needs a token of their own"
+    if by.token == SOCKET:
+        others = (
+            "everybody who uses this home by its socket is the operating-system user that owns it."
+            " For a second person run `seatrial serve`, make them a token with"
+            " `seatrial token create NAME --scope gate`, and let them approve it with that"
+        )
+    return f"{waiver.author!r} asked for {waiver.id} and cannot approve it: {others}"
+
+
+def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Approval:
+    """Say yes to the evidence of a verdict, the gate's newest one by default; once a person.
+
+    Raises GateMissingError, VerdictMissingError.
+    """
+    find_policy(context, gate)
+    read = _read(context, gate, verdict)
+    if read is None:
+        raise VerdictMissingError(
+            f"the gate {gate!r} has no verdict to approve yet: `seatrial gate check {gate}` makes"
+            " one"
+        )
+    seen, at = read.verdict.evidence_digest, context.clock.now()
+    yes = Approval(by=by.name, token=by.token, at=at, evidence=seen)
+    return context.stores.gates.add_approval(gate, yes)
+
+
+def _problems(
+    context: Context, new: NewWaiver, policy: StoredPolicy, read: StoredVerdict | None
+) -> Iterator[Problem]:
+    if not new.reason.strip():
+        yield Problem(("reason",), "must not be empty")
+    longest = longest_exception(policy_of(policy)).days
+    if not 1 <= new.days <= longest:
+        message = f"must be from 1 to {longest}, the policy's `exception_max_age`"
+        yield Problem(("days",), message)
+    if new.only_this and read is None:
+        yield Problem(("only_this",), "the gate has no verdict yet, so there is no evidence")
+    fault = _rule_fault(context, new.rule, policy, read)
+    if fault:
+        yield Problem(("rule",), fault)
+
+
+def _rule_fault(
+    context: Context, rule: str, policy: StoredPolicy, read: StoredVerdict | None
+) -> str:
+    """Why nobody can waive it, and what to do instead; empty where it can be waived."""
+    rules = _rules(context, policy, read)
+    fault = rule_fault(rule, policy_of(policy))
+    if rule in rules and not fault:
+        return _stuck_fault(rule, read)
+    known = nearest(rule, rules)
+    return fault or f"there is no rule {rule!r} in the policy or the verdict{known}"
+
+
+def _stuck_fault(rule: str, read: StoredVerdict | None) -> str:
+    """Where nobody looked there is nothing to waive; what a run finds may be."""
+    told = next((one for one in read.verdict.rules if one.id == rule), None) if read else None
+    if read is None or told is None or told.waivable:
+        return ""
+    return (
+        f"nothing waives {rule!r} as {read.id} has it: {told.sentence} Run what is asked for and"
+        f" check again (`seatrial run`, `seatrial gate check {read.gate}`), or take it out of the"
+        " policy"
+    )
+
+
+def _rules(context: Context, policy: StoredPolicy, read: StoredVerdict | None) -> tuple[str, ...]:
+    """Ids of those that the policy has of itself, and of those that evidence gave rise to."""
+    own = evaluate(
+        policy_of(policy),
+        Snapshot(product=policy.product, subject={}, runs=(), cells=()),
+        context.clock.now(),
+        statistics=context.gate.statistics,
+        policy_digest=policy.digest,
+        evidence_digest="",
+        tool="",
+    )
+    rules = (*own.rules, *(read.verdict.rules if read else ()))
+    return tuple(dict.fromkeys(rule.id for rule in rules))
+
+
+def _read(context: Context, gate: str, verdict: str) -> StoredVerdict | None:
+    """What somebody has before them: the verdict that they name, else the gate's newest."""
+    if not verdict:
+        return next(iter(context.stores.gates.verdicts(gate=gate, limit=1)), None)
+    found = find_verdict(context, verdict)
+    if found.gate != gate:
+        raise VerdictMissingError(
+            f"{found.id} is of the gate {found.gate!r}, not of {gate!r}:"
+            f" `seatrial gate history {gate}` lists its own"
+        )
+    return found

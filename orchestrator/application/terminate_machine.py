@@ -1,0 +1,78 @@
+"""End a machine that nobody owns, because a person asks for it."""
+
+from __future__ import annotations
+
+from orchestrator.application.context import Context
+from orchestrator.application.janitor import Sight, Standing
+from orchestrator.domain.problems import nearest
+
+
+class MachineMissingError(LookupError):
+    """No cloud shows it; the text says what to do."""
+
+
+class MachineInUseError(Exception):
+    """An open lease has the machine."""
+
+
+class MachineStaysError(Exception):
+    """The machine is somebody else's, or others need it."""
+
+
+class ProviderUnreadError(Exception):
+    """The provider could not be asked, or did not take the order; nothing is known of it now."""
+
+
+def end_machine(context: Context, provider: str, machine_id: str) -> Sight:
+    """Tell its provider to end it now. A leased machine goes by cancelling its run.
+
+    Raises MachineMissingError, MachineInUseError, MachineStaysError, ProviderUnreadError.
+    """
+    sight = _find(context, provider, machine_id)
+    _refuse_owned(sight)
+    if not context.janitor.end(sight):
+        _refuse_needed(context, sight)
+        raise ProviderUnreadError(
+            f"{provider} did not take the order to end {machine_id}; the controller's log says why,"
+            " and the janitor tries again"
+        )
+    return sight
+
+
+def _find(context: Context, provider: str, machine_id: str) -> Sight:
+    if provider not in context.traits:
+        near = nearest(provider, list(context.traits))
+        raise MachineMissingError(f"there is no provider {provider!r}{near}")
+    survey = context.janitor.survey([provider])
+    if provider in survey.unread:
+        raise ProviderUnreadError(f"{provider} cannot be asked: {survey.unread[provider]}")
+    for sight in survey.sights:
+        if sight.machine.id == machine_id:
+            return sight
+    raise MachineMissingError(
+        f"{provider} shows no {machine_id!r} of this project; GET /api/v1/machines lists them"
+    )
+
+
+def _refuse_owned(sight: Sight) -> None:
+    tags, name = sight.machine.tags, sight.machine.id
+    if sight.standing is Standing.LEASED:
+        run = tags.get("seatrial-run", "") or "RUN"
+        raise MachineInUseError(
+            f"{name} is at work for a cell: `seatrial cancel {run}` gives it back in order"
+        )
+    if sight.standing is Standing.FOREIGN:
+        until = f"{sight.expires_at:%Y-%m-%d %H:%M:%S} UTC" if sight.expires_at else "it expires"
+        owner = tags.get("seatrial-controller", "another controller")
+        raise MachineStaysError(f"{name} is controller {owner}'s until {until}; only that ends it")
+    if sight.standing is Standing.SHARED:
+        raise MachineStaysError(f"{name} serves machines that are still there; they go first")
+
+
+def _refuse_needed(context: Context, sight: Sight) -> None:
+    needs = context.janitor.needed_by(sight)
+    if needs is not None:
+        raise MachineStaysError(
+            f"{sight.machine.id} serves every machine there, and lease {needs.id} of"
+            f" {needs.provider} is open: the janitor ends it when no lease is"
+        )

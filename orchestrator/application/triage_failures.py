@@ -1,0 +1,149 @@
+"""Hold kinds of failures of many runs against the known issues and the quarantines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from orchestrator.application.ports.failure_groups import Group, WindowCell
+from orchestrator.application.ports.stores import Stores
+from orchestrator.domain.alias import KnownTest
+from orchestrator.domain.failure_triage import Answering
+from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope, is_match
+from orchestrator.domain.quarantine import QuarantineState, is_about, state_of
+from orchestrator.domain.signature import Signature
+
+Packages = Mapping[int, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Failing results, and what is needed to hold something against them."""
+
+    groups: Sequence[Group]
+    cells: Mapping[int, WindowCell]
+    signatures: Mapping[str, Signature]
+    tests: Mapping[str, Mapping[int, int]]
+    """By signature, by test, how many."""
+
+
+def meant(
+    stores: Stores, issues: Sequence[KnownIssue], found: Found
+) -> Mapping[str, Sequence[Group]]:
+    """By id of each issue, the groups that it is about, whether or not it is over."""
+    named = {issue.match.signature for issue in issues} - {""}
+    heirs = stores.failures.heirs(named) if named else {}
+    by_signature: dict[str, list[Group]] = {}
+    for group in found.groups:
+        by_signature.setdefault(group.signature, []).append(group)
+    fitting = {
+        issue.id: [
+            group
+            for name, groups in by_signature.items()
+            if name in found.signatures and is_match(issue.match, found.signatures[name], heirs)
+            for group in groups
+        ]
+        for issue in issues
+    }
+    packages = _packages(stores, issues, fitting)
+    return {
+        issue.id: [one for one in fitting[issue.id] if _fits(issue, one, found.cells, packages)]
+        for issue in issues
+    }
+
+
+def _packages(
+    stores: Stores, issues: Sequence[KnownIssue], fitting: Mapping[str, Sequence[Group]]
+) -> Packages:
+    """Of the cells where that decides something; mostly none."""
+    asking = [issue for issue in issues if issue.scope.requires_package]
+    cells = {group.cell for issue in asking for group in fitting[issue.id]}
+    return stores.kinds.packages(cells) if cells else {}
+
+
+def _fits(
+    issue: KnownIssue, group: Group, cells: Mapping[int, WindowCell], packages: Packages
+) -> bool:
+    cell = cells[group.cell]
+    if issue.product != cell.product:
+        return False
+    installed = packages.get(cell.pk, {})
+    return in_scope(issue, Ran(cell.name, cell.platform, cell.version, (group.job,), installed))
+
+
+def answering(stores: Stores, found: Found, *, now: datetime) -> Mapping[str, Answering]:
+    """By signature, what people have said of its failures."""
+    issues = stores.known_issues.list()
+    by_issue = meant(stores, issues, found) if found.groups else {}
+    explaining: dict[str, list[KnownIssue]] = {}
+    explained: dict[str, set[Group]] = {}
+    for issue in issues:
+        for group in by_issue.get(issue.id, ()):
+            known = explaining.setdefault(group.signature, [])
+            if issue not in known:
+                known.append(issue)
+            if not issue.is_expired(now.date()):
+                explained.setdefault(group.signature, set()).add(group)
+    confined = _confined(stores, found, now)
+    return {
+        name: _answering(
+            explaining.get(name, ()), explained.get(name, ()), confined.get(name, ()), now
+        )
+        for name in found.signatures
+    }
+
+
+def _answering(
+    issues: Iterable[KnownIssue],
+    explained: Iterable[Group],
+    quarantines: Iterable[Quarantine],
+    now: datetime,
+) -> Answering:
+    known = list(issues)
+    return Answering(
+        issues=tuple(one for one in known if not one.is_expired(now.date())),
+        over=tuple(one for one in known if one.is_expired(now.date())),
+        quarantines=tuple(quarantines),
+        tolerated=sum(group.count for group in explained),
+    )
+
+
+def _confined(stores: Stores, found: Found, now: datetime) -> Mapping[str, tuple[Quarantine, ...]]:
+    """By signature the quarantines that stand, where they are about all of its tests."""
+    standing = [
+        one for one in stores.quarantines.list() if state_of(one, now) is QuarantineState.STANDS
+    ]
+    if not standing:
+        return {}
+    tests = stores.kinds.tests({test for of_one in found.tests.values() for test in of_one})
+    places: dict[str, set[str]] = {}
+    for group in found.groups:
+        places.setdefault(group.signature, set()).add(found.cells[group.cell].platform)
+    told = {}
+    for name, of_one in found.tests.items():
+        by = [_covering(standing, tests.get(test), places.get(name, set())) for test in of_one]
+        if by and all(by):
+            told[name] = tuple(sorted({one for some in by for one in some}, key=lambda one: one.id))
+    return told
+
+
+def _covering(
+    standing: Sequence[Quarantine], test: KnownTest | None, platforms: Iterable[str]
+) -> tuple[Quarantine, ...]:
+    """Those that together are about the test on every platform; none where one is left out."""
+    if test is None:
+        return ()
+    mine = [one for one in standing if one.product == test.product and one.nodeid == test.nodeid]
+    by = [next((q for q in mine if is_about(q, test.nodeid, p)), None) for p in platforms]
+    return tuple(dict.fromkeys(one for one in by if one)) if by and all(by) else ()
+
+
+def most_in_a_run(groups: Iterable[Group], cells: Mapping[int, WindowCell]) -> Counter[str]:
+    """By run, how many failing results."""
+    numbers: Counter[str] = Counter()
+    for group in groups:
+        numbers[cells[group.cell].run_id] += group.count
+    return numbers

@@ -1,0 +1,171 @@
+"""What the command line is handed; everything is made when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.adapters.clock import SystemClock
+from orchestrator.adapters.ids import new_id
+from orchestrator.application.ports.archives import ArchiveError
+from orchestrator.application.ports.clock import NewId
+from orchestrator.application.ports.documents import Documents
+from orchestrator.application.ports.signer import Verified
+from orchestrator.application.ports.stores import StoreError
+from orchestrator.application.ports.wheels import Revisions, SubjectWheel, WheelsError
+from orchestrator.assets import asset_dir
+from orchestrator.bootstrap.startup import uncollected
+from orchestrator.cli.wiring import DatabaseState, Packed, RefusedError
+from orchestrator.domain.machine import ProviderTraits
+from orchestrator.domain.matrix import Subject
+
+if TYPE_CHECKING:
+    from orchestrator.config import Settings
+
+# The command line starts in a fraction of a second because nothing below is imported before a
+# command needs it.
+# ruff: noqa: PLC0415
+
+
+class CommandWiring:
+    """Implements `orchestrator.cli.wiring.Wiring`."""
+
+    @cached_property
+    def settings(self) -> Settings:
+        """See the protocol."""
+        from orchestrator.config import load
+
+        return load()
+
+    @cached_property
+    def clock(self) -> SystemClock:
+        """See the protocol."""
+        return SystemClock()
+
+    @cached_property
+    def new_id(self) -> NewId:
+        """See the protocol."""
+        return new_id
+
+    @cached_property
+    def documents(self) -> Documents:
+        """See the protocol."""
+        from orchestrator.adapters.files.documents import FileDocuments
+
+        return FileDocuments()
+
+    @cached_property
+    def traits(self) -> Mapping[str, ProviderTraits]:
+        """See the protocol."""
+        from runners import registry
+
+        return {name: registry.traits(name) for name in registry.names()}
+
+    @property
+    def builtin_payload(self) -> Path:
+        """See the protocol."""
+        return asset_dir("payload")
+
+    def pack(self, source: Path, scratch: Path) -> Packed:
+        """See the protocol."""
+        from orchestrator.adapters.files.archive import FilePayloadArchives
+
+        try:
+            packed = FilePayloadArchives(self.documents).pack(source, into=scratch)
+        except ArchiveError as error:
+            raise RefusedError(str(error)) from error
+        return Packed(packed.path, packed.digest, packed.size_bytes, packed.manifest)
+
+    def pack_artifacts(self, source: Path, scratch: Path) -> Path:
+        """See the protocol."""
+        from orchestrator.adapters.files.ingest_upload_pack import pack_artifacts
+
+        try:
+            return pack_artifacts(source, scratch)
+        except ArchiveError as error:
+            raise RefusedError(str(error)) from error
+
+    def subject(self, subject: Subject, *, base: Path, scratch: Path) -> SubjectWheel | None:
+        """See the protocol."""
+        from orchestrator.adapters.files.subject import FileSubjects
+
+        try:
+            return FileSubjects().prepare(subject, base=base, into=scratch)
+        except WheelsError as error:
+            raise RefusedError(str(error)) from error
+
+    def revisions(self, url: str, scratch: Path) -> Revisions:
+        """See the protocol."""
+        from orchestrator.adapters.files.git_revisions import GitRevisions
+
+        return GitRevisions(url, scratch)
+
+    def verify(self, bundle: bytes, keys: bytes) -> Verified:
+        """See the protocol."""
+        from orchestrator.adapters.signing.verifier import verify_bundle
+
+        return verify_bundle(bundle, keys)
+
+    def control(
+        self,
+        *,
+        until_idle: bool,
+        host: str | None,
+        port: int | None,
+        cells: bool,
+        local_jobs_as: str | None,
+    ) -> int:
+        """See the protocol."""
+        with uncollected():
+            from orchestrator.bootstrap.controller_process import ServeOptions, control
+
+        options = ServeOptions(
+            until_idle=until_idle, host=host, port=port, cells=cells, local_jobs_as=local_jobs_as
+        )
+        return control(self.settings, options)
+
+    def holder(self) -> int | None:
+        """See the protocol."""
+        from orchestrator.adapters.files.home_folder import holder
+
+        found = holder(self.settings.home)
+        return found.pid if found else None
+
+    def is_served(self) -> bool:
+        """See the protocol."""
+        from orchestrator.adapters.files.home_folder import holder
+
+        found = holder(self.settings.home)
+        return found is not None and found.role == "serve"
+
+    def database(self, *, upgrade: bool) -> DatabaseState:
+        """See the protocol."""
+        from orchestrator.adapters.db.database import open_database, revisions_of
+        from orchestrator.adapters.db.errors import DatabaseOutdatedError
+        from orchestrator.adapters.files.home_folder import HomeUnusableError, prepare_home
+        from orchestrator.bootstrap.controller_wiring import app_url, is_embedded, shown_url
+
+        url = app_url(self.settings)
+        try:
+            missing = is_embedded(self.settings) and not (self.settings.home / "app.db").exists()
+            if upgrade:
+                if self.holder() is not None:
+                    message = f"process {self.holder()} holds {self.settings.home}; stop it first"
+                    raise RefusedError(message)
+                prepare_home(self.settings.home)
+                open_database(url, migrate=True).close()
+            found = None if missing and not upgrade else revisions_of(url)
+            if found is not None and not found.is_current:
+                with suppress(DatabaseOutdatedError):
+                    open_database(url, read_only=True).close()
+        except (StoreError, HomeUnusableError) as error:
+            raise RefusedError(str(error)) from error
+        except OSError as error:
+            message = f"SEATRIAL_HOME {self.settings.home} cannot be used: {error.strerror}"
+            raise RefusedError(message) from error
+        if found is None:
+            return DatabaseState(shown_url(url), None, "")
+        return DatabaseState(shown_url(url), found.current, found.head)

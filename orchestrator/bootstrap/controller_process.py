@@ -1,0 +1,265 @@
+"""A controller that holds its home and answers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from socket import socket
+
+from orchestrator.adapters.clock import SystemClock
+from orchestrator.adapters.files.home_folder import (
+    PID,
+    HomeHeldError,
+    HomeLock,
+    HomeUnusableError,
+    prepare_home,
+    system_user,
+)
+from orchestrator.api.app import create_app
+from orchestrator.api.security import HostCheck, token_guard
+from orchestrator.application.context import Context
+from orchestrator.application.deliver_notifications import deliver
+from orchestrator.application.finish_ingestion import resume_ingestions
+from orchestrator.application.fire_schedules import fire
+from orchestrator.application.ports.stores import Scope, StoreError
+from orchestrator.application.tokens import PREFIX, keep_token
+from orchestrator.bootstrap.asgi_dispatch import Faces
+from orchestrator.bootstrap.bounded_http import HttpLimits, bounded
+from orchestrator.bootstrap.controller_wiring import Parts, build, is_embedded
+from orchestrator.bootstrap.gc_tuning import settle
+from orchestrator.bootstrap.local_jobs import NOT_HERE, LocalJobs, jobs_as
+from orchestrator.bootstrap.sockets import home_socket, port_sockets
+from orchestrator.bootstrap.worker_threads import Workers
+from orchestrator.cli.wiring import RefusedError
+from orchestrator.config import Settings
+from orchestrator.controller import Controller, Listener, end_process
+from orchestrator.dashboard.app import create_dashboard
+from runners.shell.account import AccountError
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8470
+_WAIT_FOR_HOME_S = 20
+_FIRING_THREADS = 4
+"""So many subjects of schedules are built at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """How a controller is to serve."""
+
+    until_idle: bool
+    host: str | None
+    port: int | None
+    cells: bool
+    local_jobs_as: str | None = None
+    """The account of jobs of the provider ``local``; None leaves it to the settings."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether it answers on a TCP port beside the socket."""
+        return not self.until_idle or self.port is not None
+
+    @property
+    def address(self) -> str:
+        """The host whose port it answers on."""
+        return self.host or DEFAULT_HOST
+
+    @property
+    def number(self) -> int:
+        """Of the port."""
+        return self.port or DEFAULT_PORT
+
+
+def control(settings: Settings, options: ServeOptions) -> int:
+    """Hold the home and serve until told to stop; the process ends here."""
+    _begin_to_log()
+    # What a controller writes is for its owner alone; jobs begin as the user's own commands do.
+    umask = os.umask(0o077)
+    try:
+        return _serve(settings, options, umask)
+    finally:
+        os.umask(umask)
+
+
+def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
+    _hold(settings, options)
+    local = replace(_local_jobs(settings, options), umask=umask)
+    path = settings.home / "controller.sock"
+    ports = port_sockets(options.address, options.number) if options.listens else []
+    try:
+        parts = build(settings, runs_cells=options.cells, local=local)
+    except StoreError as error:
+        raise RefusedError(str(error)) from error
+    own = home_socket(path)
+    operator, secret = _operator(settings, options, parts.context)
+    near = create_app(parts.context, guard=None, revision=_revision(parts), operator=operator)
+    listeners = [Listener(near, own, close_streams=near.state.streams.close)]
+    said = ""
+    if ports:
+        listener, said = _port(settings, options, parts, ports, secret)
+        listeners.append(listener)
+
+    def ready() -> None:
+        settle()
+        if said:
+            print(said, file=sys.stderr, flush=True)  # noqa: T201
+
+    _controller(settings, options, parts, listeners, ready).run()
+    for left in (path, settings.home / PID):
+        left.unlink(missing_ok=True)
+    end_process(0)
+    return 0
+
+
+def _begin_to_log() -> None:
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+    for noisy in (
+        "boto3",
+        "botocore",
+        "google",
+        "grpc",
+        "urllib3",
+        "paramiko",
+        "alembic",
+        "httpx",
+        "dbos",
+    ):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def _controller(
+    settings: Settings,
+    options: ServeOptions,
+    parts: Parts,
+    listeners: list[Listener],
+    ready: Callable[[], None],
+) -> Controller:
+    return Controller(
+        identity=parts.identity,
+        stores=parts.database.stores,
+        clock=parts.context.clock,
+        listeners=listeners,
+        cells=parts.engine,
+        until_idle=options.until_idle,
+        ready=ready,
+        sweep=partial(parts.context.janitor.sweep, known_only=options.until_idle),
+        resume=partial(resume_ingestions, parts.context),
+        fire=partial(fire, parts.context, begin=Workers(_FIRING_THREADS, "firing").begin),
+        deliver=partial(deliver, parts.context),
+        shared=not is_embedded(settings),
+    )
+
+
+def _hold(settings: Settings, options: ServeOptions) -> HomeLock:
+    """Take the home; a background controller waits for one that is just leaving."""
+    clock = SystemClock()
+    try:
+        prepare_home(settings.home)
+    except HomeUnusableError as error:
+        raise RefusedError(str(error)) from error
+    lock = HomeLock(settings.home, clock=clock, sleep=clock.sleep)
+    for left in range(_WAIT_FOR_HOME_S if options.until_idle else 1, 0, -1):
+        try:
+            return lock.acquire("controller" if options.until_idle else "serve")
+        except HomeHeldError as error:
+            if left == 1:
+                raise RefusedError(str(error)) from error
+    raise AssertionError("unreachable")
+
+
+def _local_jobs(settings: Settings, options: ServeOptions) -> LocalJobs:
+    """Who jobs run as on this computer. Raises RefusedError.
+
+    Others reach a controller by its port, or through a database that it shares.
+    """
+    account = options.local_jobs_as or settings.local_jobs_as
+    reached = options.listens or not is_embedded(settings)
+    if account is None:
+        return LocalJobs(refusal=NOT_HERE if reached else "", reached=reached)
+    try:
+        return jobs_as(account, settings, reached=reached)
+    except AccountError as error:
+        raise RefusedError(f"--local-jobs-as {account}: {error}") from error
+
+
+def _revision(parts: Parts) -> Callable[[], str]:
+    return parts.database.ready
+
+
+def _operator(settings: Settings, options: ServeOptions, context: Context) -> tuple[str, str]:
+    """Whose word it is on the home's socket, and the secret of their token where they have one.
+
+    Whoever may use the socket can read the first token too: both are one person.
+    """
+    has_token = settings.admin_token_file is not None or (settings.home / "token").exists()
+    if not (options.listens or has_token):
+        return system_user(), ""
+    secret = _first_secret(settings)
+    return keep_token(context, system_user(), Scope.ADMIN, secret, days=None).name, secret
+
+
+def _port(
+    settings: Settings, options: ServeOptions, parts: Parts, sockets: list[socket], secret: str
+) -> tuple[Listener, str]:
+    """The TCP listener, and what to tell whoever started it."""
+    host, port = options.address, options.number
+    hosts = (host, *settings.public_hosts)
+    api = create_app(
+        parts.context,
+        guard=token_guard(parts.context),
+        allowed_hosts=hosts,
+        revision=_revision(parts),
+    )
+    application = Faces(api, HostCheck(create_dashboard(parts.context), allowed=hosts))
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, secret)])
+    limits = HttpLimits(
+        headers_s=settings.http_headers_s,
+        pause_s=settings.http_pause_s,
+        connections=settings.http_connections,
+    )
+    close, http = api.state.streams.close, bounded(limits)
+    return Listener(application, sockets, close_streams=close, http=http), said
+
+
+def _ways_in(settings: Settings, url: str, secret: str) -> tuple[str, ...]:
+    """How to sign in. A token that somebody keeps in a file does not get into logs by us."""
+    if settings.admin_token_file is not None:
+        return (f"  sign in with the token in {settings.admin_token_file}",)
+    return (
+        f"  sign in: {url}/login?token={secret}",
+        f"  or: SEATRIAL_URL={url} SEATRIAL_TOKEN={secret} seatrial runs",
+    )
+
+
+def _first_secret(settings: Settings) -> str:
+    """The operator's token: from their file, or made once and kept in the home."""
+    if settings.admin_token_file is not None:
+        return _given_secret(settings.admin_token_file)
+    path: Path = settings.home / "token"
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(PREFIX + secrets.token_urlsafe(32), encoding="ascii")
+    return path.read_text(encoding="ascii").strip()
+
+
+def _given_secret(file: Path) -> str:
+    """What the operator chose; every controller of one database may be given the same."""
+    try:
+        secret = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError) as error:
+        said = getattr(error, "strerror", None) or "not ASCII"
+        raise RefusedError(f"SEATRIAL_ADMIN_TOKEN_FILE cannot be read: {file}: {said}") from None
+    if len(secret) < 20 or not secret.isprintable() or " " in secret:
+        raise RefusedError(
+            f"{file}: a token must have at least 20 characters, on one line, without spaces"
+        )
+    return secret

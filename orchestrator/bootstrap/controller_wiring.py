@@ -1,0 +1,280 @@
+"""A controller's parts, put together."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from orchestrator.adapters.clock import SystemClock
+from orchestrator.adapters.cron import CronsimCron
+from orchestrator.adapters.db.database import Database, open_database
+from orchestrator.adapters.db.integrity_check import check_unclosed
+from orchestrator.adapters.dialects.registry import FileDialects
+from orchestrator.adapters.dialects.self_report import read_self_report
+from orchestrator.adapters.engine.dbos_engine import DbosEngine, DbosSettings
+from orchestrator.adapters.files.archive import FilePayloadArchives
+from orchestrator.adapters.files.blobs import FileBlobs
+from orchestrator.adapters.files.bundles import unpack_bundle
+from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.adapters.files.home_folder import temporary_folder
+from orchestrator.adapters.files.ingest_upload import FileIntake
+from orchestrator.adapters.files.pip_network import anywhere, guarded
+from orchestrator.adapters.files.report_tree import write_report_tree
+from orchestrator.adapters.files.wheels import Wheelhouse
+from orchestrator.adapters.ids import new_id
+from orchestrator.adapters.keys import new_login
+from orchestrator.adapters.notify.http_sender import HttpCourier
+from orchestrator.adapters.signing.signer import DsseNotary
+from orchestrator.adapters.text_similarity import FuzzyLikeness
+from orchestrator.application.cell.flow import run_cell
+from orchestrator.application.cell.flow_context import Identity, Timings, World
+from orchestrator.application.context import Context, GatePorts
+from orchestrator.application.janitor import Janitor
+from orchestrator.application.ports.blobs import Blobs
+from orchestrator.application.ports.engine import Durable
+from orchestrator.application.ports.reports import ReportRefusedError
+from orchestrator.application.ports.subjects import Subjects
+from orchestrator.application.publish_report import publish_report
+from orchestrator.assets import asset_dir
+from orchestrator.bootstrap.builtin_payload import BuiltinPayload
+from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs, subjects_of
+from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
+from orchestrator.bootstrap.workspaces import WorkspacePool
+from orchestrator.config import Settings, listed_secret, secret
+from orchestrator.domain.machine import Provider, ProviderTraits
+from orchestrator.domain.run_record import Evidence
+from reports import registry as report_registry
+from reports.exports import registry as export_registry
+from reports.foreign.linter import lint_documents
+from reports.views.authored import doubts_of
+from runners import ProviderContext
+from runners import registry as provider_registry
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a controller consists of."""
+
+    identity: str
+    database: Database
+    context: Context
+    world: World
+    engine: DbosEngine | None
+
+
+def is_embedded(settings: Settings) -> bool:
+    """Whether the databases are files of the home."""
+    return settings.database_url is None
+
+
+def app_url(settings: Settings) -> str:
+    """Where our own tables are."""
+    if settings.database_url is not None:
+        return settings.database_url.get_secret_value()
+    return f"sqlite:///{settings.home / 'app.db'}"
+
+
+def shown_url(url: str) -> str:
+    """The URL for a person: without its password."""
+    parts = urlsplit(url)
+    if not parts.password:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
+
+
+def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELVES) -> Parts:
+    """Open the stores and make everything that hangs on them; nothing runs yet."""
+    if is_embedded(settings):
+        check_unclosed(settings.home / "app.db")
+    database = open_database(app_url(settings), migrate=True)
+    blobs: Blobs = FileBlobs(settings.home / "blobs") if is_embedded(settings) else database.blobs
+    provider = _providers(database, settings, local)
+    world = _world(settings, database, blobs, provider, local)
+    executor = "local" if is_embedded(settings) else new_id()
+    engine = _engine(settings, executor, world) if runs_cells else None
+    scratch = temporary_folder(settings.home)
+    gate = _gate_ports(settings, subjects_of(settings, local, scratch))
+    wake = engine.start if engine else _leave_it
+    context = _context(world, scratch, wake=wake, gate=gate)
+    return Parts(executor, database, context, world, engine)
+
+
+def _world(
+    settings: Settings,
+    database: Database,
+    blobs: Blobs,
+    provider: Callable[[str], Provider],
+    local: LocalJobs,
+) -> World:
+    home = settings.home
+    return World(
+        stores=database.stores,
+        blobs=blobs,
+        clock=SystemClock(),
+        provider=provider,
+        open_workspace=WorkspacePool(
+            keys=home / "keys",
+            local_base=home / "work",
+            login=database.stores.leases.login,
+            local=local,
+        ).open,
+        wheels=Wheelhouse(
+            home / "wheels", clock=SystemClock(), outward=guarded if local.reached else anywhere
+        ),
+        secret=partial(listed_secret, settings.job_secrets) if local.reached else secret,
+        unpack=unpack_bundle,
+        self_report=read_self_report,
+        publish=partial(
+            publish_report,
+            render=_render,
+            draw=_draw,
+            blobs=blobs,
+            write_tree=partial(write_report_tree, home),
+        ),
+        identity=Identity(settings.project, _controller_id(home)),
+        own_python=sys.executable,
+        traits=provider_registry.traits,
+        new_login=new_login,
+        timings=Timings(lost_after_s=settings.lost_after_s),
+    )
+
+
+def _context(
+    world: World, scratch: Path, *, wake: Callable[[str], None], gate: GatePorts
+) -> Context:
+    documents = FileDocuments()
+    archives = FilePayloadArchives(documents)
+    payloads = world.stores.payloads
+    return Context(
+        stores=world.stores,
+        blobs=world.blobs,
+        clock=world.clock,
+        new_id=new_id,
+        documents=documents,
+        traits=_traits(),
+        provider=world.provider,
+        read_payload=archives.read_file,
+        render=_render,
+        draw=_draw,
+        report_kinds=tuple(report_registry.KINDS),
+        export=_export,
+        export_media={name: form.media for name, form in export_registry.FORMATS.items()},
+        lint=lint_documents,
+        doubt=doubts_of,
+        builtin_payload=BuiltinPayload(
+            asset_dir("payload"), archives, payloads, world.blobs, world.clock
+        ),
+        secret=world.secret,
+        janitor=_janitor(world),
+        dialects=FileDialects(),
+        intake=FileIntake(scratch=scratch),
+        scratch=scratch,
+        publish=world.publish,
+        likeness=FuzzyLikeness(),
+        gate=gate,
+        wake=wake,
+        locks=world.locks,
+    )
+
+
+def _gate_ports(settings: Settings, subjects: Subjects) -> GatePorts:
+    return GatePorts(
+        statistics=LazyStatistics(),
+        notary=DsseNotary(settings.home / "keys" / "signing", settings.signing_key_file),
+        cron=CronsimCron(),
+        subjects=subjects,
+        courier=HttpCourier(secret=secret, keys=settings.home / "keys"),
+        detector=LazyDetector(),
+        public_url=settings.public_url or "",
+    )
+
+
+def _traits() -> Mapping[str, ProviderTraits]:
+    return {name: provider_registry.traits(name) for name in provider_registry.names()}
+
+
+def _janitor(world: World) -> Janitor:
+    return Janitor(
+        stores=world.stores,
+        provider=world.provider,
+        traits=_traits(),
+        project=world.identity.project,
+        controller=world.identity.controller,
+        now=world.clock.now,
+    )
+
+
+def _leave_it(cell_id: str) -> None:
+    """A controller that runs cells finds the new one by itself."""
+
+
+def _providers(
+    database: Database, settings: Settings, local: LocalJobs
+) -> Callable[[str], Provider]:
+    context = ProviderContext(
+        book=database.stores.machines,
+        settings={**settings.for_providers(), **local.for_providers()},
+        prices=database.stores.prices,
+        now=SystemClock().now,
+        templates=asset_dir("templates"),
+    )
+
+    @cache
+    def load(name: str) -> Provider:
+        return provider_registry.load(name, context)
+
+    return load
+
+
+def _render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:
+    templates = asset_dir("templates") / "reports"
+    try:
+        return report_registry.render(kind, evidence, cell=cell, format=form, templates=templates)
+    except report_registry.ReportError as error:
+        raise ReportRefusedError(str(error)) from error
+
+
+def _draw(kind: str, evidence: Evidence, cell: str | None) -> Mapping[str, str]:
+    try:
+        return {plot.path: plot.svg for plot in report_registry.draw(kind, evidence, cell=cell)}
+    except report_registry.ReportError as error:
+        raise ReportRefusedError(str(error)) from error
+
+
+def _export(name: str, evidence: Evidence, cell: str | None) -> Iterator[str]:
+    try:
+        return export_registry.export(name, evidence, cell=cell)
+    except export_registry.ExportError as error:
+        raise ReportRefusedError(str(error)) from error
+
+
+def _engine(settings: Settings, executor: str, world: World) -> DbosEngine:
+    async def flow(durable: Durable, cell_id: str) -> None:
+        await run_cell(world, durable, cell_id)
+
+    return DbosEngine(DbosSettings(_engine_url(settings), executor), flow)
+
+
+def _engine_url(settings: Settings) -> str:
+    if settings.database_url is not None:
+        return settings.database_url.get_secret_value()
+    path = settings.home / "engine.db"
+    # The engine does not ask for this itself, and the mode stays with the file.
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+    connection.close()
+    return f"sqlite:///{path}"
+
+
+def _controller_id(home: Path) -> str:
+    """Made once per home: the tag that says whose machines they are."""
+    path = home / "controller.id"
+    if not path.exists():
+        path.write_text(new_id(), encoding="ascii")
+    return path.read_text(encoding="ascii").strip()

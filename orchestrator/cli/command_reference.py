@@ -1,0 +1,109 @@
+"""The page ``docs/cli.md``, written from the commands themselves by running this module."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Protocol, cast
+
+import typer.main
+
+from orchestrator.cli.app import NAME, build
+
+_HEAD = """\
+# The command line
+
+Made from the commands: `python -m orchestrator.cli.command_reference > docs/cli.md`.
+
+`seatrial` is always a client of a controller's REST API. With `SEATRIAL_URL` (and `SEATRIAL_TOKEN`)
+it talks to that one. Without, it uses the controller that holds `SEATRIAL_HOME` (default `./var`);
+where none does, it starts one in the background, which ends when nothing has been live for 30 s.
+
+Standard output is data, standard error is progress. `--json` prints data for programs. Without a
+terminal, or with `CI` set, progress is plain lines; `NO_COLOR` takes the colours away.
+
+| exit code | of `run`, `rerun`, `watch` | of every other command |
+|---|---|---|
+| 0 | the run passed | the command worked |
+| 1 | failed, or timed out | `db check`: an upgrade is needed |
+| 2 | usage, an invalid file, no controller | the same |
+| 4 | not signed in, or not allowed | the same |
+| 5 | errored, cancelled, not available | the controller or a cloud failed |
+| 7 | `--timeout` is up; the run goes on | |
+| 130 | detached; the run goes on | interrupted |
+
+`ssh` ends with the exit code of `ssh` itself.
+"""
+
+
+class _Param(Protocol):
+    name: str | None
+    opts: list[str]
+    secondary_opts: list[str]
+    metavar: str | None
+    required: bool
+    param_type_name: str
+    is_flag: bool
+    help: str | None
+    hidden: bool
+
+
+class _Command(Protocol):
+    help: str | None
+    hidden: bool
+    params: list[_Param]
+
+
+def reference() -> str:
+    """The whole page."""
+    root = cast(_Command, typer.main.get_command(build()))
+    lines = [_HEAD, *_globals(root)]
+    for name, command in _walk(NAME, root):
+        lines += ["", *_section(name, command)]
+    return "\n".join(lines) + "\n"
+
+
+def _globals(root: _Command) -> list[str]:
+    own = [one for one in root.params if "completion" not in (one.name or "")]
+    return ["Options of every command, written before it:", "", *map(_param, own)]
+
+
+def _walk(prefix: str, command: object) -> Iterator[tuple[str, _Command]]:
+    for name, inner in getattr(command, "commands", {}).items():
+        if inner.hidden:
+            continue
+        full = f"{prefix} {name}"
+        if hasattr(inner, "commands"):
+            yield from _walk(full, inner)
+        else:
+            yield full, inner
+
+
+def _section(name: str, command: _Command) -> list[str]:
+    shown = [one for one in command.params if not getattr(one, "hidden", False)]
+    arguments = " ".join(_argument(one) for one in shown if one.param_type_name == "argument")
+    usage = " ".join(part for part in (name, arguments) if part)
+    lines = [f"## `{usage}`", "", (command.help or "").strip()]
+    listed = [_param(one) for one in shown]
+    return [*lines, "", *listed] if listed else lines
+
+
+def _argument(param: _Param) -> str:
+    word = (param.metavar or param.name or "").upper().strip("[]")
+    return word if param.required else f"[{word}]"
+
+
+def _param(param: _Param) -> str:
+    if param.param_type_name == "argument":
+        return f"- `{_argument(param)}`: {param.help or ''}".rstrip(": ")
+    names = ", ".join(f"`{one}`" for one in (*param.opts, *param.secondary_opts))
+    value = "" if param.is_flag else f" {_value(param)}"
+    return f"- {names}{value}: {param.help or ''}".rstrip(": ")
+
+
+def _value(param: _Param) -> str:
+    return f"`{param.metavar or (param.name or '').upper()}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

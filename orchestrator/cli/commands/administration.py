@@ -1,0 +1,197 @@
+"""serve, controller, token, db, schema: keeping a controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal, TypeVar
+from urllib.parse import quote
+
+import typer
+from pydantic import TypeAdapter
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.errors import FAILED, CliError
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.session import session_of
+from orchestrator.cli.wiring import DatabaseState, RefusedError
+
+T = TypeVar("T")
+token_app = typer.Typer(help="API tokens.", no_args_is_help=True)
+db_app = typer.Typer(help="The controller's database.", no_args_is_help=True)
+schema_app = typer.Typer(help="JSON Schemas of the files people write.", no_args_is_help=True)
+Items = list[dict[str, str | None]]
+LocalJobsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--local-jobs-as",
+        metavar="ACCOUNT",
+        help="Run jobs of `provider: local` as this account. Default: none run here.",
+    ),
+]
+
+
+def serve_command(
+    context: typer.Context,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--host", metavar="ADDRESS", help="Address to listen on. Default: this computer."
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", metavar="PORT", min=1, max=65535, help="Port to listen on."),
+    ] = None,
+    no_cells: Annotated[
+        bool, typer.Option("--no-cells", help="Only answer; another controller runs the cells.")
+    ] = False,
+    local_jobs_as: LocalJobsOption = None,
+) -> None:
+    """Be the controller, in the foreground: REST on a port and on the home's socket."""
+    session = session_of(context)
+    wiring = session.wiring
+    home = session.settings.home
+    holder = _refusing(wiring.holder)
+    if holder is not None:
+        raise CliError(
+            f"{home} is held by process {holder}.",
+            "Stop that one, or set SEATRIAL_HOME to another folder.",
+        )
+    code = _refusing(
+        lambda: wiring.control(
+            until_idle=False,
+            host=host,
+            port=port,
+            cells=not no_cells,
+            local_jobs_as=local_jobs_as,
+        )
+    )
+    raise typer.Exit(code)
+
+
+def controller_command(
+    context: typer.Context,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="Wait for the home; end when nothing is live.")
+    ] = False,
+) -> None:
+    """Be the controller that other commands start in the background."""
+    wiring = session_of(context).wiring
+    code = _refusing(
+        lambda: wiring.control(
+            until_idle=until_idle, host=None, port=None, cells=True, local_jobs_as=None
+        )
+    )
+    raise typer.Exit(code)
+
+
+@token_app.command("create")
+def token_create(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Whose it is: tokens of one name are one person's.")],
+    scope: Annotated[
+        Literal["read", "run", "gate", "admin"],
+        typer.Option(
+            "--scope",
+            metavar="read|run|gate|admin",
+            help="What it allows; each includes the ones before it.",
+        ),
+    ] = "run",
+    days: Annotated[
+        int, typer.Option("--days", metavar="DAYS", min=1, max=3650, help="Until it expires.")
+    ] = 90,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a token. It is printed once, and kept nowhere."""
+    session = session_of(context)
+    body = {"name": name, "scope": scope, "days": days}
+    answer = session.client().post("/tokens", body)
+    if as_json:
+        session.print_json(answer)
+        return
+    session.say(f"Token {answer.get('id')} expires at {answer.get('expires_at')}. Keep it:")
+    session.print(str(answer.get("secret")))
+
+
+@token_app.command("list")
+def token_list(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the tokens, without their secrets."""
+    session = session_of(context)
+    items = TypeAdapter(Items).validate_python(session.client().get("/tokens").get("items"))
+    if as_json:
+        session.print_json(items)
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
+    for title in ("id", "name", "scope", "expires", "last used", "revoked"):
+        table.add_column(title, overflow="fold")
+    keys = ("id", "name", "scope", "expires_at", "last_used_at", "revoked_at")
+    for item in items:
+        table.add_row(*(Text(one_line(item.get(key) or "–")) for key in keys))
+    session.out.print(table)
+
+
+@token_app.command("revoke")
+def token_revoke(
+    context: typer.Context, token: Annotated[str, typer.Argument(help="A token's id.")]
+) -> None:
+    """Make a token worthless."""
+    session = session_of(context)
+    session.client().delete(f"/tokens/{quote(token, safe='')}")
+    session.say(f"Token {token} is revoked.")
+
+
+@db_app.command("upgrade")
+def db_upgrade(context: typer.Context) -> None:
+    """Bring the database to the revision that this program needs; make it if there is none."""
+    session = session_of(context)
+    state = _refusing(lambda: session.wiring.database(upgrade=True))
+    session.print(_state_line(state))
+
+
+@db_app.command("check")
+def db_check(context: typer.Context) -> None:
+    """Say which revision the database has. Exit code 1 where it needs an upgrade."""
+    session = session_of(context)
+    state = _refusing(lambda: session.wiring.database(upgrade=False))
+    session.print(_state_line(state))
+    if not state.is_current:
+        session.say("`seatrial db upgrade` brings it there; so does any controller that starts.")
+        raise typer.Exit(FAILED)
+
+
+@schema_app.command("matrix")
+def schema_matrix(context: typer.Context) -> None:
+    """JSON Schema of a matrix file."""
+    session = session_of(context)
+    session.print_json(session.wiring.documents.matrix_schema())
+
+
+@schema_app.command("payload")
+def schema_payload(context: typer.Context) -> None:
+    """JSON Schema of `payload.toml`."""
+    session = session_of(context)
+    session.print_json(session.wiring.documents.manifest_schema())
+
+
+@schema_app.command("policy")
+def schema_policy(context: typer.Context) -> None:
+    """JSON Schema of a gate's policy file."""
+    session = session_of(context)
+    session.print_json(session.wiring.documents.policy_schema())
+
+
+def _state_line(state: DatabaseState) -> str:
+    if state.revision is None:
+        return f"{state.name}: there is no database yet"
+    if state.is_current:
+        return f"{state.name}: at revision {state.revision}, up to date"
+    return f"{state.name}: at revision {state.revision}, needs {state.head}"
+
+
+def _refusing(call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except RefusedError as error:
+        raise CliError(str(error)) from None

@@ -1,0 +1,112 @@
+"""note: what people write for the reports of a run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from orchestrator.cli.client import Json
+from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument
+from orchestrator.cli.errors import CliError
+from orchestrator.cli.find_run import find_run
+from orchestrator.cli.run_responses import Run
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.session import Session, session_of
+from orchestrator.domain.units import plural
+
+_LARGEST_BYTES = 1 << 19
+_KINDS = "narrative, fix, recommendation, known-issue, note or conclusion"
+
+
+class _Doubt(BaseModel):
+    level: str
+    message: str
+
+
+class _Statement(BaseModel):
+    kind: str
+    title: str = ""
+    text: str = ""
+    doubts: list[_Doubt] = []
+
+
+def _option(flag: str, metavar: str, text: str) -> object:
+    return typer.Option(flag, metavar=metavar, help=text)
+
+
+_File = Annotated[
+    Path | None,
+    typer.Argument(metavar="FILE", help="A file of statements (YAML).", show_default=False),
+]
+
+
+def note_command(
+    context: typer.Context,
+    run: RunArgument,
+    file: _File = None,
+    kind: Annotated[str, _option("--kind", "KIND", f"Of one statement: {_KINDS}.")] = "",
+    title: Annotated[str, _option("--title", "LINE", "One line.")] = "",
+    text: Annotated[str, _option("--text", "MARKDOWN", "What there is to say.")] = "",
+    author: Annotated[str, _option("--author", "NAME", "Who says so.")] = "",
+    at: Annotated[str, _option("--at", "DATE", "2026-01-19, or a time; now by default.")] = "",
+    cell: CellOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write something for the reports of a run: narrative, fixes, recommendations.
+
+    What the results contradict is kept, and said beside it wherever it is printed.
+    """
+    session = session_of(context)
+    given = {"kind": kind, "title": title, "text": text, "author": author, "at": at}
+    said: Json = {name: value for name, value in given.items() if value}
+    said |= {"cell": cell} if cell is not None else {}
+    if file is not None and said:
+        first = next(iter(said))
+        raise CliError(f"--{first} is for a single statement: write it into {file}, or leave one")
+    if file is None and not kind:
+        raise CliError("name a file of statements, or say --kind, --text and --author")
+    client = session.client()
+    _, found = find_run(client, run)
+    body = _from_file(session, file, found) if file is not None else [said]
+    name = str(file) if file is not None else ""
+    # The same again is kept once: it may be tried again.
+    key = session.wiring.new_id()
+    path = f"/runs/{found.id}/statements"
+    answer = client.post(path, {"statements": body}, key=key, document=name)
+    if as_json:
+        session.print_json(answer)
+    _tell(session, found, _read(answer.get("items")))
+
+
+def _from_file(session: Session, file: Path, run: Run) -> list[Json]:
+    try:
+        if file.stat().st_size > _LARGEST_BYTES:
+            raise CliError(f"{file} is larger than {_LARGEST_BYTES} bytes")
+        text = file.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise CliError(f"{file}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise CliError(f"{file} is not UTF-8: byte {error.start} is wrong") from None
+    cells = [cell.id for cell in run.cells]
+    read = session.wiring.documents.read_statements(text, str(file), cells=cells)
+    return [asdict(one) for one in read]
+
+
+def _read(items: object) -> list[_Statement]:
+    try:
+        return TypeAdapter(list[_Statement]).validate_python(items)
+    except ValidationError as error:
+        raise CliError(f"the controller's answer cannot be read: {error}") from None
+
+
+def _tell(session: Session, run: Run, kept: list[_Statement]) -> None:
+    for one in kept:
+        name = one_line(one.title or one.text)[:60]
+        for doubt in one.doubts:
+            word = "CONTRADICTED" if doubt.level == "error" else "not backed"
+            session.say(f"{one_line(one.kind)} {name!r}: {word}: {one_line(doubt.message)}")
+    session.say(f"{plural(len(kept), 'statement')} of run {run.id} kept")

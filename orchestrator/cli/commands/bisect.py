@@ -1,0 +1,273 @@
+"""gate bisect: which revision broke the tests, on one machine of the failing platform."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote, unquote
+
+import typer
+
+from orchestrator.application.ports.wheels import Revision, Revisions, SubjectWheel, WheelsError
+from orchestrator.cli.client import Client, Json
+from orchestrator.cli.commands.options import CellOption, JsonOption, YesOption
+from orchestrator.cli.confirm_cost import ask
+from orchestrator.cli.errors import FAILED, CliError, RefusalError
+from orchestrator.cli.find_run import find_run
+from orchestrator.cli.plan_responses import read_plan
+from orchestrator.cli.run_responses import Run
+from orchestrator.cli.session import Session, session_of
+from orchestrator.domain.bisect import Answer, Found, Try, Undecided, answer_of, next_step
+
+_POLL_S = 0.5
+_CONFLICT = 409
+_WORDS = {"check": "does it pass at all?", "halve": "", "confirm": "once more, it decides"}
+
+
+GoodOption = Annotated[
+    str | None,
+    typer.Option(
+        "--good",
+        metavar="REV",
+        help="A revision that passed. Default: that of the platform's last green run.",
+    ),
+]
+BadOption = Annotated[
+    str | None,
+    typer.Option("--bad", metavar="REV", help="A revision that fails. Default: the run's."),
+]
+
+
+class _MachineLeftError(Exception):
+    """The machine takes no more trials; the text says why, and what to do."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """The search on one machine."""
+
+    session: Session
+    client: Client
+    revisions: Revisions
+    range: tuple[Revision, ...]
+    times: int
+    path: str = ""
+    """Of the cell whose machine waits."""
+    answers: dict[int, list[Answer]] = field(default_factory=dict)
+    steps: list[Json] = field(default_factory=list)
+
+    def walk(self) -> Found | Undecided:
+        """Try one revision after the other until it is clear."""
+        while True:
+            step = next_step(len(self.range), self.answers)
+            if not isinstance(step, Try):
+                return step
+            answer = self._try(step)
+            self.answers.setdefault(step.place, []).append(answer)
+
+    def _try(self, step: Try) -> Answer:
+        revision = self.range[step.place]
+        shown = f"{revision.commit[:12]} {revision.title}"
+        try:
+            wheel = self.revisions.wheel(revision.commit)
+        except WheelsError as error:
+            self.session.say(f"  {shown}: skipped, it cannot be built: {error}")
+            self._note(revision, step, Answer.SKIP, str(error))
+            return Answer.SKIP
+        sitting = self._sit(step, revision, wheel)
+        trouble = str(sitting.get("trouble") or "")
+        answer = answer_of(_outcomes(sitting))
+        why = trouble or _WORDS.get(step.why, "")
+        self.session.say(f"  {shown}: {answer}{f' ({why})' if why else ''}")
+        self._note(revision, step, answer, trouble)
+        return answer
+
+    def _sit(self, step: Try, revision: Revision, wheel: SubjectWheel) -> Json:
+        self.client.put_file(f"/subjects/{wheel.digest}", wheel.path, sent=lambda gone: None)
+        body = {
+            "subject": wheel.digest,
+            "version": wheel.version,
+            "changed": f"revision {revision.commit[:12]}",
+            "times": self.times,
+        }
+        key = f"{revision.commit}-{len(self.answers.get(step.place, ()))}"
+        try:
+            asked = self.client.post(f"{self.path}/trials", body, key=key)
+        except RefusalError as error:
+            if error.status == _CONFLICT:
+                raise _MachineLeftError(str(error)) from None
+            raise
+        while True:
+            # The state first: what ends in time ends before the machine leaves.
+            state = _state(self.client, self.path)
+            shown = self.client.get(f"{self.path}/trials")
+            for sitting in _items(shown):
+                if sitting.get("id") == asked.get("id") and sitting.get("state") == "ended":
+                    return sitting
+            if state != "diagnosing":
+                raise _MachineLeftError(self._left(revision, state))
+            self.session.wiring.clock.sleep(_POLL_S)
+
+    def _left(self, revision: Revision, state: str) -> str:
+        _, _, run, _, cell = self.path.split("/")
+        return (
+            f"cell {unquote(cell)} of run {run} is {state}: its machine left, and no answer came"
+            f" of revision {revision.commit[:12]}. `seatrial watch {run}` tells why; search again,"
+            " with more --minutes, and with --good and --bad of what is known by now"
+        )
+
+    def _note(self, revision: Revision, step: Try, answer: Answer, trouble: str) -> None:
+        row: Json = {"commit": revision.commit, "why": step.why, "answer": answer.value}
+        self.steps.append({**row, **({"trouble": trouble} if trouble else {})})
+
+
+def bisect_command(
+    context: typer.Context,
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run in which tests fail, or `latest`.")
+    ] = "latest",
+    cell: CellOption = None,
+    good: GoodOption = None,
+    bad: BadOption = None,
+    minutes: Annotated[
+        float,
+        typer.Option("--minutes", min=1, max=1440, help="How long the machine may be kept."),
+    ] = 60.0,
+    times: Annotated[
+        int, typer.Option("--times", min=1, max=20, help="How often a revision's tests are run.")
+    ] = 2,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the revision that broke the tests of a cell, on one machine.
+
+    For subjects from git. The failing jobs run again; then their machine waits, and the failing
+    tests alone run with the wheels of other revisions, built here, halving what is left.
+    """
+    session = session_of(context)
+    client = session.client()
+    _, red = find_run(client, run)
+    path = f"/runs/{red.id}/cells/{quote(_cell(red, cell), safe='')}"
+    known = client.get(f"{path}/bisect")
+    first, last = good or str(known["good"]), bad or str(known["bad"])
+    if not first:
+        raise CliError("no run of this platform passed before; name a revision with --good")
+    with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
+        search = _prepared(session, client, str(known["url"]), Path(scratch), first, last)
+        search.times = times
+        plan = client.post(f"{path}/bisect/plan", {"minutes": minutes})
+        ask(session, read_plan(plan), yes=yes)
+        begun = client.post(f"{path}/bisect", {"minutes": minutes}, key=session.wiring.new_id())
+        result = _searched(search, str(begun["id"]), path.rpartition("/")[2])
+    _tell(session, search, result, str(begun["id"]), as_json=as_json)
+
+
+def _cell(run: Run, name: str | None) -> str:
+    failing = [cell.id for cell in run.cells if cell.outcome == "failed"]
+    if name is not None:
+        return name
+    if len(failing) == 1:
+        return failing[0]
+    listed = ", ".join(failing) or "none"
+    raise CliError(f"name the cell with --cell; of run {run.id}, these fail: {listed}")
+
+
+def _prepared(
+    session: Session, client: Client, url: str, scratch: Path, good: str, bad: str
+) -> _Search:
+    try:
+        revisions = session.wiring.revisions(url, scratch)
+        found = revisions.between(good, bad)
+    except WheelsError as error:
+        raise CliError(str(error)) from None
+    session.say(f"{len(found) - 1} revisions from {good} to {bad}")
+    return _Search(session, client, revisions, found, times=2)
+
+
+def _searched(search: _Search, run_id: str, cell: str) -> Found | Undecided:
+    """Wait for the machine, walk, and let the machine go whatever happens."""
+    session, client = search.session, search.client
+    search.path = f"/runs/{run_id}/cells/{cell}"
+    session.say(f"run {run_id}: the failing jobs at the last revision")
+    try:
+        if not _waits(session, client, search.path):
+            return Undecided(
+                f"run {run_id} did not fail: its last revision passes on this machine now"
+            )
+        search.answers[len(search.range) - 1] = [Answer.BAD]
+        return search.walk()
+    except _MachineLeftError as error:
+        return Undecided(str(error))
+    finally:
+        client.delete(f"{search.path}/trials")
+
+
+def _waits(session: Session, client: Client, path: str) -> bool:
+    """Whether the cell's machine came to wait for trials; False if the cell ended without."""
+    while True:
+        state = _state(client, path)
+        if state == "diagnosing":
+            return True
+        if state in ("releasing", "done"):
+            return False
+        session.wiring.clock.sleep(_POLL_S)
+
+
+def _state(client: Client, path: str) -> str:
+    """Where the cell of this path is now."""
+    run, _, name = path.partition("/cells/")
+    cells = _items(client.get(run), "cells")
+    return next((str(c["state"]) for c in cells if quote(str(c["id"]), safe="") == name), "gone")
+
+
+def _tell(
+    session: Session, search: _Search, result: Found | Undecided, run_id: str, *, as_json: bool
+) -> None:
+    tried = len({str(step["commit"]) for step in search.steps if step["answer"] != Answer.SKIP})
+    told: Json = {"run": run_id, "revisions": len(search.range) - 1, "tried": tried}
+    told["steps"] = list(search.steps)
+    if isinstance(result, Found):
+        told |= {
+            "first_bad": search.range[result.first_bad].commit,
+            "last_good": search.range[result.last_good].commit,
+            "exact": result.is_exact,
+        }
+    else:
+        told["undecided"] = result.reason
+    if as_json:
+        session.print_json(told)
+    else:
+        session.print("\n".join(_lines(search.range, result, tried)))
+    if isinstance(result, Undecided):
+        raise typer.Exit(FAILED)
+
+
+def _lines(revisions: Sequence[Revision], result: Found | Undecided, tried: int) -> list[str]:
+    if isinstance(result, Undecided):
+        return [f"undecided: {result.reason}"]
+    first, last = revisions[result.first_bad], revisions[result.last_good]
+    if result.is_exact:
+        head = f"{first.commit} broke it: {first.title}"
+    else:
+        between = result.first_bad - result.last_good
+        head = f"one of {between} revisions broke it, up to {first.commit}: the others do not build"
+    untried = "revisions in between that were not tried may break and mend it again"
+    return [
+        head,
+        f"the last that passes is {last.commit}: {last.title}",
+        f"{tried} revisions tried of {len(revisions) - 1}, each on the same machine; {untried}",
+    ]
+
+
+def _items(shown: Json, name: str = "items") -> list[Json]:
+    listed = shown.get(name)
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _outcomes(sitting: Json) -> list[dict[str, str]]:
+    return [
+        {str(key): str(word) for key, word in time.items()} for time in _items(sitting, "outcomes")
+    ]

@@ -1,0 +1,229 @@
+"""notify: where people are told, and whether it gets through."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from urllib.parse import quote
+
+import typer
+from pydantic import BaseModel
+from rich.text import Text
+
+from orchestrator.cli.client import Json
+from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.errors import FAILED
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.session import session_of
+from orchestrator.cli.view.tables import Layout, fitting
+
+notify_app = typer.Typer(
+    help="Channels: where people are told that a gate's state has changed.", no_args_is_help=True
+)
+_CHANNELS = Layout(
+    titles=("name", "kind", "target", "told of", "state", "waiting", "id"),
+    first_to_go=("id", "told of"),
+    whole=("name", "state"),
+)
+_LOG = Layout(
+    titles=("created", "state", "tried", "answer", "title"),
+    first_to_go=("created",),
+    whole=("state", "tried"),
+)
+ChannelArgument = Annotated[
+    str, typer.Argument(metavar="CHANNEL", help="A name or an id, as `notify list` shows them.")
+]
+
+
+def _option(flag: str, metavar: str, text: str) -> object:
+    return typer.Option(flag, metavar=metavar, help=text)
+
+
+_Kind = Annotated[
+    Literal["webhook", "slack", "github"],
+    _option(
+        "--kind",
+        "webhook|slack|github",
+        "Signed JSON; the same with Slack's body; statuses of commits.",
+    ),
+]
+_Lineages = Annotated[
+    list[str] | None,
+    _option("--lineage", "PATTERN", "Only these lines of verdicts; * is anything. Repeatable."),
+]
+_Private = Annotated[
+    bool,
+    typer.Option(
+        "--allow-private", help="The receiver is in your own network; plain http is allowed."
+    ),
+]
+_Token = Annotated[
+    str,
+    _option(
+        "--token-from",
+        "env:NAME|file:NAME",
+        "Where the controller finds GitHub's token: its environment, or HOME/keys.",
+    ),
+]
+_Base = Annotated[str | None, _option("--api-base", "URL", "Of a GitHub of your own.")]
+
+
+class _Channel(BaseModel):
+    id: str = ""
+    name: str = ""
+    kind: str = ""
+    target: str = ""
+    lineages: list[str] = []
+    state: str = ""
+    disabled_why: str = ""
+    waiting: int = 0
+
+
+class _Attempt(BaseModel):
+    said: str = ""
+
+
+class _Delivery(BaseModel):
+    state: str = ""
+    title: str = ""
+    created_at: str = ""
+    attempts: list[_Attempt] = []
+
+
+@notify_app.command("add")
+def notify_add(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Letters, digits, '.', '_' and '-'.")],
+    target: Annotated[str, typer.Argument(help="An URL; with --kind github, OWNER/REPOSITORY.")],
+    kind: _Kind = "webhook",
+    lineage: _Lineages = None,
+    allow_private: _Private = False,
+    token_from: _Token = "",
+    api_base: _Base = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add a channel. What its messages are signed with is printed once."""
+    session = session_of(context)
+    body: Json = {"name": name, "target": target, "kind": kind, "lineages": lineage or []}
+    body |= {"allow_private": allow_private, "token_from": token_from}
+    if api_base is not None:
+        body["api_base"] = api_base
+    answer = session.client().post("/webhooks", body)
+    if as_json:
+        session.print_json(answer)
+        return
+    session.say(f"Added. `seatrial notify test {name}` tries it.")
+    secret = answer.get("secret")
+    if secret:
+        session.say("Its messages are signed (Standard Webhooks) with this secret. Keep it:")
+        session.print(str(secret))
+
+
+@notify_app.command("list")
+def notify_list(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the channels, and whether what is sent gets through."""
+    session = session_of(context)
+    answer = session.client().get("/webhooks")
+    if as_json:
+        session.print_json(answer.get("items"))
+        return
+    channels = [_Channel.model_validate(item) for item in _items(answer)]
+    if not channels:
+        session.say("No channel yet: `seatrial notify add` makes one.")
+        return
+    session.out.print(fitting(session.out, _CHANNELS, [_channel_row(one) for one in channels]))
+
+
+@notify_app.command("test")
+def notify_test(
+    context: typer.Context,
+    channel: ChannelArgument,
+    commit: Annotated[
+        str,
+        typer.Option("--commit", metavar="SHA", help="With github: set a real status there."),
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Send a test message now. Exit code 1 where it does not get through."""
+    session = session_of(context)
+    path = f"/webhooks/{quote(channel, safe='')}/test"
+    answer = session.client().post(path, {"git_sha": commit})
+    if as_json:
+        session.print_json(answer)
+    else:
+        session.print(one_line(f"{answer.get('reception')}: {answer.get('said')}"))
+    if answer.get("reception") != "taken":
+        raise typer.Exit(FAILED)
+
+
+@notify_app.command("log")
+def notify_log(
+    context: typer.Context,
+    channel: ChannelArgument,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200)] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was sent to a channel, the newest first, and what it answered."""
+    session = session_of(context)
+    path = f"/webhooks/{quote(channel, safe='')}/deliveries"
+    answer = session.client().get(path, limit=limit)
+    if as_json:
+        session.print_json(answer.get("items"))
+        return
+    deliveries = [_Delivery.model_validate(item) for item in _items(answer)]
+    if not deliveries:
+        session.say("Nothing was sent to it yet.")
+        return
+    session.out.print(fitting(session.out, _LOG, [_delivery_row(one) for one in deliveries]))
+
+
+@notify_app.command("rotate")
+def notify_rotate(
+    context: typer.Context,
+    channel: ChannelArgument,
+    overlap_hours: Annotated[
+        float,
+        typer.Option(
+            "--overlap-hours",
+            metavar="HOURS",
+            min=0,
+            max=720,
+            help="For so long messages are signed with the old secret too.",
+        ),
+    ] = 24,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a new signing secret. It is printed once."""
+    session = session_of(context)
+    path = f"/webhooks/{quote(channel, safe='')}/rotate"
+    answer = session.client().post(path, {"overlap_hours": overlap_hours})
+    if as_json:
+        session.print_json(answer)
+        return
+    session.say(f"The old one stands until {answer.get('old_until')}. Keep the new one:")
+    session.print(str(answer.get("secret")))
+
+
+@notify_app.command("remove")
+def notify_remove(context: typer.Context, channel: ChannelArgument) -> None:
+    """Forget a channel; what waits for it is not sent."""
+    session = session_of(context)
+    session.client().delete(f"/webhooks/{quote(channel, safe='')}")
+    session.say(f"Channel {one_line(channel)} is forgotten.")
+
+
+def _items(answer: Json) -> list[Json]:
+    found = answer.get("items")
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _channel_row(one: _Channel) -> dict[str, Text]:
+    state = f"{one.state}: {one.disabled_why}" if one.disabled_why else one.state
+    lineages = " ".join(one.lineages) or "all"
+    words = (one.name, one.kind, one.target, lineages, state, str(one.waiting), one.id)
+    return {t: Text(one_line(w)) for t, w in zip(_CHANNELS.titles, words, strict=True)}
+
+
+def _delivery_row(one: _Delivery) -> dict[str, Text]:
+    answer = one.attempts[-1].said if one.attempts else "–"
+    words = (one.created_at, one.state, str(len(one.attempts)), answer, one.title)
+    return {t: Text(one_line(w)) for t, w in zip(_LOG.titles, words, strict=True)}

@@ -1,0 +1,293 @@
+"""gate: the release decision: check, explain, dry-run, history, list, verify."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from rich.text import Text
+
+from orchestrator.application.ports.signer import NotVerifiedError
+from orchestrator.cli.client import Client, Json
+from orchestrator.cli.commands.bisect import bisect_command
+from orchestrator.cli.commands.gate_keys import keys_app
+from orchestrator.cli.commands.gate_review import review_command, reviews_command
+from orchestrator.cli.commands.gate_signoff import approve_command, waive_command, waivers_command
+from orchestrator.cli.commands.options import JsonOption, TimeoutOption
+from orchestrator.cli.errors import FAILED, CliError
+from orchestrator.cli.gate_inputs import (
+    exit_code,
+    finished_runs,
+    newest_verdict,
+    no_verdict,
+    policy_text,
+    read_file,
+    store_policy,
+    write_file,
+)
+from orchestrator.cli.gate_responses import Verdict, read_verdict, read_verdicts
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.view.gates import STYLES, print_verdict
+from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.units import plural
+
+gate_app = typer.Typer(help="Release gates: policies and signed verdicts.", no_args_is_help=True)
+
+_HISTORY = Layout(
+    titles=("id", "decision", "made for", "subject", "runs", "summary"),
+    first_to_go=("runs", "summary", "subject"),
+    whole=("id", "decision", "made for"),
+)
+_GATES = Layout(titles=("gate", "product", "policy", "since"), whole=("gate", "since"))
+
+
+def _option(*flags: str, metavar: str, text: str) -> object:
+    return typer.Option(*flags, metavar=metavar, help=text)
+
+
+_Policy = Annotated[
+    str, typer.Argument(metavar="POLICY", help="A policy file, or the name of a stored gate.")
+]
+_Gate = Annotated[str, typer.Argument(metavar="GATE", help="Its name, as the policy has it.")]
+_Runs = Annotated[
+    list[str] | None,
+    _option("--run", metavar="RUN", text="Look at it; repeatable. Default: the newest finished."),
+]
+_Output = Annotated[
+    Path | None,
+    _option("-o", "--output", metavar="FILE", text="Write the signed verdict there."),
+]
+_Strict = Annotated[
+    bool, typer.Option("--strict", help="Exit with 10 where the gate passes with exceptions.")
+]
+_NoWait = Annotated[
+    bool, typer.Option("--no-wait", help="Decide on what is there, though runs still go on.")
+]
+_Lineage = Annotated[
+    str, _option("--lineage", metavar="NAME", text="The line of verdicts, such as a branch.")
+]
+_Key = Annotated[
+    Path,
+    _option("--key", metavar="FILE", text="A keyring of `gate keys export`, or a public PEM."),
+]
+
+
+@gate_app.command("check")
+def gate_check(
+    context: typer.Context,
+    policy: _Policy,
+    run: _Runs = None,
+    strict: _Strict = False,
+    timeout: TimeoutOption = None,
+    no_wait: _NoWait = False,
+    output: _Output = None,
+    lineage: _Lineage = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Decide, sign and keep the verdict. Exit code: 0 pass, 1 fail, 5 inconclusive."""
+    session = session_of(context)
+    client = session.client()
+    stored = store_policy(session, client, policy)
+    runs = finished_runs(session, client, run or [], minutes=timeout, waits=not no_wait)
+    path = f"/gates/{quote(stored.gate, safe='')}/evaluate"
+    # Somebody may give the gate another policy while this waits.
+    body: Json = {"runs": runs, "lineage": lineage, "policy_digest": stored.digest}
+    verdict = _show(session, client.post(path, body, key=session.wiring.new_id()), as_json=as_json)
+    if output is not None:
+        write_file(output, client.text(f"/verdicts/{verdict.id}/statement"))
+        session.say(f"signed: {output}; `seatrial gate verify {output} --key KEYRING` checks it")
+    raise typer.Exit(exit_code(verdict, strict=strict))
+
+
+@gate_app.command("dry-run")
+def gate_dry_run(
+    context: typer.Context,
+    policy: _Policy,
+    run: _Runs = None,
+    now: Annotated[
+        str, _option("--now", metavar="TIME", text="Measure ages and expiries at this time.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Say what would be decided. Nothing is stored, and nothing is signed."""
+    session = session_of(context)
+    client = session.client()
+    text = policy_text(policy)
+    body: Json = {"runs": run or [], "name": policy[-200:]}
+    body |= {"policy": text} if text is not None else {}
+    body |= {"now": _time(now)} if now else {}
+    name = policy if text is None else _name(session, text, policy)
+    path = f"/gates/{quote(name, safe='')}/dry-run"
+    _show(session, client.post(path, body, document=policy), as_json=as_json)
+
+
+@gate_app.command("explain")
+def gate_explain(
+    context: typer.Context,
+    verdict: Annotated[
+        str, typer.Argument(metavar="VERDICT", help="V-0001, or a gate for its newest one.")
+    ],
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Evaluate it again: exit code 1 where bytes differ.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why: every rule of a verdict with its sentence."""
+    session = session_of(context)
+    client = session.client()
+    shown = _find(client, verdict)
+    if not replay:
+        _show(session, shown, as_json=as_json, every=True)
+        return
+    again = client.get(f"/verdicts/{quote(str(shown.get('id')), safe='')}/replay")
+    if as_json:
+        session.print_json(again)
+    else:
+        session.print(_replayed(again))
+    raise typer.Exit(0 if again.get("identical") is True else FAILED)
+
+
+@gate_app.command("history")
+def gate_history(
+    context: typer.Context,
+    gate: _Gate,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="So many at most.")] = 20,
+    lineage: _Lineage = "",
+    policies: Annotated[
+        bool, typer.Option("--policies", help="The versions of its policy instead.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the gate's verdicts, newest first."""
+    session = session_of(context)
+    path = f"/gates/{quote(gate, safe='')}"
+    client = session.client()
+    if policies:
+        _show_policies(session, client.get(f"{path}/policies"), as_json=as_json)
+        return
+    answer = client.get(f"{path}/verdicts", limit=limit, lineage=lineage or None)
+    if as_json:
+        session.print_json(answer.get("items"))
+        return
+    verdicts = read_verdicts(answer)
+    if not verdicts:
+        session.say(f"No verdict yet: `seatrial gate check {gate}` makes one.")
+        return
+    session.out.print(fitting(session.out, _HISTORY, [_row(one) for one in verdicts]))
+
+
+@gate_app.command("list")
+def gate_list(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the gates that have a policy."""
+    session = session_of(context)
+    _show_policies(session, session.client().get("/gates"), as_json=as_json)
+
+
+@gate_app.command("verify")
+def gate_verify(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A signed verdict.")],
+    key: _Key,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a signed verdict, offline. Exit code 1, and what is wrong, where it proves nothing."""
+    session = session_of(context)
+    bundle, keys = read_file(file), read_file(key)
+    try:
+        found = session.wiring.verify(bundle, keys)
+    except NotVerifiedError as error:
+        raise CliError(f"{file}: NOT VERIFIED: {error}", code=FAILED) from None
+    verdict = read_verdict(found.verdict)
+    if as_json:
+        session.print_json(dict(found.verdict))
+    else:
+        about = f"{one_line(verdict.gate)}: {verdict.decision} for {one_line(verdict.at)}"
+        session.print(f"VERIFIED {about}")
+        for name, value in sorted(verdict.subject.items()):
+            session.print(f"  {one_line(name)}: {one_line(value)}")
+        cells = plural(len(found.statements), "cell")
+        session.print(f"  {cells} stated, signed by {found.key.id}")
+    for remark in found.remarks:
+        session.say(f"not checked: {remark}")
+
+
+def _show(session: Session, shown: Json, *, as_json: bool, every: bool = False) -> Verdict:
+    verdict = read_verdict(shown)
+    if as_json:
+        session.print_json(shown)
+    else:
+        print_verdict(session, verdict, every=every)
+    return verdict
+
+
+def _find(client: Client, name: str) -> Json:
+    """A verdict by its id, or the newest one of a gate."""
+    if name.startswith("V-"):
+        return client.get(f"/verdicts/{quote(name, safe='')}")
+    newest = newest_verdict(client, name)
+    if newest is None:
+        raise no_verdict(name)
+    return client.get(f"/verdicts/{newest.id}")
+
+
+def _name(session: Session, text: str, file: str) -> str:
+    return session.wiring.documents.read_policy(text, file).metadata.name
+
+
+def _time(said: str) -> str:
+    """A time with its zone; UTC where it has none. Raises CliError."""
+    try:
+        at = datetime.fromisoformat(said)
+    except ValueError:
+        raise CliError(f"--now {said!r} is no time such as 2026-01-20T12:00Z") from None
+    return at.isoformat() if at.tzinfo is not None else f"{at.isoformat()}Z"
+
+
+def _replayed(again: Json) -> str:
+    if again.get("identical") is True:
+        return f"{again.get('id')}: identical, {again.get('document_digest')}"
+    return (
+        f"{again.get('id')}: DIFFERENT: {again.get('document_digest')} is stored, and its inputs "
+        f"come to {again.get('replayed_digest')} ({again.get('decision')})"
+    )
+
+
+def _row(verdict: Verdict) -> dict[str, Text]:
+    subject = f"{verdict.subject.get('name', '')} {verdict.subject.get('version', '')}".strip()
+    runs = " ".join(run[:12] for run in verdict.runs)
+    words = (verdict.id, verdict.decision, verdict.at[:16], subject, runs, verdict.summary)
+    row = {t: Text(one_line(w)) for t, w in zip(_HISTORY.titles, words, strict=True)}
+    row["decision"].stylize(STYLES.get(verdict.decision, ""))
+    return row
+
+
+def _show_policies(session: Session, answer: Json, *, as_json: bool) -> None:
+    items = answer.get("items")
+    found = items if isinstance(items, list) else []
+    if as_json:
+        session.print_json(found)
+        return
+    if not found:
+        session.say("No gate yet: `seatrial gate check FILE` stores its policy.")
+        return
+    rows = [
+        (one.get("gate"), one.get("product"), str(one.get("digest"))[:12], one.get("since"))
+        for one in found
+    ]
+    shown = [
+        {t: Text(one_line(str(w))) for t, w in zip(_GATES.titles, row, strict=True)} for row in rows
+    ]
+    session.out.print(fitting(session.out, _GATES, shown))
+
+
+gate_app.command("waive")(waive_command)
+gate_app.command("waivers")(waivers_command)
+gate_app.command("approve")(approve_command)
+gate_app.command("review")(review_command)
+gate_app.command("reviews")(reviews_command)
+gate_app.command("bisect")(bisect_command)
+gate_app.add_typer(keys_app, name="keys")

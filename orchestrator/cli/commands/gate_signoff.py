@@ -1,0 +1,138 @@
+"""gate waive, waivers, approve: what people say to a gate."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from rich.text import Text
+
+from orchestrator.cli.client import Client, Json
+from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.errors import CliError
+from orchestrator.cli.gate_inputs import meant_verdict, no_verdict
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.view.tables import Layout, fitting
+
+_WAIVERS = Layout(
+    titles=("id", "gate", "rule", "author", "approver", "expires", "standing", "reason"),
+    first_to_go=("reason", "author"),
+    whole=("id", "expires", "standing"),
+)
+
+
+def _option(flag: str, metavar: str, text: str) -> object:
+    return typer.Option(flag, metavar=metavar, help=text)
+
+
+_Gate = Annotated[str, typer.Argument(metavar="GATE", help="Its name, as the policy has it.")]
+
+
+def waive_command(
+    context: typer.Context,
+    gate: _Gate,
+    rule: Annotated[str, typer.Argument(metavar="RULE", help="As the verdict prints it.")],
+    reason: Annotated[str, _option("--reason", "TEXT", "For whoever reads the verdict.")],
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="Until it expires.")],
+    verdict: Annotated[
+        str, _option("--verdict", "V-0001", "The one that was read; the newest by default.")
+    ] = "",
+    only_this: Annotated[
+        bool, typer.Option("--only-this", help="Only for that verdict's evidence.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask to waive one rule for some days: it counts once somebody else approves it."""
+    session = session_of(context)
+    client = session.client()
+    read = meant_verdict(session, client, gate, verdict)
+    if only_this and not read:
+        raise no_verdict(gate)
+    body: Json = {"gate": gate, "rule": rule, "reason": reason}
+    body |= {"days": days, "verdict": read, "only_this": only_this}
+    answer = client.post("/waivers", body)
+    if as_json:
+        session.print_json(answer)
+        return
+    name = str(answer.get("id"))
+    session.say(
+        f"It ends at {answer.get('expires')}, and does not count yet: somebody else approves it"
+        f" with a token of their own, `seatrial gate approve {gate} --waiver {name}`."
+    )
+    session.print(name)
+
+
+def waivers_command(
+    context: typer.Context,
+    gate: Annotated[str | None, _option("--gate", "NAME", "Only of this gate.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the waivers, those that are over too."""
+    session = session_of(context)
+    found = _waivers(session.client(), gate)
+    if as_json:
+        session.print_json(found)
+        return
+    if not found:
+        session.say("No waiver.")
+        return
+    session.out.print(fitting(session.out, _WAIVERS, [_row(one) for one in found]))
+
+
+def approve_command(
+    context: typer.Context,
+    gate: _Gate,
+    verdict: Annotated[
+        str, _option("--verdict", "V-0001", "Its evidence; the newest verdict's by default.")
+    ] = "",
+    waiver: Annotated[
+        str, _option("--waiver", "W-0001", "Approve this waiver instead of a verdict's evidence.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Say yes to the evidence of a verdict, or to a waiver, as the owner of your token."""
+    session = session_of(context)
+    client = session.client()
+    if waiver:
+        _approve_waiver(session, client, gate, waiver, as_json=as_json)
+        return
+    read = meant_verdict(session, client, gate, verdict)
+    if not read:
+        raise no_verdict(gate)
+    answer = client.post("/approvals", {"gate": gate, "verdict": read})
+    if as_json:
+        session.print_json(answer)
+        return
+    evidence = str(answer.get("evidence"))[:12]
+    session.say(f"{one_line(str(answer.get('by')))} approves the evidence {evidence} of {read}.")
+    session.say(f"`seatrial gate check {gate}` decides anew.")
+    session.say("What you excused yourself still needs somebody else's yes.")
+
+
+def _approve_waiver(
+    session: Session, client: Client, gate: str, waiver: str, *, as_json: bool
+) -> None:
+    if waiver not in [one.get("id") for one in _waivers(client, gate)]:
+        raise CliError(
+            f"{waiver} is no waiver of the gate {gate}.", f"`seatrial gate waivers --gate {gate}`"
+        )
+    answer = client.post(f"/waivers/{quote(waiver, safe='')}/approve")
+    if as_json:
+        session.print_json(answer)
+        return
+    name, by = one_line(str(answer.get("id"))), one_line(str(answer.get("approver")))
+    session.say(f"{name} counts, approved by {by}; `seatrial gate check {gate}` decides.")
+
+
+def _waivers(client: Client, gate: str | None) -> list[Json]:
+    items = client.get("/waivers", gate=gate).get("items")
+    return [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
+
+
+def _row(one: Json) -> dict[str, Text]:
+    standing = "stands" if one.get("approved_at") else "needs approval"
+    standing = "expired" if one.get("is_expired") else standing
+    words = {**one, "standing": standing, "expires": str(one.get("expires"))[:16]}
+    return {title: Text(one_line(str(words.get(title, "")))) for title in _WAIVERS.titles}

@@ -1,0 +1,110 @@
+"""lint: what is wrong in reports that others wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.errors import FAILED, CliError
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.session import Session, session_of
+from orchestrator.domain.units import plural
+
+_LARGEST_BYTES = 1 << 19
+_MOST_FILES = 50
+_LEVELS = ("error", "warning", "note")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong with a document."""
+
+    level: str
+    rule: str
+    document: str
+    line: int
+    message: str
+    advice: str = ""
+
+
+def lint_command(
+    context: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Markdown reports; several are held against one another too.",
+            show_default=False,
+        ),
+    ],
+    evidence: Annotated[
+        str | None,
+        typer.Option(
+            "--evidence",
+            metavar="RUN",
+            help="Hold them against a run's results: its id, the beginning of one, or `latest`.",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 where an error is found.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Find what is wrong in Markdown reports, whoever wrote them."""
+    session = session_of(context)
+    if len(files) > _MOST_FILES:
+        raise CliError(f"{len(files)} files are too many: at most {_MOST_FILES} go together")
+    documents = [_document(file) for file in files]
+    body = {"documents": documents, "run": evidence}
+    answer = session.client().post("/lint", body)
+    found = _read(answer.get("findings"))
+    if as_json:
+        session.print_json(answer)
+    else:
+        _print(session, found)
+    if strict and any(finding.level == "error" for finding in found):
+        raise typer.Exit(FAILED)
+
+
+def _document(file: Path) -> dict[str, object]:
+    try:
+        if file.stat().st_size > _LARGEST_BYTES:
+            raise CliError(f"{file} is larger than {_LARGEST_BYTES} bytes: that is no report")
+        raw = file.read_bytes()
+    except OSError as error:
+        raise CliError(f"{file}: {error.strerror or error}") from None
+    text = raw.decode("utf-8-sig", "replace")
+    before = raw.decode("utf-8-sig", "ignore").count("\ufffd")
+    return {"name": file.name, "text": text, "replaced": text.count("\ufffd") - before}
+
+
+def _read(findings: object) -> list[Finding]:
+    try:
+        return TypeAdapter(list[Finding]).validate_python(findings)
+    except ValidationError as error:
+        raise CliError(f"the controller's findings cannot be read: {error}") from None
+
+
+def _print(session: Session, found: Sequence[Finding]) -> None:
+    """By document and level; the advice of a rule follows its last finding in the document."""
+    for document in dict.fromkeys(finding.document for finding in found):
+        inside = [finding for finding in found if finding.document == document]
+        session.print(one_line(document))
+        for finding in inside:
+            said = one_line(finding.message)
+            session.print(f"  {finding.line:>5}  {finding.level:<8} {finding.rule}: {said}")
+        _advise(session, inside)
+    told = [(level, len([f for f in found if f.level == level])) for level in _LEVELS]
+    session.say(", ".join(plural(n, level) for level, n in told) if found else "nothing found")
+
+
+def _advise(session: Session, found: Sequence[Finding]) -> None:
+    advice = {finding.rule: finding.advice for finding in found if finding.advice}
+    for rule, text in advice.items():
+        session.print(f"         {one_line(rule)}: {one_line(text)}")

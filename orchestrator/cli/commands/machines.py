@@ -1,0 +1,185 @@
+"""machines, cost: what is rented, and what it comes to."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from rich.text import Text
+
+from orchestrator.cli.client import Client
+from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.cost_responses import Sight, Survey, read_costs, read_survey
+from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError
+from orchestrator.cli.find_run import find_run
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.view.costs import (
+    prices_table,
+    refreshed,
+    run_cost,
+    spending,
+)
+from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.units import plural
+
+_MACHINES = Layout(
+    titles=("machine", "provider", "kind", "standing", "state", "run", "cell", "expires (UTC)"),
+    first_to_go=("state", "kind", "expires (UTC)", "provider", "cell"),
+    whole=("standing",),
+)
+_LOUD = frozenset({"orphan", "expired"})
+_GONE = 404
+
+
+def machines_command(
+    context: typer.Context,
+    orphans: Annotated[
+        bool, typer.Option("--orphans", help="Only what nobody owns: orphan, expired, idle.")
+    ] = False,
+    terminate: Annotated[
+        bool, typer.Option("--terminate", help="End all that nobody owns, now, after asking.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="End it without asking.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List what the clouds have of this project, and whose it is; end what nobody owns."""
+    session = session_of(context)
+    client = session.client()
+    only = "true" if orphans or terminate else None
+    answer = client.get("/machines", orphans=only)
+    survey = read_survey(answer)
+    ended: list[str] = []
+    if terminate:
+        ended = _terminate(session, client, survey, yes=yes)
+    if as_json:
+        session.print_json(answer | {"ended": ended} if terminate else answer)
+    elif not terminate:
+        _list(session, survey, orphans=orphans)
+    _complain(session, survey)
+
+
+def cost_command(
+    context: typer.Context,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]",
+            help="A run's id, the beginning of one, or `latest`.",
+            show_default=False,
+        ),
+    ] = None,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Read the prices anew from the providers first.")
+    ] = False,
+    prices: Annotated[
+        bool, typer.Option("--prices", help="List the prices that are reckoned with.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """What a run cost; without one, what the runs of the last 30 days came to."""
+    session = session_of(context)
+    client = session.client()
+    alone = not prices and run is None
+    if refresh:
+        _refresh(session, client, as_json=as_json and alone)
+        if alone:
+            return
+    if prices:
+        _prices(session, client, as_json=as_json)
+        return
+    answer = client.get("/costs", run=find_run(client, run)[1].id if run is not None else None)
+    if as_json:
+        session.print_json(answer)
+        return
+    shown = run_cost if run is not None else spending
+    for part in shown(session.out, read_costs(answer)):
+        session.out.print(part)
+
+
+def _refresh(session: Session, client: Client, *, as_json: bool) -> None:
+    """Read the prices anew. Raises CliError where no provider told one."""
+    told = client.post("/costs/refresh")
+    if as_json:
+        session.print_json(told)
+    for line in refreshed(told):
+        session.say(line)
+    if told.get("unread") and not told.get("kept"):
+        raise CliError("No provider told its prices.", code=NO_VERDICT)
+
+
+def _prices(session: Session, client: Client, *, as_json: bool) -> None:
+    answer = client.get("/costs/prices")
+    if as_json:
+        session.print_json(answer)
+        return
+    session.out.print(prices_table(session.out, answer))
+
+
+def _terminate(session: Session, client: Client, survey: Survey, *, yes: bool) -> list[str]:
+    """End everything that was found; answer what was ended. Raises CliError."""
+    if not survey.items:
+        session.say("Nothing that nobody owns is there, as far as the clouds were asked.")
+        return []
+    session.err.print(fitting(session.err, _MACHINES, [_row(sight) for sight in survey.items]))
+    what = plural(len(survey.items), "of these things", "of these things")
+    if not yes and not session.is_interactive:
+        raise CliError("Nobody can be asked here: say -y to end these. Nothing was ended.")
+    if not yes and not typer.confirm(f"End {what} now?", err=True):
+        raise CliError("Nothing was ended.")
+    ended, failed = [], []
+    for sight in survey.items:
+        try:
+            client.post(_path(sight))
+        except RefusalError as error:
+            if error.status != _GONE:
+                failed.append(f"{sight.provider} {sight.id}: {error.lines[0]}")
+                continue
+        session.say(
+            f"ended: {one_line(sight.provider)} {one_line(sight.kind)} {one_line(sight.id)}"
+        )
+        ended.append(f"{sight.provider}/{sight.id}")
+    if failed:
+        raise CliError(*(one_line(line) for line in failed), code=NO_VERDICT)
+    return ended
+
+
+def _path(sight: Sight) -> str:
+    return f"/machines/{quote(sight.provider, safe='')}/{quote(sight.id, safe='/')}/terminate"
+
+
+def _list(session: Session, survey: Survey, *, orphans: bool) -> None:
+    if survey.items:
+        session.out.print(fitting(session.out, _MACHINES, [_row(sight) for sight in survey.items]))
+        return
+    what = "that nobody owns" if orphans else "of this project"
+    session.say(f"Nothing {what} is there, as far as the clouds were asked.")
+
+
+def _complain(session: Session, survey: Survey) -> None:
+    """Nothing is known of a provider that could not be asked: then this is not the whole list."""
+    lines = [f"{one_line(n)} could not be asked: {one_line(w)}" for n, w in survey.unread.items()]
+    if lines:
+        raise CliError(*lines, code=NO_VERDICT)
+
+
+def _row(sight: Sight) -> dict[str, Text]:
+    style = "bold red" if sight.standing in _LOUD else ""
+    simulated = " SIMULATED" if sight.simulated else ""
+    texts = (
+        Text(one_line(sight.id)),
+        Text(one_line(sight.provider)),
+        Text(one_line(sight.kind)),
+        Text(one_line(sight.standing) + simulated, style=style),
+        Text(one_line(sight.state)),
+        Text(one_line(sight.run) or "–"),
+        Text(one_line(sight.cell) or "–"),
+        _moment(sight.expires_at),
+    )
+    return dict(zip(_MACHINES.titles, texts, strict=True))
+
+
+def _moment(at: datetime | None) -> Text:
+    return Text(f"{at:%Y-%m-%d %H:%M}" if at else "–")

@@ -1,0 +1,169 @@
+"""quarantine: flaky tests whose failures a gate may tolerate until a day."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from pydantic import BaseModel
+from rich.text import Text
+
+from orchestrator.cli.client import Json
+from orchestrator.cli.commands.known_issue import ProductOption
+from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.session import session_of
+from orchestrator.cli.view.tables import Layout, fitting
+
+quarantine_app = typer.Typer(
+    help="Flaky tests in quarantine: owned, dated, ending by themselves. They change no count.",
+    no_args_is_help=True,
+)
+
+_LISTED = Layout(
+    titles=("id", "test", "platforms", "owner", "until", "standing"),
+    first_to_go=("owner", "platforms"),
+    whole=("id", "until", "standing"),
+)
+_SUGGESTED = Layout(
+    titles=("test", "job", "failed on", "on retry", "likely", "in"),
+    first_to_go=("failed on", "job"),
+    whole=("on retry", "likely", "in"),
+)
+
+
+class _Quarantine(BaseModel):
+    id: str = ""
+    nodeid: str = ""
+    platforms: list[str] = []
+    owner: str = ""
+    expires: str = ""
+    ended_by: str = ""
+    ended_at: str | None = None
+    state: str = ""
+
+
+class _Flaky(BaseModel):
+    passed_on_retry: int = 0
+    likely: float = 0.0
+
+
+class _Candidate(BaseModel):
+    job: str = ""
+    nodeid: str = ""
+    platforms: list[str] = []
+    flaky: _Flaky = _Flaky()
+    quarantine: str = ""
+
+
+def _option(flag: str, metavar: str, text: str) -> object:
+    return typer.Option(flag, metavar=metavar, help=text)
+
+
+@quarantine_app.command("add")
+def quarantine_add(
+    context: typer.Context,
+    test: Annotated[str, typer.Argument(metavar="TEST", help="As `seatrial show` names it.")],
+    product: Annotated[str, _option("--product", "NAME", "The payload's name.")],
+    reason: Annotated[str, _option("--reason", "TEXT", "Why it is flaky, as far as is known.")],
+    owner: Annotated[str, _option("--owner", "NAME", "Who mends it.")],
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="Until it expires.")],
+    platform: Annotated[
+        list[str] | None, _option("--platform", "ID", "Only there. Repeatable.")
+    ] = None,
+    returns_after: Annotated[
+        int,
+        typer.Option(
+            "--returns-after",
+            metavar="N",
+            min=1,
+            max=1000,
+            help="Passes in a row, on each platform, that end it by themselves.",
+        ),
+    ] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Put a flaky test in quarantine. Its failures stay failures in every count and report."""
+    session = session_of(context)
+    body: Json = {"product": product, "nodeid": test, "reason": reason, "owner": owner}
+    body |= {"days": days, "platforms": platform or [], "returns_after": returns_after}
+    answer = session.client().post("/quarantines", body)
+    if as_json:
+        session.print_json(answer)
+        return
+    until = str(answer.get("expires"))[:10]
+    session.say(f"It lasts until {until}, or until {returns_after} passes in a row.")
+    session.print(str(answer.get("id")))
+
+
+@quarantine_app.command("list")
+def quarantine_list(
+    context: typer.Context, product: ProductOption = None, as_json: JsonOption = False
+) -> None:
+    """List the quarantines, those that are over too."""
+    session = session_of(context)
+    answer = session.client().get("/quarantines", product=product)
+    if as_json:
+        session.print_json(answer.get("items"))
+        return
+    found = [_Quarantine.model_validate(item) for item in _items(answer)]
+    if not found:
+        session.say("No test is in quarantine: `seatrial quarantine add` puts one there.")
+        return
+    session.out.print(fitting(session.out, _LISTED, [_row(one) for one in found]))
+
+
+@quarantine_app.command("end")
+def quarantine_end(
+    context: typer.Context,
+    quarantine: Annotated[str, typer.Argument(metavar="ID", help="As in Q-0001.")],
+    as_json: JsonOption = False,
+) -> None:
+    """End a quarantine now: the test's failures count for every gate again."""
+    session = session_of(context)
+    answer = session.client().post(f"/quarantines/{quote(quarantine, safe='')}/end")
+    if as_json:
+        session.print_json(answer)
+    else:
+        session.say(f"{one_line(str(answer.get('id')))} is over.")
+
+
+@quarantine_app.command("suggest")
+def quarantine_suggest(
+    context: typer.Context,
+    product: Annotated[str, _option("--product", "NAME", "The payload's name.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Tests that are flaky by their history. Nothing is put in quarantine by this."""
+    session = session_of(context)
+    answer = session.client().get("/quarantines/candidates", product=product)
+    if as_json:
+        session.print_json(answer.get("items"))
+        return
+    found = [_Candidate.model_validate(item) for item in _items(answer)]
+    if not found:
+        session.say("No test of it both failed and passed lately with nothing changed.")
+        return
+    session.out.print(fitting(session.out, _SUGGESTED, [_candidate_row(one) for one in found]))
+
+
+def _items(answer: Json) -> list[Json]:
+    found = answer.get("items")
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _row(one: _Quarantine) -> dict[str, Text]:
+    standing = one.state
+    if one.ended_at is not None:
+        standing = f"ended {one.ended_at[:10]}: {one.ended_by}".removesuffix(": ")
+    where = ", ".join(one.platforms) or "all"
+    words = (one.id, one.nodeid, where, one.owner, one.expires[:10], standing)
+    return {t: Text(one_line(w)) for t, w in zip(_LISTED.titles, words, strict=True)}
+
+
+def _candidate_row(one: _Candidate) -> dict[str, Text]:
+    retried, likely = str(one.flaky.passed_on_retry), f"{one.flaky.likely:.0%}"
+    where = ", ".join(one.platforms)
+    words = (one.nodeid, one.job, where, retried, likely, one.quarantine)
+    return {t: Text(one_line(w)) for t, w in zip(_SUGGESTED.titles, words, strict=True)}

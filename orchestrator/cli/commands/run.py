@@ -1,0 +1,199 @@
+"""plan, run, rerun, watch: what leads to an outcome."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from orchestrator.cli.client import Client, Json
+from orchestrator.cli.commands.options import (
+    DetachOption,
+    DiagnoseOption,
+    HoldOption,
+    InterruptOption,
+    JsonOption,
+    MatrixArgument,
+    RerunFailedOption,
+    ReuseOption,
+    RunArgument,
+    SetOption,
+    TimeoutOption,
+    YesOption,
+)
+from orchestrator.cli.confirm_cost import ask
+from orchestrator.cli.errors import DETACHED, CliError
+from orchestrator.cli.exit_status import conclude, say_how_to_return
+from orchestrator.cli.find_run import find_run
+from orchestrator.cli.launch_request import read_order, upload
+from orchestrator.cli.plan_responses import read_plan
+from orchestrator.cli.run_responses import read_run
+from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.view.plan import headroom_table, plan_table, shortages, totals
+from orchestrator.cli.watching.interrupts import Interrupts
+from orchestrator.cli.watching.watch import OnInterrupt, watch
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long, and how, a command waits for an outcome."""
+
+    timeout_minutes: float | None
+    on_interrupt: OnInterrupt | None
+    as_json: bool
+    detach: bool = False
+
+
+def plan_command(
+    context: typer.Context,
+    matrix: MatrixArgument,
+    settings: SetOption = None,
+    hold: HoldOption = 0.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what `run` would do: cells, places, and the most it can cost. Launches nothing."""
+    session = session_of(context)
+    client = session.client()
+    with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
+        order = read_order(session, matrix, settings or (), Path(scratch))
+        order = replace(order, hold_minutes=hold)
+        upload(session, client, order)
+        answer = client.post("/plan", order.body, key=session.wiring.new_id(), document=order.file)
+    if as_json:
+        session.print_json(answer)
+        return
+    shown = read_plan(answer)
+    session.out.print(plan_table(session.out, shown))
+    if shown.headroom:
+        session.out.print(headroom_table(shown))
+    for line in shortages(shown):
+        session.out.print(line)
+    session.print(totals(shown))
+
+
+def run_command(
+    context: typer.Context,
+    matrix: MatrixArgument,
+    yes: YesOption = False,
+    detach: DetachOption = False,
+    timeout: TimeoutOption = None,
+    on_interrupt: InterruptOption = None,
+    hold: HoldOption = 0.0,
+    rerun_failed: RerunFailedOption = 0,
+    diagnose: DiagnoseOption = False,
+    reuse: ReuseOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Launch a matrix and watch it to its end. The exit code tells the outcome."""
+    session = session_of(context)
+    client = session.client()
+    waiting = Waiting(timeout, on_interrupt, as_json, detach)
+    try:
+        with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
+            order = read_order(session, matrix, settings or (), Path(scratch))
+            order = replace(order, hold_minutes=hold, reruns=rerun_failed, diagnose=diagnose)
+            order = replace(order, reuse_hours=reuse)
+            upload(session, client, order)
+        plan = client.post("/plan", order.body, key=session.wiring.new_id(), document=order.file)
+        ask(session, read_plan(plan), yes=yes)
+    except KeyboardInterrupt:
+        raise CliError("Interrupted; nothing was launched.", code=DETACHED) from None
+
+    def launch(key: str) -> Json:
+        return client.post("/runs", order.body, key=key, document=order.file)
+
+    raise typer.Exit(_launch_and_wait(session, client, launch, waiting))
+
+
+def rerun_command(
+    context: typer.Context,
+    run: RunArgument,
+    only: Annotated[
+        Literal["failed", "errored", "missing", "not-run"] | None,
+        typer.Option(
+            "--only",
+            metavar="failed|errored|missing|not-run",
+            help="Only the jobs that went so; all by default.",
+        ),
+    ] = None,
+    yes: YesOption = False,
+    hold: HoldOption = 0.0,
+    detach: DetachOption = False,
+    timeout: TimeoutOption = None,
+    on_interrupt: InterruptOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Launch a finished run again, or some of its jobs, as a new run; then watch it."""
+    session = session_of(context)
+    client = session.client()
+    _, old = find_run(client, run)
+    waiting = Waiting(timeout, on_interrupt, as_json, detach)
+    path, body = f"/runs/{old.id}/rerun", {"only": only, **({"hold_minutes": hold} if hold else {})}
+    try:
+        plan = client.post(f"{path}/plan", body, key=session.wiring.new_id())
+        ask(session, read_plan(plan), yes=yes)
+    except KeyboardInterrupt:
+        raise CliError("Interrupted; nothing was launched.", code=DETACHED) from None
+
+    def launch(key: str) -> Json:
+        return client.post(path, body, key=key)
+
+    raise typer.Exit(_launch_and_wait(session, client, launch, waiting))
+
+
+def watch_command(
+    context: typer.Context,
+    run: RunArgument = "latest",
+    timeout: TimeoutOption = None,
+    on_interrupt: InterruptOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Watch a run to its end. The exit code tells the outcome."""
+    session = session_of(context)
+    client = session.client()
+    shown, _ = find_run(client, run)
+    waiting = Waiting(timeout, on_interrupt, as_json)
+    with Interrupts() as interrupts:
+        code = _wait(session, client, shown, interrupts, waiting)
+    raise typer.Exit(code)
+
+
+def _launch_and_wait(
+    session: Session, client: Client, launch: Callable[[str], Json], waiting: Waiting
+) -> int:
+    # From here on an interrupt must not leave a run behind that nobody was told of.
+    with Interrupts() as interrupts:
+        shown = launch(session.wiring.new_id())
+        run = read_run(shown)
+        if waiting.detach:
+            _say_detached(session, shown, run.id, as_json=waiting.as_json)
+            return DETACHED
+        session.say(f"run {run.id}")
+        return _wait(session, client, shown, interrupts, waiting)
+
+
+def _wait(
+    session: Session, client: Client, shown: Json, interrupts: Interrupts, waiting: Waiting
+) -> int:
+    fallback: OnInterrupt = "cancel" if session.settings.ci else "detach"
+    watched = watch(
+        session,
+        shown,
+        interrupts=interrupts,
+        timeout_minutes=waiting.timeout_minutes,
+        on_interrupt=waiting.on_interrupt or fallback,
+    )
+    return conclude(session, client.line, watched, as_json=waiting.as_json)
+
+
+def _say_detached(session: Session, shown: Json, run_id: str, *, as_json: bool) -> None:
+    if as_json:
+        session.print_json(shown)
+    else:
+        session.print(run_id)
+    say_how_to_return(session, run_id)

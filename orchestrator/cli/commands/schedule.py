@@ -1,0 +1,349 @@
+"""schedule: what is launched by itself, when, and what became of it."""
+
+from __future__ import annotations
+
+import math
+import os
+import pwd
+import tempfile
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import quote
+
+import typer
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from rich.text import Text
+
+from orchestrator.cli.client import Client, Json
+from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.errors import USAGE, CliError
+from orchestrator.cli.gate_inputs import store_policy
+from orchestrator.cli.launch_request import read_order, upload
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.subject_option import Selector, read_selector
+from orchestrator.cli.view.tables import Layout, fitting
+
+schedule_app = typer.Typer(
+    help="Schedules: a matrix is launched by the clock, judged, and people are told.",
+    no_args_is_help=True,
+)
+_SCHEDULES = Layout(
+    titles=("name", "cron", "zone", "gate", "next", "last", "outcome"),
+    first_to_go=("zone", "last"),
+    whole=("name", "cron", "next", "last", "outcome"),
+)
+_FIRINGS = Layout(
+    titles=("due", "state", "outcome", "subject", "run", "verdict", "why"),
+    first_to_go=("subject", "run"),
+    whole=("due", "state", "outcome", "run", "verdict"),
+)
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the schedule.")]
+
+
+class _Firing(BaseModel):
+    due_at: datetime
+    state: str = ""
+    outcome: str = ""
+    reason: str = ""
+    by: str = ""
+    overdue: bool = False
+    subject: str = ""
+    remarks: list[str] = []
+    run: str = ""
+    verdict: str = ""
+
+
+class _Schedule(BaseModel):
+    name: str = ""
+    cron: str = ""
+    tz: str = ""
+    gate: str = ""
+    owner: str = ""
+    matrix: str = ""
+    deadline: str = ""
+    overlap: str = ""
+    catch_up: str = ""
+    select: dict[str, object] = {}
+    paused_at: datetime | None = None
+    upcoming: list[datetime] = []
+    firings: list[_Firing] = []
+
+
+def _option(flag: str, metavar: str, text: str) -> object:
+    return typer.Option(flag, metavar=metavar, help=text, show_default=False)
+
+
+_Cron = Annotated[str, _option("--cron", "EXPR", "Minute hour day month weekday: '0 2 * * *'.")]
+_Tz = Annotated[str, _option("--tz", "ZONE", "IANA time zone: Europe/Berlin.")]
+_Matrix = Annotated[Path, _option("--matrix", "FILE", "A matrix file; kept as it is now.")]
+_Gate = Annotated[str, _option("--gate", "POLICY", "A policy file, or the name of a stored one.")]
+_Deadline = Annotated[
+    str,
+    _option("--deadline", "06:00|90m", "No verdict by then is told, too: local time, or after."),
+]
+_Subject = Annotated[
+    str,
+    typer.Option(
+        "--subject",
+        metavar="WHICH",
+        help="fixed; latest or latest:PACKAGE (newest by pip's index); branch (of the matrix's"
+        " git) or git+URL@BRANCH. Resolved when it fires.",
+    ),
+]
+_Pre = Annotated[bool, typer.Option("--pre", help="With latest: pre-releases too.")]
+_Baseline = Annotated[
+    Literal["matrix", "last-passed"],
+    typer.Option("--baseline", help="The matrix's, or the version that the gate passed last."),
+]
+_Overlap = Annotated[
+    Literal["skip", "queue", "cancel-previous"],
+    typer.Option("--overlap", help="While an earlier firing is not over."),
+]
+_CatchUp = Annotated[
+    Literal["none", "latest", "all"],
+    typer.Option("--catch-up", help="What is made up for after downtime."),
+]
+_CatchUpHours = Annotated[
+    int, typer.Option("--catch-up-hours", metavar="H", help="What was due longer ago never is.")
+]
+_Reuse = Annotated[
+    str, _option("--reuse", "36h", "Jobs with such fresh evidence of the very same are not run.")
+]
+_Owner = Annotated[
+    str, _option("--owner", "NAME", "Who answers for it; the gate's owner, or you, by default.")
+]
+
+
+@schedule_app.command("add")
+def schedule_add(
+    context: typer.Context,
+    name: NameArgument,
+    cron: _Cron,
+    tz: _Tz,
+    matrix: _Matrix,
+    gate: _Gate = "",
+    deadline: _Deadline = "",
+    subject: _Subject = "fixed",
+    pre: _Pre = False,
+    baseline: _Baseline = "matrix",
+    overlap: _Overlap = "skip",
+    catch_up: _CatchUp = "latest",
+    catch_up_hours: _CatchUpHours = 24,
+    reuse: _Reuse = "",
+    owner: _Owner = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Add a schedule. Machines are rented without asking anybody, up to the matrix's limits."""
+    session = session_of(context)
+    selector = read_selector(subject, prereleases=pre)
+    client = session.client()
+    when: Json = {"name": name, "cron": cron, "tz": tz, "deadline": deadline}
+    when |= {"owner": owner or ("" if gate else _login())}
+    when |= {"overlap": overlap, "catch_up": catch_up, "catch_up_hours": catch_up_hours}
+    when |= {"reuse_hours": _hours(reuse), "last_passed_baseline": baseline == "last-passed"}
+    what = _uploaded(session, client, matrix, selector)
+    when |= {"gate": store_policy(session, client, gate).gate if gate else ""}
+    answer = client.post("/schedules", {**when, **what}, document=f"schedule {name}")
+    _tell_added(session, _read(answer))
+    if as_json:
+        session.print_json(answer)
+
+
+@schedule_app.command("list")
+def schedule_list(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the schedules, with what became of the latest firing of each."""
+    session = session_of(context)
+    answer = session.client().get("/schedules")
+    if as_json:
+        session.print_json(answer.get("items"))
+        return
+    known = _read_all(answer.get("items"))
+    if not known:
+        session.say("No schedule yet: `seatrial schedule add` makes one.")
+        return
+    rows = [_schedule_row(schedule) for schedule in known]
+    session.out.print(fitting(session.out, _SCHEDULES, rows))
+
+
+@schedule_app.command("show")
+def schedule_show(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
+    """Show a schedule and its firings, the latest first."""
+    session = session_of(context)
+    answer = session.client().get(_path(name))
+    if as_json:
+        session.print_json(answer)
+        return
+    found = _read(answer)
+    for line in _about(found):
+        session.print(line)
+    if found.firings:
+        rows = [_firing_row(firing) for firing in found.firings]
+        session.out.print(fitting(session.out, _FIRINGS, rows))
+
+
+@schedule_app.command("pause")
+def schedule_pause(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
+    """Let it fire no more; what it began goes on."""
+    _change(context, name, "pause", "It does not fire until `schedule resume`.", as_json)
+
+
+@schedule_app.command("resume")
+def schedule_resume(
+    context: typer.Context, name: NameArgument, as_json: JsonOption = False
+) -> None:
+    """Let it fire again; what was due meanwhile stays undone."""
+    _change(context, name, "resume", "It fires again.", as_json)
+
+
+@schedule_app.command("trigger")
+def schedule_trigger(
+    context: typer.Context, name: NameArgument, as_json: JsonOption = False
+) -> None:
+    """Let it fire now, paused or not, besides its times."""
+    session = session_of(context)
+    answer = session.client().post(f"{_path(name)}/trigger")
+    if as_json:
+        session.print_json(answer)
+    session.say(f"Triggered: `seatrial schedule show {name}` follows it.")
+    _tell_who_fires(session)
+
+
+@schedule_app.command("remove")
+def schedule_remove(context: typer.Context, name: NameArgument) -> None:
+    """Forget it and its firings; runs that it launched go on, and verdicts stay."""
+    session = session_of(context)
+    session.client().delete(_path(name))
+    session.say(f"Schedule {name} is removed.")
+
+
+def _uploaded(session: Session, client: Client, matrix: Path, selector: Selector) -> Json:
+    with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
+        order = read_order(session, matrix, (), Path(scratch), with_subject=selector.is_fixed)
+        upload(session, client, order)
+        body = order.body
+    taken = ("matrix", "payload", "subject", "baseline")
+    kept: Json = {name: body[name] for name in taken if name in body}
+    return kept | {"matrix_name": body["name"], "select": selector.body}
+
+
+def _login() -> str:
+    """Whoever runs this command, by the system's own list of users."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"user {os.getuid()}"
+
+
+def _hours(text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        hours = float(text.removesuffix("h"))
+    except ValueError:
+        hours = math.nan
+    if not math.isfinite(hours):
+        raise CliError(f"--reuse {text}: say hours, such as 36h", code=USAGE)
+    return hours
+
+
+def _change(context: typer.Context, name: str, verb: str, said: str, as_json: bool) -> None:
+    session = session_of(context)
+    answer = session.client().post(f"{_path(name)}/{verb}")
+    if as_json:
+        session.print_json(answer)
+    session.say(said)
+    _tell_times(session, _read(answer))
+
+
+def _path(name: str) -> str:
+    return f"/schedules/{quote(name, safe='')}"
+
+
+def _tell_added(session: Session, schedule: _Schedule) -> None:
+    session.say(f"Schedule {one_line(schedule.name)} is kept.")
+    _tell_times(session, schedule)
+    _tell_who_fires(session)
+
+
+def _tell_times(session: Session, schedule: _Schedule) -> None:
+    for at in schedule.upcoming:
+        session.say(f"  fires {at:%a %Y-%m-%d %H:%M} UTC")
+
+
+def _tell_who_fires(session: Session) -> None:
+    """A controller in the background leaves when it is idle, and fires nothing then."""
+    if session.settings.url is not None:
+        session.say(f"It fires while the controller at {session.settings.url} runs.")
+    elif session.wiring.is_served():
+        session.say("It fires while `seatrial serve` runs, and it does.")
+    else:
+        session.say(
+            "It fires only while `seatrial serve` runs, and none does for"
+            f" {session.settings.home}: start it."
+        )
+
+
+def _schedule_row(schedule: _Schedule) -> dict[str, Text]:
+    last = schedule.firings[0] if schedule.firings else None
+    following = "paused" if schedule.paused_at else _time(schedule.upcoming)
+    said = {
+        "name": schedule.name,
+        "cron": schedule.cron,
+        "zone": schedule.tz,
+        "gate": schedule.gate or "-",
+        "next": following,
+        "last": f"{last.due_at:%Y-%m-%d %H:%M}" if last else "never",
+        "outcome": (last.outcome or last.state) if last else "-",
+    }
+    return {title: Text(one_line(text)) for title, text in said.items()}
+
+
+def _firing_row(firing: _Firing) -> dict[str, Text]:
+    late = ["after its deadline"] if firing.overdue else []
+    by = [f"triggered by {firing.by}"] if firing.by else []
+    said = {
+        "due": f"{firing.due_at:%Y-%m-%d %H:%M} UTC",
+        "state": firing.state.replace("_", " "),
+        "outcome": firing.outcome or "-",
+        "subject": firing.subject,
+        "run": firing.run,
+        "verdict": firing.verdict,
+        "why": "; ".join([*filter(None, [firing.reason]), *firing.remarks, *late, *by]),
+    }
+    return {title: Text(one_line(text)) for title, text in said.items()}
+
+
+def _about(schedule: _Schedule) -> list[str]:
+    following = ", ".join(f"{at:%Y-%m-%d %H:%M} UTC" for at in schedule.upcoming)
+    subject = {k: v for k, v in schedule.select.items() if v}
+    said = {
+        "schedule": f"{schedule.name} ({schedule.cron}, {schedule.tz}), owned by {schedule.owner}",
+        "matrix": schedule.matrix,
+        "subject": " ".join(str(value) for value in subject.values()),
+        "gate": schedule.gate or "none: the run's outcome is told",
+        "deadline": schedule.deadline or "none",
+        "overlap": f"{schedule.overlap}; catching up: {schedule.catch_up}",
+        "next": "paused" if schedule.paused_at else following,
+    }
+    return [f"{title + ':':<10} {one_line(text)}" for title, text in said.items()]
+
+
+def _time(upcoming: Sequence[datetime]) -> str:
+    return f"{upcoming[0]:%Y-%m-%d %H:%M}" if upcoming else "-"
+
+
+def _read(answer: object) -> _Schedule:
+    try:
+        return _Schedule.model_validate(answer)
+    except ValidationError as error:
+        raise CliError(f"the controller's answer cannot be read: {error}") from None
+
+
+def _read_all(items: object) -> list[_Schedule]:
+    try:
+        return TypeAdapter(list[_Schedule]).validate_python(items)
+    except ValidationError as error:
+        raise CliError(f"the controller's answer cannot be read: {error}") from None

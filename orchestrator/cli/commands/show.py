@@ -1,0 +1,193 @@
+"""runs, show, logs, cancel: looking at runs, and stopping them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from orchestrator.cli.client import Client, Json
+from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument
+from orchestrator.cli.errors import RefusalError
+from orchestrator.cli.find_run import cell_path, find_cells, find_run
+from orchestrator.cli.run_responses import Cell, Run, read_run
+from orchestrator.cli.safe_text import log_line, one_line
+from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.view.blame import blamed
+from orchestrator.cli.view.failures import failures
+from orchestrator.cli.view.glyphs import sign_of, tally, word
+from orchestrator.cli.view.live_run import summary
+from orchestrator.cli.view.provenance import provenance
+from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.units import usd
+
+_PAGE = 100
+_FOLLOW_EVERY_S = 0.5
+_RUNS = Layout(
+    titles=("run", "launched (UTC)", "matrix", "subject", "outcome", "tests", "cost"),
+    first_to_go=("cost", "matrix", "launched (UTC)", "subject", "tests"),
+    whole=("run", "launched (UTC)", "outcome"),
+    right=("cost",),
+)
+
+
+def runs_command(
+    context: typer.Context,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")
+    ] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """List the runs, newest first."""
+    session = session_of(context)
+    shown = list(_newest(session.client(), limit))
+    if as_json:
+        session.print_json([_without_cells(run) for run in shown])
+        return
+    if not shown:
+        session.say("No run yet: `seatrial init` in a project, then `seatrial run seatrial.yaml`.")
+        return
+    session.out.print(fitting(session.out, _RUNS, [_row(read_run(run)) for run in shown]))
+
+
+def show_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
+    """Show a run: every cell and every job, with their outcomes."""
+    session = session_of(context)
+    shown, found = find_run(session.client(), run)
+    if as_json:
+        session.print_json(shown)
+        return
+    now = session.wiring.clock.now()
+    session.out.print(summary(found, now=now, width=session.out.width))
+    for told in (failures(found), blamed(found), provenance(found)):
+        if told is not None:
+            session.out.print(told)
+
+
+def cancel_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
+    """Ask for a run to be cancelled; finished tests are kept, and machines are given back."""
+    session = session_of(context)
+    client = session.client()
+    shown, found = find_run(client, run)
+    if not found.is_finished and not found.is_ingesting:
+        shown = client.post(f"/runs/{found.id}/cancel", key=session.wiring.new_id())
+    if as_json:
+        session.print_json(shown)
+    elif found.is_ingesting:
+        session.say(f"Run {found.id} is only taking in evidence; there is nothing to cancel.")
+    elif found.is_finished:
+        session.say(f"Run {found.id} is over already: {word(found.outcome or '')}.")
+    else:
+        session.say(f"Run {found.id} is being cancelled; `seatrial watch {found.id}` shows it.")
+
+
+def logs_command(
+    context: typer.Context,
+    run: RunArgument,
+    cell: CellOption = None,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on until the run is over.")
+    ] = False,
+) -> None:
+    """Print the logs of a run's cells, as they came from the machines."""
+    session = session_of(context)
+    client = session.client()
+    _, found = find_run(client, run)
+    cells = find_cells(found, cell)
+    for one in cells:
+        if one.ingested is not None:
+            session.say(f"{one.id} was ingested; its files: seatrial report {found.id} -o DIR")
+    logs = [_Log(client, found, one, prefixed=len(cells) > 1) for one in cells]
+    printer = _Printer(session)
+    while True:
+        # Asked for before the logs: what a finished run has written is all there.
+        is_over = not follow or find_run(client, found.id)[1].is_finished
+        for log in logs:
+            for text in log.new(to_the_end=is_over):
+                printer.write(text)
+        if is_over:
+            return
+        session.wiring.clock.sleep(_FOLLOW_EVERY_S)
+
+
+class _Log:
+    """One cell's log, from where it was left."""
+
+    def __init__(self, client: Client, run: Run, cell: Cell, *, prefixed: bool) -> None:
+        self._client = client
+        self._path = cell_path(run, cell) + "/log"
+        self._prefix = f"[{cell.id}] ".encode() if prefixed else b""
+        self._offset = 0
+        self._torn = b""
+
+    def new(self, *, to_the_end: bool) -> Iterator[bytes]:
+        """Whole lines that were not seen yet; at the end, the torn one as well."""
+        while True:
+            try:
+                data, after = self._client.log_bytes(self._path, after=self._offset)
+            except RefusalError as error:
+                if error.status == 404:
+                    return  # nothing was written yet
+                raise
+            *lines, self._torn = (self._torn + data).split(b"\n")
+            if lines:
+                yield b"".join(self._prefix + line + b"\n" for line in lines)
+            if after <= self._offset or not data:
+                break
+            self._offset = after
+        if to_the_end and self._torn:
+            yield self._prefix + self._torn + b"\n"
+
+
+class _Printer:
+    """Bytes as they are for a pipe; harmless text for a terminal."""
+
+    def __init__(self, session: Session) -> None:
+        self._is_terminal = session.out.is_terminal
+
+    def write(self, data: bytes) -> None:
+        if self._is_terminal:
+            text = data.decode(errors="replace")
+            typer.echo("\n".join(log_line(line) for line in text.split("\n")), nl=False)
+        else:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+
+def _newest(client: Client, limit: int) -> Iterator[Json]:
+    cursor: str | None = None
+    while limit > 0:
+        page = client.get("/runs", limit=min(limit, _PAGE), before=cursor)
+        items = page.get("items")
+        for item in items if isinstance(items, list) else []:
+            yield item
+            limit -= 1
+        cursor = str(page["next"]) if page.get("next") else None
+        if cursor is None:
+            return
+
+
+def _without_cells(run: Json) -> Json:
+    return {key: value for key, value in run.items() if key != "cells"}
+
+
+def _row(run: Run) -> dict[str, Text]:
+    sign = sign_of(run.outcome, active=not run.is_finished)
+    texts = (
+        Text(one_line(run.id)),
+        _moment(run.created_at),
+        Text(one_line(run.matrix)),
+        Text(one_line(str(run.subject))),
+        Text(f"{sign.glyph} {word(run.outcome or run.state)}", style=sign.style),
+        tally(run.totals, over=run.is_finished),
+        Text(usd(run.cost_usd)),
+    )
+    return dict(zip(_RUNS.titles, texts, strict=True))
+
+
+def _moment(at: datetime | None) -> Text:
+    return Text(f"{at:%Y-%m-%d %H:%M}" if at else "–")

@@ -1,0 +1,131 @@
+"""What gates decide by and on: the policy's file, finished runs, the verdict that is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+from orchestrator.cli.client import Client
+from orchestrator.cli.errors import (
+    FAILED,
+    NO_VERDICT,
+    PASSED,
+    WAITED_TOO_LONG,
+    CliError,
+)
+from orchestrator.cli.find_run import find_run
+from orchestrator.cli.gate_responses import Policy, Verdict, read_policy, read_verdicts
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.session import Session
+
+WITH_EXCEPTIONS = 10
+_LOOK_S = 2.0
+_LARGEST_BYTES = 1 << 19
+_LARGEST_BUNDLE_BYTES = 1 << 26
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def exit_code(verdict: Verdict, *, strict: bool) -> int:
+    """What a decision is for a shell."""
+    if verdict.decision == "PASS_WITH_EXCEPTIONS":
+        return WITH_EXCEPTIONS if strict else PASSED
+    return {"PASS": PASSED, "FAIL": FAILED}.get(verdict.decision, NO_VERDICT)
+
+
+def policy_text(policy: str) -> str | None:
+    """The text of a policy file; None where the name of a gate is meant. Raises CliError."""
+    path = Path(policy)
+    if not path.is_file() and not policy.endswith(_SUFFIXES) and "/" not in policy:
+        return None
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise CliError(f"{policy} is larger than {_LARGEST_BYTES} bytes")
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise CliError(f"{policy}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise CliError(f"{policy} is not UTF-8: byte {error.start} is wrong") from None
+
+
+def store_policy(session: Session, client: Client, policy: str) -> Policy:
+    """The version that is to decide: a file's, put first, or a gate's present one.
+
+    Raises CliError.
+    """
+    text = policy_text(policy)
+    if text is None:
+        return read_policy(client.get(f"/gates/{quote(policy, safe='')}"))
+    name = session.wiring.documents.read_policy(text, policy).metadata.name
+    path = f"/gates/{quote(name, safe='')}"
+    return read_policy(client.put(path, {"policy": text, "name": policy[-200:]}, document=policy))
+
+
+def finished_runs(
+    session: Session, client: Client, names: Sequence[str], *, minutes: float | None, waits: bool
+) -> list[str]:
+    """The ids of runs, once they are finished. Raises CliError with code 7 where time is up."""
+    found = [find_run(client, name)[1] for name in names]
+    clock = session.wiring.clock
+    end = clock.now() + timedelta(minutes=minutes) if minutes is not None else None
+    for run in found:
+        told = False
+        while waits and run.state != "finished":
+            if end is not None and clock.now() >= end:
+                raise CliError(
+                    f"The time is up; run {run.id} goes on. "
+                    "`--no-wait` decides on what is there now.",
+                    code=WAITED_TOO_LONG,
+                )
+            if not told:
+                session.say(f"run {run.id} is {run.state}: waiting for it to finish")
+                told = True
+            clock.sleep(_LOOK_S)
+            _, run = find_run(client, run.id)
+    return [run.id for run in found]
+
+
+def newest_verdict(client: Client, gate: str) -> Verdict | None:
+    """The gate's newest one, without its rules; None where it has none yet."""
+    answer = client.get(f"/gates/{quote(gate, safe='')}/verdicts", limit=1)
+    return next(iter(read_verdicts(answer)), None)
+
+
+def meant_verdict(session: Session, client: Client, gate: str, named: str) -> str:
+    """Id of the one that a person names, else of the gate's newest, which they are shown.
+
+    Empty where there is none.
+    """
+    newest = None if named else newest_verdict(client, gate)
+    if newest is None:
+        return named
+    session.say(f"{newest.id}, the newest verdict: {one_line(newest.summary)}")
+    return newest.id
+
+
+def no_verdict(gate: str) -> CliError:
+    """What to say where there is none to look at."""
+    return CliError(f"the gate {gate!r} has no verdict yet: `seatrial gate check {gate}`")
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write it, all of it or nothing. Raises CliError."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_bytes(text.encode())
+        part.replace(path)
+    except OSError as error:
+        raise CliError(f"{path}: {error.strerror or error}") from None
+
+
+def read_file(path: Path) -> bytes:
+    """Its bytes, which are no more than a signed verdict can have. Raises CliError."""
+    try:
+        with path.open("rb") as file:
+            found = file.read(_LARGEST_BUNDLE_BYTES + 1)
+    except OSError as error:
+        raise CliError(f"{path}: {error.strerror or error}") from None
+    if len(found) > _LARGEST_BUNDLE_BYTES:
+        raise CliError(f"{path} is larger than {_LARGEST_BUNDLE_BYTES} bytes: no signed verdict is")
+    return found

@@ -1,0 +1,80 @@
+"""The names of the tests that fail, asked for as soon as the figures rise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from orchestrator.cli.client import Client
+from orchestrator.cli.errors import CliError
+from orchestrator.cli.run_responses import Cell, Job, Run
+from orchestrator.cli.safe_text import fit, one_line
+
+BAD = ("failed", "error")
+TOLD_PER_JOB = 20
+_MESSAGE_WIDTH = 160
+
+
+@dataclass(frozen=True, slots=True)
+class BadTest:
+    """A test that keeps its suite from passing."""
+
+    cell: str
+    job: str
+    nodeid: str
+    outcome: str
+    message: str
+
+    def __str__(self) -> str:
+        said = f": {fit(one_line(self.message), _MESSAGE_WIDTH)}" if self.message else ""
+        place = f"{one_line(self.cell)} {one_line(self.job)}"
+        return f"{place}: {self.outcome} {one_line(self.nodeid)}{said}"
+
+
+class FailingTests:
+    """Finds the failing tests that were not told yet."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._seen: dict[tuple[str, str, str], int] = {}
+        self._told: set[tuple[str, str, str]] = set()
+
+    def fresh(self, run: Run) -> list[BadTest]:
+        """Those that are new, at most `TOLD_PER_JOB` of each job and outcome.
+
+        What cannot be fetched now is found at a later look.
+        """
+        return [
+            test
+            for cell in run.cells
+            for job in cell.jobs
+            for outcome in BAD
+            for test in self._of(run.id, cell, job, outcome)
+        ]
+
+    def _of(self, run_id: str, cell: Cell, job: Job, outcome: str) -> Iterator[BadTest]:
+        count = job.counts.as_dict()[outcome] if job.counts else 0
+        key = (cell.id, job.id, outcome)
+        if count <= self._seen.get(key, 0) or self._seen.get(key, 0) >= TOLD_PER_JOB:
+            return
+        path = f"/runs/{run_id}/cells/{cell.id}/tests"
+        try:
+            answer = self._client.get(path, job=job.id, outcome=outcome, limit=TOLD_PER_JOB)
+        except CliError:
+            return
+        self._seen[key] = count
+        for test in _tests(answer.get("items"), cell.id, job.id, outcome):
+            name = (test.cell, test.job, test.nodeid)
+            if name not in self._told:
+                self._told.add(name)
+                yield test
+
+
+def _tests(items: object, cell: str, job: str, outcome: str) -> list[BadTest]:
+    if not isinstance(items, list):
+        return []
+    return [
+        BadTest(cell, job, str(item.get("nodeid", "")), outcome, str(item.get("message") or ""))
+        for item in items
+        if isinstance(item, dict)
+    ]

@@ -1,0 +1,165 @@
+"""Two threads that keep the picture of a run fresh, through every cut of the connection."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, replace
+
+from orchestrator.cli.client import Client, Json
+from orchestrator.cli.errors import CliError, UnreachableError
+from orchestrator.cli.run_responses import Run, read_run
+from orchestrator.cli.view.live_run import LogTail
+from orchestrator.cli.watching.event_stream import FeedEvent, Notice, notice_of, read_events
+from orchestrator.cli.watching.failing_tests import BadTest, FailingTests
+from orchestrator.cli.watching.log_tails import Tails
+
+LOOK_AT_LEAST_EVERY_S = 5.0
+"""At a run whose feed is silent."""
+LOOK_AT_MOST_EVERY_S = 0.25
+TAIL_EVERY_S = 1.0
+"""A log grows without the feed saying so."""
+GIVE_UP_AFTER_S = 300.0
+_PAUSE_S = 1.0
+_JOIN_S = 0.3
+_LAST_WORDS_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is known of a run now."""
+
+    shown: Json
+    """As the controller said it."""
+    run: Run
+    tail: LogTail = LogTail()
+    bad: tuple[BadTest, ...] = ()
+    """Every failing test that was found so far."""
+    notices: tuple[Notice, ...] = ()
+    """What the controller told of it, in order."""
+    trouble: str = ""
+    """Why it is not fresher than it is; empty when it is fresh."""
+
+
+class Follower:
+    """Looks at a run whenever its feed says that something changed.
+
+    `wake` is set at every change of `sight` or `fault`.
+    """
+
+    def __init__(self, feed: Client, looks: Client, first: Json, wake: threading.Event) -> None:
+        """Each client is used by one thread only."""
+        run = read_run(first)
+        self.sight = Sight(first, run)
+        self.fault: CliError | None = None
+        """What no further look can mend."""
+        self._path = f"/runs/{run.id}"
+        self._feed = feed
+        self._looks = looks
+        self._tails = Tails(looks, run.id)
+        self._failing = FailingTests(looks)
+        self._notices: tuple[Notice, ...] = ()
+        self._looked_at = 0.0
+        self._wake = wake
+        self._changed = threading.Event()
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=body, daemon=True) for body in (self._follow, self._look_on)
+        ]
+
+    def start(self) -> None:
+        """Begin; the threads end with the process, with `stop`, or with the run."""
+        for thread in self._threads:
+            thread.start()
+
+    def tell(self, trouble: str) -> None:
+        """Show why there is nothing fresh."""
+        self.sight = replace(self.sight, trouble=trouble)
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Tell the threads to end; one that waits for the controller is left behind."""
+        self._stop()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(_JOIN_S)
+
+    def look(self) -> Sight:
+        """What is known now. Of a run that is over, its feed's last words are waited for."""
+        sight = self.sight
+        if not sight.run.is_finished:
+            return sight
+        feed = self._threads[0]
+        if feed.is_alive():
+            feed.join(_LAST_WORDS_S)
+        return replace(sight, notices=self._notices)
+
+    def _hear(self, event: FeedEvent) -> None:
+        notice = notice_of(event)
+        if notice is not None:
+            self._notices = (*self._notices, notice)
+
+    def _stop(self) -> None:
+        self._stopped.set()
+        self._changed.set()
+
+    def _follow(self) -> None:
+        """Read the feed, and again from where it broke."""
+        last, is_over = "", False
+        while not (is_over or self._stopped.is_set()):
+            headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
+            try:
+                with self._feed.stream(f"{self._path}/events", headers=headers) as answer:
+                    for event in read_events(answer.iter_lines()):
+                        last, is_over = event.id or last, event.kind == "end"
+                        self._hear(event)
+                        self._changed.set()
+                        if is_over or self._stopped.is_set():
+                            break
+            except CliError:
+                self._changed.set()  # the other thread finds out, and says, what is wrong
+            if not is_over:
+                self._stopped.wait(_PAUSE_S)
+        self._feed.close()
+
+    def _look_on(self) -> None:
+        lost_at: float | None = None
+        while not self._stopped.is_set() and not self.sight.run.is_finished:
+            try:
+                self._look()
+                lost_at = None
+            except UnreachableError as error:
+                lost_at = lost_at or time.monotonic()
+                self._lose(error, time.monotonic() - lost_at)
+            except CliError as error:
+                self._end(error)
+            self._stopped.wait(LOOK_AT_MOST_EVERY_S)
+        self._looks.close()
+
+    def _look(self) -> None:
+        """Look at the whole run if it changed or was not looked at for long, else at its log."""
+        changed = self._changed.wait(TAIL_EVERY_S if self._looked_at else 0.0)
+        self._changed.clear()
+        sight = self.sight
+        if changed or time.monotonic() - self._looked_at > LOOK_AT_LEAST_EVERY_S:
+            shown = self._looks.get(self._path)
+            run = read_run(shown)
+            sight = replace(
+                sight, shown=shown, run=run, bad=(*sight.bad, *self._failing.fresh(run))
+            )
+            self._looked_at = time.monotonic()
+        tail = self._tails.look(sight.run)
+        if changed or tail != self.sight.tail or sight is not self.sight:
+            self.sight = replace(sight, tail=tail, notices=self._notices, trouble="")
+            self._wake.set()
+
+    def _lose(self, error: UnreachableError, lost_s: float) -> None:
+        if lost_s > GIVE_UP_AFTER_S:
+            self._end(error)
+            return
+        self.tell(f"{error.lines[0]}; trying again")
+
+    def _end(self, error: CliError) -> None:
+        self.fault = error
+        self._wake.set()
+        self._stop()

@@ -1,0 +1,128 @@
+"""Measured figures: no more digits than the spread allows, and the change between two of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from orchestrator.application.ports.benchmarks import Benchmark, Point
+from orchestrator.dashboard.labels import cut, number, said, visible
+from orchestrator.dashboard.table import Plain
+
+_MOST_DIGITS = 6
+_LONGEST_UNIT = 40
+_DIRECTIONS = {"lower": "lower is better", "higher": "higher is better"}
+
+
+def honest(value: float, spread: float) -> str:
+    """The value down to the second digit of its spread; without a spread, four digits."""
+    if not math.isfinite(value):
+        return "–"
+    if spread <= 0 or not math.isfinite(spread) or not value:
+        return number(value)
+    decimals = 1 - math.floor(math.log10(spread))
+    digits = math.floor(math.log10(abs(value))) + 1 + decimals
+    if digits > _MOST_DIGITS or digits < 1:
+        return number(value)
+    return f"{value:,.{decimals}f}" if decimals > 0 else f"{round(value, decimals):,.0f}"
+
+
+def percent(change: float | None) -> str:
+    """``+8.2%``; a change that is there is never 0."""
+    if change is None or not math.isfinite(change):
+        return "–"
+    shown = 100 * change
+    if abs(shown) >= 1_000:
+        return f"×{change + 1:,.3g}"
+    if abs(shown) >= 9.95:
+        return f"{shown:+.0f}%"
+    return f"{shown:+.1f}%" if abs(shown) >= 0.05 or not shown else f"{shown:+.2g}%"
+
+
+def unit_of(benchmark: Benchmark) -> str:
+    """As it may be shown."""
+    return visible(cut(benchmark.unit, _LONGEST_UNIT)).replace("\n", " ")
+
+
+def direction_of(benchmark: Benchmark) -> str:
+    """In words."""
+    return _DIRECTIONS.get(benchmark.direction, "nobody said which direction is better")
+
+
+def params_of(params: Mapping[str, object]) -> str:
+    """``batch=4, dtype=float16``."""
+    return ", ".join(f"{name}={value}" for name, value in sorted(params.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A median with its spread and the number of its samples."""
+
+    kind: ClassVar[str] = "text"
+    point: Point
+    unit: str = ""
+    href: str = ""
+    is_code: ClassVar[bool] = False
+    short: ClassVar[str] = ""
+
+    @property
+    def spread(self) -> float:
+        """From the lower quartile to the upper one."""
+        return self.point.high - self.point.low
+
+    @property
+    def value(self) -> str:
+        """``48.9 ms``."""
+        return f"{honest(self.point.value, self.spread)} {self.unit}".rstrip()
+
+    @property
+    def note(self) -> str:
+        """``48.1–50.6, n = 12``."""
+        many = f"n = {self.point.samples:,}"
+        if self.point.samples < 2:
+            return many
+        low, high = (honest(end, self.spread) for end in (self.point.low, self.point.high))
+        return f"{low}–{high}, {many}"
+
+    def plain(self) -> Plain:
+        """Unrounded."""
+        point = self.point
+        return {
+            "value": point.value,
+            "low": point.low,
+            "high": point.high,
+            "samples": point.samples,
+        }
+
+    def text(self) -> str:
+        """``48.9 ms (48.1–50.6, n = 12)``."""
+        return f"{self.value} ({self.note})"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """By how much, and whether that is better."""
+
+    kind: ClassVar[str] = "badge"
+    word: str
+    """``worse``, ``better``, ``alike``, ``differs``, ``single`` or ``steady``."""
+    change: float | None
+    aside: str = ""
+    href: str = ""
+
+    @property
+    def note(self) -> str:
+        """``+8.2%``, and what is said beside it."""
+        told = [percent(self.change)] if self.change is not None else []
+        return " ".join([*told, *([self.aside] if self.aside else [])])
+
+    def plain(self) -> Plain:
+        """Unrounded."""
+        return {"verdict": self.word, "change": self.change, "note": self.aside}
+
+    def text(self) -> str:
+        """``▼ worse +8.2%``."""
+        shown = said(self.word)
+        return f"{shown.sign} {shown.word} {self.note}".rstrip()

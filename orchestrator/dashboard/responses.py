@@ -1,0 +1,230 @@
+"""A page, and how it is answered: as HTML, or at the same address as JSON, CSV or Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, cast
+from urllib.parse import quote
+
+from fastapi import Depends, Request
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from orchestrator.application.context import Context
+from orchestrator.assets import asset_dir
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.labels import cut, said, spoken, visible
+from orchestrator.dashboard.session import Viewer, ViewerDep
+from orchestrator.dashboard.table import Mark, Row, Table
+
+_UNSAFE_IN_SHEETS = ("=", "+", "-", "@", "\t", "\r")
+
+
+class Format(StrEnum):
+    """How a page is wanted."""
+
+    HTML = "html"
+    JSON = "json"
+    CSV = "csv"
+    MARKDOWN = "md"
+
+
+class PageMissingError(LookupError):
+    """There is no such page; the text says what there is instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What stands on a page."""
+
+    template: str
+    title: str
+    tables: Sequence[Table] = ()
+    """Every table of it; `.csv` gives the first one unless `?table=` names another."""
+    facts: Mapping[str, object] = field(default_factory=dict)
+    """What the template shows beside them, by name."""
+    data: Mapping[str, object] = field(default_factory=dict)
+    """What `.json` gives beside the tables."""
+    section: str = ""
+    """The entry of the navigation that it belongs to: an address of `urls`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request for a page, by somebody who may see it."""
+
+    request: Request
+    context: Context
+    viewer: Viewer
+    now: datetime
+
+    @property
+    def wanted(self) -> Format:
+        """How the page is wanted."""
+        return Format(getattr(self.request.state, "format", Format.HTML))
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """What stands in the address; of a name that stands there twice, the last."""
+        return self.request.query_params
+
+    def here(self, **changed: str) -> str:
+        """This page's address with other values in its query; an empty one takes a name away."""
+        asked = {**self.query, **changed}
+        asked.pop("part", None)
+        return urls.with_query(self.path, **asked)
+
+    @property
+    def path(self) -> str:
+        """This page's address without its query and without what says how it is wanted."""
+        return urls.as_page(quote(self.request.scope["path"]))
+
+    def part_url(self, part: str) -> str:
+        """The address of one block of this page, as it is asked for now."""
+        return urls.with_query(self.path, **{**self.query, "part": part})
+
+    def format_url(self, suffix: str, table: str) -> str:
+        """This page's address in another format; of one of its tables, where one is named."""
+        asked = {**self.query, "table": table}
+        asked.pop("part", None)
+        path = "/index" if self.path == urls.BOARD else self.path
+        return urls.with_query(f"{path}.{suffix}", **asked)
+
+    def answer(self, page: Page, *, status: int = 200) -> Response:
+        """The page, as it is wanted."""
+        match self.wanted:
+            case Format.JSON:
+                return _json(page)
+            case Format.CSV:
+                return _csv(_chosen(page, self.query.get("table", ""))[0])
+            case Format.MARKDOWN:
+                tables = _chosen(page, self.query.get("table", ""))
+                return PlainTextResponse(
+                    "\n".join(map(markdown, tables)), media_type="text/markdown"
+                )
+            case _:
+                return self._html(page, status)
+
+    def go(self, address: str) -> Response:
+        """After an action: look at another page."""
+        return RedirectResponse(address, 303)
+
+    def _html(self, page: Page, status: int) -> Response:
+        words = {
+            "page": page,
+            "asked": self,
+            "viewer": self.viewer,
+            "nonce": self.request.state.nonce,
+            **page.facts,
+        }
+        part = self.query.get("part", "")
+        return HTMLResponse(pages_of(self.request).show(page.template, words, part), status)
+
+
+class Pages:
+    """The templates."""
+
+    def __init__(self, static: str) -> None:
+        """`static` is the address that the files of pages lie under."""
+        self._environment = Environment(
+            loader=FileSystemLoader(asset_dir("templates") / "dashboard"),
+            undefined=StrictUndefined,
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters |= {"visible": visible, "cut": cut, "said": said}
+        self._environment.filters |= {"markdown": markdown, "spoken": spoken}
+        self._environment.globals |= {"static": static, "urls": urls, "once": self._once}
+        self._marks: dict[Mark, Markup] = {}
+
+    def show(self, template: str, words: Mapping[str, object], part: str = "") -> str:
+        """A page, or one block of it."""
+        found = self._environment.get_template(template)
+        if not part:
+            return found.render(**words)
+        block = found.blocks.get(f"part_{part}")
+        if block is None:
+            raise PageMissingError(f"this page has no part {part!r}")
+        return "".join(block(found.new_context(dict(words))))
+
+    def _once(self, render: Callable[[Mark], Markup], mark: Mark) -> Markup:
+        """A mark without an address is one of some dozens, and looks the same on every page."""
+        known = self._marks.get(mark)
+        if known is None:
+            known = self._marks[mark] = render(mark)
+        return known
+
+
+def pages_of(request: Request) -> Pages:
+    """The templates of the application."""
+    return cast(Pages, request.app.state.pages)
+
+
+async def _asked(request: Request, viewer: ViewerDep) -> Asked:
+    context: Context = request.app.state.context
+    return Asked(request, context, viewer, context.clock.now())
+
+
+AskedDep = Annotated[Asked, Depends(_asked)]
+
+
+def _chosen(page: Page, table: str) -> Sequence[Table]:
+    found = [one for one in page.tables if table in ("", one.id)]
+    if not found:
+        names = ", ".join(one.id for one in page.tables) or "none"
+        raise PageMissingError(f"this page has no table {table!r}; it has {names}")
+    return found
+
+
+def _json(page: Page) -> Response:
+    tables = {table.id: _told(table) for table in page.tables}
+    body = {"title": page.title, **page.data, "tables": tables}
+    return Response(json.dumps(body, default=str, allow_nan=False), media_type="application/json")
+
+
+def _told(table: Table) -> Mapping[str, object]:
+    names = [column.id for column in table.columns]
+    rows = [
+        dict(zip(names, [cell.plain() for cell in row.cells], strict=True)) for row in table.rows
+    ]
+    return {"rows": rows, "next": table.next or None, "total": table.total}
+
+
+def _csv(table: Table) -> Response:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([_harmless(column.id) for column in table.columns])
+    writer.writerows([_harmless(cell) for cell in _texts(row)] for row in table.rows)
+    return Response(out.getvalue(), media_type="text/csv; charset=utf-8")
+
+
+def _harmless(text: str) -> str:
+    """A spreadsheet must not take a test's name for a formula."""
+    return f"'{text}" if text.startswith(_UNSAFE_IN_SHEETS) else text
+
+
+def _texts(row: Row) -> list[str]:
+    return [cell.text() for cell in row.cells]
+
+
+def markdown(table: Table) -> str:
+    """The table in GitHub's Markdown, in which nothing from elsewhere is markup."""
+    titles = [_quoted(column.title) for column in table.columns]
+    rules = ["---:" if column.is_number else "---" for column in table.columns]
+    lines = [titles, rules, *([_quoted(text) for text in _texts(row)] for row in table.rows)]
+    body = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return f"**{_quoted(table.caption)}**\n\n{body}\n"
+
+
+def _quoted(text: str) -> str:
+    for sign in "\\`*_[]<>|#~&":
+        text = text.replace(sign, "&amp;" if sign == "&" else f"\\{sign}")
+    return text.replace("@", "@\u2060") if "@" in text else text

@@ -1,0 +1,332 @@
+"""The first pass over artifacts: what they say goes to a tape, and only figures are kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+from orchestrator.domain.assembly.facts import Surroundings
+from orchestrator.domain.assembly.test_index import Index, Told, key_of
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.parsed_results import (
+    Provenance,
+    Said,
+    SaidCheck,
+    SaidDegraded,
+    SaidDetail,
+    SaidEnd,
+    SaidEnvironment,
+    SaidJob,
+    SaidMetric,
+    SaidMoment,
+    SaidProblem,
+    SaidRemark,
+    SaidStamp,
+    SaidTally,
+    SaidTest,
+    SaidUnnamed,
+)
+
+TEXT_LIMIT = 65_536
+"""Characters of a traceback."""
+REMARKS_LIMIT = 50
+"""Of one artifact."""
+SECTIONS_LIMIT = 1_000
+"""Jobs that one artifact may tell of."""
+_WORDS = frozenset(("passed", "failed", "error", "skipped", "xfailed", "xpassed"))
+
+Record = Sequence[object]
+
+
+class Tape(Protocol):
+    """Keeps records outside of memory."""
+
+    def put(self, record: Record) -> int:
+        """Append; returns its place, which grows."""
+        ...
+
+    def records(self) -> Iterator[tuple[int, list[object]]]:
+        """(place, record), in their order."""
+        ...
+
+    def at(self, place: int) -> list[object]:
+        """The record of a place."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """One artifact, and what its dialect says of it."""
+
+    name: str
+    digest: str
+    size_bytes: int
+    dialect: str = ""
+    """Name and version; empty where no dialect knows it."""
+    provenance: Provenance | None = None
+    confidence: float = 0.0
+    said: Iterable[Said] = ()
+    remarks: tuple[str, ...] = ()
+
+
+_FIRST_YEAR, _LAST_YEAR = 1990, 2200
+"""Between them a time can be true."""
+_NO_RESULT = (SaidProblem, SaidRemark, SaidMoment)
+"""What an artifact may say without being understood."""
+
+
+@dataclass(slots=True)
+class Section:
+    """What an artifact says of one job, or of the suites that its tests belong to."""
+
+    source: int
+    said: SaidJob | None = None
+    tests: int = 0
+    checks: int = 0
+    metrics: int = 0
+    groups: dict[str, None] = field(default_factory=dict)
+    """Of its tests."""
+    first: str = ""
+    """Its first test."""
+    last: str = ""
+    """The test that was told of last."""
+    end: SaidEnd | None = None
+    footer: bool = False
+    tally_s: float | None = None
+    """The duration that its sum states."""
+    degraded: list[tuple[str, str]] = field(default_factory=list)
+    """(test before it, reason)."""
+    unnamed: Counter[str] = field(default_factory=Counter)
+    covered: Counter[str] = field(default_factory=Counter)
+    """Of those, the ones that another artifact names."""
+    announced: int | None = None
+    summed: int | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    """What its sums say, by outcome."""
+
+    @property
+    def is_suite(self) -> bool:
+        """Whether it tells of tests."""
+        tallied = self.announced is not None or self.summed is not None
+        return bool(self.tests or self.unnamed or (tallied and not self.checks))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no job in it."""
+        told = self.checks or self.metrics or self.degraded or self.said is not None
+        return not (told or self.is_suite or self.end is not None)
+
+
+@dataclass(slots=True)
+class Account:
+    """One artifact after it was read."""
+
+    foreign: Foreign
+    number: int
+    sections: list[Section]
+    told: Told = field(default_factory=Told)
+    stamps: dict[tuple[str, str], None] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    unreliable: bool = False
+    """The dialect says that it cannot be relied on."""
+    heard: bool = False
+    """It said anything at all that is no problem."""
+    bad: dict[bytes, list[str]] = field(default_factory=dict)
+    """Failed tests by the digest of the part that a section's title has, while it is read."""
+    details: list[tuple[str, str, int]] = field(default_factory=list)
+    """(name, phase, place) of what belongs to a test, while it is read."""
+
+    def remark(self, text: str) -> None:
+        """Keep a sentence, once."""
+        if text not in self.remarks and len(self.remarks) < REMARKS_LIMIT:
+            self.remarks.append(text)
+
+    @property
+    def named(self) -> int:
+        """Different tests, with those that are counted without a name."""
+        return len(self.told.tests) + sum(sum(s.unnamed.values()) for s in self.sections)
+
+
+class Reader:
+    """Reads artifacts one after the other."""
+
+    def __init__(self, tape: Tape, group_of: Callable[[Account, Section, str], str]) -> None:
+        """`group_of` says what a test of a section is counted with."""
+        self.tape = tape
+        self._group_of = group_of
+        self.index = Index()
+        self.surroundings = Surroundings()
+        self.accounts: list[Account] = []
+        self.happened: datetime | None = None
+        """The earliest time that any of them tells."""
+        self.details: dict[bytes, tuple[int, str]] = {}
+        """By test: the place of what more there is about it, and its phase."""
+
+    def read(self, foreign: Foreign) -> None:
+        """Take in everything that one artifact says."""
+        number = len(self.accounts)
+        account = Account(foreign, number, [Section(number)], remarks=list(foreign.remarks))
+        self.accounts.append(account)
+        for said in foreign.said:
+            self._take(account, said)
+        self._settle_details(account)
+
+    def _take(self, account: Account, said: Said) -> None:
+        section = account.sections[-1]
+        account.heard = account.heard or not isinstance(said, _NO_RESULT)
+        match said:
+            case SaidTest():
+                self._test(account, section, said)
+            case SaidDetail():
+                text = said.text[:TEXT_LIMIT]
+                place = self.tape.put(["d", said.message, text])
+                account.details.append((said.name, said.phase, place))
+            case SaidCheck():
+                self._check(account, section, said)
+            case SaidMetric():
+                self._metric(account, section, said)
+            case SaidJob():
+                _begin(account, said)
+            case _:
+                self._remark(account, section, said)
+
+    def _remark(self, account: Account, section: Section, said: Said) -> None:
+        """What needs no record of its own."""
+        match said:
+            case SaidTally():
+                _tally(section, said)
+            case SaidUnnamed():
+                section.unnamed.update({w: n for w, n in said.counts.items() if n > 0})
+            case SaidEnd():
+                section.end = said
+            case SaidDegraded():
+                section.degraded.append((section.last, said.reason))
+                del section.degraded[20:]
+            case _:
+                self._surround(account, said)
+
+    def _surround(self, account: Account, said: Said) -> None:
+        """What is of the artifact as a whole."""
+        match said:
+            case SaidEnvironment():
+                self.surroundings.add(account.foreign.name, said.facts)
+            case SaidStamp():
+                if len(account.stamps) < REMARKS_LIMIT:
+                    account.stamps[said.name, said.version] = None
+            case SaidMoment():
+                self._moment(account, said.at)
+            case SaidRemark():
+                account.remark(said.message)
+            case SaidProblem():
+                account.remark(said.message)
+                account.unreliable = account.unreliable or said.level == "error"
+
+    def _moment(self, account: Account, at: datetime) -> None:
+        if not _FIRST_YEAR <= at.year < _LAST_YEAR:
+            return
+        if at.tzinfo is None:
+            account.remark("its times have no zone: they are taken as UTC")
+            at = at.replace(tzinfo=UTC)
+        at = at.astimezone(UTC)
+        self.happened = min(at, self.happened or at)
+
+    def _test(self, account: Account, section: Section, said: SaidTest) -> None:
+        section.tests += 1
+        section.first = section.first or said.nodeid
+        section.last = said.nodeid
+        where = [account.number, len(account.sections) - 1]
+        words = [said.reason, said.message, said.text[:TEXT_LIMIT]]
+        tries = [outcome.word for outcome in said.earlier[:20]]
+        told = [said.nodeid, said.outcome.value, said.duration_s]
+        place = self.tape.put(["t", *where, *told, *words, tries])
+        group = self._group_of(account, section, said.nodeid)
+        section.groups[group] = None
+        self.index.add(
+            said.nodeid,
+            said.outcome,
+            group=group,
+            source=account.number,
+            provenance=account.foreign.provenance or Provenance.PARSED_TEXT,
+            place=place,
+            told=account.told,
+        )
+        if said.outcome in (TestOutcome.FAILED, TestOutcome.ERROR):
+            account.bad.setdefault(key_of(tail_of(said.nodeid)), []).append(said.nodeid)
+
+    def _check(self, account: Account, section: Section, said: SaidCheck) -> None:
+        section.checks += 1
+        reason = said.reason or ("concluded, not said" if said.inferred else "")
+        words = [said.outcome, said.value, said.unit, said.tolerance, reason]
+        where = [account.number, len(account.sections) - 1, section.last]
+        self.tape.put(["c", *where, said.name, *words])
+
+    def _metric(self, account: Account, section: Section, said: SaidMetric) -> None:
+        section.metrics += 1
+        where = [account.number, len(account.sections) - 1, section.last]
+        told = [said.name, list(said.samples), said.unit, said.direction, dict(said.params)]
+        self.tape.put(["m", *where, *told])
+
+    def _settle_details(self, account: Account) -> None:
+        """Find the test of each detail, by its node id or by what a title has of it."""
+        lost = 0
+        for name, phase, place in account.details:
+            nodeid = self._named(account, name)
+            if nodeid is None and phase == "collection":
+                nodeid = name
+                text = str(self.tape.at(place)[2])
+                said = SaidTest(name, TestOutcome.ERROR, None, phase, "", text)
+                self._test(account, account.sections[-1], said)
+            if nodeid is None:
+                lost += 1
+                continue
+            self.details.setdefault(key_of(nodeid), (place, phase))
+        if lost:
+            account.remark(f"{lost} of its failures' texts belong to no test that it names")
+        account.bad.clear()
+        account.details.clear()
+
+    def _named(self, account: Account, name: str) -> str | None:
+        if key_of(name) in account.told.tests:
+            return name
+        fitting = account.bad.get(key_of(_dotted(name)))
+        if not fitting:
+            return None
+        return fitting.pop(0) if len(fitting) > 1 else fitting[0]
+
+
+def module_of(nodeid: str) -> str:
+    """The path before the first ``::``."""
+    return nodeid.partition("::")[0]
+
+
+def tail_of(nodeid: str) -> str:
+    """What the title of a failure's section has of a node id."""
+    return _dotted(nodeid.partition("::")[2])
+
+
+def _dotted(name: str) -> str:
+    """``TestIt::test_one[a::b]`` as a title has it: only what stands in brackets is kept."""
+    head, bracket, params = name.partition("[")
+    return head.replace("::", ".") + bracket + params
+
+
+def _begin(account: Account, said: SaidJob) -> None:
+    section = account.sections[-1]
+    if section.said is None and section.is_empty:
+        section.said = said
+    elif section.said != said and len(account.sections) < SECTIONS_LIMIT:
+        account.sections.append(Section(account.number, said))
+
+
+def _tally(section: Section, said: SaidTally) -> None:
+    if said.where == "collected":
+        section.announced = (section.announced or 0) + said.total
+        return
+    section.footer = True
+    section.summed = (section.summed or 0) + said.total
+    section.counts.update({w: n for w, n in said.counts.items() if w in _WORDS and n > 0})
+    if said.duration_s is not None:
+        section.tally_s = (section.tally_s or 0.0) + said.duration_s

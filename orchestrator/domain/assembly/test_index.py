@@ -1,0 +1,141 @@
+"""Which tests there are: each once, however many artifacts tell of it, by digests alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from orchestrator.domain.ingested import Disagreement
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.parsed_results import Provenance
+
+DISAGREEMENTS_LIMIT = 1_000
+_RANK = {
+    Provenance.TRANSCRIBED: 0,
+    Provenance.PARSED_TEXT: 1,
+    Provenance.STRUCTURED: 2,
+    Provenance.AGENT: 3,
+}
+_PLACE_BITS, _SOURCE_BITS, _RANK_BITS = 44, 16, 2
+_REPEATED = 1 << (_PLACE_BITS + _SOURCE_BITS + _RANK_BITS + 4)
+
+
+def key_of(nodeid: str) -> bytes:
+    """What stands for a node id."""
+    return hashlib.blake2b(nodeid.encode("utf-8", "replace"), digest_size=16).digest()
+
+
+@dataclass(slots=True)
+class Told:
+    """What one artifact says of tests, while it is read."""
+
+    tests: dict[bytes, TestOutcome] = field(default_factory=dict)
+    """The worst outcome of each."""
+    lines: Counter[str] = field(default_factory=Counter)
+    """By outcome, every time that a test is told of."""
+    groups: Counter[str] = field(default_factory=Counter)
+    """Different tests by group."""
+
+
+class Index:
+    """The tests of all artifacts. A winner is the record that tells of a test in the end."""
+
+    def __init__(self) -> None:
+        self._tests: dict[bytes, int] = {}
+        self._conflicts: dict[bytes, tuple[str, list[tuple[int, TestOutcome]]]] = {}
+        self.groups: Counter[str] = Counter()
+        """Different tests by group, over all artifacts."""
+        self.repeated = 0
+        self.unlisted = 0
+        """Disagreements that are only counted."""
+
+    def add(
+        self,
+        nodeid: str,
+        outcome: TestOutcome,
+        *,
+        group: str,
+        source: int,
+        provenance: Provenance,
+        place: int,
+        told: Told,
+    ) -> None:
+        """One statement about a test; `place` is where its record is."""
+        key = key_of(nodeid)
+        told.lines[outcome.word] += 1
+        if key not in told.tests:
+            told.groups[group] += 1
+        told.tests[key] = max(told.tests.get(key, TestOutcome.MISSING), outcome)
+        mine = _packed(outcome, _RANK[provenance], source, place)
+        known = self._tests.get(key)
+        if known is None:
+            self._tests[key] = mine
+            self.groups[group] += 1
+            return
+        self._again(key, nodeid, known, mine)
+
+    def winner(self, nodeid: str) -> int:
+        """Where the record is that tells of the test; -1 of one that nobody named."""
+        known = self._tests.get(key_of(nodeid))
+        return -1 if known is None else known & ((1 << _PLACE_BITS) - 1)
+
+    def knows(self, nodeid: str) -> bool:
+        """Whether anybody named the test."""
+        return key_of(nodeid) in self._tests
+
+    def winners(self, keys: Iterable[bytes]) -> set[int]:
+        """Of which artifacts the records are that tell of these tests in the end."""
+        return {_source(self._tests[key]) for key in keys}
+
+    def conflicts(self) -> Iterator[tuple[str, list[tuple[int, TestOutcome]]]]:
+        """(node id, [(source, outcome)]) of each test that is told differently."""
+        yield from self._conflicts.values()
+
+    def _again(self, key: bytes, nodeid: str, known: int, mine: int) -> None:
+        elsewhere = _source(known) != _source(mine)
+        if elsewhere and not known & _REPEATED:
+            self.repeated += 1
+            known |= _REPEATED
+            self._tests[key] = known
+        if elsewhere and _outcome(known) is not _outcome(mine):
+            self._differ(key, nodeid, known, mine)
+        if _strength(mine) > _strength(known):
+            self._tests[key] = mine | (known & _REPEATED)
+
+    def _differ(self, key: bytes, nodeid: str, known: int, mine: int) -> None:
+        """A test whose end an artifact does not know contradicts nobody."""
+        if TestOutcome.MISSING in (_outcome(known), _outcome(mine)):
+            return
+        if key not in self._conflicts and len(self._conflicts) >= DISAGREEMENTS_LIMIT:
+            self.unlisted += 1
+            return
+        _, said = self._conflicts.setdefault(key, (nodeid, [(_source(known), _outcome(known))]))
+        if all(source != _source(mine) for source, _ in said):
+            said.append((_source(mine), _outcome(mine)))
+
+
+def disagreement(
+    job: str, nodeid: str, said: list[tuple[int, TestOutcome]], names: list[str]
+) -> Disagreement:
+    """The same with names."""
+    told = tuple((names[source], outcome.word) for source, outcome in said)
+    return Disagreement(job=job, nodeid=nodeid, sources=told)
+
+
+def _packed(outcome: TestOutcome, rank: int, source: int, place: int) -> int:
+    number = outcome.value << _RANK_BITS | rank
+    return (number << _SOURCE_BITS | source) << _PLACE_BITS | place
+
+
+def _source(packed: int) -> int:
+    return packed >> _PLACE_BITS & ((1 << _SOURCE_BITS) - 1)
+
+
+def _strength(packed: int) -> int:
+    return (packed & ~_REPEATED) >> (_PLACE_BITS + _SOURCE_BITS)
+
+
+def _outcome(packed: int) -> TestOutcome:
+    return TestOutcome(_strength(packed) >> _RANK_BITS)

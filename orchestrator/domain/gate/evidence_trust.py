@@ -1,0 +1,71 @@
+"""How far the evidence of a cell is believed. What is doubted never counts as a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from orchestrator.domain.gate.quantities import counted, duration
+from orchestrator.domain.gate.rule_context import Case, Stand, is_over, is_unavailable
+from orchestrator.domain.gate.snapshot import CellEvidence
+
+AHEAD = timedelta(days=1)
+"""Evidence may be dated so far ahead: a date without a time zone."""
+
+
+def doubts(case: Case, stand: Stand, cell: CellEvidence) -> Iterator[str]:
+    """Why the cell's evidence does not count, in sentences; nothing where it does."""
+    yield from age_doubts(case, cell)
+    yield from identity_doubts(case, stand, cell)
+
+
+def age_doubts(case: Case, cell: CellEvidence) -> Iterator[str]:
+    """Stale, of the future, or without a time."""
+    if not is_over(cell):
+        yield f"{cell.id} is not over"
+        return
+    limit = duration(case.policy.spec.evidence.max_age)
+    yield from _age(cell.id, cell.ended_at, case.now, limit)
+    for job in sorted(cell.jobs, key=lambda job: job.id):
+        if job.reused_from:
+            yield from _age(f"{job.id}, reused from {job.reused_from},", job.at, case.now, limit)
+            if case.policy.spec.evidence.reuse == "refused":
+                yield f"{job.id} is reused from {job.reused_from}, and fresh runs are asked for"
+
+
+def identity_doubts(case: Case, stand: Stand, cell: CellEvidence) -> Iterator[str]:
+    """Simulated, of another machine, or attested by nobody."""
+    if cell.simulated:
+        yield f"{cell.id} is simulated"
+    if cell.mismatch:
+        yield f"{cell.id} is not what was asked for: {cell.mismatch}"
+    if cell.own_environment and case.policy.spec.evidence.own_environment == "refused":
+        yield f"{cell.id} ran among Seatrial's own packages, and an environment of its own is asked"
+    allowed = case.policy.spec.evidence.attestation == "unattested_allowed"
+    told = cell.attested or (is_unavailable(cell) and not cell.ingested)
+    if not told and not (cell.ingested and allowed):
+        who = "others produced it" if cell.ingested else "nothing proves what it ran on"
+        yield f"{cell.id} is not attested: {who}"
+    if not is_unavailable(cell):
+        yield from _instance(stand, cell, allowed=cell.ingested and allowed)
+
+
+def _instance(stand: Stand, cell: CellEvidence, *, allowed: bool) -> Iterator[str]:
+    wanted, found = stand.rule.instance, cell.instance_type
+    if wanted and found != wanted and (found or not allowed):
+        yield f"{cell.id} ran on {found or 'an unknown instance type'}, not on {wanted}"
+
+
+def _age(what: str, at: datetime | None, now: datetime, limit: timedelta) -> Iterator[str]:
+    if at is None:
+        yield f"{what} has no time"
+    elif now - at > limit:
+        yield f"{what} is {age_words(now - at)} old"
+    elif at - now > AHEAD:
+        yield f"{what} is dated {age_words(at - now)} ahead"
+
+
+def age_words(age: timedelta) -> str:
+    """``36 hours``, ``12 days``; whole ones."""
+    hours = int(age.total_seconds() // 3600)
+    return counted(hours, "hour") if hours <= 72 else counted(hours // 24, "day")

@@ -1,0 +1,130 @@
+"""Exceptions of the policy and waivers: what people decided about a rule, for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from orchestrator.domain.gate.excuse_terms import Terms
+from orchestrator.domain.gate.policy import GateException, GatePolicy
+from orchestrator.domain.gate.quantities import counted
+from orchestrator.domain.gate.rule_context import Case
+from orchestrator.domain.gate.rules.rule_results import is_bad
+from orchestrator.domain.gate.snapshot import Waiver
+from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+
+_LONGEST_WAIVER = timedelta(days=30)
+"""By the first version of the rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """An exception or a waiver for one rule."""
+
+    id: str
+    rule: str
+    reason: str
+    author: str
+    approved_by: tuple[str, ...]
+    until: str
+    """A day or a moment, for a person."""
+    fault: str = ""
+    """Why it does not count; empty where it does."""
+
+    @property
+    def sentence(self) -> str:
+        """For whoever reads the verdict."""
+        approved = ", ".join(self.approved_by)
+        return f"Waived by {self.id} until {self.until}: {self.reason} (approved by {approved})."
+
+
+def excuses(case: Case) -> tuple[Excuse, ...]:
+    """All of them, the policy's first, in the order of their ids."""
+    gate = case.policy.metadata.name
+    written = sorted(case.policy.spec.exceptions, key=lambda one: one.id)
+    given = sorted((w for w in case.snapshot.waivers if w.gate == gate), key=lambda one: one.id)
+    return (
+        *(_of_exception(one, case) for one in written),
+        *(_of_waiver(one, case) for one in given),
+    )
+
+
+def excuse(results: Iterable[RuleResult], known: Sequence[Excuse]) -> Iterator[RuleResult]:
+    """The results, those waived that an excuse in force is for."""
+    for result in results:
+        found = next((one for one in known if one.rule == result.id and not one.fault), None)
+        if found is None or not (is_bad(result) and result.waivable):
+            yield result
+        else:
+            yield replace(
+                result,
+                outcome=RuleOutcome.WAIVED,
+                sentence=f"{result.sentence} {found.sentence}",
+                by=(*result.by, found.id),
+            )
+
+
+def _of_exception(one: GateException, case: Case) -> Excuse:
+    terms, policy = case.terms, case.policy
+    others = tuple(
+        name
+        for name in one.approved_by
+        if not terms.name_fault(name) and not terms.is_same(name, one.author)
+    )
+    late = (case.now.date() - one.expires).days
+    fault = "" if others else "nobody but its author approved it"
+    fault = fault or terms.end_fault(policy, one.expires, case.now.date())
+    if late > 0:
+        fault = f"it expired {counted(late, 'day')} ago"
+    elif not _is_named(one, policy):
+        fault = "the platform's `when_unavailable` names another exception"
+    until = one.expires.isoformat()
+    return Excuse(one.id, one.rule, one.reason, one.author, others, until, fault)
+
+
+def _is_named(one: GateException, policy: GatePolicy) -> bool:
+    """A platform that names an exception takes no other."""
+    wanted = {
+        f"platform/{rule.id}": rule.when_unavailable.exception
+        for rule in policy.spec.platforms
+        if rule.when_unavailable.exception
+    }
+    return wanted.get(one.rule, one.id) == one.id
+
+
+def _of_waiver(one: Waiver, case: Case) -> Excuse:
+    now = case.now
+    fault = _approval_fault(one, now, case.terms) or _life_fault(one, case)
+    if now >= one.expires:
+        fault = f"it expired {counted((now - one.expires).days, 'day')} ago"
+    elif now < one.at:
+        fault = "it was given later"
+    elif one.evidence not in ("", case.evidence_digest):
+        fault = "it was given for other evidence"
+    until = one.expires.isoformat()
+    return Excuse(one.id, one.rule, one.reason, one.author, (one.approver,), until, fault)
+
+
+def _approval_fault(one: Waiver, now: datetime, terms: Terms) -> str:
+    """Why nobody's yes stands behind it; empty where somebody else's does."""
+    if terms.signed:
+        if not one.approver:
+            return "nobody has approved it"
+        if one.approved_at is None or not (one.author_token and one.approver_token):
+            return "its author and its approver were typed, and no token stands behind the names"
+        if one.approved_at > now:
+            return "it was approved later"
+    if not one.approver.strip() or terms.is_same(one.author, one.approver):
+        return "its author cannot approve it"
+    return ""
+
+
+def _life_fault(one: Waiver, case: Case) -> str:
+    if one.expires <= one.at:
+        return "it ends before it begins"
+    if case.terms.ages:
+        return case.terms.age_fault(case.policy, one.at.date(), case.now.date())
+    if one.expires - one.at > _LONGEST_WAIVER:
+        return f"it is for more than {_LONGEST_WAIVER.days} days"
+    return ""

@@ -1,0 +1,231 @@
+"""What makes a well-formed policy senseless, said so that it can be mended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, timedelta
+from decimal import Decimal
+
+from orchestrator.domain.gate.excuse_terms import longest_exception
+from orchestrator.domain.gate.known_issue_checks import issue_problems
+from orchestrator.domain.gate.performance_checks import performance_problems
+from orchestrator.domain.gate.policy import (
+    GateException,
+    GatePolicy,
+    JobRule,
+    PlatformRule,
+)
+from orchestrator.domain.gate.quantities import duration, is_pattern, like
+from orchestrator.domain.gate.rule_names import rule_fault
+from orchestrator.domain.manifest import IDENTIFIER
+from orchestrator.domain.person import name_fault, person_key
+from orchestrator.domain.problems import Path, Problem, nearest
+
+_NO_NAME = "{!r} must be letters, digits, '-' and '_' (at most 64)"
+MOST_RERUNS = 10
+
+
+def check_policy(policy: GatePolicy) -> tuple[Problem, ...]:
+    """Return everything in the policy that makes no sense, or that nothing can ever meet."""
+    return tuple(problem for check in _CHECKS for problem in check(policy))
+
+
+def _metadata(policy: GatePolicy) -> Iterator[Problem]:
+    told = policy.metadata
+    if not IDENTIFIER.fullmatch(told.name):
+        yield Problem(("metadata", "name"), _NO_NAME.format(told.name))
+    for key in ("product", "owner"):
+        if not getattr(told, key).strip():
+            yield Problem(("metadata", key), "must not be empty")
+
+
+def _platforms(policy: GatePolicy) -> Iterator[Problem]:
+    path: Path = ("spec", "platforms")
+    rules = policy.spec.platforms
+    if not any(rule.level == "blocking" for rule in rules):
+        yield Problem(path, "at least one platform must be blocking: nothing could fail or pass")
+    yield from _repeated((*path,), [rule.id for rule in rules], "platforms")
+    for index, rule in enumerate(rules):
+        if not IDENTIFIER.fullmatch(rule.id):
+            yield Problem((*path, index, "id"), _NO_NAME.format(rule.id))
+        if rule.consecutive_green < 1:
+            yield Problem((*path, index, "consecutive_green"), "must be at least 1")
+        if rule.instance and rule.expect.instance:
+            message = "says the same as `instance` above it: keep one of them"
+            yield Problem((*path, index, "expect", "instance"), message)
+        for problem in _unavailable(rule, policy):
+            yield Problem((*path, index, "when_unavailable", *problem.path), problem.message)
+
+
+def _unavailable(rule: PlatformRule, policy: GatePolicy) -> Iterator[Problem]:
+    told = rule.when_unavailable
+    known = {one.id: one for one in policy.spec.exceptions}
+    if told.exception and told.verdict != "exception":
+        yield Problem(("exception",), "has no use without `verdict: exception`")
+    elif told.exception and told.exception not in known:
+        hint = nearest(told.exception, known)
+        yield Problem(("exception",), f"there is no exception {told.exception!r}{hint}")
+    elif told.exception and known[told.exception].rule != f"platform/{rule.id}":
+        message = f"{told.exception} is for {known[told.exception].rule!r}, not platform/{rule.id}"
+        yield Problem(("exception",), message)
+    if told.substitute is not None and told.substitute.platform == rule.id:
+        yield Problem(("substitute", "platform"), "a platform is no substitute for itself")
+
+
+def _jobs(policy: GatePolicy) -> Iterator[Problem]:
+    platforms = [rule.id for rule in policy.spec.platforms]
+    for index, rule in enumerate(policy.spec.jobs):
+        path: Path = ("spec", "jobs", index)
+        if not IDENTIFIER.fullmatch(rule.id.replace("*", "x")):
+            yield Problem((*path, "id"), f"{rule.id!r} fits no job: {_NO_NAME.format(rule.id)}")
+        if not rule.on:
+            yield Problem((*path, "on"), "name at least one platform, or `all`")
+        for position, name in enumerate(() if rule.on == "all" else rule.on):
+            if name not in platforms:
+                hint = nearest(name, [*platforms, "all"])
+                yield Problem((*path, "on", position), f"the policy names no {name!r}{hint}")
+        hiding = _hiding(policy.spec.jobs[:index], rule)
+        if hiding is not None:
+            message = f"never counts: {hiding.id!r} above it fits the same jobs, and comes first"
+            yield Problem((*path, "id"), message)
+
+
+def _hiding(before: Sequence[JobRule], rule: JobRule) -> JobRule | None:
+    """A rule that takes every job and every platform of a later one."""
+    for other in before:
+        on_all = other.on == "all" or (rule.on != "all" and set(rule.on) <= set(other.on))
+        fits = other.id == rule.id or (is_pattern(other.id) and like(other.id, rule.id))
+        if on_all and fits:
+            return other
+    return None
+
+
+def _evidence(policy: GatePolicy) -> Iterator[Problem]:
+    path: Path = ("spec", "evidence")
+    rule = policy.spec.evidence
+    yield from _parsed((*path, "max_age"), rule.max_age, duration)
+    part = rule.manifest.min_tests_vs_baseline
+    if part is not None and not 0 < part <= 1:
+        message = "must be more than 0 and at most 1: a part of what the last green run collected"
+        yield Problem((*path, "manifest", "min_tests_vs_baseline"), message)
+    given_up = rule.manifest.removed_tests
+    for index, pattern in enumerate(() if isinstance(given_up, str) else given_up):
+        if not pattern.strip("* "):
+            message = "gives up every test: say `removed_tests: allowed`"
+            yield Problem((*path, "manifest", "removed_tests", index), message)
+
+
+def _limits(policy: GatePolicy) -> Iterator[Problem]:
+    spec = policy.spec
+    if spec.skips is not None:
+        yield from _least(("spec", "skips", "max"), spec.skips.max, 0)
+        for index, reason in enumerate(spec.skips.allow_reasons):
+            if not reason.strip():
+                yield Problem(("spec", "skips", "allow_reasons", index), "must not be empty")
+    if spec.new_failures is not None:
+        yield from _least(("spec", "new_failures", "max"), spec.new_failures.max, 0)
+    if spec.cost is not None and spec.cost.max_usd <= 0:
+        yield Problem(("spec", "cost", "max_usd"), "must be more than 0")
+    path: Path = ("spec", "exception_max_age")
+    yield from _parsed(path, spec.exception_max_age, _whole_days)
+    if spec.approvals is not None:
+        yield from _least(("spec", "approvals", "need"), spec.approvals.need, 1)
+
+
+def _whole_days(text: str) -> timedelta:
+    if not duration(text).days:
+        raise ValueError("must be at least 1d: exceptions are given by the day")
+    return duration(text)
+
+
+def _flaky(policy: GatePolicy) -> Iterator[Problem]:
+    rule, path = policy.spec.flaky, ("spec", "flaky")
+    if not 0 <= rule.reruns <= MOST_RERUNS:
+        yield Problem((*path, "reruns"), f"must be from 0 to {MOST_RERUNS}")
+    yield from _least((*path, "max"), rule.max, 0)
+    if rule.max > 0 and rule.rerun_success != "flaky":
+        yield Problem((*path, "max"), "has no use without `rerun_success: flaky`")
+
+
+def _diagnosis(policy: GatePolicy) -> Iterator[Problem]:
+    rule, path = policy.spec.diagnosis, ("spec", "diagnosis")
+    yield from _least((*path, "max_tests"), rule.max_tests, 1)
+    for key in ("max_minutes", "second_machine_usd"):
+        value: Decimal | float | None = getattr(rule, key)
+        if value is not None and not value > 0:
+            yield Problem((*path, key), "must be more than 0")
+
+
+def _exceptions(policy: GatePolicy) -> Iterator[Problem]:
+    path: Path = ("spec", "exceptions")
+    rules = policy.spec.exceptions
+    yield from _repeated(path, [rule.id for rule in rules], "exceptions")
+    for index, rule in enumerate(rules):
+        for problem in _exception(rule, policy):
+            yield Problem((*path, index, *problem.path), problem.message)
+
+
+def _exception(rule: GateException, policy: GatePolicy) -> Iterator[Problem]:
+    for key in ("id", "reason"):
+        if not getattr(rule, key).strip():
+            yield Problem((key,), "must not be empty")
+    fault = rule_fault(rule.rule, policy)
+    if fault:
+        yield Problem(("rule",), fault)
+    if {person_key(name) for name in rule.approved_by} <= {person_key(rule.author), ""}:
+        yield Problem(("approved_by",), f"somebody other than {rule.author!r} must approve it")
+    yield from _names(rule)
+
+
+def ends_too_late(policy: GatePolicy, today: date) -> Iterator[Problem]:
+    """Exceptions that last longer from today than the policy lets them: it has to say so."""
+    longest = longest_exception(policy)
+    for index, rule in enumerate(policy.spec.exceptions):
+        if rule.expires - today > longest:
+            days = f"{rule.expires} is {(rule.expires - today).days} days ahead"
+            message = f"{days}: `exception_max_age` allows {longest.days}"
+            yield Problem(("spec", "exceptions", index, "expires"), message)
+
+
+def _names(rule: GateException) -> Iterator[Problem]:
+    named: list[tuple[Path, str]] = [(("author",), rule.author)]
+    named += [(("approved_by", index), name) for index, name in enumerate(rule.approved_by)]
+    for path, name in named:
+        if fault := name_fault(name):
+            yield Problem(path, fault)
+
+
+def _repeated(path: Path, ids: Sequence[str], what: str) -> Iterator[Problem]:
+    for index, name in enumerate(ids):
+        if ids.count(name) > 1:
+            message = f"{name!r} is the id of {ids.count(name)} {what}"
+            yield Problem((*path, index, "id"), message)
+
+
+def _parsed(path: Path, text: str, parse: Callable[[str], timedelta]) -> Iterator[Problem]:
+    try:
+        value = parse(text)
+    except ValueError as error:
+        yield Problem(path, str(error))
+    else:
+        if not value:
+            yield Problem(path, "must be more than 0")
+
+
+def _least(path: Path, value: int | None, least: int) -> Iterator[Problem]:
+    if value is not None and value < least:
+        yield Problem(path, f"must be at least {least}")
+
+
+_CHECKS: tuple[Callable[[GatePolicy], Iterator[Problem]], ...] = (
+    _metadata,
+    _platforms,
+    _jobs,
+    _evidence,
+    _limits,
+    _flaky,
+    performance_problems,
+    issue_problems,
+    _exceptions,
+    _diagnosis,
+)

@@ -1,0 +1,222 @@
+"""What makes a well-formed matrix impossible, said so that it can be mended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+
+from orchestrator.domain.expected_hardware import ANY, Expected
+from orchestrator.domain.git_names import url_fault
+from orchestrator.domain.machine import ProviderTraits
+from orchestrator.domain.manifest import IDENTIFIER, Manifest, unknown_environment
+from orchestrator.domain.matrix import (
+    BASELINE_SOURCES,
+    COMMON_KEYS,
+    Baseline,
+    JobSelection,
+    Matrix,
+    Platform,
+    Subject,
+    jobs_on,
+    selects,
+)
+from orchestrator.domain.problems import Path, Problem, nearest
+
+FEWEST_PAIRS = 4
+"""Fewer say nothing about how much a ratio varies."""
+MOST_PAIRS = 1_000
+
+
+def check_matrix(
+    matrix: Matrix, manifest: Manifest, providers: Mapping[str, ProviderTraits]
+) -> tuple[Problem, ...]:
+    """Return every impossible combination in the matrix, given the payload and the providers."""
+    found = [
+        *_platform_list_problems(matrix, providers),
+        *_environment_problems(matrix, manifest),
+        *_job_problems(matrix, manifest),
+        *_limit_problems(matrix, providers),
+        *_subject_problems(matrix.subject),
+        *_baseline_problems(matrix),
+        *_secret_problems(matrix, manifest),
+    ]
+    return tuple(found)
+
+
+def _platform_list_problems(
+    matrix: Matrix, providers: Mapping[str, ProviderTraits]
+) -> Iterator[Problem]:
+    if not matrix.platforms:
+        yield Problem(("platforms",), "a matrix needs at least one platform")
+    repeated = Counter(p.id for p in matrix.platforms)
+    for index, platform in enumerate(matrix.platforms):
+        path: Path = ("platforms", index)
+        if repeated[platform.id] > 1:
+            yield Problem(
+                (*path, "id"), f"{platform.id!r} is the id of {repeated[platform.id]} platforms"
+            )
+        if not IDENTIFIER.fullmatch(platform.id):
+            message = f"{platform.id!r} must be letters, digits, '-' and '_' (at most 64)"
+            yield Problem((*path, "id"), message)
+        if platform.provider not in providers:
+            hint = nearest(platform.provider, providers)
+            yield Problem((*path, "provider"), f"there is no provider {platform.provider!r}{hint}")
+        else:
+            yield from _provider_key_problems(platform, providers[platform.provider], path)
+        if platform.expect is not None:
+            yield from _expect_problems(platform.expect, platform.provider, (*path, "expect"))
+
+
+def _expect_problems(expect: Expected, provider: str, path: Path) -> Iterator[Problem]:
+    for f in fields(expect):
+        if getattr(expect, f.name).strip().lower() == ANY:
+            message = "`any` is a word of policies: in a matrix leave out what is not asked for"
+            yield Problem((*path, f.name), message)
+    if expect == Expected():
+        yield Problem(path, "names nothing: give `provider`, `instance` or `accelerator`")
+    if expect.provider not in ("", ANY, provider):
+        message = f"nothing of provider {provider!r} can be of {expect.provider!r}"
+        yield Problem((*path, "provider"), message)
+
+
+def _provider_key_problems(
+    platform: Platform, traits: ProviderTraits, path: Path
+) -> Iterator[Problem]:
+    accepted = COMMON_KEYS | traits.keys
+    for f in fields(platform):
+        given = getattr(platform, f.name) is not None
+        if given and f.name not in accepted:
+            message = (
+                f"provider {traits.name!r} has no use for {f.name!r}{nearest(f.name, traits.keys)}"
+            )
+            yield Problem((*path, f.name), message)
+        if f.name in traits.required and not getattr(platform, f.name):
+            yield Problem(path, f"provider {traits.name!r} needs {f.name!r}")
+
+
+def _environment_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
+    places: list[tuple[Path, tuple[str, ...]]] = [(("environments",), matrix.environments)]
+    for index, platform in enumerate(matrix.platforms):
+        if platform.environments is not None:
+            places.append((("platforms", index, "environments"), platform.environments))
+    for path, names in places:
+        if not names:
+            yield Problem(path, "name at least one environment, or leave the key out")
+        for position, name in enumerate(names):
+            if names.index(name) != position:
+                yield Problem((*path, position), f"{name!r} stands here twice")
+            if manifest.environment(name) is None:
+                yield Problem((*path, position), unknown_environment(name, manifest))
+
+
+def _job_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
+    job_ids = [job.id for job in manifest.job]
+    platform_ids = [p.id for p in matrix.platforms]
+    if not matrix.jobs:
+        yield Problem(("jobs",), 'a matrix needs at least one job; `- {select: "*"}` takes all')
+    for index, selection in enumerate(matrix.jobs):
+        path: Path = ("jobs", index)
+        yield from _selection_problems(selection, path, job_ids)
+        if not selection.on:
+            yield Problem((*path, "on"), "name at least one platform, or `all`")
+        for position, platform_id in enumerate(() if selection.on == "all" else selection.on):
+            if platform_id not in platform_ids:
+                hint = nearest(platform_id, [*platform_ids, "all"])
+                yield Problem(
+                    (*path, "on", position), f"there is no platform {platform_id!r}{hint}"
+                )
+    for index, platform in enumerate(matrix.platforms):
+        if not jobs_on(platform.id, matrix, manifest):
+            yield Problem(("platforms", index), f"no job is sent to platform {platform.id!r}")
+
+
+def _selection_problems(
+    selection: JobSelection, path: Path, job_ids: list[str]
+) -> Iterator[Problem]:
+    if (selection.id is None) == (selection.select is None):
+        yield Problem(path, "give either `id` or `select`")
+    elif not any(selects(selection, job_id) for job_id in job_ids):
+        key = "id" if selection.id is not None else "select"
+        name = selection.id or selection.select or ""
+        what = "no job" if key == "id" else "no job that matches"
+        yield Problem((*path, key), f"the payload has {what} {name!r}{nearest(name, job_ids)}")
+
+
+def _limit_problems(matrix: Matrix, providers: Mapping[str, ProviderTraits]) -> Iterator[Problem]:
+    limits = matrix.limits
+    rented = [
+        p.id for p in matrix.platforms if p.provider in providers and providers[p.provider].rented
+    ]
+    if rented and limits.max_usd is None:
+        yield Problem(("limits",), f"max_usd is required, because {', '.join(rented)} costs money")
+    if limits.max_usd is not None and limits.max_usd <= 0:
+        yield Problem(("limits", "max_usd"), "must be more than 0")
+    if limits.max_minutes <= 0:
+        yield Problem(("limits", "max_minutes"), "must be more than 0")
+    if limits.max_parallel < 1:
+        yield Problem(("limits", "max_parallel"), "must be at least 1")
+    if limits.infra_retries < 0:
+        yield Problem(("limits", "infra_retries"), "must not be negative")
+
+
+def _subject_problems(subject: Subject) -> Iterator[Problem]:
+    for key in ("name", "version"):
+        if not getattr(subject, key).strip():
+            yield Problem(("subject", key), "must not be empty")
+    given = [k for k in ("wheel", "package", "git") if getattr(subject, k)]
+    if len(given) > 1:
+        yield Problem(("subject",), f"one source at most, not {' and '.join(given)}")
+    if subject.git and (fault := url_fault(subject.git.url)):
+        yield Problem(("subject", "git", "url"), fault)
+    if subject.package and "==" not in subject.package:
+        message = f"{subject.package!r} must be pinned: {subject.name}=={subject.version}"
+        yield Problem(("subject", "package"), message)
+
+
+def _baseline_problems(matrix: Matrix) -> Iterator[Problem]:
+    baseline = matrix.baseline
+    if baseline is None:
+        return
+    given = [k for k in BASELINE_SOURCES if getattr(baseline, k)]
+    if len(given) != 1:
+        message = f"give one of {', '.join(BASELINE_SOURCES)}"
+        yield Problem(("baseline",), f"{message}, not {' and '.join(given)}" if given else message)
+    elif (baseline.source == "payload") != (matrix.subject.source == "payload"):
+        yield Problem(("baseline", baseline.source), _unlike(matrix.subject))
+    if baseline.git and (fault := url_fault(baseline.git.url)):
+        yield Problem(("baseline", "git", "url"), fault)
+    yield from _pairing_problems(baseline)
+
+
+def _unlike(subject: Subject) -> str:
+    if subject.source == "payload":
+        return "the payload itself is the subject: name an earlier one, `payload: {path: ...}`"
+    return (
+        f"the subject is installed from its {subject.source}: so must its baseline be, by `package`"
+        ", `wheel` or `git`"
+    )
+
+
+def _pairing_problems(baseline: Baseline) -> Iterator[Problem]:
+    if baseline.min_pairs < FEWEST_PAIRS:
+        yield Problem(("baseline", "min_pairs"), f"must be at least {FEWEST_PAIRS}")
+    if baseline.max_pairs < baseline.min_pairs:
+        message = f"must not be less than min_pairs, which is {baseline.min_pairs}"
+        yield Problem(("baseline", "max_pairs"), message)
+    if baseline.max_pairs > MOST_PAIRS:
+        yield Problem(("baseline", "max_pairs"), f"must not be more than {MOST_PAIRS}")
+    if not baseline.half_width:
+        message = f"{baseline.precision!r} is no percentage such as '1.5%'"
+        yield Problem(("baseline", "precision"), message)
+
+
+def _secret_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
+    for name, source in matrix.secrets.items():
+        if "from" not in source:
+            yield Problem(("secrets", name), "say where it comes from: {from: env}")
+    for job in manifest.job:
+        for name in job.secrets:
+            used = any(selects(s, job.id) for s in matrix.jobs)
+            if used and name not in matrix.secrets:
+                yield Problem(("secrets",), f"job {job.id!r} needs the secret {name!r}")

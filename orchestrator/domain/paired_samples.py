@@ -1,0 +1,114 @@
+"""Pairs: subject and baseline of a benchmark, turn beside turn on the same machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.gate.performance import FEWEST_LAUNCHES
+from orchestrator.domain.gate.snapshot import Pairs
+from orchestrator.domain.interleaving import BASELINE, SUBJECT
+from orchestrator.domain.run_record import JobRecord
+
+THROTTLED = "throttled"
+"""The reading that is 1 where a device was held back by heat or power, and 0 where not."""
+LAUNCH = "launch"
+"""The reading that numbers the processes of an arm that stays for many turns."""
+
+Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
+"""Name, unit, direction and parameters: what is measured."""
+Both = tuple[MetricFact, MetricFact]
+"""A pair: the subject's turn, then the baseline's."""
+
+
+def pairs_of(job: JobRecord) -> tuple[Pairs, ...]:
+    """Every benchmark of the job with the pairs that it took, in the order they were first said.
+
+    The turns of both arms are numbered together, in the order subject, baseline, baseline,
+    subject and again, so that turns 2n and 2n + 1 stand beside each other in time. A pair counts
+    where both turns gave a value above 0, of which alone a ratio can be had.
+    """
+    by_key: dict[Key, list[MetricFact]] = {}
+    for fact in job.turns:
+        by_key.setdefault(_key(fact), []).append(fact)
+    names = [key[0] for key in by_key]
+    found = ((key, *_paired(facts)) for key, facts in by_key.items())
+    return tuple(
+        _told(job.id, key, both, dropped, alone=names.count(key[0]) == 1)
+        for key, both, dropped in found
+        if both
+    )
+
+
+def _key(fact: MetricFact) -> Key:
+    params = sorted((str(name), str(value)) for name, value in fact.params.items())
+    return fact.name, fact.unit, fact.direction, tuple(params)
+
+
+def _paired(facts: Iterable[MetricFact]) -> tuple[list[Both], int]:
+    """The pairs in the order they were taken, and how many have no ratio."""
+    turns: dict[int, dict[str, MetricFact]] = {}
+    for fact in facts:
+        if fact.turn is not None:
+            turns.setdefault(fact.turn // 2, {})[fact.arm] = fact
+    whole = [turns[n] for n in sorted(turns) if turns[n].keys() >= {SUBJECT, BASELINE}]
+    both = [(arms[SUBJECT], arms[BASELINE]) for arms in whole]
+    good = [pair for pair in both if all(value_of(fact) > 0 for fact in pair)]
+    return good, len(turns) - len(good)
+
+
+def value_of(fact: MetricFact) -> float:
+    """The value of a turn: the median of its samples, which one hiccup does not move."""
+    return median(fact.samples) if fact.samples else 0.0
+
+
+def _told(job: str, key: Key, both: Sequence[Both], dropped: int, *, alone: bool) -> Pairs:
+    name, unit, direction, params = key
+    said = "" if alone else ", ".join(f"{name}={value}" for name, value in params)
+    readings = _readings([*(s for s, _ in both), *(b for _, b in both)])
+    return Pairs(
+        job=job,
+        metric=f"{name} ({said})" if said else name,
+        unit=unit,
+        direction=direction,
+        subject=tuple(value_of(subject) for subject, _ in both),
+        baseline=tuple(value_of(baseline) for _, baseline in both),
+        covariates=readings,
+        remarks=tuple(_remarks(readings, 2 * len(both), dropped)),
+    )
+
+
+def _readings(turns: Sequence[MetricFact]) -> Mapping[str, tuple[float, ...]]:
+    """By name, of every turn; a gauge that was not readable all along tells of no trend."""
+    names = dict.fromkeys(name for fact in turns for name in fact.readings)
+    return {
+        name: tuple(fact.readings[name] for fact in turns)
+        for name in names
+        if all(name in fact.readings for fact in turns)
+    }
+
+
+def _remarks(readings: Mapping[str, tuple[float, ...]], turns: int, dropped: int) -> Iterable[str]:
+    throttled = sum(1 for value in readings.get(THROTTLED, ()) if value > 0)
+    if throttled:
+        yield f"throttled in {throttled} of {turns} turns"
+    launches = len(set(readings.get(LAUNCH, ())))
+    if 0 < launches < FEWEST_LAUNCHES:
+        word = "process" if launches == 1 else "processes"
+        yield f"each arm lived in {launches} {word}: where they lay in memory may show"
+    if dropped:
+        word = "pair is" if dropped == 1 else "pairs are"
+        yield f"{dropped} {word} left out: a turn without a value above 0"
+
+
+def launches_of(pairs: Pairs) -> tuple[float, ...]:
+    """By pair, the number of the processes that it was taken in; empty where none stayed."""
+    return tuple(pairs.covariates.get(LAUNCH, ())[: len(pairs.subject)])
+
+
+def slowdown(pairs: Pairs) -> float:
+    """The median over the pairs; 0.03 is 3 % slower, negative is faster."""
+    ratios = (s / b for s, b in zip(pairs.subject, pairs.baseline, strict=True))
+    slower = (1 / ratio if pairs.direction == "higher" else ratio for ratio in ratios)
+    return median(slower) - 1

@@ -1,0 +1,104 @@
+"""Where a cell's results are from: the same facts in every format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from orchestrator.domain.ingested import SourceState
+from orchestrator.domain.parsed_results import Provenance
+from orchestrator.domain.run_record import CellRecord, RunRecord
+
+DEVICE_FACTS = ("name", "uuid", "compute_capability", "driver")
+SOURCES_NAMED = 50
+SOFTWARE = ("python", "torch", "cuda", "hip", "xla")
+
+
+def provenance_of(cell: CellRecord) -> Provenance:
+    """How its results came to be known."""
+    return cell.ingested.provenance if cell.ingested else Provenance.AGENT
+
+
+def is_attested(cell: CellRecord) -> bool:
+    """Whether a real machine says that it produced them, and is the one that was asked for."""
+    told = cell.attestation
+    return told is not None and not (told.simulated or told.mismatch or cell.ingested)
+
+
+def origin(record: RunRecord, cell: CellRecord) -> dict[str, str]:
+    """Who and what produced the cell's results, as names and texts; nothing is guessed."""
+    run = record.run
+    facts = {
+        "run": run.id,
+        "cell": cell.id,
+        "platform": cell.platform.id,
+        "environment": cell.environment,
+        "subject": f"{run.subject_name} {run.subject_version}".strip(),
+        "payload": f"sha256:{run.payload_digest}" if run.payload_digest else "",
+        "provenance": provenance_of(cell).value,
+        "attested": _said(is_attested(cell)),
+        "simulated": _said(cell.simulated),
+        "outcome": cell.outcome.value if cell.outcome else "not_finished",
+        "reason": cell.reason,
+        **dict(_machine(cell)),
+        **dict(_ingested(cell)),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def warnings_of(cell: CellRecord) -> tuple[str, ...]:
+    """What keeps a reader from taking the cell's results for more than they are."""
+    found = [f"{job.id} ran degraded: {job.degraded}" for job in cell.jobs if job.degraded]
+    found += [
+        f"{job.id}: {job.unnamed.collected} tests are counted without being named"
+        for job in cell.jobs
+        if job.unnamed.collected
+    ]
+    if cell.simulated:
+        found.append("its machine is simulated")
+    if provenance_of(cell) is Provenance.TRANSCRIBED:
+        found.append("a person typed it from a document")
+    sources = cell.ingested.sources if cell.ingested else ()
+    found += [
+        f"{source.name} does not agree with itself"
+        for source in sources
+        if source.state is SourceState.INCONSISTENT
+    ]
+    return tuple(found)
+
+
+def _said(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _machine(cell: CellRecord) -> Iterator[tuple[str, str]]:
+    for name in SOFTWARE:
+        if cell.probed.get(name):
+            yield name, str(cell.probed[name])
+    for number, device in enumerate(_devices(cell.probed.get("machine"))):
+        for name in DEVICE_FACTS:
+            if device.get(name):
+                yield f"device.{number}.{name}", str(device[name])
+    if cell.attestation:
+        yield from ((f"machine.{name}", said) for name, said in cell.attestation.facts.items())
+
+
+def _devices(machine: object) -> Sequence[Mapping[str, object]]:
+    found = machine.get("devices") if isinstance(machine, Mapping) else None
+    if not isinstance(found, Sequence) or isinstance(found, str):
+        return ()
+    return [device for device in found if isinstance(device, Mapping)]
+
+
+def _ingested(cell: CellRecord) -> Iterator[tuple[str, str]]:
+    told = cell.ingested
+    if told is None:
+        return
+    yield "ingested.at", told.ingested_at.isoformat()
+    if told.is_dated:
+        yield "ingested.dated", told.dated_at.isoformat()
+    yield "ingested.fingerprint", f"sha256:{told.fingerprint}"
+    if len(told.sources) > SOURCES_NAMED:
+        yield "sources", str(len(told.sources))
+    for number, source in enumerate(told.sources[:SOURCES_NAMED]):
+        state = f" ({source.state.value})" if source.state is not SourceState.READ else ""
+        yield f"source.{number}", f"{source.name} sha256:{source.digest}{state}"

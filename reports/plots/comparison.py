@@ -1,0 +1,121 @@
+"""Plots of two runs: what became of the tests, and how far each figure moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reports import comparison_text
+from reports import format as fmt
+from reports.grouping import split_name, telling
+from reports.model.compare import CellPair, CompareReport, MetricDelta
+from reports.model.metrics import MetricFigure
+from reports.model.plot import Plot
+from reports.model.values import Absent
+from reports.plots.bars import Segment, StackedRow, stacked
+from reports.plots.ratios import RatioRow, ratios
+
+PAIRS_SHOWN, METRICS_SHOWN = 24, 24
+_KEYS = 3
+_STYLES = {
+    "new_failure": "failed", "still_failing": "error", "missing": "missing", "hidden": "other",
+    "newly_skipped": "skipped", "changed": "other", "fixed": "s0", "new": "s2", "gone": "s3",
+}  # fmt: skip
+
+
+def changes_plot(report: CompareReport) -> Plot | None:
+    """What became of the tests of each pair of cells; nothing where nothing changed."""
+    if not any(number for _, number in report.totals):
+        return None
+    rows = [
+        StackedRow(pair.heading, tuple(_segments(pair)), fmt.plural(_names(pair), "test"))
+        for pair in report.pairs[:PAIRS_SHOWN]
+    ]
+    said = [
+        f"{comparison_text.category_name(name)}: {fmt.count(n)}" for name, n in report.totals if n
+    ]
+    told = f"{'; '.join(said)}; the same: {fmt.count(report.unchanged)}"
+    return stacked("changes", "What became of the tests", told, rows, shared_scale=False)
+
+
+def _names(pair: CellPair) -> int:
+    """Of both sides together."""
+    return pair.tests.unchanged + sum(group.count for group in pair.tests.groups)
+
+
+def _segments(pair: CellPair) -> Iterator[Segment]:
+    for name, kind in _STYLES.items():
+        number = pair.tests.of(name).count
+        if name == "hidden" and not number:
+            continue
+        yield Segment(kind, comparison_text.category_name(name).lower(), number, fmt.count(number))
+    same = pair.tests.unchanged
+    yield Segment("passed", "the same", same, fmt.count(same))
+
+
+def metrics_plot(report: CompareReport) -> Plot | None:
+    """How far each listed figure moved from its base, and how sure that is."""
+    rows = [row for pair in report.pairs for row in _of_pair(pair)][:METRICS_SHOWN]
+    if not rows:
+        return None
+    told = "; ".join(f"{row.group}, {row.label}: {row.told}" for row in rows[:8])
+    note = "Base = 1; whiskers: how far the spreads of both let it be; grey: single samples."
+    if not all(pair.same_stack for pair in report.pairs):
+        note += " The software differs too."
+    return ratios("metrics", "Figures that moved", told, rows, note=note)
+
+
+def _of_pair(pair: CellPair) -> Iterator[RatioRow]:
+    """Those of one job stand together, the worst job first."""
+    jobs: dict[str, list[MetricDelta]] = {}
+    for delta in pair.metrics:
+        jobs.setdefault(delta.job, []).append(delta)
+    for deltas in jobs.values():
+        for delta in deltas:
+            if not isinstance(delta.relative, Absent) and delta.relative > 0:
+                alike = [one for one in deltas if one.metric == delta.metric]
+                yield _row(pair, delta, delta.relative, _differing(alike))
+
+
+def _differing(deltas: Sequence[MetricDelta]) -> tuple[str, ...]:
+    """Parameters that are not the same everywhere, as few as tell them apart."""
+    said = [dict(delta.params) for delta in deltas]
+    names = dict.fromkeys(key for params in said for key in params)
+    keys = [key for key in names if len({params.get(key) for params in said}) > 1]
+    return telling([delta.params for delta in deltas], keys)
+
+
+def _row(pair: CellPair, delta: MetricDelta, ratio: float, keys: tuple[str, ...]) -> RatioRow:
+    params = dict(delta.params)
+    own = [f"{key}={params[key]}" for key in keys[:_KEYS] if key in params]
+    is_known = delta.base.n > 1 and delta.head.n > 1
+    low, high = _reach(delta) if is_known else (ratio, ratio)
+    kind = "other" if not is_known or delta.overlaps else "passed" if ratio > 1 else "failed"
+    return RatioRow(
+        label=", ".join([split_name(delta.metric)[1], *own]),
+        group=f"{pair.heading}: {delta.title}",
+        ratio=ratio,
+        low=min(low, ratio),
+        high=max(high, ratio),
+        kind=kind,
+        told=f"{fmt.ratio(ratio)}{'' if is_known else ' (n=1)'}",
+    )
+
+
+def _reach(delta: MetricDelta) -> tuple[float, float]:
+    """The least and the most that both spreads allow."""
+    better, worse = (delta.head, delta.base)
+    if delta.direction == "lower":
+        better, worse = worse, better
+    return _share(_low(better), _high(worse)), _share(_high(better), _low(worse))
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if part > 0 and whole > 0 else float("inf")
+
+
+def _low(figure: MetricFigure) -> float:
+    return 0.0 if isinstance(figure.low, Absent) else figure.low
+
+
+def _high(figure: MetricFigure) -> float:
+    return 0.0 if isinstance(figure.high, Absent) else figure.high

@@ -1,0 +1,174 @@
+"""Rules about one part of a report each, whichever kind of report it stands in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from reports.model.blocks import (
+    CommandRow,
+    CommandTable,
+    Device,
+    SuiteProblems,
+    SuiteRow,
+    SuiteSkips,
+    SuiteTable,
+    TimelineRow,
+)
+from reports.model.values import Absent, CheckTally, Rate, Tally
+
+Said = tuple[str, str, str]
+"""Level, rule, message."""
+
+OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed", "missing", "not_run")
+_AMPERE, _BLACKWELL = "Ampere", "Blackwell"
+ARCHITECTURE_OF = {"7.0": "Volta", "7.5": "Turing", "8.9": "Ada Lovelace", "9.0": "Hopper"} | {
+    "8.0": _AMPERE, "8.6": _AMPERE, "8.7": _AMPERE,
+    "10.0": _BLACKWELL, "10.3": _BLACKWELL, "12.0": _BLACKWELL,
+}  # fmt: skip
+
+
+def close(a: float, b: float) -> bool:
+    """Equal but for the last bits of a float."""
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def differs(rule: str, what: str, said: object, found: object) -> Iterator[Said]:
+    """An error where what is said is not what is found."""
+    if said != found:
+        yield "error", rule, f"{what} is {said}, recomputed {found}"
+
+
+def rate_rule(part: Rate) -> Iterator[Said]:
+    """``percent = 100 * part / whole``."""
+    if not 0 <= part.part <= part.whole:
+        yield "error", "rate", f"{part.part} of {part.whole} is no share"
+    elif isinstance(part.percent, Absent) != (part.whole == 0):
+        yield "error", "rate", "a percentage is there of nothing, or absent of something"
+    elif not isinstance(part.percent, Absent):
+        found = part.part * 100 / part.whole
+        if not close(part.percent, found):
+            yield "error", "rate", f"percent is {part.percent}, recomputed {found}"
+
+
+def tally_rule(part: Tally) -> Iterator[Said]:
+    """The eight figures are what was collected; the rate is of those that were judged."""
+    figures = [getattr(part, name) for name in OUTCOMES]
+    if min(figures) < 0:
+        yield "error", "tally", "a count is negative"
+    yield from differs("tally", "collected", part.collected, sum(figures))
+    yield from differs("pass_rate", "the rate's part", part.rate.part, part.passed)
+    judged = part.passed + part.failed + part.error
+    yield from differs("pass_rate", "the rate's whole", part.rate.whole, judged)
+
+
+def checks_rule(part: CheckTally) -> Iterator[Said]:
+    """The rate is of the checks that were judged."""
+    yield from differs("checks", "the rate's part", part.rate.part, part.passed)
+    yield from differs("checks", "the rate's whole", part.rate.whole, part.passed + part.failed)
+
+
+def suite_rule(part: SuiteRow) -> Iterator[Said]:
+    """A suite that passed collected something, and all of it is accounted for."""
+    if part.status.code != "passed":
+        return
+    if isinstance(part.tally, Absent) or not part.tally.collected:
+        yield "error", "outcome", "the suite passed without a test"
+    elif part.tally.bad:
+        yield "error", "outcome", f"the suite passed with {part.tally.bad} tests that did not"
+
+
+def total_is(total: Tally | Absent, rows: Sequence[Tally | Absent]) -> Iterator[Said]:
+    """A total is the sum of its rows, and absent only of none."""
+    known = [row for row in rows if not isinstance(row, Absent)]
+    if isinstance(total, Absent):
+        yield from differs("total", "rows behind an absent total", 0, len(known))
+        return
+    for name in (*OUTCOMES, "collected"):
+        found = sum(getattr(row, name) for row in known)
+        yield from differs("total", f"total {name}", getattr(total, name), found)
+
+
+def suites_rule(part: SuiteTable) -> Iterator[Said]:
+    """The total of the suites."""
+    yield from total_is(part.total, [row.tally for row in part.rows])
+
+
+def problems_rule(part: SuiteProblems) -> Iterator[Said]:
+    """Listed and unlisted tests are all that did not pass."""
+    yield from differs("listed", "bad tests", part.bad, len(part.shown) + part.hidden)
+    if part.hidden < 0:
+        yield "error", "listed", f"{-part.hidden} more tests are listed than were counted"
+
+
+def skips_rule(part: SuiteSkips) -> Iterator[Said]:
+    """The groups are all that was skipped."""
+    found = sum(group.tests for group in part.groups) + part.hidden
+    yield from differs("skips", "skipped tests", part.skipped, found)
+    if part.hidden < 0:
+        yield "error", "skips", f"{-part.hidden} more tests are grouped than were skipped"
+
+
+def command_rule(part: CommandRow) -> Iterator[Said]:
+    """Its checks add up, and none failed where it passed."""
+    checks = part.checks
+    listed = len(part.lines) + part.hidden
+    if isinstance(checks, Absent):
+        yield from differs("checks", "checks without a tally", 0, listed)
+        return
+    stated = checks.passed + checks.failed + checks.skipped
+    yield from differs("checks", "checks", stated, listed)
+    if part.status.code == "passed" and checks.failed:
+        yield "error", "outcome", f"the job passed with {checks.failed} failed checks"
+
+
+def commands_rule(part: CommandTable) -> Iterator[Said]:
+    """The totals of demos, use cases or benchmarks."""
+    passed = len([row for row in part.rows if row.status.code == "passed"])
+    yield from differs("total", "passed jobs", part.jobs.part, passed)
+    yield from differs("total", "jobs", part.jobs.whole, len(part.rows))
+    known = [row.checks for row in part.rows if not isinstance(row.checks, Absent)]
+    if isinstance(part.checks, Absent):
+        yield from differs("total", "rows behind absent checks", 0, len(known))
+        return
+    for name in ("passed", "failed", "skipped"):
+        found = sum(getattr(row, name) for row in known)
+        yield from differs("total", f"{name} checks", getattr(part.checks, name), found)
+
+
+def device_rule(part: Device) -> Iterator[Said]:
+    """The architecture belongs to the compute capability."""
+    if isinstance(part.architecture, Absent) or isinstance(part.compute_capability, Absent):
+        return
+    found = ARCHITECTURE_OF.get(part.compute_capability)
+    yield from differs("architecture", "architecture", part.architecture, found)
+
+
+def timeline_rule(part: TimelineRow) -> Iterator[Said]:
+    """``until - at``."""
+    if isinstance(part.until, Absent) or isinstance(part.duration_s, Absent):
+        both = isinstance(part.until, Absent) and isinstance(part.duration_s, Absent)
+        yield from differs("duration", "without an end", both, True)
+        return
+    found = part.until.timestamp() - part.at.timestamp()
+    if abs(part.duration_s - found) > 1e-3:
+        yield "error", "duration", f"duration_s is {part.duration_s}, recomputed {found}"
+    if found < 0:
+        yield "warning", "clock", f"the clock ran backwards by {-found:.3f} s in {part.target}"
+
+
+RULES: dict[type, Callable[[Any], Iterator[Said]]] = {
+    Rate: rate_rule,
+    Tally: tally_rule,
+    CheckTally: checks_rule,
+    SuiteRow: suite_rule,
+    SuiteTable: suites_rule,
+    SuiteProblems: problems_rule,
+    SuiteSkips: skips_rule,
+    CommandRow: command_rule,
+    CommandTable: commands_rule,
+    Device: device_rule,
+    TimelineRow: timeline_rule,
+}
+"""By the type of the part."""

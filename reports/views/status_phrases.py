@@ -1,0 +1,104 @@
+"""Conclusions: sentences that are made of figures and rules, and of nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from reports.format import count, outcome, plural, share
+from reports.model.blocks import CommandTable, Hardware, SuiteTable
+from reports.model.values import Absent, Claim, Rate, Status, Tally
+
+RULES = {
+    "tests": "a suite fails when one of its tests fails or errors",
+    "missing": "a suite fails when a collected test never reports",
+    "no_tests": "a suite that collects nothing fails",
+    "crashed": "a job whose process dies fails",
+    "hung": "a job that stops saying anything fails",
+    "checks": "a job fails when one of its own checks fails",
+    "exit": "a job fails when it exits with anything but 0",
+    "interrupted": "a suite that pytest ends early fails",
+    "pytest_internal": "a suite that pytest ends early fails",
+    "pytest_usage": "a suite that pytest ends early fails",
+    "wrong_subject": "tests count only if what they import is what was installed",
+    "wrong_pytest": "tests count only if the environment's own pytest ran them",
+    "forged_records": "results count only if the recorder wrote them, in order",
+    "start_failed": "a job that cannot be started fails",
+    "timeout": "a job that exceeds its own time is timed out",
+    "deadline": "an attempt that reaches its deadline is stopped",
+    "cancelled": "the run was cancelled",
+    "not_offered": "the provider does not sell this machine",
+    "lost": "a machine that is lost is an infrastructure fault",
+}
+"""By the reason of an outcome."""
+
+RULE_WHEN_SOUND = (
+    "every job ran to its end and passed; a suite passes only if something was collected, "
+    "all of it reported, and none failed or errored"
+)
+
+
+def judged_claim(rule: str, tally: Tally | Absent, *, over: str = "") -> Claim:
+    """How many of the judged tests passed, and what stands beside them."""
+    if isinstance(tally, Absent):
+        return Claim(rule, (), f"No test was judged{over}: {tally.reason}.")
+    share_of = tally.rate
+    beside = [("skipped", tally.skipped), ("missing", tally.missing)]
+    seldom = (("xfailed", tally.xfailed), ("xpassed", tally.xpassed), ("not run", tally.not_run))
+    beside += [pair for pair in seldom if pair[1]]
+    stated = "; ".join(f"{count(n)} {name}" for name, n in beside)
+    text = f"{count(share_of.part)} of {count(share_of.whole)} judged tests passed{over}; {stated}."
+    return Claim(rule, (share_of.part, share_of.whole, *(n for _, n in beside)), text)
+
+
+def suites_claim(table: SuiteTable) -> Claim:
+    """The tests of one cell."""
+    return judged_claim("tests", table.total)
+
+
+def commands_claims(tables: Iterable[CommandTable]) -> tuple[Claim, ...]:
+    """How many demos, use cases and benchmarks passed."""
+    return tuple(_commands(table) for table in tables if table.rows)
+
+
+def _commands(table: CommandTable) -> Claim:
+    passed = table.jobs
+    name = table.kind.replace("-", " ")
+    text = f"{count(passed.part)} of {plural(passed.whole, name)} passed"
+    figures: tuple[int, ...] = (passed.part, passed.whole)
+    if not isinstance(table.checks, Absent):
+        held = table.checks.rate
+        text += f", with {count(held.part)} of {plural(held.whole, 'judged check')} passed"
+        figures += (held.part, held.whole)
+    return Claim(f"jobs.{table.kind}", figures, f"{text}.")
+
+
+def degraded_claim(jobs: Sequence[tuple[str, str]]) -> tuple[Claim, ...]:
+    """Jobs that ran, but not the way they should have."""
+    if not jobs:
+        return ()
+    return (Claim("degraded", (len(jobs),), f"{plural(len(jobs), 'job')} ran degraded."),)
+
+
+def hardware_claim(hardware: Hardware) -> Claim:
+    """Whether these figures say anything about an accelerator."""
+    return Claim("hardware", (), f"This is {hardware.why}.")
+
+
+def outcome_claim(status: Status, detail: str) -> Claim:
+    """The outcome and the rule that made it."""
+    word = outcome(status.code)
+    if status.code in ("running", "queued"):
+        return Claim("outcome", (), f"Outcome: {word}; nothing is concluded before the end.")
+    if status.code == "passed":
+        return Claim("outcome", (), f"Outcome: {word}, because {RULE_WHEN_SOUND}.")
+    reason = status.reason.replace("_", " ") or "no reason recorded"
+    rule = RULES.get(status.reason, reason)
+    said = f" ({detail})" if detail else ""
+    return Claim("outcome", (), f"Outcome: {word}. Rule: {rule}{said}.")
+
+
+def run_claim(status: Status, passed: Rate) -> Claim:
+    """The run's outcome: its worst cell's."""
+    word = outcome(status.code)
+    text = f"{share(passed)} cells passed. Outcome of the run: {word}, its worst cell's."
+    return Claim("run", (passed.part, passed.whole), text)

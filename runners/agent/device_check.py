@@ -1,0 +1,79 @@
+"""Whether torch and its device work, seen before the first job: a sick machine fails no test."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Dict, List, Mapping
+
+from . import bounded_process, environment_facts, interpreters, processes
+from .failures import NotReady
+from .masking import JsonValue
+from .plan import Readiness
+
+_PROGRAM = Path(__file__).with_name("on_device.py")
+_REASONS = {"torch_import": "torch_device", "device_seen": "torch_device"}
+_SAID_CHARS = 1_000
+
+Result = Dict[str, JsonValue]
+Checks = List[Mapping[str, JsonValue]]
+
+
+def see(asked: Readiness, asker: environment_facts.Asker) -> Result:
+    """Try the device in a process of its own, which is gone when this returns.
+
+    On some machines one process alone may hold the device: the first job finds it free.
+
+    Returns:
+        ``{"device", "ok", "checks": [{"check", "ok", "detail", "seconds"}]}``.
+    """
+    answer = asker.ask(
+        _PROGRAM.read_text(encoding="utf-8"), asked.device or "none", timeout_s=asked.timeout_s
+    )
+    # No job runs yet: whatever is there came from the check, in a session of its own perhaps.
+    processes.kill_all(
+        lambda: (
+            processes.below(os.getpid(), seen=processes.table())
+            | processes.marked(asker.attempt.folder)
+        )
+    )
+    found = interpreters.extract(answer.text) or {"at": "torch_import", "checks": []}
+    checks = [dict(one) for one in _rows(found["checks"])]
+    at = str(found["at"])
+    if at != "end":
+        seconds = asked.timeout_s if answer.timed_out else None
+        cut: Dict[str, JsonValue] = {"check": at, "ok": False, "detail": _why(answer, asked)}
+        checks.append({**cut, "seconds": seconds})
+    ok = bool(checks) and all(one["ok"] is True for one in checks)
+    return {"device": asked.device, "ok": ok, "checks": list(checks)}
+
+
+def enforce(asked: Readiness, result: Result) -> None:
+    """End the attempt where the device does not work and the plan wants to know that first.
+
+    Raises:
+        NotReady: with reason ``torch_device`` or ``device_check``.
+    """
+    if result["ok"] is True or not asked.enforce:
+        return
+    (failed, *_) = [one for one in _rows(result["checks"]) if one["ok"] is not True]
+    name = str(failed["check"])
+    what = f"the machine is not ready for device {asked.device or 'cpu'}: {name} failed"
+    raise NotReady(_REASONS.get(name, "device_check"), f"{what}: {failed['detail']}")
+
+
+def _rows(value: JsonValue) -> Checks:
+    rows = value if isinstance(value, (list, tuple)) else ()
+    return [row for row in rows if isinstance(row, Mapping)]
+
+
+def _why(answer: bounded_process.Answer, asked: Readiness) -> str:
+    if answer.timed_out:
+        return f"no answer within {asked.timeout_s:g} s"
+    lines = [one for one in answer.text.splitlines() if not one.startswith(interpreters.ANSWER)]
+    said = "\n".join(lines).strip()[-_SAID_CHARS:]
+    return f"its process ended ({_ended(answer.exit_code)}){': ' + said if said else ''}"
+
+
+def _ended(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {-code}"

@@ -1,0 +1,135 @@
+"""The agent's sense of time: heartbeats, the deadline, and whether somebody asked it to stop."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Optional
+
+from . import processes
+from .events import EventWriter
+from .failures import DiskFull, Stopped
+from .layout import Attempt
+from .preemption_notices import Notices
+
+_FULL_BELOW_BYTES = 1024 * 1024
+
+
+class Pulse:
+    """Looked at several times a second from wherever the agent waits."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        events: EventWriter,
+        notices: Notices,
+        *,
+        heartbeat_s: float,
+        left_s: float,
+    ) -> None:
+        self._notices = notices
+        self._heard = False
+        self._attempt = attempt
+        self._events = events
+        self._heartbeat_s = heartbeat_s
+        self._deadline = time.monotonic() + left_s
+        self._next_beat = time.monotonic()
+        self._signalled: Optional[int] = None
+
+    def heed_signals(self) -> None:
+        """Take SIGTERM for a request to stop, and do not mind a terminal that goes away.
+
+        Handlers, not SIG_IGN: what is ignored stays ignored in every job.
+        """
+        signal.signal(signal.SIGTERM, self._note)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, lambda *_: None)
+
+    def beat(self, job: Optional[str] = None, test: Optional[str] = None) -> None:
+        """Sync the events when that is due, and say that the agent lives when that is."""
+        self._hear()
+        self._events.sync()
+        now = time.monotonic()
+        if now < self._next_beat:
+            return
+        self._next_beat = now + self._heartbeat_s
+        processes.reap()
+        free = free_bytes(self._attempt.folder)
+        load = round(os.getloadavg()[0], 2)
+        data = {"job": job, "test": test, "disk_free_bytes": free, "load": load}
+        self._events.emit("heartbeat", None, data)
+
+    @property
+    def hurried(self) -> bool:
+        """The machine is about to be taken away: what takes long is not worth its time."""
+        return self._notices.notice is not None
+
+    @property
+    def left_s(self) -> float:
+        """How much of the attempt's time is left."""
+        return self._deadline - time.monotonic()
+
+    def ending(self) -> Optional[Stopped]:
+        """Return why the agent is to stop, if it is to."""
+        self._hear()
+        if self._notices.notice is not None:
+            return Stopped("preempted", self._notices.notice)
+        if self._attempt.stop.exists():
+            return _asked(self._attempt.stop)
+        if self._signalled is not None:
+            name = signal.Signals(self._signalled).name
+            return Stopped("cancelled", f"the agent got {name} (is the machine going down?)")
+        if time.monotonic() >= self._deadline:
+            return Stopped("deadline", "the plan's deadline has come")
+        return None
+
+    def check(self) -> None:
+        """Beat, and end the attempt where that is due.
+
+        Raises:
+            Stopped: somebody asked for it, or the deadline has come.
+            DiskFull: nothing more can be written.
+        """
+        self.beat()
+        ending = self.ending()
+        if ending is not None:
+            raise ending
+        if self._events.disk_full:
+            raise DiskFull("the disk is full")
+
+    def _hear(self) -> None:
+        """Say what has come from the provider, each thing once."""
+        trouble = self._notices.trouble()
+        if trouble is not None:
+            text = f"the machine's metadata does not answer ({trouble}): it may go without notice"
+            self._events.log("warning", text)
+        if self._notices.notice is not None and not self._heard:
+            self._heard = True
+            self._events.log("warning", self._notices.notice)
+            self._events.sync(now=True)
+
+    def _note(self, number: int, _frame: Optional[FrameType]) -> None:
+        self._signalled = number
+
+
+def free_bytes(folder: Path) -> int:
+    """Return how much can still be written to the folder's disk."""
+    return shutil.disk_usage(folder).free
+
+
+def is_nearly_full(folder: Path) -> bool:
+    """Say whether what fails for want of space would fail there."""
+    return free_bytes(folder) < _FULL_BELOW_BYTES
+
+
+def _asked(path: Path) -> Stopped:
+    try:
+        reason = path.read_text(encoding="utf-8", errors="replace").strip()[:500]
+    except OSError:
+        reason = ""
+    kind = "deadline" if "deadline" in reason.lower() else "cancelled"
+    return Stopped(kind, f"stopped by request: {reason or 'no reason given'}")

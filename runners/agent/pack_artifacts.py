@@ -1,0 +1,206 @@
+"""Gathering what is brought home, and handing it over as one tar."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import stat
+import tarfile
+import time
+from pathlib import Path
+from typing import BinaryIO, Dict, Iterator, Optional, Sequence, Tuple
+
+from . import devices
+from .attempt_context import Desk
+from .masking import JsonValue
+from .tail import open_regular
+
+_TOTAL_BYTES = 240 * 1024 * 1024
+"""What a bundle may hold; a controller takes 256 MiB."""
+
+_FILE_BYTES = 64 * 1024 * 1024
+_OUTPUTS_BYTES = 176 * 1024 * 1024
+_CUT_BYTES = 1024 * 1024
+_FILES = 1_000
+_NAME_CHARS = 100
+_PIECE = 1024 * 1024
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+=@-]")
+
+
+class Packer:
+    """Fills the ``artifacts`` folder and says what is in it."""
+
+    def __init__(self, desk: Desk, *, patience_s: Optional[float] = None) -> None:
+        """Prepare to pack.
+
+        Args:
+            desk: The attempt's shared things.
+            patience_s: After so long no further file of a job's is taken; None is for ever.
+        """
+        self._desk = desk
+        self._until = None if patience_s is None else time.monotonic() + patience_s
+        self._room_bytes = _TOTAL_BYTES
+        self._room_files = _FILES
+        self._owners: Dict[str, str] = {}
+
+    def facts(self, environment: JsonValue, *, details: bool = True) -> None:
+        """Keep the ``environment`` event and, where there is one, nvidia-smi's full answer."""
+        text = json.dumps(self._desk.masker.data(environment), indent=2, sort_keys=True)
+        self._put("environment.json", text.encode("utf-8", "replace"))
+        answer = devices.nvidia_details() if details else None
+        if answer is not None:
+            self._put("gpu_info.txt", answer)
+
+    def outputs(self, jobs: Sequence[str]) -> None:
+        """Cut the jobs' outputs where all of them together are too many to bring home."""
+        room = _OUTPUTS_BYTES
+        for job in jobs:
+            path = self._desk.attempt.artifacts / output_name(job)
+            size = path.stat().st_size if path.exists() else 0
+            if size > room:
+                self._cut(path, job)
+                size = path.stat().st_size
+            room = max(room - size, 0)
+            self._room_bytes -= size
+
+    def _cut(self, path: Path, job: str) -> None:
+        keep = min(_CUT_BYTES, path.stat().st_size)
+        os.truncate(path, keep)
+        text = f"{path.name} is cut to {keep} bytes: all outputs together are too many; see the log"
+        with path.open("ab") as stream:
+            stream.write(f"\n[{text}]\n".encode())
+        self._desk.events.log("warning", text, job)
+
+    def left_by(self, job: str) -> None:
+        """Take what a job left in ``$SEATRIAL_ARTIFACTS``, masked; nothing but plain files."""
+        folder = self._desk.attempt.job(job).artifacts
+        for path in _files_below(folder):
+            if self._too_late():
+                text = f"no more artifacts of {job} are kept: the machine is about to go"
+                self._desk.events.log("warning", text, job)
+                return
+            problem = self._take(path, job, path.relative_to(folder))
+            if problem is not None:
+                text = f"artifact {path.relative_to(folder)} of {job} is not kept: {problem}"
+                self._desk.events.log("warning", text, job)
+
+    def announce(self, jobs: Sequence[str]) -> None:
+        """Emit an ``artifact`` event for every file, name by name."""
+        outputs = {output_name(job): job for job in jobs}
+        for path in sorted(self._desk.attempt.artifacts.iterdir()):
+            size, digest = _digest(path)
+            job = self._owners.get(path.name, outputs.get(path.name))
+            data: Dict[str, JsonValue] = {"name": path.name, "size_bytes": size, "sha256": digest}
+            self._desk.events.emit("artifact", job, data)
+
+    def _too_late(self) -> bool:
+        return self._until is not None and time.monotonic() >= self._until
+
+    def _take(self, path: Path, job: str, below: Path) -> Optional[str]:
+        name = flat_name(job, below)
+        if self._room_files <= 0:
+            return f"more than {_FILES} files"
+        if (self._desk.attempt.artifacts / name).exists():
+            return f"there is already one named {name}"
+        fd = open_regular(path)
+        if fd is None:
+            return "no plain file that can be read"
+        with os.fdopen(fd, "rb") as source:
+            size = os.fstat(fd).st_size
+            if size > min(_FILE_BYTES, self._room_bytes):
+                return f"{size} bytes are too many"
+            self._copy(source, self._desk.attempt.artifacts / name)
+        self._room_bytes -= size
+        self._room_files -= 1
+        self._owners[name] = job
+        return None
+
+    def _copy(self, source: BinaryIO, target: Path) -> None:
+        stream = self._desk.masker.stream()
+        with self._writing(target) as sink:
+            for piece in iter(lambda: source.read(_PIECE), b""):
+                sink.write(stream.feed(piece))
+            sink.write(stream.finish())
+
+    def _put(self, name: str, data: bytes) -> None:
+        with self._writing(self._desk.attempt.artifacts / name) as sink:
+            sink.write(data)
+
+    def _writing(self, target: Path) -> BinaryIO:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.fdopen(os.open(target, flags, 0o600), "wb")
+
+
+def output_name(job: str) -> str:
+    """Return the name of the file with a job's whole output."""
+    return f"{job}.txt"
+
+
+def flat_name(job: str, below: Path) -> str:
+    """Return a job's file's name in the flat folder: harmless characters, not too long."""
+    name = _UNSAFE.sub("_", f"{job}.{'-'.join(below.parts)}")
+    if len(name) > _NAME_CHARS:
+        mark = hashlib.sha256(name.encode()).hexdigest()[:8]
+        name = f"{name[: _NAME_CHARS - 41]}-{mark}-{name[-31:]}"
+    return name
+
+
+def bundle(folder: Path, out: BinaryIO) -> None:
+    """Write a tar of the plain files in a folder, by name, links left out."""
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    with tarfile.open(fileobj=out, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
+        for path in paths:
+            fd = open_regular(path)
+            if fd is None:
+                continue
+            with os.fdopen(fd, "rb") as source:
+                _add(tar, path.name, source)
+
+
+def _add(tar: tarfile.TarFile, name: str, source: BinaryIO) -> None:
+    """Add a file that may still grow or shrink: the size at the beginning is what counts."""
+    status = os.fstat(source.fileno())
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mtime, entry.mode = status.st_size, int(status.st_mtime), 0o644
+    tar.addfile(entry, io.BufferedReader(_Exactly(source, entry.size)))
+
+
+class _Exactly(io.RawIOBase):
+    """Reads exactly so many bytes, zeros where the file has become shorter."""
+
+    def __init__(self, source: BinaryIO, size: int) -> None:
+        self._source = source
+        self._left = size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        wanted = min(len(buffer), self._left)
+        data = self._source.read(wanted)
+        data += bytes(wanted - len(data)) if not data else b""
+        buffer[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Walk a folder in a stable order; links to folders are yielded, not followed."""
+    for parent, folders, files in os.walk(folder):
+        folders.sort()
+        links = [name for name in folders if (Path(parent) / name).is_symlink()]
+        for name in sorted([*files, *links]):
+            yield Path(parent) / name
+
+
+def _digest(path: Path) -> Tuple[int, str]:
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as stream:
+        assert stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+        for piece in iter(lambda: stream.read(_PIECE), b""):
+            digest.update(piece)
+            size += len(piece)
+    return size, digest.hexdigest()

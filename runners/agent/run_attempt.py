@@ -1,0 +1,246 @@
+"""The attempt from its first event to its last."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from typing import Callable, Dict, List, Mapping, Optional, Tuple
+
+from . import (
+    device_check,
+    devices,
+    earlier_events,
+    environment_facts,
+    job_env,
+    job_user,
+    plan,
+    processes,
+    recorder_files,
+    variant,
+)
+from .attempt_context import Crew, Desk
+from .events import Data, EventWriter, is_full
+from .failures import DiskFull, Ending, Stopped
+from .heartbeat import Pulse
+from .installed import Files
+from .job_context import arm_output
+from .job_user import User
+from .jobs import JobRun
+from .layout import Attempt
+from .masking import SHORTEST, JsonValue, Masker
+from .output import Sink
+from .pack_artifacts import Packer
+from .plan import Job, PlanError
+from .preemption_notices import Notices
+
+_TRACEBACK_CHARS = 8_000
+_HURRIED_PACKING_S = 8.0
+"""Of the half minute that the shortest notice leaves; the rest is for bringing it home."""
+
+
+def run(attempt: Attempt, secrets: Mapping[str, str]) -> None:
+    """Do all that the plan says; whatever happens, the last event says how it ended."""
+    past = earlier_events.read(attempt.events)
+    recorder_files.digests_at_start()
+    masker = Masker(secrets.values())
+    problem: Optional[PlanError] = None
+    try:
+        todo = plan.load(attempt.plan)
+    except PlanError as error:
+        todo, problem = plan.NOTHING, error
+    events = EventWriter(
+        attempt.events,
+        reserve=attempt.reserve,
+        masker=masker,
+        text_bytes=todo.limits.text_bytes,
+        after_seq=past.last_seq,
+    )
+    spent_s = max(time.time() - past.began_at, 0.0) if past.began_at is not None else 0.0
+    notices = Notices(todo.preemption, todo.metadata_url)
+    notices.start()
+    pulse = Pulse(
+        attempt,
+        events,
+        notices,
+        heartbeat_s=todo.limits.heartbeat_s,
+        left_s=max(todo.limits.deadline_s - spent_s, 0.0),
+    )
+    pulse.heed_signals()
+    log = Sink(attempt.log, events)
+    desk = Desk(attempt, todo, events, log, masker, pulse)
+    _end(desk, lambda: _Work(desk, secrets, past).do(problem))
+
+
+def _end(desk: Desk, work: Callable[[], None]) -> None:
+    """Do the work, and say how it ended."""
+    data: Data = {"outcome": "completed", "reason": None, "detail": ""}
+    try:
+        work()
+    except Ending as ending:
+        data = {"outcome": ending.outcome, "reason": ending.reason, "detail": ending.detail}
+    except Exception as error:  # noqa: BLE001 - the agent's own fault is evidence too
+        text = traceback.format_exc()[-_TRACEBACK_CHARS:]
+        full = desk.events.disk_full or (isinstance(error, OSError) and is_full(error))
+        reason = "disk_full" if full else "agent"
+        detail = f"the agent itself failed: {type(error).__name__}: {error}\n{text}"
+        data = {"outcome": "errored", "reason": reason, "detail": detail}
+    desk.events.emit("end", None, data)
+    desk.events.close()
+    desk.log.close()
+
+
+_SEATRIAL = "seatrial"
+_OWN_ENVIRONMENT = (
+    "the jobs run in the environment that Seatrial itself is installed in: all of its {} packages "
+    "can be imported, also those that payload.toml does not declare; name another interpreter in "
+    "python.candidates, or keep Seatrial in an environment of its own that is not on PATH"
+)
+
+
+class _Work:
+    """The phases, in order."""
+
+    def __init__(
+        self, desk: Desk, secrets: Mapping[str, str], past: earlier_events.History
+    ) -> None:
+        self._desk = desk
+        self._secrets = secrets
+        self._past = past
+        self._beside: Optional[variant.BaselineSide] = None
+
+    def do(self, problem: Optional[PlanError]) -> None:
+        """Prepare, run, pack.
+
+        Raises:
+            Ending: whatever ends the attempt before its jobs are done.
+        """
+        if problem is not None:
+            raise Ending(f"the plan cannot be followed: {problem}")
+        if self._past.last_seq:
+            self._take_over()
+        self._phase("preparing")
+        self._warn_of_short_secrets()
+        crew, environment = self._prepare()
+        self._phase("running")
+        ending = self._run_jobs(crew)
+        self._phase("packing")
+        self._pack(environment)
+        if ending is not None:
+            raise ending
+
+    def _phase(self, name: str) -> None:
+        self._desk.events.emit("phase", None, {"name": name})
+
+    def _take_over(self) -> None:
+        """Go on where an agent that died left off; nothing it started may still run."""
+        attempt = self._desk.attempt
+        processes.kill_all(lambda: processes.marked(attempt.folder))
+        text = "an earlier agent of this attempt died; this one goes on with what is left"
+        self._desk.events.log("warning", text)
+
+    def _warn_of_short_secrets(self) -> None:
+        for name, value in self._secrets.items():
+            if len(value) < SHORTEST:
+                text = f"secret {name} is shorter than {SHORTEST} characters and is not masked"
+                self._desk.events.log("warning", text)
+
+    def _prepare(self) -> "tuple[Crew, JsonValue]":
+        desk = self._desk
+        desk.attempt.plan.chmod(0o600)
+        variant.copy_payload(desk)
+        installed = variant.build_overlay(desk)
+        user = job_user.choose(desk.attempt, wanted=desk.plan.payload_user, tick=desk.pulse.check)
+        crew = self._crew(user, installed)
+        asker = environment_facts.Asker(
+            desk.attempt, crew.variables, user.account, desk.pulse.check
+        )
+        environment = environment_facts.gather(asker, lambda text: desk.events.log("warning", text))
+        environment["separated_user"] = user.separated
+        environment["separated_user_reason"] = user.reason
+        self._see_whose(environment)
+        self._see_readiness(asker, environment)
+        variant.prove_subject(desk, crew)
+        return crew, environment
+
+    def _see_whose(self, environment: Dict[str, JsonValue]) -> None:
+        """Say so where the jobs see Seatrial's own packages, which the payload never asked for."""
+        found = environment["packages"]
+        assert isinstance(found, Mapping)
+        subject = self._desk.plan.subject
+        own = _SEATRIAL in found and (subject is None or subject.distribution != _SEATRIAL)
+        environment["own_environment"] = own
+        if own:
+            text = _OWN_ENVIRONMENT.format(len(found))
+            self._desk.events.log("warning", text)
+
+    def _see_readiness(
+        self, asker: environment_facts.Asker, environment: Dict[str, JsonValue]
+    ) -> None:
+        """Say what the environment is, and whether its device works, where that was asked."""
+        asked = self._desk.plan.readiness
+        if asked is None:
+            self._desk.events.emit("environment", None, environment)
+            return
+        result = device_check.see(asked, asker)
+        environment["readiness"] = result
+        self._desk.events.emit("environment", None, environment)
+        device_check.enforce(asked, result)
+
+    def _crew(self, user: User, installed: Tuple[Files, ...]) -> Crew:
+        plan_ = self._desk.plan
+        shared = job_env.common(
+            self._desk.attempt, name=plan_.attempt, environment=plan_.environment, user=user
+        )
+        gpus = devices.gpu_count(devices.find()) if any(job.gpus for job in plan_.jobs) else 0
+        return Crew(user, shared, self._secrets, gpus, variant.payload_copy(self._desk), installed)
+
+    def _run_jobs(self, crew: Crew) -> Optional[Ending]:
+        """Run the jobs that no earlier agent has finished; say why not all, if not all."""
+        for job in self._desk.plan.jobs:
+            if job.id in self._past.finished:
+                continue
+            try:
+                self._desk.pulse.check()
+                cause = self._run_job(crew, job)
+            except (Stopped, DiskFull) as ending:
+                return ending
+            if cause == "stopped":
+                return self._desk.pulse.ending() or Stopped("cancelled", "stopped")
+            if cause == "disk_full":
+                return self._say_full()
+        return None
+
+    def _run_job(self, crew: Crew, job: Job) -> Optional[str]:
+        done = sorted(self._past.done.get(job.id, ()))
+        baseline = self._baseline(crew) if job.paired is not None else None
+        return JobRun(self._desk, crew, job, baseline=baseline).run(done=done).cause
+
+    def _baseline(self, crew: Crew) -> "Optional[tuple[Desk, Crew]]":
+        """Return the other arm's desk and crew, made for the first job that is measured so."""
+        if self._beside is None:
+            self._beside = variant.BaselineSide(self._desk, crew)
+        desk = self._beside.get()
+        return None if desk is None else (desk, self._beside.crew(desk))
+
+    def _say_full(self) -> DiskFull:
+        self._desk.events.full()
+        lost = f"; {self._desk.events.lost} events were lost" if self._desk.events.lost else ""
+        text = f"the disk is full: no more jobs are run, what was written until now is kept{lost}"
+        self._desk.events.log("error", text)
+        return DiskFull(text)
+
+    def _pack(self, environment: JsonValue) -> None:
+        if self._desk.events.disk_full:
+            return  # the space that is left is for the last events
+        hurried = self._desk.pulse.hurried
+        packer = Packer(self._desk, patience_s=_HURRIED_PACKING_S if hurried else None)
+        jobs: List[str] = [job.id for job in self._desk.plan.jobs]
+        try:
+            packer.outputs([*jobs, *(arm_output(job, variant.BASELINE) for job in jobs)])
+            packer.facts(environment, details=not hurried)
+            for job in jobs:
+                packer.left_by(job)
+        except OSError as error:
+            variant.raise_if_full(self._desk)
+            raise Ending(f"artifacts cannot be packed: {error}") from error
+        packer.announce(jobs)

@@ -1,0 +1,283 @@
+"""How one machine is now: its own state, and what the operations on it say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from google.cloud import compute_v1
+
+from orchestrator.domain.machine import Extent, Machine, MachineState, SshAddress
+from runners.gcp.clients import ComputeClients
+from runners.gcp.instance import IMAGE_FACTS
+from runners.gcp.names import ResourceId, last
+from runners.google.errors import ended_by
+from runners.google.locations import region_of
+from runners.google.metadata import HOST_KEYS, host_key_in, user_in
+from runners.google.names import tags
+from runners.google.responses import (
+    READ_TIMEOUT_S,
+    NotThereError,
+    is_done,
+    of_operation,
+    read,
+)
+
+_STATES: Mapping[str, MachineState] = {
+    "PENDING": MachineState.ORDERED,
+    "PROVISIONING": MachineState.ORDERED,  # resources are still being looked for
+    "STAGING": MachineState.BOOTING,
+    "RUNNING": MachineState.READY,
+}
+"""All else is on its way out: nothing here is ever restarted or resumed."""
+_LINK = "https://www.googleapis.com/compute/v1/projects/{}/zones/{}/instances/{}"
+_CANCELLED = "OPERATION_CANCELED_BY_USER"
+_NOT_SHOWN_YET = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What the operations on a machine say about its end."""
+
+    ended: str = ""
+    """As `Machine.ended`."""
+    detail: str = ""
+    by_guest: bool = False
+    """It powered itself off."""
+    is_pending: bool = False
+    """It is still being made, or was made a moment ago."""
+    extent: Extent = Extent.PLACE
+    """As `Machine.extent`."""
+
+
+class Looking:
+    """Answers `inspect` for virtual machines."""
+
+    def __init__(self, clients: ComputeClients, now: Callable[[], datetime]) -> None:
+        self._clients = clients
+        self._now = now
+
+    def instance(self, which: ResourceId) -> compute_v1.Instance | None:
+        """The resource, or None."""
+        request = compute_v1.GetInstanceRequest(
+            project=self._clients.project, zone=which.scope, instance=which.name
+        )
+        try:
+            return read(
+                f"looking at {which}",
+                lambda: self._clients.instances.get(request, retry=None, timeout=READ_TIMEOUT_S),
+            )
+        except NotThereError:
+            return None
+
+    def machine(self, which: ResourceId) -> Machine:
+        """How it is; READY only once its host key is known."""
+        found = self.instance(which)
+        if found is None:
+            return self._absent(which)
+        machine = as_machine(found, which.scope, simulated=self._clients.is_simulated)
+        if machine.state is MachineState.STOPPING:
+            end = self._end(which)
+            early = end.by_guest and self._now() < _expiry(machine.tags)
+            ended = "failed" if early else end.ended  # else its own timer did that
+            return _with(machine, ended=ended, detail=end.detail)
+        if machine.state is not MachineState.READY:
+            return machine
+        reach = self._reach(which, found)
+        if reach is None:
+            waiting = "running; its host key is not published yet"
+            return _with(machine, state=MachineState.BOOTING, detail=waiting)
+        return _with(machine, reach=reach)
+
+    def _absent(self, which: ResourceId) -> Machine:
+        end = self._end(which)
+        state = MachineState.ORDERED if end.is_pending else MachineState.GONE
+        return Machine(
+            id=str(which),
+            token="",
+            state=state,
+            detail=end.detail,
+            ended=end.ended,
+            extent=end.extent,
+            facts={"zone": which.scope, "region": region_of(which.scope)},
+            simulated=self._clients.is_simulated,
+        )
+
+    def _reach(self, which: ResourceId, found: compute_v1.Instance) -> SshAddress | None:
+        address, key = _address(found), self._host_key(which)
+        if not address or not key:
+            return None
+        return SshAddress(address=address, user=user_in(_metadata(found)), host_key=key)
+
+    def _host_key(self, which: ResourceId) -> str:
+        request = compute_v1.GetGuestAttributesInstanceRequest(
+            project=self._clients.project,
+            zone=which.scope,
+            instance=which.name,
+            query_path=HOST_KEYS,
+        )
+        try:
+            found = read(
+                f"reading the host key of {which}",
+                lambda: self._clients.instances.get_guest_attributes(
+                    request, retry=None, timeout=READ_TIMEOUT_S
+                ),
+            )
+        except NotThereError:  # until the guest published something
+            return ""
+        key = host_key_in((item.key, item.value) for item in found.query_value.items)
+        return f"ssh-ed25519 {key}" if key else ""
+
+    def _end(self, which: ResourceId) -> End:
+        was_asked = False
+        for operation in self.operations(which):
+            if _is_asked_for(operation):
+                was_asked = True  # why it came to that stands further back
+                continue
+            end = self._end_by(which, operation, was_asked=was_asked)
+            if end is not None:
+                return end
+        return End()
+
+    def operations(self, which: ResourceId) -> list[compute_v1.Operation]:
+        """All on this machine that the cloud still remembers, the newest first."""
+        link = _LINK.format(self._clients.project, which.scope, which.name)
+        request = compute_v1.ListZoneOperationsRequest(
+            project=self._clients.project, zone=which.scope, filter=f'targetLink = "{link}"'
+        )
+        try:
+            found = read(
+                f"looking at the operations on {which}",
+                lambda: list(
+                    self._clients.zone_operations.list(request, retry=None, timeout=READ_TIMEOUT_S)
+                ),
+            )
+        except NotThereError:  # no such zone
+            return []
+        ours = [each for each in found if each.target_link.endswith(f"/{which}")]
+        return sorted(ours, key=lambda each: _time(each.insert_time), reverse=True)
+
+    def _end_by(
+        self, which: ResourceId, operation: compute_v1.Operation, *, was_asked: bool
+    ) -> End | None:
+        """What this operation says; None where an older one must."""
+        said = f"{operation.operation_type}: {operation.status_message}".rstrip(": ")
+        match operation.operation_type:
+            case "compute.instances.preempted":
+                return End("preempted", said)
+            case "compute.instances.hostError":
+                return End("failed", said)
+            case "compute.instances.guestTerminate":
+                return End("deadline", f"{said}: it powered itself off", by_guest=True)
+            case "insert":
+                return self._made_by(which, operation, was_asked=was_asked)
+            case "delete" | "stop":
+                return End("deadline", f"{said}: by Compute Engine, when its run duration was over")
+            case kind if kind.startswith("compute.instances."):
+                return End("deadline", said)
+        return None
+
+    def _made_by(
+        self, which: ResourceId, operation: compute_v1.Operation, *, was_asked: bool
+    ) -> End:
+        error = of_operation(f"making {which}", operation)
+        if error is not None:
+            was_cancelled = was_asked and error.code == _CANCELLED
+            ended = "" if was_cancelled else ended_by(error)
+            return End(ended, str(error), extent=error.extent)
+        if not is_done(operation):
+            return End(detail="being made", is_pending=True)
+        age = self._now() - _time(operation.end_time)
+        if was_asked or age >= _NOT_SHOWN_YET:
+            return End()
+        return End(detail="made, and not shown yet", is_pending=True)
+
+
+def _is_asked_for(operation: compute_v1.Operation) -> bool:
+    """Whether somebody, rather than the cloud itself, ended the machine by it."""
+    is_end = operation.operation_type in ("delete", "stop")
+    by_cloud = "@" not in operation.user or operation.user.startswith("system")
+    return is_end and not by_cloud
+
+
+def as_machine(found: compute_v1.Instance, zone: str, *, simulated: bool) -> Machine:
+    """An instance as it says of itself; without a reach, which needs another question."""
+    carried = tags(found.labels)
+    state = _STATES.get(found.status, MachineState.STOPPING)
+    return Machine(
+        id=str(ResourceId(zone, "instances", found.name)),
+        token=carried.get("seatrial-token", ""),
+        state=state,
+        detail=" ".join(part for part in (found.status, found.status_message) if part),
+        tags=carried,
+        facts=_facts(found, zone),
+        simulated=simulated,
+    )
+
+
+def _facts(found: compute_v1.Instance, zone: str) -> dict[str, str]:
+    is_spot = found.scheduling.provisioning_model == "SPOT"
+    return {
+        "instance_id": str(found.id),
+        "instance_type": last(found.machine_type),
+        "zone": zone,
+        "region": region_of(zone),
+        "market": "spot" if is_spot else "on-demand",
+        **_image_facts(_metadata(found).get(IMAGE_FACTS, "{}")),
+    }
+
+
+def _image_facts(said: str) -> dict[str, str]:
+    try:
+        facts = json.loads(said)
+    except ValueError:
+        return {}
+    return {str(key): str(value) for key, value in dict(facts).items()}
+
+
+def _metadata(found: compute_v1.Instance) -> dict[str, str]:
+    return {item.key: item.value for item in found.metadata.items}
+
+
+def _address(found: compute_v1.Instance) -> str:
+    for interface in found.network_interfaces:
+        for access in interface.access_configs:
+            # One that has an outer address at all is only known from outside by it.
+            return access.nat_i_p
+        return interface.network_i_p
+    return ""
+
+
+def _time(said: str) -> datetime:
+    try:
+        return datetime.fromisoformat(said).astimezone(UTC)
+    except ValueError:
+        return datetime.fromtimestamp(0, UTC)
+
+
+def _expiry(carried: Mapping[str, str]) -> datetime:
+    said = carried.get("seatrial-expires-at", "")
+    return datetime.fromtimestamp(int(said) if said.isdigit() else 0, UTC)
+
+
+def _with(
+    machine: Machine,
+    *,
+    state: MachineState | None = None,
+    reach: SshAddress | None = None,
+    detail: str = "",
+    ended: str = "",
+) -> Machine:
+    return Machine(
+        id=machine.id,
+        token=machine.token,
+        state=state or machine.state,
+        reach=reach,
+        detail=detail or machine.detail,
+        ended=ended,
+        tags=machine.tags,
+        facts=machine.facts,
+        simulated=machine.simulated,
+    )

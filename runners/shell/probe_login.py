@@ -1,0 +1,118 @@
+"""Runs on the machine: who the agent can be there, and which folder it works in.
+
+``python3 -E -s -S probe_login.py``, as the user who signs in. Prints one JSON object: ``base`` (the
+work folder), ``sudo`` (whether every further command is to run through sudo), ``reason`` (why the
+agent is not root, if it is not) and ``fault`` (why nothing can be done, or null).
+
+Sent as text to whatever Python the machine has, before the agent is there: standard library only,
+Python 3.9 or newer, no import of ours.
+"""
+
+# ruff: noqa: PTH110, PTH116, PTH118, PTH208, TID251
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+SHARED = "/var/lib/seatrial"
+OWN = ".seatrial"
+NO_SUDO = "no-sudo"
+"""A file of this name in the work folder below the home folder forbids the use of sudo."""
+
+ROOTS_HOME = "/root"
+SUDO = ("sudo", "-n", "-H", "--")
+TIMEOUT_S = 30.0
+
+# A machine where sudo worked once and fails now must not be taken for one without sudo: what runs
+# there would not be found. So that the first time leaves a mark, which anybody can see.
+MAKE = """
+import os, sys
+base, mark = sys.argv[1:]
+os.umask(0o022)
+os.makedirs(base, exist_ok=True)
+if os.statvfs(base).f_flag & os.ST_NOEXEC:
+    sys.exit(base + " is on a file system that is mounted noexec")
+os.chmod(base, 0o755)
+if mark:
+    os.makedirs(os.path.dirname(mark), exist_ok=True)
+    open(mark, "a").close()
+print(os.geteuid())
+"""
+
+
+def main() -> int:
+    """Look, and say what was found."""
+    home = os.environ.get("HOME") or "/"
+    own = os.path.join(home, OWN)
+    if _in_use(own):
+        found: dict[str, object] = {"reason": f"{own} holds attempts that were begun without sudo"}
+    else:
+        found = _as_root(home, own) if os.geteuid() == 0 else _as_user(own)
+    usual: dict[str, object] = {"base": own, "sudo": False, "reason": "", "fault": None}
+    sys.stdout.write(json.dumps({**usual, **found}))
+    return 0
+
+
+def _in_use(own: str) -> bool:
+    """What was begun in a folder is looked for there, whatever has become possible since."""
+    try:
+        return bool(os.listdir(os.path.join(own, "attempts")))
+    except OSError:
+        return False
+
+
+def _as_root(home: str, own: str) -> dict[str, object]:
+    """Root's own home shuts out the jobs' user; any other folder of that kind does, too."""
+    return {"base": own if _others_may_enter(home) or _made((), "") else SHARED}
+
+
+def _others_may_enter(home: str) -> bool:
+    try:
+        return home != ROOTS_HOME and bool(os.stat(home).st_mode & 0o001)
+    except OSError:
+        return False
+
+
+def _as_user(own: str) -> dict[str, object]:
+    if os.path.exists(os.path.join(own, NO_SUDO)):
+        return {"reason": f"{own}/{NO_SUDO} forbids sudo"}
+    if shutil.which(SUDO[0]) is None:
+        return {"reason": "the machine has no sudo"}
+    mark = f"{SHARED}/by-sudo/{os.geteuid()}"
+    problem = _made(SUDO, mark)
+    if problem is None:
+        return {"base": SHARED, "sudo": True}
+    if os.path.exists(mark):
+        return {
+            "fault": f"sudo does not work any more for user id {os.geteuid()} ({problem}), and "
+            f"what was started with it lies in {SHARED}; let it work again, or remove {mark}"
+        }
+    return {"reason": problem}
+
+
+def _made(prefix: tuple[str, ...], mark: str) -> str | None:
+    """Make the shared folder as root; return what stands against that."""
+    command = [*prefix, sys.executable, "-E", "-s", "-S", "-c", MAKE, SHARED, mark]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} did not answer within {TIMEOUT_S:g} s"
+    if done.returncode == 0 and done.stdout.strip() == b"0":
+        return None
+    said = done.stderr.decode(errors="replace").strip()
+    return said[-300:] or f"exit code {done.returncode} without a word"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""Who we are on a machine: the work folder, a Python for the agent, and whether it is root."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.domain.machine import Completed, MachineError, Shell
+
+STANDING = Path(__file__).with_name("probe_login.py")
+OLDEST_PYTHON = (3, 9)
+NO_PYTHON = 4
+LOOK_TIMEOUT_S = 90.0
+NOT_ROOT = "SEATRIAL_NOT_ROOT"
+"""Tells the agent why it is not root."""
+
+_CARRIED = (
+    *("LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH"),
+    *("CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
+    *("ROCM_PATH", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT"),
+    *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+)
+_SUDO = "exec sudo -n -H -- env " + " ".join(
+    ['PATH="$PATH"', 'SEATRIAL_LOGIN_HOME="$HOME"', *(f'${{{n}+"{n}=${n}"}}' for n in _CARRIED)]
+)
+"""sudo clears the environment, and ld.so what sudo itself is given: so that the shell repeats what
+jobs inherit, word by word."""
+
+
+class GroundError(MachineError):
+    """The machine is none that the agent can work on; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What is known of the machine after one look."""
+
+    base: str
+    """Absolute path of the work folder."""
+    python: str
+    sudo: bool = False
+    """Whether commands run as root by sudo; then the work folder is root's."""
+    not_root: str = ""
+    """Why the agent is not root; empty where it is, or where nobody asked."""
+
+    def command(self, script: str) -> str:
+        """A POSIX shell command that runs `script` as the agent's user."""
+        if self.sudo:
+            return f"{_SUDO} /bin/sh -c {shlex.quote(script)}"
+        if self.not_root:
+            return f"export {NOT_ROOT}={shlex.quote(self.not_root)}; {script}"
+        return script
+
+
+def look(shell: Shell, *, base: str | None, candidates: Sequence[str]) -> Ground:
+    """Look at a machine, in one command.
+
+    Args:
+        shell: Reaches it.
+        base: The work folder, if that is decided; then the agent is the user who signs in.
+        candidates: Interpreters that may run the agent, the preferred first.
+
+    Raises:
+        GroundError: No Python is new enough, or sudo worked once and does not any more.
+        ShellError: The machine could not be spoken to.
+    """
+    done = shell.run(_script(candidates, asked=base is None), timeout_s=LOOK_TIMEOUT_S)
+    if done.status == NO_PYTHON:
+        raise GroundError(
+            "the machine has no Python 3.9 or newer for the agent (tried "
+            f"{', '.join(candidates)}); install one, or name it in the payload's "
+            "python.candidates"
+        )
+    python, _, said = done.stdout.decode(errors="surrogateescape").partition("\n")
+    if base is not None and done.status == 0:
+        return Ground(base=base, python=python)
+    return _ground(python, _answer(done, said))
+
+
+def _script(candidates: Sequence[str], *, asked: bool) -> str:
+    test = f"import sys; raise SystemExit(sys.version_info < {OLDEST_PYTHON})"
+    program = STANDING.read_text(encoding="utf-8") if asked else ""
+    answer = f'exec "$python" -E -s -S -c {shlex.quote(program)}' if asked else "exit 0"
+    return (
+        f"for name in {' '.join(map(shlex.quote, candidates))}; do "
+        'python=$(command -v "$name") || continue; '
+        f'"$python" -E -s -S -c {shlex.quote(test)} </dev/null >/dev/null 2>&1 || continue; '
+        f'printf "%s\\n" "$python"; {answer}; done; exit {NO_PYTHON}'
+    )
+
+
+def _answer(done: Completed, said: str) -> dict[str, object]:
+    try:
+        found = json.loads(said)
+    except ValueError:
+        found = None
+    if done.status != 0 or not isinstance(found, dict):
+        heard = done.stderr.decode(errors="replace").strip()[-2000:] or said[-500:]
+        raise GroundError(
+            "the machine does not say where the agent can work (exit code "
+            f"{done.status}): {heard or 'without a word'}"
+        )
+    return found
+
+
+def _ground(python: str, found: dict[str, object]) -> Ground:
+    if found["fault"] is not None:
+        raise GroundError(str(found["fault"]))
+    return Ground(
+        base=str(found["base"]),
+        python=python,
+        sudo=found["sudo"] is True,
+        not_root=str(found["reason"]),
+    )

@@ -1,0 +1,181 @@
+"""Looking: what became of one machine, and everything of the project that is there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from google.cloud import tpu_v2
+
+from orchestrator.domain.machine import (
+    Machine,
+    MachineState,
+    ProviderError,
+    ProviderUnavailableError,
+)
+from runners.google.metadata import HOST_KEYS, host_key_in
+from runners.google.names import label
+from runners.tpu.client import READ_TIMEOUT_S, Wire
+from runners.tpu.names import NODES, QUEUED, Handle, handle_of, location, parse, token_in
+from runners.tpu.operations import Outcome, outcome_of
+from runners.tpu.states import Seen, is_up, machine_of, node_handle
+
+
+class Looking:
+    """Reads machines."""
+
+    def __init__(self, wire: Wire, *, project: str, now: Callable[[], datetime]) -> None:
+        self._wire = wire
+        self._project = project
+        self._now = now
+        self._host_keys: dict[tuple[str, int], str] = {}
+        self._lock = threading.Lock()
+
+    def inspect(self, machine_id: str) -> Machine:
+        """The machine as it is now; GONE where neither its node nor its queue entry is left."""
+        handle = parse(machine_id)
+        if handle is None:
+            return Machine(machine_id, "", MachineState.GONE, detail="no id of a TPU")
+        queued = self.queued(handle) if handle.collection == QUEUED else None
+        node = self.node(node_handle(queued) if queued else handle.beside(NODES))
+        machine = machine_of(self._seen(handle, queued, node))
+        return (
+            machine if machine.state is not MachineState.GONE else self._why_gone(machine, handle)
+        )
+
+    def inventory(self) -> Iterator[Machine]:
+        """Everything of the project: queue entries with their nodes, and nodes alone.
+
+        Raises:
+            ProviderError: Some zone did not answer; what is left might be there.
+        """
+        for seen in self.everything("-"):
+            yield from self._ours(seen)
+
+    def everything(self, zone: str) -> Iterator[Seen]:
+        """Whatever is in a zone (``-`` is all), whoever made it. Raises ProviderError."""
+        queues = self._list_queued(zone)
+        nodes = {handle_of(node.name): node for node in self._list_nodes(zone)}
+        for queued in queues:
+            node = nodes.pop(node_handle(queued), None)
+            yield self._seen(handle_of(queued.name), queued, node, key=False)
+        for handle, node in nodes.items():
+            yield self._seen(handle, None, node, key=False)
+
+    def queued(self, handle: Handle) -> tpu_v2.QueuedResource | None:
+        """The queued resource, or None."""
+        request = tpu_v2.GetQueuedResourceRequest(name=handle.path(self._wire.project))
+        return self._wire.find(
+            f"look at {handle.machine_id}",
+            lambda client: client.get_queued_resource(request, timeout=READ_TIMEOUT_S),
+        )
+
+    def node(self, handle: Handle) -> tpu_v2.Node | None:
+        """The node, or None."""
+        request = tpu_v2.GetNodeRequest(name=handle.path(self._wire.project))
+        return self._wire.find(
+            f"look at {handle.machine_id}",
+            lambda client: client.get_node(request, timeout=READ_TIMEOUT_S),
+        )
+
+    def _seen(
+        self,
+        handle: Handle,
+        queued: tpu_v2.QueuedResource | None,
+        node: tpu_v2.Node | None,
+        *,
+        key: bool = True,
+    ) -> Seen:
+        host_key = self._host_key(node) if key and node is not None and is_up(node) else ""
+        return Seen(handle, queued, node, host_key, self._now(), self._wire.simulated)
+
+    def _ours(self, seen: Seen) -> Iterator[Machine]:
+        machine = machine_of(seen)
+        if not machine.tags:
+            machine = self._by_its_id(machine, seen.handle)
+        if machine.tags.get("seatrial-project") == label(self._project):
+            yield machine
+
+    def _by_its_id(self, machine: Machine, handle: Handle) -> Machine:
+        """What the id tells of a queue entry whose node's labels are not shown."""
+        token = token_in(handle.id, self._project)
+        if token is None:
+            return machine
+        tags = {"seatrial-project": label(self._project), "seatrial-token": token}
+        return replace(machine, token=token, tags=tags)
+
+    def _host_key(self, node: tpu_v2.Node) -> str:
+        """The published key: read once, before anything of a payload could have changed it."""
+        who = (node.name, node.id)
+        with self._lock:
+            known = self._host_keys.get(who)
+        if known is None:
+            known = self._published(node)
+        if known:
+            with self._lock:
+                self._host_keys[who] = known
+        return known
+
+    def _published(self, node: tpu_v2.Node) -> str:
+        request = tpu_v2.GetGuestAttributesRequest(name=node.name, query_path=HOST_KEYS)
+        answer = self._wire.find(
+            f"read the host key of {node.name}",
+            lambda client: client.get_guest_attributes(request, timeout=READ_TIMEOUT_S),
+        )
+        workers = answer.guest_attributes if answer is not None else ()
+        entries = (entry for worker in workers[:1] for entry in worker.query_value.items)
+        return host_key_in((entry.key, entry.value) for entry in entries)
+
+    def _why_gone(self, machine: Machine, handle: Handle) -> Machine:
+        """A create that failed leaves nothing behind but its operation."""
+        try:
+            found = outcome_of(self._wire, handle, now=self._now())
+        except ProviderError as error:
+            return replace(
+                machine, detail=f"{machine.detail}; nor is the reason to be had: {error}"
+            )
+        if found in (Outcome.UNDER_WAY, Outcome.JUST_DONE):
+            said = f"its creation is {found.value}, and it is not to be seen yet"
+            return replace(machine, state=MachineState.ORDERED, token="", detail=said)
+        if isinstance(found, Outcome):
+            return machine
+        return replace(machine, ended=found.ended, detail=found.detail)
+
+    def _list_queued(self, zone: str) -> list[tpu_v2.QueuedResource]:
+        request = tpu_v2.ListQueuedResourcesRequest(parent=location(self._wire.project, zone))
+
+        def listed(client: tpu_v2.TpuClient) -> list[tpu_v2.QueuedResource]:
+            found: list[tpu_v2.QueuedResource] = []
+            for page in client.list_queued_resources(request, timeout=READ_TIMEOUT_S).pages:
+                refuse_gaps("queued resources", page.unreachable)
+                found += page.queued_resources
+            return found
+
+        return self._wire.read(f"list the queued resources of {_spoken(zone)}", listed)
+
+    def _list_nodes(self, zone: str) -> list[tpu_v2.Node]:
+        request = tpu_v2.ListNodesRequest(parent=location(self._wire.project, zone))
+
+        def listed(client: tpu_v2.TpuClient) -> list[tpu_v2.Node]:
+            found: list[tpu_v2.Node] = []
+            for page in client.list_nodes(request, timeout=READ_TIMEOUT_S).pages:
+                refuse_gaps("nodes", page.unreachable)
+                found += page.nodes
+            return found
+
+        return self._wire.read(f"list the nodes of {_spoken(zone)}", listed)
+
+
+def refuse_gaps(what: str, unreachable: Iterable[str]) -> None:
+    """Raise ProviderUnavailableError where some zones did not answer a list of all."""
+    missing = ", ".join(unreachable)
+    if missing:
+        raise ProviderUnavailableError(
+            f"list the {what}: {missing} did not answer, so the list is not whole"
+        )
+
+
+def _spoken(zone: str) -> str:
+    return "all zones" if zone == "-" else zone
