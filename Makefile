@@ -42,7 +42,7 @@ check: $(VENV)/.test ## Format, lint, types, import rules, migrations, sizes
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q --part quick tests/unit/test_house.py tests/integration/test_migrations.py
+	$(BIN)/python -m pytest -q --part quick tests/unit/test_code_style.py tests/integration/test_migrations.py
 
 bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreign; the payload against itself and its floors (up to 40 minutes)
 	tests/system-packages.sh

@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, sync_playwright
 
 from orchestrator.application.context import Context
 from orchestrator.dashboard.app import create_dashboard
-from tests.browser.serving import Served, served
-from tests.browser.watching import Watched, watched
+from tests.browser.page_watch import Watched, watched
+from tests.browser.server import Served, served
 from tests.browser.world import World, make_world
 
 CHROMIUM = shutil.which("chromium")

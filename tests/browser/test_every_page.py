@@ -11,8 +11,8 @@ from fastapi.routing import APIRoute
 
 from tests.browser.addresses import NO_PAGES, PAGES, Address
 from tests.browser.conftest import Trial, Watch
-from tests.browser.pictures import keep_picture
-from tests.browser.watching import Scheme
+from tests.browser.page_watch import Scheme
+from tests.browser.screenshots import keep_picture
 
 pytestmark = pytest.mark.xdist_group("browser")
 

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from orchestrator.dashboard import urls
+from tests.browser.actions import Hands
 from tests.browser.conftest import Trial, Watch
-from tests.browser.hands import Hands
 
 pytestmark = pytest.mark.xdist_group("browser")
 

@@ -13,10 +13,10 @@ from playwright.sync_api import Browser
 
 from orchestrator.dashboard import urls
 from tests.accounts import ACCOUNT, beside_account, needs_account
+from tests.browser.actions import Hands
 from tests.browser.conftest import signed_in
-from tests.browser.hands import Hands
-from tests.browser.serving import Served, served
-from tests.browser.watching import watched
+from tests.browser.page_watch import watched
+from tests.browser.server import Served, served
 from tests.integration.api_context import archive
 
 pytestmark = [pytest.mark.xdist_group("browser-launch"), needs_account]

@@ -11,10 +11,10 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser.conftest import signed_in
-from tests.browser.log_eyes import Open, a_log, expect, seen, shows, until
+from tests.browser.log_view import Open, a_log, expect, seen, shows, until
 from tests.browser.log_world import Writer, writer
-from tests.browser.serving import free_port, served
-from tests.browser.watching import MOST_NODES, watched
+from tests.browser.page_watch import MOST_NODES, watched
+from tests.browser.server import free_port, served
 
 pytestmark = pytest.mark.xdist_group("browser-log")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser.log_eyes import Open, a_log, expect, seen, shows, until
+from tests.browser.log_view import Open, a_log, expect, seen, shows, until
 
 pytestmark = pytest.mark.xdist_group("browser-log")
 

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.dashboard import urls
 from tests.browser.conftest import Trial, Watch
-from tests.browser.watching import Watched
+from tests.browser.page_watch import Watched
 
 pytestmark = pytest.mark.xdist_group("browser")
 

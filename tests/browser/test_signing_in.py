@@ -9,7 +9,7 @@ from playwright.sync_api import Browser
 
 from orchestrator.dashboard import urls
 from tests.browser.conftest import Trial, Watch, signed_in
-from tests.browser.watching import watched
+from tests.browser.page_watch import watched
 
 pytestmark = pytest.mark.xdist_group("browser")
 

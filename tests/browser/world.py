@@ -21,8 +21,8 @@ from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.signature import clusters
+from tests.browser.hostile_values import Odd, add_oddities
 from tests.browser.live import Live, begin_live, launch
-from tests.browser.oddities import Odd, add_oddities
 
 
 @dataclass(frozen=True)

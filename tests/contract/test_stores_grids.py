@@ -12,7 +12,7 @@ from orchestrator.application.show_grid import (
 )
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome, TestOutcome
-from tests.contract.test_stores_releases import launch
+from tests.contract.test_stores_release_board import launch
 from tests.databases import NOW, Agent, advance, after, attempt
 
 GOOD = ("t.py::a", "t.py::b", "t.py::c")

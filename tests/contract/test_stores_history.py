@@ -21,7 +21,13 @@ from orchestrator.domain.identity import Change
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, IssueState, KnownIssue
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from tests.databases import NOW, Agent, after, attempt, create, together
-from tests.unit.domain.failing import A10G_TESTS, TPU_DEVICE, TPU_TRAINING, a10g_long, a10g_short
+from tests.unit.domain.failure_cases import (
+    A10G_TESTS,
+    TPU_DEVICE,
+    TPU_TRAINING,
+    a10g_long,
+    a10g_short,
+)
 
 ISSUE = KnownIssue(
     id="",

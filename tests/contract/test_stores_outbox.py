@@ -16,7 +16,7 @@ from orchestrator.domain.channel import (
     DeliveryState,
     Secret,
 )
-from tests.contract.outbox_words import (
+from tests.contract.outbox_cases import (
     LAST,
     channel,
     claimed,

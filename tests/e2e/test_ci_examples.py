@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from tests.accounts import ACCOUNT, beside_account, needs_account
 from tests.e2e.home import ROOT, eventually
 from tests.e2e.test_two_controllers import free_port
-from tests.integration.receiving import receiver
+from tests.integration.webhook_receiver import receiver
 
 pytestmark = [pytest.mark.slow, needs_account]
 EXAMPLES = ROOT / "docs" / "examples" / "ci"

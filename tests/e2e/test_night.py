@@ -20,7 +20,7 @@ import pytest
 from tests.accounts import ACCOUNT, beside_account, needs_account, open_folder
 from tests.e2e.home import Home, a_home, eventually
 from tests.e2e.home import serving as served
-from tests.integration.receiving import Receiver, receiver
+from tests.integration.webhook_receiver import Receiver, receiver
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), needs_account]
 

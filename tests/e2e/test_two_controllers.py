@@ -27,7 +27,7 @@ from orchestrator.adapters.ids import new_id
 from orchestrator.domain.announcement import Announcement, LineageState
 from tests.accounts import open_folder
 from tests.e2e.home import ROOT, alive, eventually
-from tests.integration.receiving import Receiver, Reply, receiver
+from tests.integration.webhook_receiver import Receiver, Reply, receiver
 from tests.postgres import _identity, _programs
 
 pytestmark = [pytest.mark.needs_postgres, pytest.mark.slow]

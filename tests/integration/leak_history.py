@@ -33,9 +33,9 @@ from orchestrator.domain.matrix import (
 )
 from orchestrator.domain.money import machine_seconds
 from runners.fake import FakeComputer, FakeWorkspace
-from tests.integration.clumsy_cloud import ClumsyCloud
-from tests.integration.clumsy_line import Line
-from tests.integration.clumsy_script import BEGIN, HandClock, Thing
+from tests.integration.faulty_cloud import ClumsyCloud
+from tests.integration.faulty_connection import Line
+from tests.integration.faulty_script import BEGIN, HandClock, Thing
 from tests.integration.leak_plot import (
     AT_HOME,
     CELL,

@@ -11,7 +11,7 @@ from orchestrator.application.ports.ledger import LeaseStore, Reservation
 from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.cell import Lease, LeaseState
 from orchestrator.domain.machine import LaunchRequest, Login, Machine, MachineState, Provider
-from tests.integration.clumsy_script import Answer
+from tests.integration.faulty_script import Answer
 from tests.integration.leak_plot import Plant, Plot
 
 

@@ -28,8 +28,8 @@ from orchestrator.domain.matrix import (
     Subject,
 )
 from runners.fake.computer import ended
-from tests.integration.clumsy_line import Line
-from tests.integration.clumsy_script import Script
+from tests.integration.faulty_connection import Line
+from tests.integration.faulty_script import Script
 
 TRAITS = ProviderTraits(name="clumsy", keys=frozenset(), rented=True)
 LOGIN = Login("ssh-ed25519 AAAA", "private", "ssh-ed25519 BBBB", "private")

@@ -7,7 +7,7 @@ import json
 
 from orchestrator.adapters.signing.verifier import verify_bundle
 from tests.integration.api_context import Desk
-from tests.integration.gate_desk import API, POLICY, begun, check, put, ran
+from tests.integration.gate_world import API, POLICY, begun, check, put, ran
 
 OTHER = POLICY.replace("- {id: here}", "- {id: here, level: informing}\n    - {id: there}")
 LAX = POLICY.replace("on: [here]}", "on: [here], level: informing}")

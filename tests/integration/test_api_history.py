@@ -6,7 +6,7 @@ import pytest
 
 from tests.databases import Agent, attempt
 from tests.integration.api_context import MATRIX, Desk
-from tests.unit.domain.failing import A10G_TESTS, TPU_DEVICE, a10g_short
+from tests.unit.domain.failure_cases import A10G_TESTS, TPU_DEVICE, a10g_short
 
 API = "/api/v1"
 ISSUE = {

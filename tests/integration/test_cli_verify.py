@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.api_context import desk
-from tests.integration.gate_desk import API, check, put, ran
+from tests.integration.gate_world import API, check, put, ran
 
 
 @pytest.fixture(scope="module")

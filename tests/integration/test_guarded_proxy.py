@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from orchestrator.adapters.guarded_proxy import guarded_proxy
-from tests.integration.test_live_subjects import listener
+from tests.integration.test_git_subjects import listener
 
 NAMES = {"files.example": ["127.0.0.1"], "two.example": ["93.184.216.34", "10.0.0.1"]}
 

@@ -9,7 +9,7 @@ from orchestrator.domain.blame import Blame
 from orchestrator.domain.matrix import Baseline
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.retests import SURE, TrialOrder
-from tests.integration.trial_world import TrialWorld, subject_version
+from tests.integration.retest_world import TrialWorld, subject_version
 
 ONE = "one::one.py::test_one"
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from orchestrator.adapters.db.database import open_database
-from tests.integration.clumsy_script import Answer, Fate, Flavour, Nature, Outage, Script, Verb
+from tests.integration.faulty_script import Answer, Fate, Flavour, Nature, Outage, Script, Verb
 from tests.integration.leak_history import History
 from tests.integration.leak_plants import BUGS
 from tests.integration.leak_plot import SOUND, WRITES, Crash, LeakError, Plant, Plot

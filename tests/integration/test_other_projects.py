@@ -25,7 +25,7 @@ from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.parsed_results import SaidEnd
 from tests.integration import other_suites as suites
 from tests.integration.other_projects import DIALECTS, Documents, Project, Read, differing, run
-from tests.unit.domain.assembling import cell_of
+from tests.unit.domain.assembly_cases import cell_of
 
 AS_PASSED = ("passed", "xpassed")
 BROKEN = "jsonschema/tests/test_jsonschema_test_suite.py"

@@ -15,8 +15,8 @@ from orchestrator.domain.matrix import (
     Baseline,
 )
 from orchestrator.domain.outcome import Counts, Outcome
-from tests.integration import nights as scenery
-from tests.integration.nights import (
+from tests.integration import nightly_story as scenery
+from tests.integration.nightly_story import (
     HOURS,
     Nights,
     degraded_one,

@@ -10,8 +10,8 @@ import pytest
 from orchestrator.adapters.engine.memory import SimulatedCrashError
 from orchestrator.domain.outcome import Outcome
 from runners import registry
-from tests.integration import nights as scenery
-from tests.integration.nights import failing_one, reused, script, whys, with_driver
+from tests.integration import nightly_story as scenery
+from tests.integration.nightly_story import failing_one, reused, script, whys, with_driver
 
 nights = scenery.nights  # the fixture
 

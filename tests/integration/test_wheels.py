@@ -22,7 +22,7 @@ from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.application.ports.wheels import Interpreter, Resolution, WheelsError
 from orchestrator.domain.manifest import Environment, Manifest
 from orchestrator.domain.matrix import Baseline, Subject
-from tests.integration.test_live_subjects import listener
+from tests.integration.test_git_subjects import listener
 from tests.integration.wheel_making import wheel_bytes
 
 NONE = Subject(name="payload", version="1")

@@ -10,7 +10,7 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.board import routes
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.schedule import Schedule
-from tests.integration import gate_desk
+from tests.integration import gate_world
 from tests.integration.api_context import BEGIN
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.nights_of import conclude, launch, night, report
@@ -102,10 +102,10 @@ def test_what_runs_now_is_told(pages: PageDesk) -> None:
 
 
 def test_each_gate_says_one_sentence(pages: PageDesk) -> None:
-    gate_desk.put(pages.api)
-    gate_desk.ran(pages.api, tests={**gate_desk.ONE, "tests/test_a.py::two": "failed"})
+    gate_world.put(pages.api)
+    gate_world.ran(pages.api, tests={**gate_world.ONE, "tests/test_a.py::two": "failed"})
     assert "release: no verdict yet waits for" in pages.page("/").one(id="now").text
-    verdict = gate_desk.check(pages.api)
+    verdict = gate_world.check(pages.api)
     pages = later(pages, hours=2)
     page = pages.page("/")
     said = page.all("p", "verdict")[0].text
@@ -117,8 +117,8 @@ def test_each_gate_says_one_sentence(pages: PageDesk) -> None:
 
 
 def test_evidence_that_no_gate_believes_any_more_is_stale(pages: PageDesk) -> None:
-    gate_desk.put(pages.api)
-    gate_desk.ran(pages.api)
+    gate_world.put(pages.api)
+    gate_world.ran(pages.api)
     pages = later(pages, hours=37)
     page = pages.page("/")
     assert "stale" in page.rows("board")[0]["here"]
@@ -175,12 +175,12 @@ def test_the_number_of_statements_does_not_grow(pages: PageDesk) -> None:
 
 
 def test_a_badge_has_the_decision_as_text_and_loads_nothing(pages: PageDesk) -> None:
-    gate_desk.put(pages.api)
+    gate_world.put(pages.api)
     drawn = pages.get("/badges/release.svg")
     assert drawn.headers["content-type"].startswith("image/svg+xml")
     assert "no verdict" in drawn.text
-    gate_desk.ran(pages.api)
-    gate_desk.check(pages.api)
+    gate_world.ran(pages.api)
+    gate_world.check(pages.api)
     text = pages.get("/badges/release.svg").text
     assert "✓ PASS 1.10" in text
     assert "href" not in text

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.dashboard import urls
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
-from tests.contract.ledger_story import live, one_machine, rent, settle
+from tests.contract.lease_stories import live, one_machine, rent, settle
 from tests.databases import create
 from tests.integration.api_context import BEGIN, MATRIX, Desk
 from tests.integration.dashboard.desk import PageDesk, signed_in

@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine
 from orchestrator.dashboard.pages import failure_groups as listed
+from tests.failure_groups_world import KindsWorld, raises
 from tests.integration.dashboard.desk import PageDesk
-from tests.kinds_world import KindsWorld, raises
 
 SHAPES = raises("expected 3 dimensions, got 2", frame="ops.reshape")
 DISK = raises("no space left on device", "OSError")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.failure_groups_world import RETRIED, KindsWorld, raises
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.shown import Element
-from tests.kinds_world import RETRIED, KindsWorld, raises
 
 SHAPES = raises("expected 3 dimensions, got 2", frame="ops.reshape")
 DISK = raises("no space left on device", "OSError")

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.application.sign_off import NewWaiver, waive
 from orchestrator.dashboard.pages.gates import gate
-from tests.integration import gate_desk
+from tests.integration import gate_world
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.shown import read_page
 
@@ -18,21 +18,21 @@ RULE = "job/unit@here"
 
 @pytest.fixture
 def pages(pages: PageDesk) -> PageDesk:
-    gate_desk.put(pages.api)
+    gate_world.put(pages.api)
     return pages
 
 
 @pytest.fixture(scope="module")
 def red(shared_pages: PageDesk) -> PageDesk:
     """A gate whose only verdict fails; nobody changes it."""
-    gate_desk.put(shared_pages.api)
+    gate_world.put(shared_pages.api)
     failing(shared_pages)
     return shared_pages
 
 
 def failing(pages: PageDesk) -> None:
-    gate_desk.ran(pages.api, tests=FAILED)
-    gate_desk.check(pages.api, "fails")
+    gate_world.ran(pages.api, tests=FAILED)
+    gate_world.check(pages.api, "fails")
 
 
 def test_before_its_first_verdict_it_says_what_to_do(pages: PageDesk) -> None:
@@ -64,11 +64,11 @@ def test_verdicts_say_what_changed_and_are_paged(
     pages: PageDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "PAGE_SIZE", 3)
-    gate_desk.ran(pages.api)
-    gate_desk.check(pages.api, "first")
-    gate_desk.ran(pages.api, "key-2", FAILED)
+    gate_world.ran(pages.api)
+    gate_world.check(pages.api, "first")
+    gate_world.ran(pages.api, "key-2", FAILED)
     for number in range(4):
-        gate_desk.check(pages.api, f"again-{number}")
+        gate_world.check(pages.api, f"again-{number}")
     page = pages.page("/gates/release")
     rows = page.rows("verdicts")
     assert len(rows) == 3
@@ -112,9 +112,9 @@ def test_a_rule_is_waived_once_however_often_the_form_is_sent(pages: PageDesk) -
 def test_a_waiver_is_for_the_verdict_that_the_page_showed(pages: PageDesk) -> None:
     assert not pages.page("/gates/release").all("input", name="only_this")
     failing(pages)
-    seen = gate_desk.check(pages.api, "other-line", lineage="nightly")
-    gate_desk.ran(pages.api, "key-2", FAILED)
-    gate_desk.check(pages.api, "newer")
+    seen = gate_world.check(pages.api, "other-line", lineage="nightly")
+    gate_world.ran(pages.api, "key-2", FAILED)
+    gate_world.check(pages.api, "newer")
     form = pages.page("/gates/release?lineage=nightly").one(id="waive")
     shown = form.one("input", name="verdict")["value"]
     assert shown == seen["id"]
@@ -193,9 +193,9 @@ def test_who_may_only_look_sees_no_forms_and_changes_nothing(red: PageDesk) -> N
 
 
 def test_the_policy_is_shown_as_it_came_with_its_versions(pages: PageDesk) -> None:
-    hostile = "# </pre><script>alert(1)</script> \u202e\u200b\n" + gate_desk.POLICY
+    hostile = "# </pre><script>alert(1)</script> \u202e\u200b\n" + gate_world.POLICY
     changed = hostile.replace("{id: here}", "{id: here, consecutive_green: 2}")
-    gate_desk.put(pages.api, changed)
+    gate_world.put(pages.api, changed)
     old, new = (one.digest for one in reversed(pages.stores.gates.policy_history("release")))
     page = pages.page("/gates/release")
     lines = page.one("pre", class_="policy-text").all("bdi")
@@ -211,8 +211,8 @@ def test_the_policy_is_shown_as_it_came_with_its_versions(pages: PageDesk) -> No
 
 
 def test_a_policy_of_many_lines_keeps_the_page_small(pages: PageDesk) -> None:
-    text = gate_desk.POLICY + "# x\n" * 2_500
-    gate_desk.put(pages.api, text.replace("{id: here}", "{id: here, consecutive_green: 3}"))
+    text = gate_world.POLICY + "# x\n" * 2_500
+    gate_world.put(pages.api, text.replace("{id: here}", "{id: here, consecutive_green: 3}"))
     page = pages.page("/gates/release")
     assert len(list(page.walk())) < 1_500
     assert "more lines" in page.one(id="policy").text
@@ -232,7 +232,7 @@ def test_many_waivers_and_verdicts_cost_no_more_statements(pages: PageDesk) -> N
         )
         waive(pages.api.context, new)
     for number in range(3):
-        gate_desk.check(pages.api, f"more-{number}")
+        gate_world.check(pages.api, f"more-{number}")
     with pages.counted() as many:
         page = pages.page("/gates/release")
     assert len(many) <= len(few) + 4 <= 20

@@ -8,7 +8,7 @@ from orchestrator.application.manage_channels import NewChannel, add_channel
 from orchestrator.application.signing_keys import rotate_key
 from orchestrator.domain.channel import ChannelKind
 from orchestrator.domain.schedule import Schedule
-from tests.integration import gate_desk
+from tests.integration import gate_world
 from tests.integration.dashboard.desk import PageDesk
 
 FAILED = {"tests/test_a.py::one": "passed", "tests/test_a.py::two": "failed"}
@@ -21,7 +21,7 @@ def test_without_gates_the_command_that_makes_one_is_told(pages: PageDesk) -> No
 
 
 def test_a_gate_without_a_verdict_is_loud(pages: PageDesk) -> None:
-    gate_desk.put(pages.api)
+    gate_world.put(pages.api)
     [row] = pages.page("/gates").rows("gates")
     assert row["Decision"] == "? unknown no verdict yet"
     assert row["Waits for"] == "its first verdict seatrial gate check release"
@@ -29,11 +29,11 @@ def test_a_gate_without_a_verdict_is_loud(pages: PageDesk) -> None:
 
 
 def test_a_gate_tells_its_decision_since_when_and_what_it_waits_for(pages: PageDesk) -> None:
-    gate_desk.put(pages.api)
-    gate_desk.ran(pages.api)
-    first = gate_desk.check(pages.api, "one")
+    gate_world.put(pages.api)
+    gate_world.ran(pages.api)
+    first = gate_world.check(pages.api, "one")
     pages.api.clock.move(hours=3)
-    gate_desk.check(pages.api, "two")
+    gate_world.check(pages.api, "two")
     pages.api.clock.move(hours=5)
     [row] = pages.page("/gates").rows("gates")
     assert row["Decision"] == "✓ PASS"
@@ -45,9 +45,9 @@ def test_a_gate_tells_its_decision_since_when_and_what_it_waits_for(pages: PageD
 
 
 def test_a_pass_that_is_too_old_is_stale(pages: PageDesk) -> None:
-    gate_desk.put(pages.api)
-    gate_desk.ran(pages.api)
-    gate_desk.check(pages.api)
+    gate_world.put(pages.api)
+    gate_world.ran(pages.api)
+    gate_world.check(pages.api)
     pages.api.clock.move(hours=37)
     [row] = pages.as_viewer("read").page("/gates").rows("gates")
     assert "✓ PASS" in row["Decision"]
@@ -56,12 +56,12 @@ def test_a_pass_that_is_too_old_is_stale(pages: PageDesk) -> None:
 
 
 def test_newer_runs_and_another_policy_are_waited_for(pages: PageDesk) -> None:
-    gate_desk.put(pages.api)
-    gate_desk.ran(pages.api)
-    gate_desk.check(pages.api)
-    newer = gate_desk.ran(pages.api, "key-2")
-    going, _ = gate_desk.begun(pages.api, "key-3")
-    gate_desk.put(pages.api, gate_desk.POLICY + "  cost: {max_usd: 3}\n")
+    gate_world.put(pages.api)
+    gate_world.ran(pages.api)
+    gate_world.check(pages.api)
+    newer = gate_world.ran(pages.api, "key-2")
+    going, _ = gate_world.begun(pages.api, "key-3")
+    gate_world.put(pages.api, gate_world.POLICY + "  cost: {max_usd: 3}\n")
     [row] = pages.page("/gates").rows("gates")
     assert f"a verdict on run {newer[:12]}" in row["Waits for"]
     assert f"run {going[:12]}, which goes on" in row["Waits for"]
@@ -69,11 +69,11 @@ def test_newer_runs_and_another_policy_are_waited_for(pages: PageDesk) -> None:
 
 
 def test_each_line_has_a_row_and_its_own_schedule(pages: PageDesk) -> None:
-    gate_desk.put(pages.api)
-    gate_desk.ran(pages.api)
-    gate_desk.check(pages.api, "a")
+    gate_world.put(pages.api)
+    gate_world.ran(pages.api)
+    gate_world.check(pages.api, "a")
     pages.api.clock.move(minutes=1)
-    gate_desk.check(pages.api, "b", lineage="release@nightly")
+    gate_world.check(pages.api, "b", lineage="release@nightly")
     pages.stores.schedules.add(
         _schedule(pages), next_due_at=pages.api.clock.now() + timedelta(hours=1)
     )
@@ -85,24 +85,24 @@ def test_each_line_has_a_row_and_its_own_schedule(pages: PageDesk) -> None:
 
 def test_what_a_page_asks_of_the_database_does_not_grow(pages: PageDesk) -> None:
     for number in range(2):
-        text = gate_desk.POLICY.replace("name: release", f"name: gate{number}")
-        url = f"{gate_desk.API}/gates/gate{number}"
+        text = gate_world.POLICY.replace("name: release", f"name: gate{number}")
+        url = f"{gate_world.API}/gates/gate{number}"
         assert pages.api.client.put(url, json={"policy": text}).status_code == 200
     pages.page("/gates")
     with pages.counted() as few:
         pages.page("/gates")
     for number in range(2, 6):
-        text = gate_desk.POLICY.replace("name: release", f"name: gate{number}")
-        pages.api.client.put(f"{gate_desk.API}/gates/gate{number}", json={"policy": text})
+        text = gate_world.POLICY.replace("name: release", f"name: gate{number}")
+        pages.api.client.put(f"{gate_world.API}/gates/gate{number}", json={"policy": text})
     with pages.counted() as many:
         pages.page("/gates")
     assert len(many) == len(few) <= 12
 
 
 def test_keys_are_active_soon_over_expired_and_retired(pages: PageDesk) -> None:
-    gate_desk.put(pages.api)
-    gate_desk.ran(pages.api)
-    gate_desk.check(pages.api)
+    gate_world.put(pages.api)
+    gate_world.ran(pages.api)
+    gate_world.check(pages.api)
     assert pages.page("/gates").rows("signing")[0]["State"] == "● active"
     pages.api.clock.move(days=340)
     pages = pages.as_viewer("admin")
@@ -140,7 +140,7 @@ def _schedule(pages: PageDesk) -> Schedule:
         cron="0 2 * * *",
         tz="UTC",
         owner="ann",
-        matrix=gate_desk.MATRIX,
+        matrix=gate_world.MATRIX,
         gate="release",
         created_at=pages.api.clock.now(),
     )

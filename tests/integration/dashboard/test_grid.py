@@ -19,7 +19,7 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import grid
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Counts, Outcome
-from tests.contract.test_stores_releases import launch as launch_stored
+from tests.contract.test_stores_release_board import launch as launch_stored
 from tests.databases import NOW, advance, attempt
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.nights_of import conclude, launch, night, report

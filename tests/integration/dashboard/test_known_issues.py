@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.failure_groups_world import KindsWorld, raises
 from tests.integration.dashboard.desk import PageDesk
-from tests.kinds_world import KindsWorld, raises
 
 SHAPES = raises("expected 3 dimensions, got 2")
 GIVEN = {

@@ -15,7 +15,7 @@ from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import Credential, cookie_of, create_token
 from orchestrator.bootstrap.asgi_dispatch import Faces
 from orchestrator.dashboard.session import Viewer
-from tests.integration import gate_desk
+from tests.integration import gate_world
 from tests.integration.dashboard.desk import HOST, PageDesk, dashboard
 from tests.integration.dashboard.shown import read_page
 
@@ -25,14 +25,14 @@ ACTION = "/gates/release/verdicts"
 
 @pytest.fixture
 def pages(pages: PageDesk) -> PageDesk:
-    gate_desk.put(pages.api)
+    gate_world.put(pages.api)
     return pages
 
 
 @pytest.fixture(scope="module")
 def site(shared_pages: PageDesk) -> PageDesk:
     """A gate that nobody makes decide."""
-    gate_desk.put(shared_pages.api)
+    gate_world.put(shared_pages.api)
     return shared_pages
 
 

@@ -14,7 +14,7 @@ from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.identity import Change
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from tests.contract.test_stores_grids import done
-from tests.contract.test_stores_releases import launch
+from tests.contract.test_stores_release_board import launch
 from tests.integration.api_context import BEGIN
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.nights_of import night

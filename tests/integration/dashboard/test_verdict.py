@@ -11,7 +11,7 @@ import pytest
 from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.domain.gate.gate_documents import verdict_document
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
-from tests.integration import gate_desk
+from tests.integration import gate_world
 from tests.integration.dashboard.desk import PageDesk
 
 FAILED = {"tests/test_a.py::one": "passed", "tests/test_a.py::two": "failed"}
@@ -20,11 +20,11 @@ HARM = "<img src=x onerror=alert(1)>\u202e\u200b\x1b[31m"
 
 def decided(pages: PageDesk) -> PageDesk:
     """Two verdicts of a gate: PASS, and then FAIL."""
-    gate_desk.put(pages.api)
-    gate_desk.ran(pages.api)
-    gate_desk.check(pages.api, "good")
-    gate_desk.ran(pages.api, "key-2", FAILED)
-    gate_desk.check(pages.api, "bad")
+    gate_world.put(pages.api)
+    gate_world.ran(pages.api)
+    gate_world.check(pages.api, "good")
+    gate_world.ran(pages.api, "key-2", FAILED)
+    gate_world.check(pages.api, "bad")
     return pages
 
 

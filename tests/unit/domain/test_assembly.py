@@ -28,7 +28,7 @@ from orchestrator.domain.parsed_results import (
     SaidTest,
     SaidUnnamed,
 )
-from tests.unit.domain.assembling import cell_of, suite, text, told_of
+from tests.unit.domain.assembly_cases import cell_of, suite, text, told_of
 
 PASSED, FAILED, ERROR, SKIPPED = Result.PASSED, Result.FAILED, Result.ERROR, Result.SKIPPED
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.domain.blame import Blame, Circumstances, Culprit, SecondMachine, blame
 from orchestrator.domain.retests import Options, TrialAsk, TrialKind, TrialOrder, trials_of
-from tests.unit.domain.test_trials import A, lived
+from tests.unit.domain.test_retests import A, lived
 
 PACKAGES = (("dep", "1.0", "2.0"),)
 DRIVER = (("device driver", "550", "570"),)

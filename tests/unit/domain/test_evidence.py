@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.domain.evidence import LINE_LIMIT_BYTES, Event, EvidenceError, read_events
-from tests.unit.domain.making import line
+from tests.unit.domain.builders import line
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),

@@ -19,7 +19,7 @@ from orchestrator.domain.known_issue import (
 )
 from orchestrator.domain.signature import Failure, signature_of
 from orchestrator.domain.versions import is_version_range, version_fits
-from tests.unit.domain.failing import A10G_TESTS, TPU_TRAINING, a10g_short, failed
+from tests.unit.domain.failure_cases import A10G_TESTS, TPU_TRAINING, a10g_short, failed
 
 TODAY = date(2026, 1, 25)
 PACKAGES = {"transformer_engine": "1.13.0"}

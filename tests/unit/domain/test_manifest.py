@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from orchestrator.domain.manifest import Environment, Job, Manifest, Setup, check_manifest
-from tests.unit.domain.making import manifest
+from tests.unit.domain.builders import manifest
 
 
 def job(**changes: Any) -> Manifest:

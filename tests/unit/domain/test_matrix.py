@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import JobSelection, Matrix, Platform, Subject, expand, selects
 from orchestrator.domain.matrix_checks import check_matrix
-from tests.unit.domain.making import TRAITS, manifest, matrix
+from tests.unit.domain.builders import TRAITS, manifest, matrix
 
 NAMES = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6, unique=True)
 

@@ -20,7 +20,7 @@ from orchestrator.domain.signature import (
     signature_of,
     similar,
 )
-from tests.unit.domain.failing import (
+from tests.unit.domain.failure_cases import (
     A10G_TESTS,
     PYDANTIC,
     TPU_DEVICE,

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.problems import InvalidDocumentError
-from tests.unit.domain.making import TRAITS, manifest
+from tests.unit.domain.builders import TRAITS, manifest
 
 DOCUMENTS = FileDocuments()
 HEAD = "apiVersion: seatrial/v1\nkind: Matrix\n"

@@ -27,7 +27,7 @@ from orchestrator.domain.gate.policy import (
     Unavailable,
 )
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
-from tests.unit.gate.made import NOW, policy
+from tests.unit.gate.builders import NOW, policy
 
 PLATFORMS = ("aws-a10g", "gcp-l4", "gcp-tpu-v5e")
 JOBS = ("bench", "demo", "fp8", "moe")

@@ -11,7 +11,7 @@ from orchestrator.domain.gate.rule_names import rule_fault
 from orchestrator.domain.gate.test_changes import BaselineTests, TestChanges, changes_since
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Counts
-from tests.unit.gate.made import cell, issue, job, judge, policy, result, snapshot
+from tests.unit.gate.builders import cell, issue, job, judge, policy, result, snapshot
 
 PASS, FAIL, OPEN = Decision.PASS, Decision.FAIL, Decision.INCONCLUSIVE
 RULE = "changed_tests/moe@gcp-l4"

@@ -12,7 +12,7 @@ from orchestrator.domain.gate.policy import EvidenceRule
 from orchestrator.domain.gate.rule_names import rule_fault
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.test_set import Hook, TestSet
-from tests.unit.gate.made import NOW, cell, job, judge, policy, result, snapshot
+from tests.unit.gate.builders import NOW, cell, job, judge, policy, result, snapshot
 
 PASS, FAIL, OPEN = Decision.PASS, Decision.FAIL, Decision.INCONCLUSIVE
 DIGEST = "cd" * 32

@@ -26,8 +26,8 @@ from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, Snapsho
 from orchestrator.domain.gate.verdict import Decision, Verdict
 from orchestrator.domain.outcome import Counts, Outcome
 from tests.unit.gate.any_policy import PLATFORMS
-from tests.unit.gate.anything import cases, cells, failed_tests
-from tests.unit.gate.made import NOW, evidence_digest, judge
+from tests.unit.gate.any_snapshot import cases, cells, failed_tests
+from tests.unit.gate.builders import NOW, evidence_digest, judge
 
 TRIED = settings(max_examples=30)
 Case = tuple[GatePolicy, Snapshot]

@@ -24,7 +24,7 @@ from orchestrator.domain.gate.policy import (
 from orchestrator.domain.gate.snapshot import Pairs, Snapshot
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.outcome import Counts, Outcome
-from tests.unit.gate.made import (
+from tests.unit.gate.builders import (
     NOW,
     cell,
     failed,

@@ -20,7 +20,7 @@ from orchestrator.domain.gate.gate_documents import (
 )
 from orchestrator.domain.gate.policy import ApprovalRule
 from orchestrator.domain.gate.snapshot import Approval, Waiver
-from tests.unit.gate.made import (
+from tests.unit.gate.builders import (
     NOW,
     PlainStatistics,
     cell,

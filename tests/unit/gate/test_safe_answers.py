@@ -25,7 +25,7 @@ from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.test_set import TestSet
-from tests.unit.gate.made import (
+from tests.unit.gate.builders import (
     NOW,
     cell,
     failed,

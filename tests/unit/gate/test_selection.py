@@ -7,7 +7,7 @@ import pytest
 from orchestrator.domain.gate.policy import SkipRule
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.test_set import Deselection, Hook, Place, TestSet
-from tests.unit.gate.made import cell, job, judge, policy, snapshot
+from tests.unit.gate.builders import cell, job, judge, policy, snapshot
 
 PASS, FAIL = Decision.PASS, Decision.FAIL
 LEFT_OUT = Deselection(by="conftest.py", count=2, tests=("t.py::a", "t.py::b"))

@@ -17,7 +17,7 @@ from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome
-from tests.unit.gate.made import (
+from tests.unit.gate.builders import (
     NOW,
     PRODUCT,
     cell,

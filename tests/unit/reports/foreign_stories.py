@@ -30,7 +30,7 @@ from tests.unit.reports.builders import (
     results_of,
     throughput,
 )
-from tests.unit.reports.evil import EVIL
+from tests.unit.reports.hostile_text import EVIL
 
 AT = datetime(2026, 1, 19, tzinfo=UTC)
 HANDED_IN = datetime(2026, 2, 3, 9, 30, tzinfo=UTC)

@@ -34,7 +34,7 @@ from tests.unit.reports.builders import (
     sweep,
     throughput,
 )  # fmt: skip
-from tests.unit.reports.evil import hostile
+from tests.unit.reports.hostile_text import hostile
 
 
 def local() -> tuple[CellRecord, Jobs]:

@@ -12,8 +12,8 @@ from orchestrator.domain.run_record import Evidence
 from reports.linter import errors, lint, lint_evidence
 from reports.model.values import ReportModel
 from reports.registry import model_of
-from tests.unit.reports.known import evidence_called
-from tests.unit.reports.leaves import Path, changed, kind_of, numbers
+from tests.unit.reports.known_results import evidence_called
+from tests.unit.reports.model_leaves import Path, changed, kind_of, numbers
 from tests.unit.reports.transcribed import results_evidence
 
 HARDWARE = {

@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 from reports.html import render_html
 from reports.markdown import cell, code, plain, written
 from reports.registry import render
-from tests.unit.reports.evil import EVIL
+from tests.unit.reports.hostile_text import EVIL
 from tests.unit.reports.pairs import head
 from tests.unit.reports.stories import release, story
 

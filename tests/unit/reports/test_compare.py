@@ -15,7 +15,7 @@ from reports.registry import UnknownReportError, model_of, render
 from reports.views.changes import Told, category, changes_of
 from reports.views.compare import compare_view
 from tests.unit.reports.builders import Jobs, T, cell_of, evidence_of, passing, results_of
-from tests.unit.reports.leaves import changed
+from tests.unit.reports.model_leaves import changed
 from tests.unit.reports.pairs import head, itself, swapped, unnamed
 from tests.unit.reports.stories import a10g, local, story
 from tests.unit.reports.test_golden import compare as compare_files

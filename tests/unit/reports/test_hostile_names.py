@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.domain.diagnosis import Culprit
 from reports.registry import KINDS, render
-from tests.unit.reports.evil import EVIL, hostile
+from tests.unit.reports.hostile_text import EVIL, hostile
 from tests.unit.reports.stories import STORIES, story
 from tests.unit.reports.tables import rendered_rows, tables
 from tests.unit.reports.test_diagnosed import found, with_answers

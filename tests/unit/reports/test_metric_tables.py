@@ -16,7 +16,7 @@ from reports.registry import model_of, render
 from reports.views.benchmarks import COLUMNS_SHOWN, ROWS_SHOWN
 from reports.views.platform import platform_view
 from tests.unit.reports.builders import evidence_of
-from tests.unit.reports.evil import EVIL
+from tests.unit.reports.hostile_text import EVIL
 from tests.unit.reports.stories import a10g, release, story
 from tests.unit.reports.tables import rendered_rows, tables
 

@@ -7,7 +7,7 @@ import pytest
 from reports import format as fmt
 from reports.metric_text import measured
 from reports.registry import model_of, render
-from tests.unit.reports.leaves import numbers, numerals, texts
+from tests.unit.reports.model_leaves import numbers, numerals, texts
 from tests.unit.reports.stories import STORIES, release, story
 from tests.unit.reports.tables import tables
 

@@ -18,9 +18,9 @@ from reports.linter import errors, lint, lint_evidence
 from reports.model.values import ReportModel
 from reports.registry import KINDS, model_of, render
 from tests.unit.reports.builders import Jobs, cell_of, evidence_of
-from tests.unit.reports.known import evidence_called
-from tests.unit.reports.leaves import changed
-from tests.unit.reports.lies import LIES
+from tests.unit.reports.known_results import evidence_called
+from tests.unit.reports.model_leaves import changed
+from tests.unit.reports.planted_lies import LIES
 from tests.unit.reports.stories import STORIES, local
 
 ROOT = Path(__file__).resolve().parents[3]

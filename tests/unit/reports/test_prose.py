@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from reports.markdown import fenced, one_line, written
-from tests.unit.reports.evil import EVIL
+from tests.unit.reports.hostile_text import EVIL
 
 PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
 MARKS = st.text(st.sampled_from("`*_#->|[]()!<&~ \\\n\t1.a=+:"), max_size=60)

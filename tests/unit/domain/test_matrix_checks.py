@@ -8,7 +8,7 @@ from orchestrator.domain.expected_hardware import Expected
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import Host, JobSelection, Limits, Matrix, Platform, Subject
 from orchestrator.domain.matrix_checks import check_matrix
-from tests.unit.domain.making import TRAITS, manifest, matrix
+from tests.unit.domain.builders import TRAITS, manifest, matrix
 
 RENTED = Platform(id="x", provider="aws")
 HOST = Host(address="h", user="u", key_file="k", host_key="ssh-ed25519 A")

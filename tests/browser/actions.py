@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Locator
 
-from tests.browser.watching import Watched
+from tests.browser.page_watch import Watched
 
 MOST_STOPS = 80
 

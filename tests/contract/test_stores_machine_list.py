@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.application.ports.machine_list import Sighting
 from orchestrator.domain.cell import CellState, LeaseState
-from tests.contract.ledger_story import live, one_machine, rent, settle
+from tests.contract.lease_stories import live, one_machine, rent, settle
 from tests.databases import NOW, after, create
 
 

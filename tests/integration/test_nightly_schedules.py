@@ -17,7 +17,7 @@ import pytest
 from orchestrator.application.schedules import pause_schedule, resume_schedule
 from tests.databases import make_database
 from tests.integration.api_context import desk
-from tests.integration.nights_world import BERLIN, Night, Nights
+from tests.integration.nightly_world import BERLIN, Night, Nights
 
 LATE = time(8)
 NEVER = time(23)

@@ -34,7 +34,7 @@ from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.domain.channel import Channel, ChannelKind, DeliveryState, Reception
 from orchestrator.domain.problems import InvalidDocumentError
 from tests.databases import ON_SQLITE
-from tests.integration.receiving import Receiver, Reply, receiver
+from tests.integration.webhook_receiver import Receiver, Reply, receiver
 
 ROOT = Path(__file__).parents[2]
 SHA = "f" * 40

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.conftest import signed_in
 from tests.browser.log_world import writer
-from tests.browser.serving import served
-from tests.browser.watching import Watched, watched
+from tests.browser.page_watch import Watched, watched
+from tests.browser.server import served
 
 _SEEN = """() => {
     const box = document.querySelector('.log-box').getBoundingClientRect();

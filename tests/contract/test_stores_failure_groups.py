@@ -20,7 +20,7 @@ from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.person import Person
 from tests.databases import NOW, ON_SQLITE, after
-from tests.kinds_world import RETRIED, KindsWorld, raises
+from tests.failure_groups_world import RETRIED, KindsWorld, raises
 
 DAY = 86_400.0
 SHAPES = raises("expected 3 dimensions, got 2", frame="ops.reshape")

@@ -49,7 +49,7 @@ from tests.unit.gate.any_policy import (
     seldom,
     some_names,
 )
-from tests.unit.gate.made import NOW, PRODUCT, cell, evidence_digest, judge, snapshot
+from tests.unit.gate.builders import NOW, PRODUCT, cell, evidence_digest, judge, snapshot
 
 SUBJECT = cell().subject
 PAYLOAD = "cd" * 32

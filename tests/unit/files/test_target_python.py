@@ -9,7 +9,7 @@ from packaging.tags import parse_tag
 from orchestrator.adapters.files.target_python import applies, choose, is_met, platforms, tags
 from orchestrator.application.ports.wheels import Interpreter, WheelsError
 from orchestrator.domain.manifest import Environment, PythonChoice
-from tests.unit.domain.making import manifest
+from tests.unit.domain.builders import manifest
 
 
 def python(path: str, **changes: Any) -> dict[str, Any]:

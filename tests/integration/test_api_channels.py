@@ -10,7 +10,7 @@ from orchestrator.application.deliver_notifications import deliver
 from orchestrator.application.notify_people import announce
 from orchestrator.domain.announcement import Announcement, LineageState
 from tests.integration.api_context import Desk
-from tests.integration.receiving import Receiver, Reply, receiver
+from tests.integration.webhook_receiver import Receiver, Reply, receiver
 
 API = "/api/v1/webhooks"
 

@@ -14,8 +14,8 @@ from orchestrator.domain.gate.rerun_merge import completed
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, Pairs
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Counts, Outcome
-from tests.unit.gate.anything import cases, cells, jobs
-from tests.unit.gate.made import (
+from tests.unit.gate.any_snapshot import cases, cells, jobs
+from tests.unit.gate.builders import (
     NOW,
     cell,
     failed,

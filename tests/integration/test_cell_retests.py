@@ -14,8 +14,8 @@ from orchestrator.domain.matrix import Baseline, Limits
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.retests import SURE, SittingState, TrialAsk, TrialKind, TrialOrder
 from tests.integration.fake_world import FakeWorld
+from tests.integration.retest_world import TrialWorld, subject_version
 from tests.integration.test_cell_flow import check_invariants, crash_at_every_step
-from tests.integration.trial_world import TrialWorld, subject_version
 
 BASELINE = Baseline(package="steps==0.9")
 ONE, TWO = "one::one.py::test_one", "two::two.py::test_two"

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from orchestrator.adapters.signing.verifier import verify_bundle
 from orchestrator.application.ports.signer import NotVerifiedError
 from tests.integration.api_context import Desk, desk
-from tests.integration.gate_desk import API, POLICY, check, put, ran
+from tests.integration.gate_world import API, POLICY, check, put, ran
 
 FAILS = {"tests/test_a.py::one": "failed"}
 WAIVER = {

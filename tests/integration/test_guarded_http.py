@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchestrator.adapters.notify.guarded_http import Request, Wire, WireError
-from tests.integration.receiving import Receiver, receiver
+from tests.integration.webhook_receiver import Receiver, receiver
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response
 
 from orchestrator.dashboard.vendoring.packages import BROWSER_TESTS
-from tests.browser.serving import Served
+from tests.browser.server import Served
 
 Scheme = Literal["light", "dark"]
 MOST_NODES = 5_000

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.channel import ChannelKind
-from tests.contract.outbox_words import (
+from tests.contract.outbox_cases import (
     LAST,
     SHA,
     channel,

@@ -14,8 +14,8 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
-from tests.integration.clumsy_cloud import ClumsyCloud
-from tests.integration.clumsy_script import (
+from tests.integration.faulty_cloud import ClumsyCloud
+from tests.integration.faulty_script import (
     BEFORE_THE_TOKEN,
     REFUSALS,
     WITH_EFFECT,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_cli_gates import POLICY
+from tests.integration.test_cli_gate import POLICY
 from tests.unit.cli import in_process
 from tests.unit.cli.fake_controller import Answer, FakeController, Request
 from tests.unit.cli.in_process import Cli

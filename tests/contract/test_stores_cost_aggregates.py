@@ -12,7 +12,7 @@ from orchestrator.application.ports.cost_aggregates import Refusals
 from orchestrator.domain.cell import Cause, CellState, RunState
 from orchestrator.domain.money import cost_by_phase
 from orchestrator.domain.outcome import Outcome
-from tests.contract.ledger_story import live, one_machine, rent, settle
+from tests.contract.lease_stories import live, one_machine, rent, settle
 from tests.databases import NOW, after, create
 
 SPAN = (NOW - timedelta(days=1), NOW + timedelta(days=9))

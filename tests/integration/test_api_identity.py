@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.api_context import Desk
-from tests.integration.gate_desk import API, POLICY, check, put, ran
-from tests.integration.test_api_gate_people import FAILS, WAIVER, approve, waive
+from tests.integration.gate_world import API, POLICY, check, put, ran
+from tests.integration.test_api_gate_signoff import FAILS, WAIVER, approve, waive
 
 SPELLED = (
     "Ann Lee",

@@ -19,7 +19,7 @@ from orchestrator.domain.machine import (
     Place,
     ProviderUnavailableError,
 )
-from tests.integration.clumsy_script import (
+from tests.integration.faulty_script import (
     BEGIN,
     NEVER,
     REMEMBERED_S,

@@ -7,7 +7,7 @@ from collections import Counter
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.outcome import TestOutcome as Result
 from orchestrator.domain.parsed_results import Provenance, SaidEnd, SaidTally, SaidTest, SaidUnnamed
-from tests.unit.domain.assembling import cell_of, text, told_of
+from tests.unit.domain.assembly_cases import cell_of, text, told_of
 
 PASSED, FAILED, ERROR, SKIPPED = Result.PASSED, Result.FAILED, Result.ERROR, Result.SKIPPED
 XPASSED = Result.XPASSED

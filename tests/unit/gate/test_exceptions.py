@@ -19,7 +19,7 @@ from orchestrator.domain.gate.snapshot import Approval, Quarantine, Snapshot, Wa
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome
-from tests.unit.gate.made import (
+from tests.unit.gate.builders import (
     NOW,
     cell,
     evidence_digest,
