@@ -17,10 +17,10 @@ from datetime import date
 from sqlalchemy import text
 
 from benchmarks.ingest import with_postgres, with_sqlite
-from orchestrator.adapters.db.database import Database
 from orchestrator.application.describe_run import describe_run
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.signature import clusters
+from orchestrator.store.database import Database
 from tests.databases import NOW, Agent, attempt, create
 from tests.postgres import PostgresMissingError
 

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import fold
+from orchestrator.store.database import Database, open_database
 from tests.databases import NOW, attempt, create
 from tests.postgres import PostgresMissingError, start_postgres
 

@@ -1,10 +1,10 @@
-"""Run the migrations on the connection of `orchestrator.adapters.db.schema_revisions`."""
+"""Run the migrations on the connection of `orchestrator.store.schema_revisions`."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from orchestrator.adapters.db.tables import Table
+from orchestrator.store.tables import Table
 
 context.configure(
     connection=context.config.attributes["connection"],

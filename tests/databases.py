@@ -18,9 +18,6 @@ from threading import Barrier
 
 import pytest
 
-from orchestrator.adapters.db import sessions
-from orchestrator.adapters.db.database import Database, open_database
-from orchestrator.adapters.db.schema_revisions import migrate
 from orchestrator.application.ports.stores import RunSpec, Stores
 from orchestrator.domain.cell import CellState, Lease, LeaseState, Run
 from orchestrator.domain.evidence import read_events
@@ -35,6 +32,9 @@ from orchestrator.domain.matrix import (
     Subject,
     expand,
 )
+from orchestrator.store import sessions
+from orchestrator.store.database import Database, open_database
+from orchestrator.store.schema_revisions import migrate
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 

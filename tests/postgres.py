@@ -25,7 +25,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from orchestrator.adapters.db.schema_revisions import migrate
+from orchestrator.store.schema_revisions import migrate
 
 _START_TIMEOUT_S = 30
 _TEMPLATE = "seatrial_template"

@@ -12,8 +12,12 @@ from benchmarks.dashboard.life import Life, zones_of
 from benchmarks.dashboard.plans import COMMANDS, MANIFEST, SUITES, Machine
 from benchmarks.dashboard.sink import Sink, copied
 from benchmarks.dashboard.suite import Bad, Suite, Went
-from orchestrator.adapters.db.result_rows import Row
-from orchestrator.adapters.db.tables import (
+from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.facts import CheckFact, JobFact
+from orchestrator.domain.judging import JobVerdict, judge_cell, judge_job
+from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
+from orchestrator.store.result_rows import Row
+from orchestrator.store.tables import (
     CellRollupRow,
     CheckResultRow,
     JobResultRow,
@@ -21,10 +25,6 @@ from orchestrator.adapters.db.tables import (
     NoticeRow,
     TestRetryRow,
 )
-from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.facts import CheckFact, JobFact
-from orchestrator.domain.judging import JobVerdict, judge_cell, judge_job
-from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 
 _KINDS = {job.id: job.kind for job in MANIFEST.job}
 _FIRST_POSITION = 1 << 32

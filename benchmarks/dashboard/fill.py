@@ -25,12 +25,12 @@ from benchmarks.dashboard.series import Series
 from benchmarks.dashboard.sink import Sink
 from benchmarks.dashboard.sizes import SIZES, Size
 from benchmarks.dashboard.suite import Suite
-from orchestrator.adapters.db.database import Database
-from orchestrator.adapters.db.tables import TextRow
 from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import StoredPayload
 from orchestrator.bootstrap.controller_wiring import Parts, build
 from orchestrator.config import Settings
+from orchestrator.store.database import Database
+from orchestrator.store.tables import TextRow
 from tests.integration.api_context import archive
 
 _ROLLED_UP_AT_ONCE = 1_000

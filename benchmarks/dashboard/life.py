@@ -12,7 +12,12 @@ from benchmarks.dashboard.logs import write_log
 from benchmarks.dashboard.plans import Machine
 from benchmarks.dashboard.sink import Sink
 from benchmarks.dashboard.surroundings import attestation, environment, facts_of
-from orchestrator.adapters.db.tables import (
+from orchestrator.domain.cell import Cause, CellState, Lease, LeaseState, PlaceAnswer
+from orchestrator.domain.machine import Place
+from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.money import machine_cost
+from orchestrator.domain.outcome import Outcome
+from orchestrator.store.tables import (
     AttemptRow,
     AttestationRow,
     CellPlanRow,
@@ -23,11 +28,6 @@ from orchestrator.adapters.db.tables import (
     LeaseRow,
     TransitionRow,
 )
-from orchestrator.domain.cell import Cause, CellState, Lease, LeaseState, PlaceAnswer
-from orchestrator.domain.machine import Place
-from orchestrator.domain.matrix import CellPlan
-from orchestrator.domain.money import machine_cost
-from orchestrator.domain.outcome import Outcome
 
 _WHOLE = (
     CellState.PLACING,

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from benchmarks.dashboard.sink import Sink
 from benchmarks.dashboard.words import AREAS, VERBS, harmful
-from orchestrator.adapters.db.tables import LogChunkRow
+from orchestrator.store.tables import LogChunkRow
 
 _CHUNK_BYTES = 256 * 1024
 _LONGEST = 1_000_000

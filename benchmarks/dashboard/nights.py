@@ -25,7 +25,11 @@ from benchmarks.dashboard.sink import Sink
 from benchmarks.dashboard.sizes import Size
 from benchmarks.dashboard.suite import Suite
 from benchmarks.dashboard.words import harmful
-from orchestrator.adapters.db.tables import (
+from orchestrator.application.ports.stores import RunSpec
+from orchestrator.domain.cell import RunState, run_outcome
+from orchestrator.domain.matrix import CellPlan, Matrix, expand
+from orchestrator.domain.outcome import Outcome
+from orchestrator.store.tables import (
     AttemptRow,
     CellRow,
     CheckResultRow,
@@ -34,10 +38,6 @@ from orchestrator.adapters.db.tables import (
     RunSpecRow,
     TransitionRow,
 )
-from orchestrator.application.ports.stores import RunSpec
-from orchestrator.domain.cell import RunState, run_outcome
-from orchestrator.domain.matrix import CellPlan, Matrix, expand
-from orchestrator.domain.outcome import Outcome
 
 _CYCLE = 14
 """Nights from one release to the next."""

@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 from sqlalchemy import Column, Connection, func, select, text
 
-from orchestrator.adapters.db.database import Database
-from orchestrator.adapters.db.result_rows import Row
-from orchestrator.adapters.db.tables import (
+from orchestrator.store.database import Database
+from orchestrator.store.result_rows import Row
+from orchestrator.store.tables import (
     ArtifactRow,
     AttemptRow,
     AttestationRow,

@@ -22,12 +22,12 @@ from benchmarks.dashboard.words import (
     spoil,
     troubles,
 )
-from orchestrator.adapters.db.database import Database
-from orchestrator.adapters.db.failure_signatures import write_signatures
-from orchestrator.adapters.db.test_numbers import TestCases
 from orchestrator.domain.facts import MESSAGE_LIMIT, TestFact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import Signature, signature_of
+from orchestrator.store.database import Database
+from orchestrator.store.failure_signatures import write_signatures
+from orchestrator.store.test_numbers import TestCases
 
 _TOLD = 6
 """Ways in which each kind of failure is worded: addresses and numbers change."""

@@ -143,10 +143,10 @@ class CommandWiring:
 
     def database(self, *, upgrade: bool) -> DatabaseState:
         """See the protocol."""
-        from orchestrator.adapters.db.database import open_database, revisions_of
-        from orchestrator.adapters.db.errors import DatabaseOutdatedError
         from orchestrator.adapters.files.home_folder import HomeUnusableError, prepare_home
         from orchestrator.bootstrap.controller_wiring import app_url, is_embedded, shown_url
+        from orchestrator.store.database import open_database, revisions_of
+        from orchestrator.store.errors import DatabaseOutdatedError
 
         url = app_url(self.settings)
         try:

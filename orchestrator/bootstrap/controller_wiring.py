@@ -12,8 +12,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.cron import CronsimCron
-from orchestrator.adapters.db.database import Database, open_database
-from orchestrator.adapters.db.integrity_check import check_unclosed
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.dbos_engine import DbosEngine, DbosSettings
@@ -48,6 +46,8 @@ from orchestrator.bootstrap.workspaces import WorkspacePool
 from orchestrator.config import Settings, listed_secret, secret
 from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.run_record import Evidence
+from orchestrator.store.database import Database, open_database
+from orchestrator.store.integrity_check import check_unclosed
 from reports import registry as report_registry
 from reports.exports import registry as export_registry
 from reports.foreign.linter import lint_documents

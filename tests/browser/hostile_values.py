@@ -13,7 +13,6 @@ from benchmarks.dashboard.fill import Filled
 from benchmarks.dashboard.people import Hand
 from benchmarks.dashboard.plans import MACHINES, MANIFEST, SUBJECT, nightly
 from benchmarks.dashboard.words import harmful
-from orchestrator.adapters.db.tables import CellReuseRow, CellRow
 from orchestrator.adapters.ids import new_id
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
 from orchestrator.application.ports.stores import RunSpec
@@ -21,6 +20,7 @@ from orchestrator.bootstrap.controller_wiring import Parts
 from orchestrator.domain.cell import Cause, CellState, Run
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.tables import CellReuseRow, CellRow
 from tests.databases import Agent
 
 _JUNIT = """\

@@ -13,7 +13,6 @@ from benchmarks.dashboard.plans import MACHINES, MANIFEST, nightly
 from benchmarks.dashboard.surroundings import environment
 from benchmarks.dashboard.words import harmful, nodeids
 from orchestrator.adapters.clock import SystemClock
-from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.adapters.ids import new_id
 from orchestrator.application.ports.stores import RunSpec
 from orchestrator.domain.cell import Cause, CellState, Lease, LeaseState, Run
@@ -21,6 +20,7 @@ from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.database import Database, open_database
 from tests.databases import Agent
 
 LIVE_LINES = 400

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.adapters.files.home_folder import prepare_home
 from orchestrator.application.ports.stores import RunSpec
 from orchestrator.dashboard import urls
 from orchestrator.domain.cell import Cause, CellState, Run
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.database import Database, open_database
 from tests.databases import MANIFEST, matrix
 
 _RUN = "01jlogsoftheviewer00000000"

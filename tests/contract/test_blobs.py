@@ -16,14 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from orchestrator.adapters.db.database import open_database
-from orchestrator.adapters.db.tables import BlobChunkRow
 from orchestrator.adapters.files.blobs import FRAME_BYTES, BlobCorruptError, FileBlobs
 from orchestrator.application.ports.blobs import (
     BlobMismatchError,
     BlobMissingError,
     BlobTooLargeError,
 )
+from orchestrator.store.database import open_database
+from orchestrator.store.tables import BlobChunkRow
 from tests.databases import together
 
 PAYLOAD = bytes(range(256)) * 5000

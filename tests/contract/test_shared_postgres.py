@@ -7,7 +7,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from orchestrator.adapters.db.database import open_database
+from orchestrator.store.database import open_database
 from tests.contract.test_stores_history import ISSUE
 from tests.databases import create
 from tests.postgres import SharedDatabase

@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 from sqlalchemy import update
 
-from orchestrator.adapters.db.database import open_database
-from orchestrator.adapters.db.tables import ControllerRow
 from orchestrator.application.ports.stores import Scope, StoredPayload, Token
 from orchestrator.domain.machine import FakeReach, LocalReach, Machine, MachineState, SshReach
+from orchestrator.store.database import open_database
+from orchestrator.store.tables import ControllerRow
 from tests.databases import MANIFEST, NOW, ON_SQLITE, after, together
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlalchemy import delete
 
-from orchestrator.adapters.db.tables import BenchmarkPointRow, CellMeasuredRow
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.tables import BenchmarkPointRow, CellMeasuredRow
 from tests.databases import NOW, Agent, after, attempt, create, lease
 
 PRODUCT = "proof"

@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 from sqlalchemy import event
 
-from orchestrator.adapters.db.errors import UnknownIdError
 from orchestrator.domain.cell import (
     Attempt,
     Cause,
@@ -16,6 +15,7 @@ from orchestrator.domain.cell import (
     Transition,
 )
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.errors import UnknownIdError
 from tests.databases import NOW, Agent, advance, after, attempt, create, lease, together
 
 PASSED = Cause(Outcome.PASSED, "")

@@ -8,18 +8,18 @@ from functools import partial
 import pytest
 from sqlalchemy import select
 
-from orchestrator.adapters.db import evidence
-from orchestrator.adapters.db.errors import CorruptEvidenceError, UnknownIdError
-from orchestrator.adapters.db.tables import (
+from orchestrator.application.ports.evidence import Artifact, Position
+from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.facts import Facts, MetricFact, TestFact
+from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
+from orchestrator.store import evidence
+from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
+from orchestrator.store.tables import (
     CellRollupRow,
     EvidenceChunkRow,
     JobRollupRow,
     TestCaseRow,
 )
-from orchestrator.application.ports.evidence import Artifact, Position
-from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.facts import Facts, MetricFact, TestFact
-from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from tests.databases import (
     NOW,
     Agent,

@@ -9,9 +9,6 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from orchestrator.adapters.db import gates as gates_of_database
-from orchestrator.adapters.db import passing_runs
-from orchestrator.adapters.db.database import open_database
 from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
 from orchestrator.application.ports.signer import PublicKey
 from orchestrator.application.ports.stores import DamagedError, RunSpec
@@ -23,6 +20,9 @@ from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, 
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.person import Person
+from orchestrator.store import gates as gates_of_database
+from orchestrator.store import passing_runs
+from orchestrator.store.database import open_database
 from tests.databases import (
     MANIFEST,
     NOW,

@@ -9,8 +9,6 @@ from threading import Barrier
 
 import pytest
 
-from orchestrator.adapters.db import ingests
-from orchestrator.adapters.db.database import open_database
 from orchestrator.application.ports.evidence import Artifact
 from orchestrator.application.ports.ingests import Begun, CellTakenError, RunBusyError
 from orchestrator.application.ports.stores import RunSpec
@@ -27,6 +25,8 @@ from orchestrator.domain.matrix import (
 )
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.parsed_results import Provenance
+from orchestrator.store import ingests
+from orchestrator.store.database import open_database
 from tests.databases import NOW, create
 
 ARTIFACTS = (Artifact("events.jsonl", "e" * 64, 7), Artifact("a.txt", "a" * 64, 3))

@@ -7,11 +7,11 @@ from itertools import product
 import pytest
 from sqlalchemy import delete
 
-from orchestrator.adapters.db.errors import CorruptEvidenceError, UnknownIdError
-from orchestrator.adapters.db.tables import LogChunkRow
 from orchestrator.application.ports.logs import AttemptLog
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
+from orchestrator.store.tables import LogChunkRow
 from tests.databases import NOW, ON_SQLITE, advance, attempt, create
 
 

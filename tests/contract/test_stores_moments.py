@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
-from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.application.describe_run import describe_run, evidence_of
 from orchestrator.application.list_runs import list_runs
 from orchestrator.application.ports.stores import RunSpec
@@ -20,6 +19,7 @@ from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import CellPlan, Platform
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.database import Database, open_database
 from reports.registry import render
 from tests.contract.test_stores_gates import POLICY, STORED, VERDICT
 from tests.databases import MANIFEST, NOW, Agent, advance, after, attempt, create, matrix

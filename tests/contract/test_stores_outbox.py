@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.channel import (
     GIVE_UP_AFTER,
@@ -16,6 +15,7 @@ from orchestrator.domain.channel import (
     DeliveryState,
     Secret,
 )
+from orchestrator.store.database import Database, open_database
 from tests.contract.outbox_cases import (
     LAST,
     channel,

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orchestrator.adapters.db.database import open_database
 from orchestrator.domain.cell import CellState
+from orchestrator.store.database import open_database
 from tests.databases import attempt, create
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +17,7 @@ PROCESSES = 3
 CONTROLLER = """
 import json, sys
 from decimal import Decimal
-from orchestrator.adapters.db.database import open_database
+from orchestrator.store.database import open_database
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.outcome import Outcome
 from tests.databases import NOW, deliver, lease

@@ -8,8 +8,6 @@ from datetime import datetime
 import pytest
 from sqlalchemy import text
 
-from orchestrator.adapters.db import verdict_lines
-from orchestrator.adapters.db.database import Database
 from orchestrator.application.ports.gates import GateStore, StoredVerdict
 from orchestrator.application.ports.stores import DamagedError, RunSpec, Stores
 from orchestrator.application.ports.verdict_lines import ProductRuns, RuleLine
@@ -17,6 +15,8 @@ from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store import verdict_lines
+from orchestrator.store.database import Database
 from tests.contract.test_stores_gates import POLICY, RULE, STORED, VERDICT
 from tests.databases import MANIFEST, NOW, a_run, after, create, matrix
 

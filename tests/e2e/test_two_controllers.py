@@ -22,9 +22,9 @@ from typing import Any
 import httpx
 import pytest
 
-from orchestrator.adapters.db.database import open_database
 from orchestrator.adapters.ids import new_id
 from orchestrator.domain.announcement import Announcement, LineageState
+from orchestrator.store.database import open_database
 from tests.accounts import open_folder
 from tests.e2e.home import ROOT, alive, eventually
 from tests.integration.webhook_receiver import Receiver, Reply, receiver

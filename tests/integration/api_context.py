@@ -25,9 +25,6 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
 from orchestrator.adapters.cron import CronsimCron
-from orchestrator.adapters.db.blobs import DbBlobs
-from orchestrator.adapters.db.database import Database, open_database
-from orchestrator.adapters.db.sessions import Sessions
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.blobs import FileBlobs
@@ -55,6 +52,9 @@ from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.machine import Provider
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
+from orchestrator.store.blobs import DbBlobs
+from orchestrator.store.database import Database, open_database
+from orchestrator.store.sessions import Sessions
 from reports import registry as report_registry
 from reports.exports import registry as export_registry
 from reports.foreign.linter import lint_documents

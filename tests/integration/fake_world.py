@@ -8,7 +8,6 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
-from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.adapters.files.blobs import FileBlobs
@@ -34,6 +33,7 @@ from orchestrator.domain.matrix import (
 )
 from orchestrator.domain.retests import TrialOrder
 from orchestrator.domain.run_record import Evidence, RunRecord
+from orchestrator.store.database import Database, open_database
 from runners import ProviderContext, registry
 from runners.fake import FakeCloud, FakeComputer, FakeProvider, FakeWorkspace
 from tests.databases import make_database

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from orchestrator.adapters.db import sessions
-from orchestrator.adapters.db.integrity_check import check_unclosed, lost_commits
 from orchestrator.application.ports.stores import DamagedError
+from orchestrator.store import sessions
+from orchestrator.store.integrity_check import check_unclosed, lost_commits
 from tests.integration.api_context import MATRIX, Desk, desk
 
 RUNS = "/api/v1/runs"

@@ -14,14 +14,6 @@ from sqlalchemy import select, text
 from benchmarks.dashboard.addresses import MAKERS, routes_of
 from benchmarks.dashboard.fill import Filled, fill
 from benchmarks.dashboard.sizes import SIZES
-from orchestrator.adapters.db.rollups import tally
-from orchestrator.adapters.db.tables import (
-    CellRollupRow,
-    CellRow,
-    JobRollupRow,
-    RunRow,
-    TestRetryRow,
-)
 from orchestrator.application.context import Context
 from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.bootstrap.controller_wiring import Parts, build
@@ -30,6 +22,14 @@ from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.cell import run_outcome
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Counts, Outcome, worst
+from orchestrator.store.rollups import tally
+from orchestrator.store.tables import (
+    CellRollupRow,
+    CellRow,
+    JobRollupRow,
+    RunRow,
+    TestRetryRow,
+)
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 COLUMNS = tuple(Counts().as_dict())

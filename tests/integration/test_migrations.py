@@ -12,19 +12,19 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect
 
-from orchestrator.adapters.db import sessions
-from orchestrator.adapters.db.database import open_database, revisions_of
-from orchestrator.adapters.db.errors import (
+from orchestrator.application.describe_run import describe_run
+from orchestrator.application.ports.ledger import Reservation
+from orchestrator.domain.machine import SshReach
+from orchestrator.store import sessions
+from orchestrator.store.database import open_database, revisions_of
+from orchestrator.store.errors import (
     DatabaseNewerError,
     DatabaseOutdatedError,
     StoreError,
 )
-from orchestrator.adapters.db.schema_revisions import Revisions, migrate, unmigrate
-from orchestrator.adapters.db.sessions import Access, connect
-from orchestrator.adapters.db.tables import Table
-from orchestrator.application.describe_run import describe_run
-from orchestrator.application.ports.ledger import Reservation
-from orchestrator.domain.machine import SshReach
+from orchestrator.store.schema_revisions import Revisions, migrate, unmigrate
+from orchestrator.store.sessions import Access, connect
+from orchestrator.store.tables import Table
 from tests.databases import NOW, Agent, attempt, create, lease
 
 ROOT = Path(__file__).parents[2]
@@ -161,7 +161,7 @@ def test_failures_that_were_stored_before_there_were_signatures_get_theirs(empty
 def test_many_who_migrate_at_once_migrate_once(postgres_url_factory):
     url = postgres_url_factory(migrated=False)
     script = (
-        "import sys; from orchestrator.adapters.db.database import open_database;"
+        "import sys; from orchestrator.store.database import open_database;"
         "open_database(sys.argv[1], migrate=True).close()"
     )
     running = [

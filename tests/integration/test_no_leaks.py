@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from orchestrator.adapters.db.database import open_database
+from orchestrator.store.database import open_database
 from tests.integration.faulty_script import Answer, Fate, Flavour, Nature, Outage, Script, Verb
 from tests.integration.leak_history import History
 from tests.integration.leak_plants import BUGS

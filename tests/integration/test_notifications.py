@@ -17,7 +17,6 @@ from typing import cast
 import pytest
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from orchestrator.adapters.db.database import Database
 from orchestrator.adapters.ids import new_id
 from orchestrator.adapters.notify.guarded_http import Wire
 from orchestrator.adapters.notify.http_sender import HttpCourier
@@ -33,6 +32,7 @@ from orchestrator.application.notify_people import announce
 from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.domain.channel import Channel, ChannelKind, DeliveryState, Reception
 from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.store.database import Database
 from tests.databases import ON_SQLITE
 from tests.integration.webhook_receiver import Receiver, Reply, receiver
 
@@ -307,7 +307,7 @@ def test_clocks_that_differ_send_once(context: Context, database: Database, hook
 KILLED = """
     import os, signal, sys
     from datetime import UTC, datetime
-    from orchestrator.adapters.db.database import open_database
+    from orchestrator.store.database import open_database
     outbox = open_database(sys.argv[1]).stores.outbox
     claimed = outbox.claim(at=datetime.now(UTC), lease_s=float(sys.argv[2]))
     print(claimed[1].id, flush=True)

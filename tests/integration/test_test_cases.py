@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import func, select
 
-from orchestrator.adapters.db.tables import TestCaseRow
-from orchestrator.adapters.db.test_numbers import TestCases
 from orchestrator.domain.facts import TestFact
+from orchestrator.store.tables import TestCaseRow
+from orchestrator.store.test_numbers import TestCases
 
 
 def facts(begin: int, end: int) -> dict[tuple[str, str], TestFact]:

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from orchestrator.adapters.db.database import Database, open_database
 from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.adapters.files.blobs import FileBlobs
@@ -38,6 +37,7 @@ from orchestrator.domain.matrix import (
     expand,
 )
 from orchestrator.domain.run_record import CellRecord
+from orchestrator.store.database import Database, open_database
 from runners import ProviderContext, registry
 from runners.fake import FakeComputer, FakeWorkspace
 from tests.integration.fake_world import SteppingClock, manifest

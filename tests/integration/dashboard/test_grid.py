@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select, update
 
-from orchestrator.adapters.db.tables import (
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.pages import grid
+from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.store.tables import (
     CellRollupRow,
     CellRow,
     JobRollupRow,
     TestCaseRow,
     TestResultRow,
 )
-from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages import grid
-from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.outcome import Counts, Outcome
 from tests.contract.test_stores_release_board import launch as launch_stored
 from tests.databases import NOW, advance, attempt
 from tests.integration.dashboard.desk import PageDesk

@@ -1,0 +1,200 @@
+"""Rolling up what a cell measured: one narrow row for each benchmark."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import median
+from typing import Any
+
+from sqlalchemy import Select, and_, or_, select
+from sqlalchemy.orm import Session
+
+from orchestrator.domain.fingerprint import fingerprint
+from orchestrator.domain.interleaving import BASELINE
+from orchestrator.domain.spread import spread_of
+from orchestrator.store.column_types import storable
+from orchestrator.store.sql import insert_into, slices
+from orchestrator.store.tables import (
+    AttemptRow,
+    BenchmarkPointRow,
+    BenchmarkRow,
+    CellMeasuredRow,
+    CellRollupRow,
+    CellRow,
+    EnvironmentRow,
+    JobResultRow,
+    LeaseRow,
+    MetricRow,
+    RunRow,
+)
+
+_FINITE = (int, float)
+_NAMES = ("product", "job", "name", "unit", "direction")
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A metric as a job stated it, in one turn."""
+
+    attempt: int
+    seq: int
+    samples: tuple[float, ...]
+    is_turn: bool
+
+
+@dataclass(slots=True)
+class _Benchmark:
+    """A benchmark, and all that the cell stated of it."""
+
+    row: dict[str, object]
+    said: list[_Said]
+
+
+def write_points(session: Session, cell_pk: int) -> int:
+    """Roll up the metrics of a cell that is done, once; return how many points they make."""
+    product = session.scalar(
+        select(RunRow.product)
+        .join(CellRow, CellRow.run_id == RunRow.id)
+        .where(CellRow.pk == cell_pk)
+    )
+    found = _found(session, cell_pk, product or "")
+    numbers = _numbers(session, found)
+    points: list[dict[str, Any]] = [
+        {"cell": cell_pk, "benchmark": numbers[digest], **point}
+        for digest, one in found.items()
+        if (point := _point(one.said)) is not None
+    ]
+    if points:
+        statement = insert_into(session, BenchmarkPointRow).on_conflict_do_nothing()
+        session.connection().execute(statement, points)
+    looked_at = {
+        "cell": cell_pk,
+        "points": len(points),
+        "environment": _environment(session, cell_pk),
+        "packed": pack([point["benchmark"] for point in points], [p["value"] for p in points]),
+    }
+    session.execute(insert_into(session, CellMeasuredRow).on_conflict_do_nothing(), looked_at)
+    return len(points)
+
+
+def pack(benchmarks: Sequence[int], values: Sequence[float]) -> bytes:
+    """Benchmarks and their values, as `CellMeasuredRow` keeps them."""
+    return struct.pack(f"<{len(benchmarks)}i{len(values)}d", *benchmarks, *values)
+
+
+def unpack(packed: bytes) -> tuple[Sequence[int], Sequence[float]]:
+    """The benchmarks and their values again."""
+    many = len(packed) // (struct.calcsize("<i") + struct.calcsize("<d"))
+    numbers: tuple[Any, ...] = struct.unpack(f"<{many}i{many}d", packed)
+    return numbers[:many], numbers[many:]
+
+
+def unmeasured(limit: int) -> Select[int]:
+    """Cells that are done, and whose metrics nobody has looked at."""
+    return (
+        select(CellRollupRow.cell)
+        .join(CellMeasuredRow, CellMeasuredRow.cell == CellRollupRow.cell, isouter=True)
+        .where(CellMeasuredRow.cell.is_(None))
+        .order_by(CellRollupRow.cell)
+        .limit(limit)
+    )
+
+
+def _found(session: Session, cell_pk: int, product: str) -> dict[bytes, _Benchmark]:
+    """By digest, in the order they were first said: of each job's present attempt."""
+    current = and_(JobResultRow.cell == AttemptRow.cell, JobResultRow.job == MetricRow.job)
+    simulated = select(LeaseRow.pk).where(LeaseRow.attempt == AttemptRow.pk, LeaseRow.simulated)
+    query = (
+        select(
+            MetricRow.attempt,
+            MetricRow.seq,
+            MetricRow.arm,
+            MetricRow.samples,
+            MetricRow.job,
+            MetricRow.name,
+            MetricRow.unit,
+            MetricRow.direction,
+            MetricRow.params,
+        )
+        .join(AttemptRow, AttemptRow.pk == MetricRow.attempt)
+        .join(JobResultRow, current, isouter=True)
+        .where(AttemptRow.cell == cell_pk, ~simulated.exists())
+        .where(or_(MetricRow.arm.is_(None), MetricRow.arm != BASELINE))
+        .where(or_(JobResultRow.attempt.is_(None), JobResultRow.attempt == AttemptRow.pk))
+        .order_by(MetricRow.attempt, MetricRow.seq)
+    )
+    found: dict[bytes, _Benchmark] = {}
+    for attempt, seq, arm, stated, job, name, unit, direction, params in session.execute(query):
+        samples = tuple(float(one) for one in stated if isinstance(one, _FINITE))
+        if samples:
+            identity = product, job, name, unit, direction
+            digest = _digest(*identity, json.dumps(params, sort_keys=True))
+            known: dict[str, object] = dict(zip(_NAMES, identity, strict=True))
+            row = known | {"digest": digest, "params": params}
+            said = _Said(attempt, seq, samples, bool(arm))
+            found.setdefault(digest, _Benchmark(row, [])).said.append(said)
+    return found
+
+
+@lru_cache(maxsize=20_000)
+def _digest(*identity: str) -> bytes:
+    return hashlib.sha256("\x00".join(map(storable, identity)).encode()).digest()
+
+
+def _numbers(session: Session, found: Mapping[bytes, _Benchmark]) -> dict[bytes, int]:
+    """By digest; new benchmarks are stored, in one order, so that nobody waits in a circle."""
+    digests = sorted(found)
+    known = _known(session, digests)
+    missing = [found[digest].row for digest in digests if digest not in known]
+    if missing:
+        session.execute(insert_into(session, BenchmarkRow).on_conflict_do_nothing(), missing)
+        known |= _known(session, [digest for digest in digests if digest not in known])
+    return known
+
+
+def _known(session: Session, digests: Sequence[bytes]) -> dict[bytes, int]:
+    query = select(BenchmarkRow.digest, BenchmarkRow.pk)
+    return {
+        digest: pk
+        for some in slices(digests)
+        for digest, pk in session.execute(query.where(BenchmarkRow.digest.in_(some)))
+    }
+
+
+def _point(said: Sequence[_Said]) -> dict[str, object] | None:
+    """Of what was measured outside of turns, or else of the subject's turns."""
+    plain = [one for one in said if not one.is_turn]
+    counted = plain or said
+    values = [sample for one in plain for sample in one.samples]
+    spread = spread_of(values or [median(one.samples) for one in said])
+    if spread is None:
+        return None
+    last = counted[-1]
+    mine = [one.seq for one in counted if one.attempt == last.attempt]
+    return {
+        "attempt": last.attempt,
+        "first_seq": min(mine),
+        "last_seq": max(mine),
+        "value": spread.median,
+        "low": spread.low,
+        "high": spread.high,
+        "samples": sum(len(one.samples) for one in counted),
+    }
+
+
+def _environment(session: Session, cell_pk: int) -> str:
+    """Of the last attempt that told of one."""
+    query = (
+        select(EnvironmentRow.document)
+        .join(AttemptRow, AttemptRow.pk == EnvironmentRow.attempt)
+        .where(AttemptRow.cell == cell_pk)
+        .order_by(AttemptRow.number.desc())
+        .limit(1)
+    )
+    document = session.scalar(query)
+    return fingerprint(document) if document else ""

@@ -1,0 +1,305 @@
+"""What benchmarks came to, run by run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import Row, Select, and_, func, or_, select, tuple_
+from sqlalchemy.orm import Session, aliased
+from sqlalchemy.sql.elements import ColumnElement
+
+from orchestrator.application.ports.benchmarks import (
+    Benchmark,
+    Measuring,
+    Overview,
+    Point,
+    Series,
+    Track,
+    Versus,
+)
+from orchestrator.domain.ingested import Ingested
+from orchestrator.domain.interleaving import BASELINE
+from orchestrator.store.benchmark_rollup import unmeasured, unpack, write_points
+from orchestrator.store.column_types import short
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import slices
+from orchestrator.store.tables import (
+    AttemptRow,
+    BenchmarkPointRow,
+    BenchmarkRow,
+    CellMeasuredRow,
+    CellRow,
+    EnvironmentRow,
+    IngestRow,
+    MetricRow,
+    RunRow,
+)
+
+_BENCHMARK = (
+    BenchmarkRow.pk,
+    BenchmarkRow.job,
+    BenchmarkRow.name,
+    BenchmarkRow.unit,
+    BenchmarkRow.direction,
+    BenchmarkRow.params,
+)
+_POINT = tuple(getattr(BenchmarkPointRow, name) for name in Point._fields)
+_CELLS_AT_ONCE = 20
+_Known = Select[int, str, str, str, str, dict[str, object]]
+_Cell = Row[int, str, str, str, datetime, str, Ingested | None]
+
+
+class DbBenchmarks:
+    """The BenchmarkStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def overview(self, product: str, *, runs: int, job: str = "", contains: str = "") -> Overview:
+        """Of the newest runs that measured something."""
+        with self._sessions.read() as session:
+            benchmarks = _read(session, _benchmarks(product, job=job, contains=contains))
+            cells = _cells_of(session, _newest(product, runs))
+            query = select(CellMeasuredRow.cell, CellMeasuredRow.packed)
+            packed = {
+                cell: value
+                for some in slices(list(cells))
+                for cell, value in session.execute(query.where(CellMeasuredRow.cell.in_(some)))
+            }
+        mine = {benchmark.number for benchmark in benchmarks}
+        return Overview(benchmarks, cells, _series(cells, packed, mine))
+
+    def points(
+        self, benchmarks: Sequence[int], cells: Sequence[int]
+    ) -> Mapping[tuple[int, int], Point]:
+        """A page's worth of them."""
+        query = select(BenchmarkPointRow.benchmark, *_POINT).where(
+            BenchmarkPointRow.benchmark.in_(set(benchmarks)),
+            BenchmarkPointRow.cell.in_(set(cells)),
+        )
+        with self._sessions.read() as session:
+            found = session.execute(query).all()
+        return {(number, point[0]): Point(*point) for number, *point in found}
+
+    def jobs(self, product: str) -> Sequence[str]:
+        """By name."""
+        query = select(BenchmarkRow.job).where(BenchmarkRow.product == product).distinct()
+        with self._sessions.read() as session:
+            return session.scalars(query.order_by(BenchmarkRow.job)).all()
+
+    def variants(self, product: str, job: str, metric: str) -> Sequence[Benchmark]:
+        """In the order they were first said."""
+        query = _benchmarks(product, job=job).where(BenchmarkRow.name == metric)
+        with self._sessions.read() as session:
+            return _read(session, query)
+
+    def platforms(self, benchmark: int) -> Sequence[str]:
+        """The newest first."""
+        query = (
+            select(CellRow.name)
+            .join(BenchmarkPointRow, BenchmarkPointRow.cell == CellRow.pk)
+            .where(BenchmarkPointRow.benchmark == benchmark)
+            .group_by(CellRow.name)
+            .order_by(func.max(CellRow.run_id).desc(), CellRow.name)
+        )
+        with self._sessions.read() as session:
+            return session.scalars(query).all()
+
+    def track(self, benchmark: Benchmark, *, cell: str, runs: int) -> Track:
+        """In the order of the runs."""
+        mine = (BenchmarkPointRow.benchmark == benchmark.number, CellRow.name == cell)
+        on = BenchmarkPointRow.cell == CellRow.pk
+        query = select(*_POINT).join(CellRow, on).where(*mine).order_by(CellRow.run_id.desc())
+        counting = select(func.count()).select_from(BenchmarkPointRow).join(CellRow, on)
+        with self._sessions.read() as session:
+            points = [Point(*row) for row in session.execute(query.limit(runs))][::-1]
+            whole = len(points)
+            if whole == runs:
+                whole = session.scalar(counting.where(*mine)) or 0
+            some = [point.cell for point in points]
+            cells = _cells_of(session, _measuring().where(CellRow.pk.in_(some)))
+        older = whole - len(points)
+        return Track(benchmark=benchmark, cells=cells, points=points, older=older)
+
+    def samples(
+        self, benchmark: Benchmark, cells: Sequence[int], *, most: int
+    ) -> Mapping[int, Sequence[float]]:
+        """Thinned."""
+        point = BenchmarkPointRow
+        stated = and_(
+            MetricRow.attempt == point.attempt,
+            MetricRow.seq.between(point.first_seq, point.last_seq),
+        )
+        query = (
+            select(point.cell, MetricRow.samples, MetricRow.params)
+            .join(MetricRow, stated)
+            .where(MetricRow.job == benchmark.job, MetricRow.name == benchmark.name)
+            .where(MetricRow.unit == benchmark.unit, point.benchmark == benchmark.number)
+            .where(or_(MetricRow.arm.is_(None), MetricRow.arm != BASELINE))
+        )
+        found: dict[int, list[float]] = {}
+        with self._sessions.read() as session:
+            for some in slices(cells):
+                for cell, samples, params in session.execute(query.where(point.cell.in_(some))):
+                    if params == benchmark.params:
+                        found.setdefault(cell, []).extend(samples)
+        return {cell: _thinned(samples, most) for cell, samples in found.items()}
+
+    def environments(self, cells: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
+        """Of each cell the last one that was told."""
+        query = (
+            select(AttemptRow.cell, EnvironmentRow.document)
+            .join(AttemptRow, AttemptRow.pk == EnvironmentRow.attempt)
+            .order_by(AttemptRow.cell, AttemptRow.number)
+        )
+        with self._sessions.read() as session:
+            return {
+                cell: document
+                for some in slices(cells)
+                for cell, document in session.execute(query.where(AttemptRow.cell.in_(some)))
+            }
+
+    def beside(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Versus]:
+        """By the pairs' places, and the benchmarks' numbers."""
+        old, new = (aliased(BenchmarkPointRow) for _ in range(2))
+        first, second = (aliased(CellRow) for _ in range(2))
+        # For SQLite, which looks up no index for pairs.
+        some, others = (
+            one.id.in_({pair[side] for pair in pairs}) for side, one in enumerate((first, second))
+        )
+        query = (
+            select(first.id, second.id, old.benchmark, *_columns(old), *_columns(new))
+            .join(old, old.cell == first.pk)
+            .join(new, new.benchmark == old.benchmark)
+            .join(second, second.pk == new.cell)
+            .where(some, others, tuple_(first.id, second.id).in_(pairs))
+        )
+        place = {pair: at for at, pair in enumerate(pairs)}
+        found: list[Versus] = []
+        with self._sessions.read() as session:
+            for before, after, number, *points in session.execute(query):
+                half = len(points) // 2
+                both = Point(*points[:half]), Point(*points[half:])
+                found.append(Versus(place[before, after], number, *both))
+        return sorted(found)
+
+    def known(self, benchmarks: Sequence[int]) -> Mapping[int, Benchmark]:
+        """Some of them."""
+        query = select(*_BENCHMARK)
+        with self._sessions.read() as session:
+            return {
+                one.number: one
+                for some in slices(sorted(set(benchmarks)))
+                for one in _read(session, query.where(BenchmarkRow.pk.in_(some)))
+            }
+
+    def roll_up(self, *, limit: int) -> int:
+        """Some cells in a transaction: a large database is not locked for long."""
+        with self._sessions.read() as session:
+            cells = session.scalars(unmeasured(limit)).all()
+        for at in range(0, len(cells), _CELLS_AT_ONCE):
+            with self._sessions.write() as session:
+                for cell in cells[at : at + _CELLS_AT_ONCE]:
+                    write_points(session, cell)
+        return len(cells)
+
+
+def _columns(points: type[BenchmarkPointRow]) -> Iterator[ColumnElement[object]]:
+    return (getattr(points, name) for name in Point._fields)
+
+
+def _benchmarks(product: str, *, job: str = "", contains: str = "") -> _Known:
+    query = select(*_BENCHMARK).where(BenchmarkRow.product == product).order_by(BenchmarkRow.pk)
+    if job:
+        query = query.where(BenchmarkRow.job == short(job))
+    if contains:
+        query = query.where(BenchmarkRow.name.icontains(contains, autoescape=True))
+    return query
+
+
+def _read(session: Session, query: _Known) -> list[Benchmark]:
+    """Columns, not objects of the session: a list has some hundreds of them."""
+    return [
+        Benchmark(number=pk, job=job, name=name, unit=unit, direction=direction, params=params)
+        for pk, job, name, unit, direction, params in session.execute(query)
+    ]
+
+
+def _measuring() -> Select[int, str, str, str, datetime, str, Ingested]:
+    """Its columns are those of `_Cell`."""
+    return (
+        select(
+            *(CellRow.pk, RunRow.id, CellRow.name, RunRow.subject_version, RunRow.created_at),
+            *(CellMeasuredRow.environment, IngestRow.document),
+        )
+        .join(RunRow, RunRow.id == CellRow.run_id)
+        .join(CellMeasuredRow, CellMeasuredRow.cell == CellRow.pk)
+        .join(IngestRow, IngestRow.cell == CellRow.pk, isouter=True)
+        .order_by(RunRow.id, CellRow.position)
+    )
+
+
+def _newest(product: str, runs: int) -> Select[int, str, str, str, datetime, str, Ingested]:
+    """Of the newest so many runs in which a cell has points."""
+    has_points = (
+        select(CellMeasuredRow.cell)
+        .join(CellRow, CellRow.pk == CellMeasuredRow.cell)
+        .where(CellRow.run_id == RunRow.id, CellMeasuredRow.points > 0)
+    )
+    newest = (
+        select(RunRow.id)
+        .where(RunRow.product == product, has_points.exists())
+        .order_by(RunRow.id.desc())
+        .limit(runs)
+    )
+    return _measuring().where(CellRow.run_id.in_(newest), CellMeasuredRow.points > 0)
+
+
+def _cells_of(
+    session: Session, query: Select[int, str, str, str, datetime, str, Ingested]
+) -> dict[int, Measuring]:
+    return {row[0]: _cell(row) for row in session.execute(query)}
+
+
+def _cell(row: _Cell) -> Measuring:
+    _, run, name, version, launched, environment, ingested = row
+    dated = ingested.dated_at if ingested is not None else None
+    return Measuring(
+        run=run, cell=name, version=version, at=dated or launched, environment=environment
+    )
+
+
+def _series(
+    cells: Mapping[int, Measuring], packed: Mapping[int, bytes], mine: Collection[int]
+) -> Mapping[tuple[int, str], Series]:
+    """In the order of the cells: those that measured the same are turned all at once."""
+    alike: dict[tuple[str, Sequence[int]], tuple[list[int], list[Sequence[float]]]] = {}
+    for cell, measuring in cells.items():
+        numbers, values = unpack(packed[cell])
+        some, rows = alike.setdefault((measuring.cell, numbers), ([], []))
+        some.append(cell)
+        rows.append(values)
+    found: dict[tuple[int, str], list[Series]] = {}
+    for (name, numbers), (some, rows) in alike.items():
+        for number, column in zip(numbers, zip(*rows, strict=True), strict=True):
+            if number in mine:
+                found.setdefault((number, name), []).append(Series(some, column))
+    place = {cell: at for at, cell in enumerate(cells)}
+    return {key: _joined(parts, place) for key, parts in found.items()}
+
+
+def _joined(parts: Sequence[Series], place: Mapping[int, int]) -> Series:
+    if len(parts) == 1:
+        return parts[0]
+    pairs = [pair for part in parts for pair in zip(part.cells, part.values, strict=True)]
+    pairs.sort(key=lambda pair: place[pair[0]])
+    return Series([cell for cell, _ in pairs], [value for _, value in pairs])
+
+
+def _thinned(samples: Sequence[float], most: int) -> Sequence[float]:
+    ordered = sorted(one for one in samples if isinstance(one, int | float))
+    if len(ordered) <= most:
+        return ordered
+    step = (len(ordered) - 1) / (most - 1)
+    return [ordered[round(at * step)] for at in range(most)]

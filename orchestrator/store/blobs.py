@@ -1,0 +1,74 @@
+"""Blobs as rows: for controllers that share a database rather than a folder."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import IO
+
+from sqlalchemy import insert
+
+from orchestrator.adapters.files.blobs import Intake, is_digest, opened
+from orchestrator.application.ports.blobs import BlobMissingError
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import changed, insert_into
+from orchestrator.store.tables import BlobChunkRow, BlobRow
+
+_IN_MEMORY_BYTES = 8 * 1024 * 1024
+
+
+class DbBlobs:
+    """The Blobs of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def put(
+        self, chunks: Iterable[bytes], *, digest: str | None = None, limit_bytes: int | None = None
+    ) -> tuple[str, int]:
+        """Store under the sha256.
+
+        The bytes wait beside the database until their digest is known, so that a slow sender
+        holds no transaction open and a killed one leaves no row.
+        """
+        intake = Intake(limit_bytes)
+        with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as spool:
+            lengths = [spool.write(frame) for frame in intake.frames(chunks)]
+            found = intake.digest(digest)
+            spool.seek(0)
+            self._store(found, intake.size_bytes, spool, lengths)
+        return found, intake.size_bytes
+
+    def _store(self, digest: str, size_bytes: int, spool: IO[bytes], lengths: list[int]) -> None:
+        with self._sessions.write() as session:
+            row = {"digest": digest, "size_bytes": size_bytes}
+            new = insert_into(session, BlobRow).values(row).on_conflict_do_nothing()
+            if not changed(session, new):
+                return
+            for number, length in enumerate(lengths):
+                chunk = {"digest": digest, "number": number, "body": spool.read(length)}
+                session.execute(insert(BlobChunkRow).values(chunk))
+
+    def open(self, digest: str) -> Iterator[bytes]:
+        """The bytes again. Raises BlobMissingError now, BlobCorruptError while reading."""
+        if not self.has(digest):
+            raise BlobMissingError(f"there is no blob {digest}")
+        return opened(digest, self._frames(digest))
+
+    def has(self, digest: str) -> bool:
+        """Whether it is stored."""
+        if not is_digest(digest):
+            return False
+        with self._sessions.read() as session:
+            return session.get(BlobRow, digest) is not None
+
+    def _frames(self, digest: str) -> Iterator[bytes]:
+        number = 0
+        while True:
+            with self._sessions.read() as session:
+                row = session.get(BlobChunkRow, (digest, number))
+                if row is None:
+                    return
+                body = row.body
+            yield body
+            number += 1

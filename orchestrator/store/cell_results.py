@@ -1,0 +1,246 @@
+"""What is known of cells, read for many at once: a statement for each kind of thing.
+
+Of checks and metrics those count that the job's present attempt stated: what an attempt that was
+lost half way said about the same job stays stored, and is not shown twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from sqlalchemy import Select, and_, func, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.sql.elements import ColumnElement
+
+from orchestrator.application.ports.evidence import Artifact
+from orchestrator.application.ports.read_models import CellResults
+from orchestrator.domain.cell import CellState
+from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice
+from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.store.rollups import COUNTED
+from orchestrator.store.tables import (
+    ArtifactRow,
+    AttemptRow,
+    CellReuseRow,
+    CellRollupRow,
+    CellRow,
+    CheckResultRow,
+    EnvironmentRow,
+    JobResultRow,
+    JobRollupRow,
+    MetricRow,
+    NoticeRow,
+    TestCaseRow,
+    TestResultRow,
+)
+from orchestrator.store.tables.results import Counted
+
+R = TypeVar("R", CheckResultRow, MetricRow)
+T = TypeVar("T")
+Mine = ColumnElement[bool]
+"""Which cells: a condition on them."""
+
+_JOB_FIELDS = tuple(f.name for f in fields(JobFact))
+_COUNTS = tuple(f.name for f in fields(Counts))
+_NOTHING = Counts()
+
+
+def results_of(session: Session, cell_ids: Sequence[str], *, whole: bool) -> dict[str, CellResults]:
+    """Everything but single tests, by cell id."""
+    mine = CellRow.id.in_(cell_ids)
+    jobs = jobs_of(session, mine)
+    counts = _counts_of(session, mine)
+    checks = checks_of(session, mine)
+    measured = metrics_of(session, mine) if whole else {}
+    notices = notices_of(session, mine)
+    artifacts = artifacts_of(session, mine) if whole else {}
+    environments = environments_of(session, mine)
+    known = {*jobs, *counts, *checks, *measured, *notices, *artifacts, *environments}
+    return {
+        cell_id: CellResults(
+            jobs=jobs.get(cell_id, {}),
+            counts=counts.get(cell_id, {}),
+            checks=tuple(checks.get(cell_id, ())),
+            metrics=tuple(measured.get(cell_id, ())),
+            notices=tuple(notices.get(cell_id, ())),
+            artifacts=tuple(artifacts.get(cell_id, ())),
+            environment=environments.get(cell_id),
+        )
+        for cell_id in known
+    }
+
+
+def jobs_of(session: Session, mine: Mine) -> dict[str, dict[str, JobFact]]:
+    """By cell id and job."""
+    query = select(CellRow.id, JobResultRow).join(CellRow, CellRow.pk == JobResultRow.cell)
+    found: dict[str, dict[str, JobFact]] = {}
+    for cell_id, row in session.execute(query.where(mine).order_by(JobResultRow.job)):
+        fact = JobFact(**{name: getattr(row, name) for name in _JOB_FIELDS})
+        found.setdefault(cell_id, {})[row.job] = fact
+    return found
+
+
+def checks_of(session: Session, mine: Mine) -> dict[str, list[CheckFact]]:
+    """By cell id, in the order they were first stated."""
+    query = _current(CheckResultRow, mine).order_by(CheckResultRow.pk)
+    return _gathered(session, query, _check)
+
+
+def metrics_of(session: Session, mine: Mine) -> dict[str, list[MetricFact]]:
+    """By cell id, in the order they were stated."""
+    query = _current(MetricRow, mine).order_by(MetricRow.attempt, MetricRow.seq)
+    return _gathered(session, query, _metric)
+
+
+def notices_of(session: Session, mine: Mine) -> dict[str, list[Notice]]:
+    """By cell id, of every attempt, in order."""
+    query = (
+        select(CellRow.id, NoticeRow)
+        .join(AttemptRow, AttemptRow.pk == NoticeRow.attempt)
+        .join(CellRow, CellRow.pk == AttemptRow.cell)
+        .where(mine)
+        .order_by(AttemptRow.number, NoticeRow.seq)
+    )
+    return _gathered(
+        session, query, lambda row: Notice(row.seq, row.ts, row.job, row.level, row.message)
+    )
+
+
+def environments_of(session: Session, mine: Mine) -> dict[str, Mapping[str, object]]:
+    """By cell id, of the last attempt that reported one."""
+    query = (
+        select(CellRow.id, EnvironmentRow.document)
+        .join(AttemptRow, AttemptRow.pk == EnvironmentRow.attempt)
+        .join(CellRow, CellRow.pk == AttemptRow.cell)
+        .where(mine)
+        .order_by(AttemptRow.number)
+    )
+    return dict(session.execute(query).all())
+
+
+def artifacts_of(session: Session, mine: Mine) -> dict[str, list[Artifact]]:
+    """By cell id and then by name."""
+    query = select(CellRow.id, ArtifactRow).join(CellRow, CellRow.pk == ArtifactRow.cell)
+    return _gathered(
+        session,
+        query.where(mine).order_by(ArtifactRow.name),
+        lambda row: Artifact(row.name, row.digest, row.size_bytes),
+    )
+
+
+def totals_of(session: Session, run_ids: Sequence[str]) -> dict[str, Counts]:
+    """The tests of each run, those of its reused jobs too."""
+    mine, is_done = CellRow.run_id.in_(run_ids), CellRow.state == CellState.DONE
+    found: dict[str, Counts] = {}
+    done = select(CellRow.run_id, *_sums(CellRollupRow)).join(
+        CellRollupRow, CellRollupRow.cell == CellRow.pk
+    )
+    lent = (
+        select(CellRow.run_id, *_sums(JobRollupRow))
+        .join(CellReuseRow, CellReuseRow.cell == CellRow.pk)
+        .join(
+            JobRollupRow,
+            and_(JobRollupRow.cell == CellReuseRow.source, JobRollupRow.job == CellReuseRow.job),
+        )
+    )
+    for query in (done.where(mine, is_done), lent.where(mine)):
+        for run, *sums in session.execute(query.group_by(CellRow.run_id)):
+            _add(found, run, Counts(*map(int, sums)))
+    for run, alive in _alive(session, mine, CellRow.run_id).items():
+        for counts in alive.values():
+            _add(found, run, counts)
+    return found
+
+
+def _counts_of(session: Session, mine: Mine) -> dict[str, dict[str, Counts]]:
+    """By cell id and job: what was rolled up of cells that are done, else counted now."""
+    query = (
+        select(CellRow.id, JobRollupRow)
+        .join(JobRollupRow, JobRollupRow.cell == CellRow.pk)
+        .where(mine, CellRow.state == CellState.DONE)
+    )
+    found: dict[str, dict[str, Counts]] = {}
+    for cell_id, row in session.execute(query):
+        counts = Counts(**{name: getattr(row, name) for name in _COUNTS})
+        found.setdefault(cell_id, {})[row.job] = counts
+    return found | _alive(session, mine, CellRow.id)
+
+
+def _alive(
+    session: Session, mine: Mine, by: InstrumentedAttribute[str]
+) -> dict[str, dict[str, Counts]]:
+    """Of cells that are not done, by the column and job."""
+    alive = select(CellRow.pk).where(mine, CellRow.state != CellState.DONE)
+    pks = list(session.scalars(alive))
+    if not pks:
+        return {}
+    counted = (
+        select(by, TestCaseRow.job, COUNTED.label("counted"), func.count())
+        .join(TestResultRow, TestResultRow.cell == CellRow.pk)
+        .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
+        .where(CellRow.pk.in_(pks))
+        .group_by(by, TestCaseRow.job, "counted")
+    )
+    found: dict[str, dict[str, Counts]] = {}
+    for name, job, outcome, number in session.execute(counted):
+        _add(found.setdefault(name, {}), job, Counts.of({TestOutcome(outcome): number}))
+    unnamed = (
+        select(by, JobResultRow.job, JobResultRow.unnamed)
+        .join(JobResultRow, JobResultRow.cell == CellRow.pk)
+        .where(CellRow.pk.in_(pks), JobResultRow.unnamed.is_not(None))
+    )
+    for name, job, counts in session.execute(unnamed):
+        _add(found.setdefault(name, {}), job, counts or _NOTHING)
+    return found
+
+
+def _add(found: dict[str, Counts], name: str, counts: Counts) -> None:
+    found[name] = found.get(name, _NOTHING) + counts
+
+
+def _sums(table: type[Counted]) -> list[ColumnElement[int]]:
+    return [func.sum(getattr(table, name)) for name in _COUNTS]
+
+
+def _gathered(
+    session: Session, query: Select[Any, Any], told: Callable[[Any], T]
+) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    rows: Iterable[Any] = session.execute(query)
+    for cell_id, row in rows:
+        found.setdefault(cell_id, []).append(told(row))
+    return found
+
+
+def _current(row: type[R], mine: Mine) -> Select[str, R]:
+    """Only what the job's present attempt stated."""
+    job = and_(JobResultRow.cell == CellRow.pk, JobResultRow.job == row.job)
+    return (
+        select(CellRow.id, row)
+        .join(AttemptRow, AttemptRow.pk == row.attempt)
+        .join(CellRow, CellRow.pk == AttemptRow.cell)
+        .join(JobResultRow, job, isouter=True)
+        .where(mine)
+        .where(or_(JobResultRow.attempt.is_(None), JobResultRow.attempt == row.attempt))
+    )
+
+
+def _check(row: CheckResultRow) -> CheckFact:
+    return CheckFact(row.job, row.name, row.outcome, row.value, row.unit, row.tolerance, row.reason)
+
+
+def _metric(row: MetricRow) -> MetricFact:
+    return MetricFact(
+        seq=row.seq,
+        job=row.job,
+        name=row.name,
+        samples=tuple(float(sample) for sample in row.samples),
+        unit=row.unit,
+        direction=row.direction,
+        params=row.params,
+        arm=row.arm or "",
+        turn=row.turn,
+        readings=row.readings or {},
+    )

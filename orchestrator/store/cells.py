@@ -1,0 +1,288 @@
+"""Cells, their attempts, and the steps of their lives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import func, insert, select
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
+
+from orchestrator.application.ports.read_models import CellLife
+from orchestrator.domain.cell import (
+    Attempt,
+    Cause,
+    Cell,
+    CellState,
+    IllegalTransitionError,
+    RunState,
+    Transition,
+)
+from orchestrator.domain.matrix import CellPlan
+from orchestrator.store.benchmark_rollup import write_points
+from orchestrator.store.errors import UnknownIdError
+from orchestrator.store.rollups import write_rollup
+from orchestrator.store.run_events import tell
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import attempt_row, cell_row, run_row
+from orchestrator.store.tables import (
+    AttemptRow,
+    CellPlanRow,
+    CellRow,
+    RunRow,
+    TransitionRow,
+)
+
+_AT_WORK = [state for state in CellState if state not in (CellState.QUEUED, CellState.DONE)]
+
+
+class DbCells:
+    """The CellStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def get(self, cell_id: str) -> Cell:
+        """The cell. Raises UnknownIdError."""
+        with self._sessions.read() as session:
+            return _cell(cell_row(session, cell_id))
+
+    def of_run(self, run_id: str) -> list[Cell]:
+        """In matrix order."""
+        query = select(CellRow).where(CellRow.run_id == run_id).order_by(CellRow.position)
+        with self._sessions.read() as session:
+            return [_cell(row) for row in session.scalars(query)]
+
+    def of_runs(self, run_ids: Sequence[str]) -> dict[str, list[Cell]]:
+        """By run, in matrix order."""
+        query = select(CellRow).where(CellRow.run_id.in_(run_ids))
+        found: dict[str, list[Cell]] = {}
+        with self._sessions.read() as session:
+            for row in session.scalars(query.order_by(CellRow.run_id, CellRow.position)):
+                found.setdefault(row.run_id, []).append(_cell(row))
+        return found
+
+    def lives(self, cell_ids: Sequence[str]) -> dict[str, CellLife]:
+        """Each with its plan, its attempts and its steps: three statements."""
+        mine = CellRow.id.in_(cell_ids)
+        plans = select(CellRow, CellPlanRow.plan).join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
+        with self._sessions.read() as session:
+            attempts, steps = _attempts(session, mine), _steps(session, mine)
+            return {
+                row.id: CellLife(
+                    _cell(row), plan, tuple(attempts.get(row.id, ())), tuple(steps.get(row.id, ()))
+                )
+                for row, plan in session.execute(plans.where(mine).order_by(CellRow.pk))
+            }
+
+    def plan(self, cell_id: str) -> CellPlan:
+        """What the matrix sends there. Raises UnknownIdError."""
+        query = select(CellPlanRow.plan).join(CellRow, CellRow.pk == CellPlanRow.cell)
+        with self._sessions.read() as session:
+            plan = session.scalar(query.where(CellRow.id == cell_id))
+        if plan is None:
+            raise UnknownIdError("cell", cell_id)
+        return plan
+
+    def unfinished(self) -> tuple[str, ...]:
+        """Ids, oldest first; without those that are ingested, which nobody has to run."""
+        ingesting = select(RunRow.id).where(RunRow.state == RunState.INGESTING)
+        undone = CellRow.state != CellState.DONE, CellRow.run_id.not_in(ingesting)
+        query = select(CellRow.id).where(*undone).order_by(CellRow.pk)
+        with self._sessions.read() as session:
+            return tuple(session.scalars(query))
+
+    def untold(self) -> tuple[str, ...]:
+        """Ids of the cells of running runs whose cells are all done."""
+        at_work = select(CellRow.run_id).where(CellRow.state != CellState.DONE)
+        over = select(RunRow.id).where(RunRow.state == RunState.RUNNING, RunRow.id.not_in(at_work))
+        query = select(CellRow.id).where(CellRow.run_id.in_(over)).order_by(CellRow.pk)
+        with self._sessions.read() as session:
+            return tuple(session.scalars(query))
+
+    def admit(self, cell_id: str, attempt_id: str, *, max_parallel: int, at: datetime) -> bool:
+        """Open an attempt if the run has room; True if it is open."""
+        with self._sessions.write() as session:
+            cell = cell_row(session, cell_id, lock=True)
+            mine = select(AttemptRow).where(AttemptRow.id == attempt_id)
+            if (attempt := session.scalar(mine)) is not None:
+                return attempt.closed_at is None
+            if cell.state is not CellState.QUEUED:
+                raise IllegalTransitionError(f"{cell.name}: {cell.state} -> placing")
+            run_row(session, cell.run_id, lock=True)
+            if _at_work(session, cell.run_id) >= max_parallel:
+                return False
+            number = _last_number(session, cell.pk) + 1
+            opened = {"id": attempt_id, "cell": cell.pk, "number": number, "opened_at": at}
+            session.execute(insert(AttemptRow).values(opened))
+            _move(session, cell, CellState.PLACING, at=at, attempt=number)
+            return True
+
+    def reach(self, cell_id: str, state: CellState, *, at: datetime, reason: str = "") -> Cell:
+        """Move to the state; nothing when there or past. Raises IllegalTransitionError."""
+        with self._sessions.write() as session:
+            row = cell_row(session, cell_id, lock=True)
+            if not _cell(row).has_reached(state):
+                number = _last_number(session, row.pk)
+                _move(session, row, state, at=at, attempt=number, reason=reason)
+            return _cell(row)
+
+    def requeue(self, attempt_id: str, outcome: Cause, *, at: datetime) -> None:
+        """Close the attempt and queue the cell again; nothing when it is closed."""
+        with self._sessions.write() as session:
+            cell_pk = attempt_row(session, attempt_id).cell
+            cell = _locked(session, cell_pk)
+            attempt = attempt_row(session, attempt_id, lock=True)
+            if attempt.closed_at is not None:
+                return
+            _close(attempt, outcome, at=at)
+            if attempt.cause_outcome is None:
+                _blame(attempt, outcome)
+            reason = outcome.reason
+            _move(session, cell, CellState.QUEUED, at=at, attempt=attempt.number, reason=reason)
+
+    def conclude(self, cell_id: str, outcome: Cause, *, at: datetime) -> None:
+        """Set the cell's outcome and roll it up; nothing when it is done."""
+        with self._sessions.write() as session:
+            cell = cell_row(session, cell_id, lock=True)
+            if cell.state is CellState.DONE:
+                return
+            attempt = _last_attempt(session, cell.pk)
+            if attempt is not None and attempt.closed_at is None:
+                _close(attempt, outcome, at=at)
+            cell.outcome, cell.reason, cell.detail = (
+                outcome.outcome,
+                outcome.reason,
+                outcome.detail,
+            )
+            write_rollup(session, cell.pk, at=at)
+            write_points(session, cell.pk)
+            number = attempt.number if attempt else 0
+            _move(session, cell, CellState.DONE, at=at, attempt=number, reason=outcome.reason)
+
+    def attempt(self, attempt_id: str) -> Attempt:
+        """The attempt. Raises UnknownIdError."""
+        query = select(AttemptRow, CellRow.id).join(CellRow, CellRow.pk == AttemptRow.cell)
+        with self._sessions.read() as session:
+            found = session.execute(query.where(AttemptRow.id == attempt_id)).one_or_none()
+            if found is None:
+                raise UnknownIdError("attempt", attempt_id)
+            return _attempt(found[0], found[1])
+
+    def attempts(self, cell_id: str) -> list[Attempt]:
+        """In order."""
+        with self._sessions.read() as session:
+            return _attempts(session, CellRow.id == cell_id).get(cell_id, [])
+
+    def blame(self, attempt_id: str, cause: Cause) -> None:
+        """Write the cause, unless there is one."""
+        with self._sessions.write() as session:
+            attempt = attempt_row(session, attempt_id, lock=True)
+            if attempt.cause_outcome is None:
+                _blame(attempt, cause)
+
+    def transitions(self, cell_id: str) -> list[Transition]:
+        """In order."""
+        with self._sessions.read() as session:
+            return _steps(session, CellRow.id == cell_id).get(cell_id, [])
+
+
+def _attempts(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Attempt]]:
+    """By cell id, in their order."""
+    query = select(CellRow.id, AttemptRow).join(AttemptRow, AttemptRow.cell == CellRow.pk)
+    found: dict[str, list[Attempt]] = {}
+    for cell_id, row in session.execute(query.where(mine).order_by(AttemptRow.number)):
+        found.setdefault(cell_id, []).append(_attempt(row, cell_id))
+    return found
+
+
+def _steps(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Transition]]:
+    """By cell id, in their order."""
+    query = select(CellRow.id, TransitionRow).join(TransitionRow, TransitionRow.cell == CellRow.pk)
+    found: dict[str, list[Transition]] = {}
+    for cell_id, row in session.execute(query.where(mine).order_by(TransitionRow.pk)):
+        step = Transition(row.at, row.attempt, row.origin, row.target, row.reason)
+        found.setdefault(cell_id, []).append(step)
+    return found
+
+
+def _locked(session: Session, cell_pk: int) -> CellRow:
+    query = select(CellRow).where(CellRow.pk == cell_pk).with_for_update(key_share=True)
+    return session.scalars(query.execution_options(populate_existing=True)).one()
+
+
+def _at_work(session: Session, run_id: str) -> int:
+    query = select(func.count()).select_from(CellRow)
+    at_work = query.where(CellRow.run_id == run_id, CellRow.state.in_(_AT_WORK))
+    return session.scalar(at_work) or 0
+
+
+def _last_number(session: Session, cell_pk: int) -> int:
+    query = select(func.max(AttemptRow.number)).where(AttemptRow.cell == cell_pk)
+    return session.scalar(query) or 0
+
+
+def _last_attempt(session: Session, cell_pk: int) -> AttemptRow | None:
+    query = select(AttemptRow).where(AttemptRow.cell == cell_pk)
+    last = query.order_by(AttemptRow.number.desc()).limit(1).with_for_update(key_share=True)
+    return session.scalar(last)
+
+
+def _move(
+    session: Session,
+    row: CellRow,
+    state: CellState,
+    *,
+    at: datetime,
+    attempt: int,
+    reason: str = "",
+) -> None:
+    """Take one step of the table, with its transition and its feed item."""
+    origin, moved = row.state, _cell(row).to(state, at=at)
+    row.state, row.entered_at = moved.state, at
+    session.flush()
+    step = {"at": at, "attempt": attempt, "origin": origin, "target": state, "reason": reason}
+    session.execute(insert(TransitionRow).values(cell=row.pk, **step))
+    data: dict[str, object] = {"state": state.value}
+    if state is CellState.DONE and row.outcome is not None:
+        data["outcome"] = row.outcome.value
+    tell(session, row.run_id, "cell", cell=row.name, data=data)
+
+
+def _close(attempt: AttemptRow, outcome: Cause, *, at: datetime) -> None:
+    attempt.outcome, attempt.closed_at = outcome.outcome, at
+
+
+def _blame(attempt: AttemptRow, cause: Cause) -> None:
+    attempt.cause_outcome = cause.outcome
+    attempt.cause_reason, attempt.cause_detail = cause.reason, cause.detail
+
+
+def _cell(row: CellRow) -> Cell:
+    return Cell(
+        id=row.id,
+        run_id=row.run_id,
+        name=row.name,
+        position=row.position,
+        state=row.state,
+        entered_at=row.entered_at,
+        outcome=row.outcome,
+        reason=row.reason,
+        detail=row.detail,
+    )
+
+
+def _attempt(row: AttemptRow, cell_id: str) -> Attempt:
+    cause = None
+    if row.cause_outcome is not None:
+        cause = Cause(row.cause_outcome, row.cause_reason, row.cause_detail)
+    return Attempt(
+        id=row.id,
+        cell_id=cell_id,
+        number=row.number,
+        opened_at=row.opened_at,
+        cause=cause,
+        outcome=row.outcome,
+        closed_at=row.closed_at,
+    )

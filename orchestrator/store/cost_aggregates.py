@@ -1,0 +1,293 @@
+"""Sums over the ledger, made by the database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import (
+    CTE,
+    BigInteger,
+    DateTime,
+    Float,
+    Select,
+    Text,
+    and_,
+    case,
+    cast,
+    func,
+    literal,
+    not_,
+    or_,
+    select,
+)
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement, SQLCoreOperations
+
+from orchestrator.application.ports.cost_aggregates import Account, PhaseSum, Refusals, RunSum, Sum
+from orchestrator.domain.cell import CellState
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import is_postgres
+from orchestrator.store.tables import AttemptRow, CellRow, LeaseRow, RunRow, TransitionRow
+
+_MICRO = 1_000_000
+"""Money is added up in whole millionths: exactly, though SQLite keeps it as text."""
+_AFTER = (CellState.QUEUED.value, CellState.DONE.value)
+"""A machine that outlives its attempt is still being given back."""
+_FAKE = "fake"
+Number = ColumnElement[float]
+
+
+class DbBills:
+    """The BillStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def accounts(self, since: datetime, until: datetime) -> list[Account]:
+        """One pass over the leases of the span, whatever they are summed up by afterwards."""
+        with self._sessions.read() as session:
+            keys = (
+                _day(session, LeaseRow.reserved_at).label("day"),
+                CellRow.name.label("platform"),
+                LeaseRow.provider.label("provider"),
+                (RunRow.subject_name + literal(" ", Text) + RunRow.subject_version).label(
+                    "version"
+                ),
+            )
+            query = (
+                select(*keys, *_sums(session))
+                .select_from(LeaseRow)
+                .join(AttemptRow, AttemptRow.pk == LeaseRow.attempt)
+                .join(CellRow, CellRow.pk == AttemptRow.cell)
+                .join(RunRow, RunRow.id == LeaseRow.run_id)
+                .where(_counts(since, until))
+                .group_by("day", "platform", "provider", "version")
+                .order_by("day", "platform", "provider", "version")
+            )
+            return [
+                Account(
+                    day=day, platform=platform, provider=provider, version=version, sum=_sum(*sums)
+                )
+                for day, platform, provider, version, *sums in session.execute(query)
+            ]
+
+    def runs(self, since: datetime, until: datetime, *, limit: int, skip: int = 0) -> list[RunSum]:
+        """Summed up before the runs are looked at."""
+        with self._sessions.read() as session:
+            summed = (
+                select(LeaseRow.run_id.label("run"), *_sums(session))
+                .where(_counts(since, until), _has_cost())
+                .group_by(LeaseRow.run_id)
+            )
+            dearest = (
+                summed.order_by(func.sum(_micro(LeaseRow.cost_usd)).desc(), "run")
+                .limit(limit)
+                .offset(skip)
+                .subquery()
+            )
+            query = select(RunRow, *list(dearest.c)[1:]).join(dearest, dearest.c.run == RunRow.id)
+            rows = session.execute(query.order_by(dearest.c.micro.desc(), dearest.c.run))
+            return [_run(row, _sum(*sums)) for row, *sums in rows]
+
+    def of_runs(self, runs: Sequence[str]) -> dict[str, Decimal]:
+        """By the index of runs."""
+        query = (
+            select(LeaseRow.run_id, func.sum(_micro(LeaseRow.cost_usd)))
+            .where(LeaseRow.run_id.in_(list(runs)), LeaseRow.cost_usd.is_not(None), _is_real())
+            .group_by(LeaseRow.run_id)
+        )
+        with self._sessions.read() as session:
+            return {run: _usd(micro) for run, micro in session.execute(query)}
+
+    def phases(self, since: datetime, until: datetime) -> list[PhaseSum]:
+        """Each step of an attempt lasts until the next, as far as the machine was there."""
+        with self._sessions.read() as session:
+            query = _phases(session, since, until)
+            return [
+                PhaseSum(platform, CellState(phase), float(seconds), _usd(micro))
+                for platform, phase, seconds, micro in session.execute(query)
+            ]
+
+    def refusals(self, since: datetime, until: datetime, *, limit: int) -> list[Refusals]:
+        """By the first word of the answer, before its colon."""
+        with self._sessions.read() as session:
+            word = _before_colon(session, LeaseRow.refusal).label("reason")
+            grouped = (
+                select(
+                    LeaseRow.provider.label("provider"),
+                    LeaseRow.place.label("place"),
+                    word,
+                    func.count().label("many"),
+                    func.max(LeaseRow.pk).label("last"),
+                )
+                .where(LeaseRow.refusal != "", LeaseRow.gone_at >= since, LeaseRow.gone_at < until)
+                .group_by(LeaseRow.provider, LeaseRow.place, "reason")
+                .order_by(func.count().desc(), "last")
+                .limit(limit)
+                .subquery()
+            )
+            query = (
+                select(grouped, LeaseRow.gone_at, LeaseRow.refusal)
+                .join(LeaseRow, LeaseRow.pk == grouped.c.last)
+                .order_by(grouped.c.many.desc(), grouped.c.last)
+            )
+            return [
+                Refusals(provider, place, why, many, at or since, said)
+                for provider, place, why, many, _, at, said in session.execute(query)
+            ]
+
+    def simulated_usd(self, since: datetime, until: datetime) -> Decimal:
+        """Of leases that no bill has."""
+        asked = (LeaseRow.reserved_at >= since, LeaseRow.reserved_at < until)
+        query = select(func.sum(_micro(LeaseRow.cost_usd))).where(*asked, not_(_is_real()))
+        with self._sessions.read() as session:
+            return _usd(session.scalar(query) or 0)
+
+
+def _sums(session: Session) -> tuple[ColumnElement[Any], ...]:
+    held = _later(_epoch(session, LeaseRow.gone_at) - _billed_from(session), literal(0.0))
+    return (
+        func.count().label("machines"),
+        func.sum(held).label("held"),
+        func.sum(_micro(LeaseRow.cost_usd)).label("micro"),
+        func.sum(_micro(LeaseRow.reserved_usd)).label("reserved"),
+    )
+
+
+def _sum(machines: int, held: float, micro: int, reserved: int) -> Sum:
+    return Sum(
+        machines=machines,
+        seconds=float(held or 0),
+        usd=_usd(micro),
+        reserved_usd=_usd(reserved),
+    )
+
+
+def _run(row: RunRow, summed: Sum) -> RunSum:
+    subject = (row.subject_name, row.subject_version)
+    return RunSum(row.id, row.matrix_name, *subject, row.created_at, row.state, row.outcome, summed)
+
+
+def _counts(since: datetime, until: datetime) -> ColumnElement[bool]:
+    """Whether it is a settled machine of the span."""
+    return and_(
+        LeaseRow.reserved_at >= since,
+        LeaseRow.reserved_at < until,
+        LeaseRow.cost_usd.is_not(None),
+        LeaseRow.machine_id != "",
+        or_(LeaseRow.refusal == "", _has_cost()),  # refused after it had been given a name
+        _is_real(),
+    )
+
+
+def _is_real() -> ColumnElement[bool]:
+    return and_(not_(LeaseRow.simulated), LeaseRow.provider != _FAKE)
+
+
+def _has_cost() -> ColumnElement[bool]:
+    return cast(LeaseRow.cost_usd, Float(53)) > 0
+
+
+def _paid(session: Session, since: datetime, until: datetime) -> CTE:
+    """When each machine was paid for, and how much."""
+    begin, end = _billed_from(session), _epoch(session, LeaseRow.gone_at)
+    return (
+        select(
+            LeaseRow.pk.label("lease"),
+            AttemptRow.cell.label("cell"),
+            AttemptRow.number.label("attempt"),
+            begin.label("begin"),
+            end.label("end"),
+            _micro(LeaseRow.cost_usd).label("micro"),
+        )
+        .join(AttemptRow, AttemptRow.pk == LeaseRow.attempt)
+        .where(_counts(since, until), _has_cost(), end > begin)
+        .cte("paid")
+    )
+
+
+def _steps(session: Session, paid: CTE) -> CTE:
+    """Each step that a machine was there for: from when until when.
+
+    Joined by the index of a cell's transitions: as sets of their own, the database would compare
+    every machine with every step, for it cannot know how many there are.
+    """
+    at = _epoch(session, TransitionRow.at)
+    is_for = and_(TransitionRow.cell == paid.c.cell, TransitionRow.attempt == paid.c.attempt)
+    following = func.lead(at).over(partition_by=paid.c.lease, order_by=TransitionRow.pk)
+    return (
+        select(
+            *(paid.c.cell, paid.c.micro, paid.c.begin, paid.c.end),
+            TransitionRow.target.label("target"),
+            at.label("step_begin"),
+            following.label("step_end"),
+        )
+        .join_from(paid, TransitionRow, is_for)
+        .cte("steps")
+    )
+
+
+def _phases(session: Session, since: datetime, until: datetime) -> Select[Any]:
+    steps = _steps(session, _paid(session, since, until)).c
+    until_end = func.coalesce(steps.step_end, steps.end)
+    within = _earlier(until_end, steps.end) - _later(steps.step_begin, steps.begin)
+    spent = _later(within, literal(0.0))
+    phase = case((steps.target.in_(_AFTER), CellState.RELEASING.value), else_=steps.target)
+    return (
+        select(
+            CellRow.name.label("platform"),
+            phase.label("phase"),
+            func.sum(spent),
+            func.sum(steps.micro * spent / (steps.end - steps.begin)),
+        )
+        .join(CellRow, CellRow.pk == steps.cell)
+        .group_by("platform", "phase")
+        .order_by("platform", "phase")
+    )
+
+
+def _micro(column: object) -> ColumnElement[int]:
+    return cast(func.round(cast(column, Float(53)) * _MICRO), BigInteger)
+
+
+def _usd(micro: float) -> Decimal:
+    return Decimal(round(micro or 0)) / _MICRO
+
+
+def _billed_from(session: Session) -> Number:
+    """Its launch call, or later: when its provider last said that it was not granted yet."""
+    said = LeaseRow.facts["ordered_at"].as_string()
+    if is_postgres(session):
+        said = cast(said, DateTime(timezone=True))
+    return func.coalesce(_epoch(session, said), _epoch(session, LeaseRow.launched_at))
+
+
+def _epoch(session: Session, at: SQLCoreOperations[Any]) -> Number:
+    """Seconds since 1970."""
+    if is_postgres(session):
+        return cast(func.extract("epoch", at), Float(53))
+    return (func.julianday(at) - 2440587.5) * 86400.0
+
+
+def _day(session: Session, at: SQLCoreOperations[Any]) -> ColumnElement[str]:
+    if is_postgres(session):
+        return func.to_char(func.timezone("UTC", at), "YYYY-MM-DD")
+    return func.strftime("%Y-%m-%d", at)
+
+
+def _before_colon(session: Session, text: object) -> ColumnElement[str]:
+    if is_postgres(session):
+        return func.split_part(text, ":", 1)
+    colon = func.instr(text, ":")
+    return case((colon > 0, func.substr(text, 1, colon - 1)), else_=text)
+
+
+def _later(one: Number, other: Number) -> Number:
+    return case((one > other, one), else_=other)
+
+
+def _earlier(one: Number, other: Number) -> Number:
+    return case((one < other, one), else_=other)

@@ -1,0 +1,295 @@
+"""Kinds of failures over many runs: what failed is few, and has indexes of its own."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import Select, Text, cast, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.sql.elements import ColumnElement
+
+from orchestrator.application.ports.failure_groups import (
+    NAMED_TESTS,
+    Failing,
+    Group,
+    Judged,
+    Looked,
+    Place,
+    Places,
+    Tried,
+    Window,
+    WindowCell,
+)
+from orchestrator.domain.alias import KnownTest
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.signature import Signature
+from orchestrator.store.failure_signatures import (
+    IS_BAD,
+    of_result,
+    read_earlier,
+    read_signature,
+)
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import slices
+from orchestrator.store.tables import (
+    AttemptRow,
+    CellRow,
+    EnvironmentRow,
+    IngestRow,
+    JobRollupRow,
+    RunRow,
+    SignatureRow,
+    TestCaseRow,
+    TestResultRow,
+    TestRetryRow,
+    TextRow,
+)
+
+_JUDGED = [
+    TestOutcome.PASSED.value,
+    TestOutcome.XPASSED.value,
+    TestOutcome.FAILED.value,
+    TestOutcome.ERROR.value,
+]
+
+
+class DbKinds:
+    """The KindStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def cells(self, product: str | None, *, runs: int) -> Looked:
+        """Of the newest so many runs."""
+        newest = select(RunRow.id).order_by(RunRow.id.desc()).limit(runs)
+        if product is not None:
+            newest = newest.where(RunRow.product == product)
+        with self._sessions.read() as session:
+            ids = session.scalars(newest).all()
+            cells = {
+                cell.pk: cell
+                for some in slices(ids)
+                for cell in _cells(session, _all_cells().where(CellRow.run_id.in_(some)))
+            }
+        return Looked(len(ids), cells)
+
+    def window(self, cells: Collection[int]) -> Window:
+        """Failing results of these cells."""
+        asked = sorted(cells)
+        with self._sessions.read() as session:
+            groups = list(_groups(session, asked))
+            tests: dict[str, dict[int, int]] = {}
+            for signature, test, count in _pairs(session, asked):
+                of_signature = tests.setdefault(signature, {})
+                of_signature[test] = of_signature.get(test, 0) + count
+        return Window(groups, tests)
+
+    def suites(self, cells: Collection[int]) -> Mapping[int, frozenset[str]]:
+        """From the roll-ups."""
+        row = JobRollupRow
+        has_judged = row.passed + row.failed + row.error > 0
+        query = select(row.cell, row.job).where(has_judged)
+        found: dict[int, set[str]] = {}
+        with self._sessions.read() as session:
+            for some in slices(sorted(set(cells))):
+                for cell, job in session.execute(query.where(row.cell.in_(some))):
+                    found.setdefault(cell, set()).add(job)
+        return {cell: frozenset(jobs) for cell, jobs in found.items()}
+
+    def of_exception(self, exception: str, *, limit: int) -> list[Signature]:
+        """There are few signatures."""
+        row = SignatureRow
+        query = select(row).where(row.exception == exception).order_by(row.id).limit(limit)
+        with self._sessions.read() as session:
+            return [read_signature(found) for found in session.scalars(query)]
+
+    def named(self, signatures: Collection[str]) -> Mapping[str, Signature]:
+        """By id."""
+        with self._sessions.read() as session:
+            return {
+                row.id: read_signature(row)
+                for some in slices(sorted(set(signatures)))
+                for row in session.scalars(select(SignatureRow).where(SignatureRow.id.in_(some)))
+            }
+
+    def places(self, signature: str, *, limit: int) -> Places:
+        """The newest so many."""
+        query = (
+            select(TestResultRow.test_id, TestResultRow.cell, TestResultRow.message)
+            .where(TestResultRow.signature == signature, IS_BAD, TestResultRow.final.is_(True))
+            .order_by(TestResultRow.cell.desc(), TestResultRow.test_id)
+            .limit(limit + 1)
+        )
+        with self._sessions.read() as session:
+            found = [Place(*row) for row in session.execute(query)]
+            shown = found[:limit]
+            cells = _known(session, sorted({place.cell for place in shown}))
+        return Places(shown, cells, len(found) > limit)
+
+    def traceback(self, place: Place) -> str:
+        """The text that is stored with a result."""
+        query = (
+            select(TextRow.body)
+            .join(TestResultRow, TestResultRow.text_digest == TextRow.digest)
+            .where(TestResultRow.cell == place.cell, TestResultRow.test_id == place.test_id)
+        )
+        with self._sessions.read() as session:
+            body = session.scalar(query)
+        return zlib.decompress(body).decode() if body is not None else ""
+
+    def tests(self, ids: Collection[int]) -> Mapping[int, KnownTest]:
+        """By number."""
+        row = TestCaseRow
+        query = select(row.id, row.product, row.job, row.nodeid)
+        with self._sessions.read() as session:
+            return {
+                found[0]: KnownTest(*found)
+                for some in slices(sorted(set(ids)))
+                for found in session.execute(query.where(row.id.in_(some)))
+            }
+
+    def find_tests(self, product: str, nodeids: Collection[str]) -> list[KnownTest]:
+        """In every job that has them."""
+        row = TestCaseRow
+        query = select(row.id, row.product, row.job, row.nodeid).where(row.product == product)
+        with self._sessions.read() as session:
+            return [
+                KnownTest(*found)
+                for some in slices(sorted(set(nodeids)))
+                for found in session.execute(query.where(row.nodeid.in_(some)).order_by(row.id))
+            ]
+
+    def packages(self, cells: Collection[int]) -> Mapping[int, Mapping[str, str]]:
+        """Of the newest attempt that reported."""
+        query = (
+            select(AttemptRow.cell, EnvironmentRow.document)
+            .join(EnvironmentRow, EnvironmentRow.attempt == AttemptRow.pk)
+            .order_by(AttemptRow.cell, AttemptRow.number)
+        )
+        with self._sessions.read() as session:
+            return {
+                cell: _packages(document)
+                for some in slices(sorted(set(cells)))
+                for cell, document in session.execute(query.where(AttemptRow.cell.in_(some)))
+            }
+
+    def failing(self, cells: Collection[int]) -> list[Failing]:
+        """From the index of what failed; one row for each test and signature."""
+        row = TestResultRow
+        names = _listed(row.cell, is_postgres=self._sessions.is_postgres)
+        query = select(row.test_id, row.signature, names).group_by(row.test_id, row.signature)
+        with self._sessions.read() as session:
+            return [
+                Failing(test, signature or "", _numbers(found))
+                for some in slices(sorted(set(cells)))
+                for test, signature, found in session.execute(query.where(*_bad_in(some)))
+            ]
+
+    def tried(self, cells: Collection[int]) -> list[Tried]:
+        """Few tests are tried again."""
+        query = select(TestRetryRow.test_id, TestRetryRow.cell, TestRetryRow.earlier).join(
+            TestResultRow, of_result()
+        )
+        with self._sessions.read() as session:
+            return [
+                Tried(test, cell, read_earlier(earlier))
+                for some in slices(sorted(set(cells)))
+                for test, cell, earlier in session.execute(query.where(TestRetryRow.cell.in_(some)))
+            ]
+
+    def judged(self, tests: Collection[int], cells: Collection[int]) -> list[Judged]:
+        """One row for each test and outcome: there may be many thousands of passes."""
+        row = TestResultRow
+        names = _listed(row.cell, is_postgres=self._sessions.is_postgres)
+        mine = (row.test_id.in_(sorted(set(tests))), row.final.is_(True), row.outcome.in_(_JUDGED))
+        query = select(row.test_id, row.outcome, names).where(*mine)
+        query = query.group_by(row.test_id, row.outcome)
+        with self._sessions.read() as session:
+            return [
+                Judged(test, TestOutcome(outcome), _numbers(found))
+                for some in slices(sorted(set(cells)))
+                # The oldest once more, or Postgres reads every result of all these cells.
+                for test, outcome, found in session.execute(
+                    query.where(row.cell.in_(some), row.cell >= some[0])
+                )
+            ]
+
+
+def _listed(number: InstrumentedAttribute[int], *, is_postgres: bool) -> ColumnElement[str]:
+    """Numbers of a group as one text, with commas between them."""
+    if is_postgres:
+        return func.string_agg(cast(number, Text), ",")
+    return func.group_concat(number, ",")
+
+
+def _numbers(listed: str) -> tuple[int, ...]:
+    return tuple(map(int, listed.split(",")))
+
+
+def _all_cells() -> Select[int, str, str, str, str, datetime]:
+    return select(
+        *(CellRow.pk, CellRow.name, RunRow.id, RunRow.product),
+        *(RunRow.subject_version, RunRow.created_at),
+    ).join(RunRow, RunRow.id == CellRow.run_id)
+
+
+def _cells(
+    session: Session, query: Select[int, str, str, str, str, datetime]
+) -> Iterator[WindowCell]:
+    rows = session.execute(query).all()
+    dated = _dated(session, [row[0] for row in rows])
+    for pk, name, run, product, version, launched in rows:
+        yield WindowCell(pk, name, run, product, version, dated.get(pk) or launched)
+
+
+def _known(session: Session, cells: Sequence[int]) -> dict[int, WindowCell]:
+    return {
+        cell.pk: cell
+        for some in slices(cells)
+        for cell in _cells(session, _all_cells().where(CellRow.pk.in_(some)))
+    }
+
+
+def _dated(session: Session, cells: Sequence[int]) -> Mapping[int, datetime | None]:
+    """Of the few cells that were ingested, when they are said to have happened."""
+    found: dict[int, datetime | None] = {}
+    query = select(IngestRow.cell, IngestRow.document)
+    for some in slices(cells):
+        rows = session.execute(query.where(IngestRow.cell.in_(some)))
+        found.update((cell, document.dated_at) for cell, document in rows)
+    return found
+
+
+def _groups(session: Session, cells: Sequence[int]) -> Iterator[Group]:
+    row = TestResultRow
+    key = (row.signature, TestCaseRow.job, row.cell)
+    query = select(row.signature, TestCaseRow.job, row.cell, func.count()).join(
+        TestCaseRow, TestCaseRow.id == row.test_id
+    )
+    for some in slices(cells):
+        for signature, job, cell, count in session.execute(
+            query.where(*_bad_in(some)).group_by(*key)
+        ):
+            if signature is not None:
+                yield Group(signature, job, cell, count)
+
+
+def _pairs(session: Session, cells: Sequence[int]) -> Iterator[tuple[str, int, int]]:
+    key = (TestResultRow.signature, TestResultRow.test_id)
+    query = select(TestResultRow.signature, TestResultRow.test_id, func.count())
+    for some in slices(cells):
+        asked = query.where(*_bad_in(some)).group_by(*key).limit(NAMED_TESTS)
+        for signature, test, count in session.execute(asked):
+            if signature is not None:
+                yield signature, test, count
+
+
+def _bad_in(cells: Sequence[int]) -> tuple[ColumnElement[bool], ...]:
+    return TestResultRow.cell.in_(cells), IS_BAD, TestResultRow.final.is_(True)
+
+
+def _packages(document: Mapping[str, object]) -> Mapping[str, str]:
+    found = document.get("packages")
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else {}

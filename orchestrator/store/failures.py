@@ -1,0 +1,272 @@
+"""Failing results with their signatures."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ScalarSelect, Select, bindparam, or_, select, update
+from sqlalchemy.orm import Session
+
+from orchestrator.application.ports.history import FailuresFound
+from orchestrator.domain.facts import TestFact
+from orchestrator.domain.identity import resolve
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.signature import (
+    SIGNATURE_VERSION,
+    Failure,
+    Signature,
+    signature_of,
+)
+from orchestrator.store.aliases import confirmed_of
+from orchestrator.store.cell_labels import Cells, cells_of
+from orchestrator.store.failure_signatures import IS_BAD, read_signature, write_signatures
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import insert_into, slices
+from orchestrator.store.tables import (
+    CellRow,
+    RunRow,
+    SignatureHeirRow,
+    SignatureRow,
+    TestCaseRow,
+    TestResultRow,
+    TextRow,
+)
+
+FAILURES_LIMIT = 200_000
+"""Failing results that one question about many runs looks at."""
+
+
+class DbFailures:
+    """The FailureStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def of_run(self, run_id: str) -> list[Failure]:
+        """Final results of every cell."""
+        with self._sessions.read() as session:
+            found = session.execute(_failing().where(CellRow.run_id == run_id))
+            return _failures(session, [_Failing(*row) for row in found])
+
+    def of_product(self, product: str | None, *, runs: int) -> FailuresFound:
+        """Of its newest runs."""
+        newest = select(RunRow.id).order_by(RunRow.id.desc()).limit(runs)
+        if product is not None:
+            newest = newest.where(RunRow.product == product)
+        with self._sessions.read() as session:
+            ids = session.scalars(newest).all()
+            query = _failing().where(CellRow.run_id.in_(ids)).limit(FAILURES_LIMIT + 1)
+            rows = [_Failing(*row) for row in session.execute(query)]
+            found = _failures(session, rows[:FAILURES_LIMIT])
+        return FailuresFound(found, len(ids), len(rows) > FAILURES_LIMIT)
+
+    def spans(self, signatures: Collection[str]) -> Mapping[str, tuple[datetime, datetime]]:
+        """Two looks into an index for each, however often it was seen."""
+        asked, cell = SignatureRow.id, TestResultRow.cell
+        mine = select(cell).where(TestResultRow.signature == asked, IS_BAD, TestResultRow.final)
+        mine = mine.correlate(SignatureRow)
+        begin, end = (
+            _launched(mine.order_by(one).limit(1).scalar_subquery()) for one in (cell, cell.desc())
+        )
+        query = select(asked, begin, end)
+        with self._sessions.read() as session:
+            return {
+                name: (first, last)
+                for some in slices(sorted(set(signatures)))
+                for name, first, last in session.execute(query.where(asked.in_(some)))
+                if first is not None
+            }
+
+    def get(self, signature: str) -> Signature | None:
+        """The signature, or None."""
+        with self._sessions.read() as session:
+            row = session.get(SignatureRow, signature)
+            return read_signature(row) if row else None
+
+    def heirs(self, signatures: Collection[str]) -> Mapping[str, frozenset[str]]:
+        """The present ones of old ones, through any number of versions."""
+        with self._sessions.read() as session:
+            known = _heirs(session, set(signatures))
+        return {name: found for name in signatures if (found := _followed(name, known))}
+
+    def recluster(self, *, limit: int) -> int:
+        """Sign some failures anew.
+
+        What another transaction has written since it was read is left: that was signed then.
+        """
+        with self._sessions.read() as session:
+            outdated = [_Outdated(*row) for row in session.execute(_unsigned(limit))]
+        signed = [(row, row.signature()) for row in outdated]
+        with self._sessions.write() as session:
+            write_signatures(session, {new.id: new for _, new in signed}.values())
+            _write_heirs(session, {(row.old, new.id) for row, new in signed if row.old})
+            _sign(session, signed)
+        return len(signed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failing:
+    """A row of a failing result."""
+
+    signature: SignatureRow
+    test_id: int
+    job: str
+    nodeid: str
+    cell: int
+    run_id: str
+    version: str
+    launched: datetime
+
+
+def _failing() -> Select[SignatureRow, int, str, str, int, str, str, datetime]:
+    """Its columns are those of `_Failing`."""
+    return (
+        select(
+            *(SignatureRow, TestResultRow.test_id, TestCaseRow.job, TestCaseRow.nodeid),
+            *(CellRow.pk, RunRow.id, RunRow.subject_version, RunRow.created_at),
+        )
+        .join(SignatureRow, SignatureRow.id == TestResultRow.signature)
+        .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
+        .join(CellRow, CellRow.pk == TestResultRow.cell)
+        .join(RunRow, RunRow.id == CellRow.run_id)
+        .where(IS_BAD, TestResultRow.final)
+        .order_by(RunRow.id.desc(), CellRow.position, TestResultRow.position)
+    )
+
+
+def _failures(session: Session, rows: Sequence[_Failing]) -> list[Failure]:
+    cells = cells_of(session, {row.cell for row in rows})
+    names = _newest_names(session, {row.test_id: row.nodeid for row in rows})
+    signatures = {row.signature.id: read_signature(row.signature) for row in rows}
+    return [_failure(row, signatures, names, cells) for row in rows]
+
+
+def _failure(
+    row: _Failing, signatures: Mapping[str, Signature], names: Mapping[int, str], cells: Cells
+) -> Failure:
+    cell = cells[row.cell]
+    return Failure(
+        signature=signatures[row.signature.id],
+        nodeid=names[row.test_id],
+        job=row.job,
+        run_id=row.run_id,
+        cell=cell.name,
+        platform=cell.platform,
+        version=row.version,
+        at=cell.dated_at or row.launched,
+    )
+
+
+def _newest_names(session: Session, names: Mapping[int, str]) -> Mapping[int, str]:
+    """The node ids that tests have now, by what persons confirmed."""
+    aliases = confirmed_of(session)
+    newest = {test: resolve(test, aliases) for test in names if test in aliases}
+    if not newest:
+        return names
+    query = select(TestCaseRow.id, TestCaseRow.nodeid)
+    known: dict[int, str] = {}
+    for some in slices(sorted(set(newest.values()))):
+        rows = session.execute(query.where(TestCaseRow.id.in_(some)))
+        known.update((test, nodeid) for test, nodeid in rows)
+    return {test: known[newest[test]] if test in newest else own for test, own in names.items()}
+
+
+def _launched(cell: ScalarSelect[int]) -> ScalarSelect[datetime]:
+    """When its run was launched."""
+    query = select(RunRow.created_at).join(CellRow, CellRow.run_id == RunRow.id)
+    return query.where(CellRow.pk == cell).scalar_subquery()
+
+
+def _heirs(session: Session, ask: Collection[str]) -> Mapping[str, set[str]]:
+    """By old signature the next ones, of those asked for and of all that follow them."""
+    found: dict[str, set[str]] = {}
+    while ask:
+        news: set[str] = set()
+        for some in slices(sorted(ask)):
+            query = select(SignatureHeirRow.old, SignatureHeirRow.new)
+            for old, new in session.execute(query.where(SignatureHeirRow.old.in_(some))):
+                found.setdefault(old, set()).add(new)
+                news.add(new)
+        ask = news - found.keys()
+    return found
+
+
+def _followed(old: str, known: Mapping[str, Collection[str]]) -> frozenset[str]:
+    found: set[str] = set()
+    ask = [old]
+    while ask:
+        ask = [new for name in ask for new in known.get(name, ()) if new not in found]
+        found.update(ask)
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outdated:
+    """A failing result that the present version has not signed."""
+
+    cell: int
+    test_id: int
+    old: str | None
+    outcome: int
+    reason: str
+    message: str
+    text: bytes | None
+
+    def signature(self) -> Signature:
+        """By the present version."""
+        text = zlib.decompress(self.text).decode() if self.text is not None else ""
+        outcome = TestOutcome(self.outcome)
+        fact = TestFact("", "", outcome, reason=self.reason, message=self.message, text=text)
+        signature = signature_of(fact)
+        if signature is None:
+            raise ValueError(f"a result that is {outcome.word} has a signature")
+        return signature
+
+
+def _unsigned(limit: int) -> Select[int, int, str | None, int, str, str, bytes]:
+    mine = f"s{SIGNATURE_VERSION}-"
+    signature = TestResultRow.signature
+    return (
+        select(
+            *(TestResultRow.cell, TestResultRow.test_id, signature, TestResultRow.outcome),
+            *(TestResultRow.reason, TestResultRow.message, TextRow.body),
+        )
+        .join(TextRow, TextRow.digest == TestResultRow.text_digest, isouter=True)
+        .where(IS_BAD, or_(signature.is_(None), signature < mine, signature > mine + "~"))
+        .order_by(TestResultRow.cell, TestResultRow.test_id)
+        .limit(limit)
+    )
+
+
+def _write_heirs(session: Session, pairs: Collection[tuple[str, str]]) -> None:
+    rows = [{"old": old, "new": new} for old, new in sorted(pairs)]
+    if rows:
+        session.execute(insert_into(session, SignatureHeirRow).on_conflict_do_nothing(), rows)
+
+
+def _sign(session: Session, signed: Iterable[tuple[_Outdated, Signature]]) -> None:
+    statement = (
+        update(TestResultRow)
+        .where(
+            TestResultRow.cell == bindparam("of_cell"),
+            TestResultRow.test_id == bindparam("of_test"),
+            TestResultRow.message == bindparam("said"),
+            TestResultRow.signature.is_not_distinct_from(bindparam("old")),
+        )
+        .values(signature=bindparam("new"))
+    )
+    rows = [
+        {
+            "of_cell": row.cell,
+            "of_test": row.test_id,
+            "said": row.message,
+            "old": row.old,
+            "new": new.id,
+        }
+        for row, new in signed
+    ]
+    if rows:
+        session.connection().execute(statement, rows)

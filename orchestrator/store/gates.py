@@ -1,0 +1,373 @@
+"""Policies, verdicts, waivers and approvals. Nothing of it is ever changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import Row, Select, exists, func, select, update
+from sqlalchemy.orm import Session
+
+from orchestrator.application.ports.gates import (
+    LastGreen,
+    StoredPolicy,
+    StoredVerdict,
+    StoredWaiver,
+)
+from orchestrator.application.ports.signer import PublicKey
+from orchestrator.domain.cell import RunState
+from orchestrator.domain.gate.payload_review import PayloadReview
+from orchestrator.domain.gate.snapshot import Approval
+from orchestrator.domain.gate.verdict import Decision
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.person import Person
+from orchestrator.store import passing_runs
+from orchestrator.store.column_types import short
+from orchestrator.store.sql import changed, insert_into
+from orchestrator.store.tables import (
+    ApprovalRow,
+    CellRow,
+    GatePolicyRow,
+    PayloadReviewRow,
+    PolicyRow,
+    RunRow,
+    SigningKeyRow,
+    VerdictRow,
+    VerdictRunRow,
+    WaiverRow,
+)
+from orchestrator.store.verdict_lines import DbVerdictLines
+from orchestrator.store.verdict_rows import keep_verdict, read_verdicts
+
+_ID = re.compile(r"V-0*([1-9][0-9]{0,8})")
+_WAIVER = re.compile(r"W-0*([1-9][0-9]{0,8})")
+_PASSED = (Decision.PASS, Decision.PASS_WITH_EXCEPTIONS)
+_FAILED = (Outcome.FAILED, Outcome.TIMED_OUT)
+
+
+class DbGates(DbVerdictLines):
+    """The GateStore of a database."""
+
+    def put_policy(self, policy: StoredPolicy) -> StoredPolicy:
+        """Make it its gate's policy, unless it is."""
+        with self._sessions.write() as session:
+            present = _present(session, policy.gate)
+            # Whoever comes second in the same instant finds its number taken, and takes the next.
+            while present is None or _can_follow(*present, policy):
+                _put_next(session, policy, number=present[0].number + 1 if present else 1)
+                present = _present(session, policy.gate)
+            return _policy(*present)
+
+    def policy(self, gate: str) -> StoredPolicy | None:
+        """The gate's present policy."""
+        with self._sessions.read() as session:
+            row = _present(session, gate)
+            return _policy(*row) if row else None
+
+    def policy_version(self, digest: str) -> StoredPolicy | None:
+        """The version of a digest, as it was first put."""
+        query = _policies().where(PolicyRow.digest == digest).order_by(GatePolicyRow.pk).limit(1)
+        with self._sessions.read() as session:
+            row = session.execute(query).one_or_none()
+            return _policy(*row) if row else None
+
+    def policies(self) -> list[StoredPolicy]:
+        """The present one of every gate."""
+        newest = select(func.max(GatePolicyRow.pk)).group_by(GatePolicyRow.gate)
+        query = _policies().where(GatePolicyRow.pk.in_(newest)).order_by(GatePolicyRow.gate)
+        with self._sessions.read() as session:
+            return [_policy(*row) for row in session.execute(query)]
+
+    def policy_history(self, gate: str) -> list[StoredPolicy]:
+        """Newest first."""
+        query = _policies().where(GatePolicyRow.gate == gate)
+        with self._sessions.read() as session:
+            rows = session.execute(query.order_by(GatePolicyRow.number.desc()))
+            return [_policy(*row) for row in rows]
+
+    def add_verdict(self, verdict: StoredVerdict, *, key: str = "") -> StoredVerdict:
+        """Store it under a new id; once for a key."""
+        with self._sessions.write() as session:
+            added = keep_verdict(session, verdict, key=short(key) if key else None)
+            mine = VerdictRow.pk == added if added is not None else VerdictRow.key == short(key)
+            return read_verdicts(session, select(VerdictRow).where(mine))[0]
+
+    def verdict(self, verdict_id: str) -> StoredVerdict | None:
+        """The verdict, or None."""
+        number = _ID.fullmatch(verdict_id)
+        if number is None:
+            return None
+        query = select(VerdictRow).where(VerdictRow.pk == int(number[1]))
+        return self._first(query)
+
+    def verdict_of_key(self, key: str) -> StoredVerdict | None:
+        """What was stored with a key."""
+        return self._first(select(VerdictRow).where(VerdictRow.key == short(key)))
+
+    def verdicts(
+        self,
+        *,
+        gate: str | None = None,
+        lineage: str | None = None,
+        run: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> list[StoredVerdict]:
+        """Newest first."""
+        query = select(VerdictRow).order_by(VerdictRow.pk.desc()).limit(limit)
+        if gate is not None:
+            query = query.where(VerdictRow.gate == gate)
+        if lineage is not None:
+            query = query.where(VerdictRow.lineage == lineage)
+        if run is not None:
+            of_run = select(VerdictRunRow.verdict).where(VerdictRunRow.run_id == run)
+            query = query.where(VerdictRow.pk.in_(of_run))
+        number = _ID.fullmatch(before or "")
+        if number is not None:
+            query = query.where(VerdictRow.pk < int(number[1]))
+        with self._sessions.read() as session:
+            return read_verdicts(session, query)
+
+    def last_passed(self, gate: str, *, before_run: str = "") -> StoredVerdict | None:
+        """The gate's newest good verdict."""
+        query = select(VerdictRow).where(VerdictRow.gate == gate, VerdictRow.decision.in_(_PASSED))
+        if before_run:
+            query = query.where(VerdictRow.last_run < before_run)
+        query = query.order_by(VerdictRow.last_run.desc(), VerdictRow.pk.desc())
+        with self._sessions.read() as session:
+            known = session.scalars(query.with_only_columns(VerdictRow.pk))
+            found = next((pk for pk in known if _has_whole_run(session, pk)), None)
+            if found is None:
+                return None
+            return read_verdicts(session, select(VerdictRow).where(VerdictRow.pk == found))[0]
+
+    def newest_finished(self, product: str) -> str | None:
+        """Id of the product's newest finished run."""
+        done = (RunRow.product == product, RunRow.state == RunState.FINISHED)
+        original = select(func.max(RunRow.id)).where(*done, RunRow.rerun_of.is_(None))
+        again = select(RunRow.id).where(*done, RunRow.rerun_of.is_not(None))
+        with self._sessions.read() as session:
+            newest = session.scalar(original)
+            later = again.where(RunRow.id > (newest or "")).order_by(RunRow.id.desc())
+            whole = (one for one in session.scalars(later) if passing_runs.is_whole(session, one))
+            return next(whole, newest)
+
+    def failed_runs(self, product: str, *, since: datetime, until: datetime) -> list[str]:
+        """Ids of the product's finished runs in which a cell failed."""
+        failed = exists().where(CellRow.run_id == RunRow.id, CellRow.outcome.in_(_FAILED))
+        query = (
+            select(RunRow.id)
+            .where(RunRow.product == product, failed)
+            .where(RunRow.state == RunState.FINISHED, RunRow.finished_at.between(since, until))
+            .order_by(RunRow.id)
+        )
+        with self._sessions.read() as session:
+            return list(session.scalars(query))
+
+    def last_green(
+        self, product: str, platform: str, *, before_run: str = "", ingested: bool = True
+    ) -> LastGreen | None:
+        """The newest run in which the platform passed on real machines."""
+        asked = passing_runs.Asked(product, platform, before_run, ingested)
+        with self._sessions.read() as session:
+            return passing_runs.last_green(session, asked)
+
+    def green_streak(
+        self, product: str, platform: str, *, before_run: str, ingested: bool = True
+    ) -> int:
+        """How many runs in a row the platform passed."""
+        asked = passing_runs.Asked(product, platform, before_run, ingested)
+        with self._sessions.read() as session:
+            return passing_runs.streak(session, asked)
+
+    def add_waiver(self, waiver: StoredWaiver) -> StoredWaiver:
+        """Store it under a new id."""
+        with self._sessions.write() as session:
+            row = WaiverRow(
+                gate=waiver.waiver.gate,
+                document=replace(waiver.waiver, id=""),
+                verdict=waiver.verdict,
+                seen=waiver.seen,
+            )
+            session.add(row)
+            session.flush()
+            return _waiver(row)
+
+    def waivers(self, *, gate: str | None = None) -> list[StoredWaiver]:
+        """By id."""
+        query = select(WaiverRow).order_by(WaiverRow.pk)
+        if gate is not None:
+            query = query.where(WaiverRow.gate == gate)
+        with self._sessions.read() as session:
+            return [_waiver(row) for row in session.scalars(query)]
+
+    def approve_waiver(self, waiver_id: str, *, by: Person, at: datetime) -> StoredWaiver | None:
+        """Say who approved it, once."""
+        number = _WAIVER.fullmatch(waiver_id)
+        if number is None:
+            return None
+        with self._sessions.write() as session:
+            row = session.get(WaiverRow, int(number[1]), with_for_update=True)
+            if row is None:
+                return None
+            if row.document.approved_at is None:
+                row.document = replace(
+                    row.document, approver=by.name, approver_token=by.token, approved_at=at
+                )
+                session.flush()
+            return _waiver(row)
+
+    def add_approval(self, gate: str, approval: Approval) -> Approval:
+        """Store a person's yes, once."""
+        by, token = short(approval.by), approval.token or None
+        given = {"gate": gate, "evidence": approval.evidence, "by": by}
+        said = {"at": approval.at, "token": token}
+        same = (
+            ApprovalRow.gate == gate,
+            ApprovalRow.evidence == approval.evidence,
+            ApprovalRow.by == by,
+        )
+        with self._sessions.write() as session:
+            new = insert_into(session, ApprovalRow).values({**given, **said})
+            session.execute(new.on_conflict_do_nothing())
+            if token:  # an approval with a token replaces one whose name was only typed
+                typed = update(ApprovalRow).where(*same, ApprovalRow.token.is_(None))
+                changed(session, typed.values(said))
+            return _approval(session.scalars(select(ApprovalRow).where(*same)).one())
+
+    def approvals(self, gate: str, *, evidence: str | None = None) -> list[Approval]:
+        """In the order they came."""
+        query = select(ApprovalRow).where(ApprovalRow.gate == gate).order_by(ApprovalRow.pk)
+        if evidence is not None:
+            query = query.where(ApprovalRow.evidence == evidence)
+        with self._sessions.read() as session:
+            return [_approval(row) for row in session.scalars(query)]
+
+    def add_review(self, review: PayloadReview) -> PayloadReview:
+        """Store it under a new id."""
+        with self._sessions.write() as session:
+            row = PayloadReviewRow(payload=review.payload, document=replace(review, id=""))
+            session.add(row)
+            session.flush()
+            return _review(row)
+
+    def reviews(self, payloads: Collection[str] | None = None) -> list[PayloadReview]:
+        """By id."""
+        query = select(PayloadReviewRow).order_by(PayloadReviewRow.pk)
+        if payloads is not None:
+            query = query.where(PayloadReviewRow.payload.in_(payloads))
+        with self._sessions.read() as session:
+            return [_review(row) for row in session.scalars(query)]
+
+    def add_key(self, key: PublicKey) -> PublicKey:
+        """Make it known, unless it is."""
+        values: Mapping[str, object] = {
+            "id": key.id,
+            "public": key.public,
+            "created_at": key.created_at,
+            "not_after": key.not_after,
+            "retired_at": key.retired_at,
+        }
+        with self._sessions.write() as session:
+            new = insert_into(session, SigningKeyRow).values(values).on_conflict_do_nothing()
+            changed(session, new)
+            return _key(session.get_one(SigningKeyRow, key.id))
+
+    def signing_keys(self) -> list[PublicKey]:
+        """Oldest first."""
+        query = select(SigningKeyRow).order_by(SigningKeyRow.created_at, SigningKeyRow.id)
+        with self._sessions.read() as session:
+            return [_key(row) for row in session.scalars(query)]
+
+    def retire_key(self, key_id: str, *, at: datetime) -> PublicKey | None:
+        """End it, once."""
+        with self._sessions.write() as session:
+            row = session.get(SigningKeyRow, key_id, with_for_update=True)
+            if row is None:
+                return None
+            row.retired_at = row.retired_at or at
+            session.flush()
+            return _key(row)
+
+    def _first(self, query: Select[VerdictRow]) -> StoredVerdict | None:
+        with self._sessions.read() as session:
+            return next(iter(read_verdicts(session, query.limit(1))), None)
+
+
+def _has_whole_run(session: Session, verdict: int) -> bool:
+    """Whether it is about more than reruns of some jobs."""
+    query = select(VerdictRunRow.run_id).where(VerdictRunRow.verdict == verdict)
+    runs = session.scalars(query).all()
+    return not runs or any(passing_runs.is_whole(session, run) for run in runs)
+
+
+def _policies() -> Select[GatePolicyRow, PolicyRow]:
+    joined = GatePolicyRow.digest == PolicyRow.digest
+    return select(GatePolicyRow, PolicyRow).join(PolicyRow, joined)
+
+
+def _present(session: Session, gate: str) -> Row[GatePolicyRow, PolicyRow] | None:
+    query = _policies().where(GatePolicyRow.gate == gate)
+    return session.execute(query.order_by(GatePolicyRow.number.desc()).limit(1)).one_or_none()
+
+
+def _can_follow(line: GatePolicyRow, version: PolicyRow, policy: StoredPolicy) -> bool:
+    return version.product == policy.product and line.digest != policy.digest
+
+
+def _put_next(session: Session, policy: StoredPolicy, *, number: int) -> None:
+    """Write it as the gate's next policy, unless somebody else's has the number."""
+    version = {
+        "digest": policy.digest,
+        "product": policy.product,
+        "text": policy.text,
+        "document": policy.document,
+        "first_seen": policy.first_seen,
+    }
+    session.execute(insert_into(session, PolicyRow).values(version).on_conflict_do_nothing())
+    line = {
+        "gate": policy.gate,
+        "number": number,
+        "digest": policy.digest,
+        "since": policy.since,
+        "by": policy.by,
+    }
+    session.execute(insert_into(session, GatePolicyRow).values(line).on_conflict_do_nothing())
+
+
+def _policy(line: GatePolicyRow, version: PolicyRow) -> StoredPolicy:
+    return StoredPolicy(
+        gate=line.gate,
+        product=version.product,
+        digest=version.digest,
+        text=version.text,
+        document=version.document,
+        first_seen=version.first_seen,
+        since=line.since,
+        by=line.by,
+    )
+
+
+def _waiver(row: WaiverRow) -> StoredWaiver:
+    known = replace(row.document, id=f"W-{row.pk:04d}")
+    return StoredWaiver(waiver=known, verdict=row.verdict, seen=row.seen)
+
+
+def _review(row: PayloadReviewRow) -> PayloadReview:
+    return replace(row.document, id=f"R-{row.pk:04d}")
+
+
+def _approval(row: ApprovalRow) -> Approval:
+    return Approval(by=row.by, token=row.token or "", at=row.at, evidence=row.evidence)
+
+
+def _key(row: SigningKeyRow) -> PublicKey:
+    return PublicKey(
+        id=row.id,
+        public=row.public,
+        created_at=row.created_at,
+        not_after=row.not_after,
+        retired_at=row.retired_at,
+    )

@@ -1,0 +1,205 @@
+"""Tests by cells, read so that no more rows are touched than a page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from sqlalchemy import Select, and_, exists, func, or_, select
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
+
+from orchestrator.application.ports.grids import (
+    ANY_TEST,
+    GridCell,
+    GridMark,
+    TestsWanted,
+)
+from orchestrator.domain.alias import KnownTest
+from orchestrator.domain.cell import CellState
+from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
+from orchestrator.store.column_types import short
+from orchestrator.store.full_runs import whole_runs
+from orchestrator.store.rollups import COUNTED
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import is_postgres, slices
+from orchestrator.store.tables import (
+    CellRollupRow,
+    CellRow,
+    IngestRow,
+    JobRollupRow,
+    RunRow,
+    TestCaseRow,
+    TestResultRow,
+)
+from orchestrator.store.test_strips import DbStrips
+
+NEWEST_RUNS = 200
+"""So many runs say which cells a product has now."""
+_COUNTS = tuple(Counts().as_dict())
+
+
+class DbGrids(DbStrips):
+    """The GridStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def names(self, product: str) -> list[str]:
+        """Names of cells of its newest runs."""
+        newest = (
+            select(RunRow.id)
+            .where(RunRow.product == product, RunRow.rerun_of.is_(None))
+            .order_by(RunRow.id.desc())
+            .limit(NEWEST_RUNS)
+        )
+        query = (
+            select(CellRow.name, func.max(CellRow.run_id), func.min(CellRow.position))
+            .where(CellRow.run_id.in_(newest))
+            .group_by(CellRow.name)
+        )
+        with self._sessions.read() as session:
+            found = session.execute(query).all()
+        return [name for name, *_ in sorted(found, key=lambda row: (row[2], row[0]))]
+
+    def jobs(self, product: str) -> list[str]:
+        """Jobs that have tests."""
+        query = select(TestCaseRow.job).where(TestCaseRow.product == product).distinct()
+        with self._sessions.read() as session:
+            return sorted(session.scalars(query))
+
+    def newest(self, product: str, name: str, *, limit: int) -> list[GridCell]:
+        """Cells of this name that have tests, or are alive."""
+        mine = (RunRow.product == product, CellRow.name == name)
+        has_tests = exists().where(JobRollupRow.cell == CellRow.pk)
+        testing = (
+            select(RunRow.matrix_name)
+            .join(CellRow, CellRow.run_id == RunRow.id)
+            .where(*mine, or_(has_tests, CellRow.state != CellState.DONE))
+            .distinct()
+        )
+        is_shown = or_(CellRow.outcome.is_(None), CellRow.outcome != Outcome.PASSED, has_tests)
+        with self._sessions.read() as session:
+            matrices = session.scalars(testing).all()
+            query = (
+                _cells()
+                .where(*mine, RunRow.matrix_name.in_(matrices), is_shown, whole_runs(session))
+                .order_by(CellRow.run_id.desc())
+                .limit(limit)
+            )
+            return _read_cells(session, query)
+
+    def of_run(self, run: str) -> list[GridCell]:
+        """In matrix order."""
+        query = _cells().where(CellRow.run_id == run).order_by(CellRow.position)
+        with self._sessions.read() as session:
+            return _read_cells(session, query)
+
+    def unreported(self, cells: Collection[int]) -> list[tuple[int, int]]:
+        """What has no final result."""
+        query = select(TestResultRow.cell, TestResultRow.test_id).where(~TestResultRow.final)
+        with self._sessions.read() as session:
+            return [
+                (cell, test)
+                for some in slices(sorted(cells))
+                for cell, test in session.execute(query.where(TestResultRow.cell.in_(some)))
+            ]
+
+    def some(self, tests: Collection[int], wanted: TestsWanted = ANY_TEST) -> list[KnownTest]:
+        """Those that are wanted."""
+        query = _tests().where(*_are(wanted))
+        with self._sessions.read() as session:
+            return [
+                KnownTest(*row)
+                for some in slices(sorted(tests))
+                for row in session.execute(query.where(TestCaseRow.id.in_(some)))
+            ]
+
+    def after(
+        self,
+        cells: Collection[int],
+        wanted: TestsWanted,
+        *,
+        after: KnownTest | None,
+        limit: int,
+    ) -> list[KnownTest]:
+        """Tests of these cells by their node ids."""
+        mine = select(TestResultRow.test_id).where(TestResultRow.cell.in_(sorted(cells)))
+        query = _tests().where(TestCaseRow.id.in_(mine), *_are(wanted)).limit(limit)
+        with self._sessions.read() as session:
+            name = _by_bytes(session)
+            if after is not None:
+                later = and_(name == after.nodeid, TestCaseRow.id > after.id)
+                query = query.where(or_(name > after.nodeid, later))
+            rows = session.execute(query.order_by(name, TestCaseRow.id))
+            return [KnownTest(*row) for row in rows]
+
+    def marks(self, cells: Collection[int], tests: Collection[int]) -> list[GridMark]:
+        """How these tests went in these cells."""
+        query = select(
+            *(TestResultRow.cell, TestResultRow.test_id, COUNTED, TestResultRow.signature)
+        ).where(TestResultRow.test_id.in_(sorted(tests)))
+        with self._sessions.read() as session:
+            return [
+                GridMark(cell, test, TestOutcome(outcome), signature or "")
+                for some in slices(sorted(cells))
+                for cell, test, outcome, signature in session.execute(
+                    query.where(TestResultRow.cell.in_(some))
+                )
+            ]
+
+
+def _tests() -> Select[int, str, str, str]:
+    return select(TestCaseRow.id, TestCaseRow.product, TestCaseRow.job, TestCaseRow.nodeid)
+
+
+def _are(wanted: TestsWanted) -> Iterator[ColumnElement[bool]]:
+    if wanted.job:
+        yield TestCaseRow.job == short(wanted.job)
+    for word in wanted.words:
+        yield TestCaseRow.nodeid.ilike(_pattern(word), escape="/")
+    for word in wanted.without:
+        yield TestCaseRow.nodeid.not_ilike(_pattern(word), escape="/")
+
+
+def _pattern(word: str) -> str:
+    """For LIKE: `*` stands for anything, and nothing else for anything but itself."""
+    for sign in "/%_":
+        word = word.replace(sign, f"/{sign}")
+    return f"%{word.replace('*', '%')}%"
+
+
+def _by_bytes(session: Session) -> ColumnElement[str]:
+    """The node id, sorted the same in every locale, and fast."""
+    name = TestCaseRow.nodeid
+    return name.collate("C") if is_postgres(session) else name.expression
+
+
+def _cells() -> Select[*tuple[Any, ...]]:
+    """A row of what `_read_cells` reads."""
+    run = (RunRow.id, RunRow.subject_version, RunRow.created_at)
+    cell = (CellRow.pk, CellRow.name, CellRow.state, CellRow.outcome)
+    return (
+        select(*run, *cell, IngestRow, *(getattr(CellRollupRow, name) for name in _COUNTS))
+        .join(RunRow, RunRow.id == CellRow.run_id)
+        .join(CellRollupRow, CellRollupRow.cell == CellRow.pk, isouter=True)
+        .join(IngestRow, IngestRow.cell == CellRow.pk, isouter=True)
+    )
+
+
+def _read_cells(session: Session, query: Select[*tuple[Any, ...]]) -> list[GridCell]:
+    return [
+        GridCell(
+            number=pk,
+            run=run,
+            name=name,
+            version=version,
+            at=launched if ingest is None else ingest.document.dated_at,
+            state=state,
+            outcome=outcome,
+            counts=Counts(*(many or 0 for many in counted)),
+        )
+        for run, version, launched, pk, name, state, outcome, ingest, *counted in session.execute(
+            query
+        )
+    ]

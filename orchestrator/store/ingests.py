@@ -1,0 +1,209 @@
+"""Ingested cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import Select, func, insert, select
+from sqlalchemy.orm import Session
+
+from orchestrator.application.ports.evidence import Artifact
+from orchestrator.application.ports.ingests import Begun, CellTakenError, RunBusyError
+from orchestrator.application.ports.stores import RunSpec
+from orchestrator.domain.cell import Cause, CellState, Run, RunState
+from orchestrator.domain.ingested import Ingested, Statement
+from orchestrator.domain.matrix import CellPlan
+from orchestrator.store.annotations import keep_statements
+from orchestrator.store.results import keep_artifacts
+from orchestrator.store.run_events import tell
+from orchestrator.store.runs import run_values
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import changed, insert_into, run_row
+from orchestrator.store.tables import (
+    AttemptRow,
+    CellPlanRow,
+    CellRow,
+    IngestRow,
+    RunRow,
+    RunSpecRow,
+    TransitionRow,
+)
+
+
+class _ElsewhereError(Exception):
+    """Somebody else has just begun the same."""
+
+
+class DbIngests:
+    """The IngestStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def find(self, fingerprint: str) -> Begun | None:
+        """The cell that was made from exactly this."""
+        with self._sessions.read() as session:
+            return _found(session, fingerprint)
+
+    def begin(
+        self,
+        run: Run,
+        spec: RunSpec,
+        cell: tuple[str, CellPlan],
+        ingested: Ingested,
+        *,
+        attempt_id: str,
+        artifacts: Sequence[Artifact],
+        statements: Sequence[Statement],
+        cause: Cause | None = None,
+    ) -> Begun:
+        """Store the cell, once for a fingerprint. Raises CellTakenError, RunBusyError."""
+        try:
+            with self._sessions.write() as session:
+                if (known := _found(session, ingested.fingerprint)) is not None:
+                    return known
+                if not _is_made(session, run, spec):
+                    there = run_row(session, run.id, lock=True)
+                    # Whoever had it locked until now may have begun the very same.
+                    if (known := _found(session, ingested.fingerprint)) is not None:
+                        return known
+                    _make_room(session, there, spec, cell[1].id)
+                opened = _opened(attempt_id, cause, at=ingested.ingested_at)
+                row = _add_cell(session, run.id, cell, opened)
+                values = {"cell": row.pk, "fingerprint": ingested.fingerprint, "document": ingested}
+                made = insert_into(session, IngestRow).values(values).on_conflict_do_nothing()
+                if not changed(session, made):
+                    raise _ElsewhereError
+                keep_artifacts(session, row.pk, artifacts)
+                keep_statements(session, run.id, statements)
+                said = {"state": CellState.COLLECTING.value}
+                tell(session, run.id, "cell", cell=row.name, data=said)
+                return Begun(run.id, row.id, attempt_id, finished=False)
+        except _ElsewhereError:
+            elsewhere = self.find(ingested.fingerprint)
+            if elsewhere is None:
+                raise
+            return elsewhere
+
+    def unfinished(self) -> tuple[tuple[Begun, Ingested], ...]:
+        """Ingested cells of runs that are INGESTING, oldest first."""
+        query = _begun().where(RunRow.state == RunState.INGESTING).order_by(CellRow.pk)
+        with self._sessions.read() as session:
+            rows = session.execute(query.add_columns(IngestRow.document))
+            return tuple(
+                (Begun(run, cell, attempt, finished=False), document)
+                for run, cell, attempt, _, document in rows
+            )
+
+    def of_run(self, run_id: str) -> Mapping[str, Ingested]:
+        """By cell id."""
+        query = (
+            select(CellRow.id, IngestRow.document)
+            .join(IngestRow, IngestRow.cell == CellRow.pk)
+            .where(CellRow.run_id == run_id)
+        )
+        with self._sessions.read() as session:
+            return {cell: document for cell, document in session.execute(query)}  # noqa: C416
+
+    def of_runs(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Ingested]]:
+        """By run."""
+        query = (
+            select(CellRow.run_id, IngestRow.document)
+            .join(IngestRow, IngestRow.cell == CellRow.pk)
+            .where(CellRow.run_id.in_(run_ids))
+            .order_by(CellRow.pk)
+        )
+        found: dict[str, list[Ingested]] = {}
+        with self._sessions.read() as session:
+            for run, document in session.execute(query):
+                found.setdefault(run, []).append(document)
+        return found
+
+
+def _begun() -> Select[str, str, str, RunState]:
+    return (
+        select(RunRow.id, CellRow.id, AttemptRow.id, RunRow.state)
+        .join(CellRow, CellRow.run_id == RunRow.id)
+        .join(IngestRow, IngestRow.cell == CellRow.pk)
+        .join(AttemptRow, AttemptRow.cell == CellRow.pk)
+    )
+
+
+def _found(session: Session, fingerprint: str) -> Begun | None:
+    query = _begun().where(IngestRow.fingerprint == fingerprint)
+    row = session.execute(query).one_or_none()
+    if row is None:
+        return None
+    run, cell, attempt, state = row
+    return Begun(run, cell, attempt, finished=state is RunState.FINISHED)
+
+
+def _is_made(session: Session, run: Run, spec: RunSpec) -> bool:
+    """Make the run, unless it is there already."""
+    values = {**run_values(run, spec), "state": RunState.INGESTING}
+    new = insert_into(session, RunRow).values(values).on_conflict_do_nothing()
+    if not changed(session, new):
+        return False
+    session.execute(insert(RunSpecRow).values(run_id=run.id, spec=spec))
+    return True
+
+
+def _make_room(session: Session, run: RunRow, spec: RunSpec, name: str) -> None:
+    """Open the finished run for one more cell."""
+    if run.state is not RunState.FINISHED:
+        raise RunBusyError(
+            f"run {run.id} is {run.state}: a cell can be added once it is finished; "
+            f"`seatrial watch {run.id}` tells when"
+        )
+    taken = select(func.count()).where(CellRow.run_id == run.id, CellRow.name == name)
+    if session.scalar(taken):
+        raise CellTakenError(
+            f"run {run.id} has a cell {name!r} already, with other evidence; "
+            "ingest into a new run, or name another --environment"
+        )
+    run.state = RunState.INGESTING
+    _learn(session, run.id, spec)
+    session.flush()
+    tell(session, run.id, "run", data={"state": RunState.INGESTING.value})
+
+
+def _learn(session: Session, run_id: str, spec: RunSpec) -> None:
+    """Let the run know of the cell's jobs."""
+    row = session.get_one(RunSpecRow, run_id)
+    known = row.spec.manifest
+    ids = {job.id for job in known.job}
+    more = tuple(job for job in spec.manifest.job if job.id not in ids)
+    row.spec = replace(row.spec, manifest=replace(known, job=known.job + more))
+
+
+def _opened(attempt_id: str, cause: Cause | None, *, at: datetime) -> dict[str, object]:
+    values: dict[str, object] = {"id": attempt_id, "number": 1, "opened_at": at}
+    if cause is not None:
+        values["cause_outcome"] = cause.outcome
+        values |= {"cause_reason": cause.reason, "cause_detail": cause.detail}
+    return values
+
+
+def _add_cell(
+    session: Session, run_id: str, cell: tuple[str, CellPlan], opened: Mapping[str, object]
+) -> CellRow:
+    (cell_id, plan), at = cell, opened["opened_at"]
+    last = session.scalar(select(func.max(CellRow.position)).where(CellRow.run_id == run_id))
+    row = CellRow(
+        id=cell_id,
+        run_id=run_id,
+        name=plan.id,
+        position=0 if last is None else last + 1,
+        state=CellState.COLLECTING,
+        entered_at=at,
+    )
+    session.add(row)
+    session.flush()
+    session.add(CellPlanRow(cell=row.pk, plan=plan))
+    session.execute(insert(AttemptRow).values({**opened, "cell": row.pk}))
+    step = {"attempt": 1, "origin": CellState.QUEUED, "target": CellState.COLLECTING}
+    session.execute(insert(TransitionRow).values(cell=row.pk, at=at, reason="ingested", **step))
+    session.flush()
+    return row

@@ -1,0 +1,303 @@
+"""The ledger: one row per machine, from before the launch call until it is verified gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+
+from sqlalchemy import Select, delete, select
+from sqlalchemy.orm import Session
+
+from orchestrator.application.ports.ledger import Reservation
+from orchestrator.application.ports.read_models import Spending
+from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.cell import Lease, LeaseState, PlaceChoice
+from orchestrator.domain.machine import Login, Reach
+from orchestrator.store.errors import UnknownIdError
+from orchestrator.store.placement_decisions import add_decision, decisions_of
+from orchestrator.store.rollups import mend_cost
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import attempt_row, changed, insert_into, run_row
+from orchestrator.store.tables import (
+    AttemptRow,
+    AttestationRow,
+    CellRow,
+    LeaseLoginRow,
+    LeaseRow,
+)
+
+_BEFORE_RELEASE = (LeaseState.RESERVED, LeaseState.LAUNCHING, LeaseState.HELD)
+
+
+class DbLeases:
+    """The LeaseStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def reserve(
+        self, lease: Lease, *, run_id: str, exclusive: bool, max_usd: Decimal | None
+    ) -> Reservation:
+        """Set money and place aside, under the run row's lock."""
+        with self._sessions.write() as session:
+            attempt_pk = attempt_row(session, lease.attempt_id).pk
+            run_row(session, run_id, lock=True)
+            if session.scalar(select(LeaseRow.pk).where(LeaseRow.id == lease.id)) is not None:
+                return Reservation.RESERVED
+            spent = _committed_usd(session, run_id)
+            if max_usd is not None and spent + lease.reserved_usd > max_usd:
+                return Reservation.OVER_BUDGET
+            row = _values(lease) | {"attempt": attempt_pk, "run_id": run_id}
+            # The index of exclusive places decides between two who ask at once.
+            new = insert_into(session, LeaseRow).values(row | {"exclusive": exclusive})
+            taken = changed(session, new.on_conflict_do_nothing())
+            return Reservation.RESERVED if taken else Reservation.BUSY
+
+    def get(self, lease_id: str) -> Lease:
+        """The lease. Raises UnknownIdError."""
+        with self._sessions.read() as session:
+            found = session.execute(_leases().where(LeaseRow.id == lease_id)).one_or_none()
+            if found is None:
+                raise UnknownIdError("lease", lease_id)
+            return lease_of(found[0], found[1])
+
+    def of_attempt(self, attempt_id: str) -> list[Lease]:
+        """In the order they were reserved."""
+        with self._sessions.read() as session:
+            return _all(session, _leases().where(AttemptRow.id == attempt_id))
+
+    def of_run(self, run_id: str) -> dict[str, list[Lease]]:
+        """By cell id; a cell that never had a lease has an empty list."""
+        query = (
+            select(CellRow.id, LeaseRow, AttemptRow.id)
+            .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
+            .join(LeaseRow, LeaseRow.attempt == AttemptRow.pk, isouter=True)
+            .where(CellRow.run_id == run_id)
+            .order_by(CellRow.position, LeaseRow.pk)
+        )
+        leases: dict[str, list[Lease]] = {}
+        with self._sessions.read() as session:
+            for cell_id, row, attempt_id in session.execute(query):
+                mine = leases.setdefault(cell_id, [])
+                if row is not None:
+                    mine.append(lease_of(row, attempt_id))
+        return leases
+
+    def spending(self, run_ids: Sequence[str]) -> dict[str, Spending]:
+        """By run: what was settled as a sum, the others as they are."""
+        mine = LeaseRow.run_id.in_(run_ids)
+        settled = select(LeaseRow.run_id, LeaseRow.cost_usd)
+        unsettled = _leases().add_columns(LeaseRow.run_id)
+        found: dict[str, Spending] = {}
+        with self._sessions.read() as session:
+            for run, cost in session.execute(settled.where(mine, LeaseRow.cost_usd.is_not(None))):
+                spent = found.get(run, Spending())
+                found[run] = replace(spent, settled_usd=spent.settled_usd + (cost or 0))
+            for row, attempt, run in session.execute(
+                unsettled.where(mine, LeaseRow.cost_usd.is_(None))
+            ):
+                spent = found.get(run, Spending())
+                found[run] = replace(spent, unsettled=(*spent.unsettled, lease_of(row, attempt)))
+        return found
+
+    def open(self) -> list[Lease]:
+        """Every lease that is not GONE, oldest first."""
+        with self._sessions.read() as session:
+            return _all(session, _leases().where(LeaseRow.state != LeaseState.GONE))
+
+    def launching(self, lease_id: str, *, at: datetime) -> None:
+        """From RESERVED to LAUNCHING."""
+        with self._sessions.write() as session:
+            row = _locked(session, lease_id)
+            if row.state is LeaseState.RESERVED:
+                row.state, row.launched_at = LeaseState.LAUNCHING, at
+
+    def held(self, lease_id: str, machine_id: str, *, at: datetime) -> None:
+        """Keep the machine's id, however late it comes; to HELD unless it is past that."""
+        with self._sessions.write() as session:
+            row = _locked(session, lease_id)
+            row.machine_id = row.machine_id or machine_id
+            row.launched_at = row.launched_at or at
+            if row.state in (LeaseState.RESERVED, LeaseState.LAUNCHING):
+                row.state = LeaseState.HELD
+
+    def reached(self, lease_id: str, reach: Reach) -> None:
+        """Keep how the machine is reached."""
+        with self._sessions.write() as session:
+            _locked(session, lease_id).reach = reach
+
+    def releasing(self, lease_id: str) -> None:
+        """To RELEASING, unless it is gone."""
+        with self._sessions.write() as session:
+            row = _locked(session, lease_id)
+            if row.state in _BEFORE_RELEASE:
+                row.state = LeaseState.RELEASING
+
+    def gone(self, lease_id: str, *, at: datetime, cost_usd: Decimal, refusal: str = "") -> None:
+        """Settle it and erase its login; the first settlement stands."""
+        with self._sessions.write() as session:
+            row = _locked(session, lease_id)
+            if row.state is LeaseState.GONE:
+                return
+            row.state, row.gone_at = LeaseState.GONE, at
+            row.cost_usd, row.refusal = cost_usd, refusal
+            changed(session, delete(LeaseLoginRow).where(LeaseLoginRow.lease == row.pk))
+            session.flush()
+            mend_cost(session, row.attempt)
+
+    def reopen(self, lease_id: str, machine_id: str) -> None:
+        """From GONE to RELEASING, unsettled; any other lease stays as it is."""
+        with self._sessions.write() as session:
+            row = _locked(session, lease_id)
+            if row.state is not LeaseState.GONE:
+                return
+            row.state, row.machine_id = LeaseState.RELEASING, machine_id
+            row.launched_at = row.launched_at or row.reserved_at
+            row.gone_at = row.cost_usd = None
+            row.exclusive = False  # its place may be another's by now
+
+    def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> None:
+        """Add to what is known of the machine; once simulated, it stays so."""
+        with self._sessions.write() as session:
+            row = _locked(session, lease_id)
+            if facts:
+                row.facts = {**(row.facts or {}), **facts}
+            row.simulated = row.simulated or simulated
+
+    def refused_since(self, provider: str, since: datetime) -> list[Lease]:
+        """Of any run, newest first."""
+        refused = (LeaseRow.provider == provider, LeaseRow.refusal != "", LeaseRow.gone_at >= since)
+        query = _leases().where(*refused).order_by(None)
+        with self._sessions.read() as session:
+            return _all(session, query.order_by(LeaseRow.gone_at.desc(), LeaseRow.pk.desc()))
+
+    def by_token(self, lease_ids: Iterable[str]) -> dict[str, Lease]:
+        """Those that the ledger has."""
+        with self._sessions.read() as session:
+            found = _all(session, _leases().where(LeaseRow.id.in_(set(lease_ids))))
+        return {lease.id: lease for lease in found}
+
+    def providers(self) -> list[str]:
+        """By name."""
+        query = select(LeaseRow.provider).distinct().order_by(LeaseRow.provider)
+        with self._sessions.read() as session:
+            return list(session.scalars(query))
+
+    def keep_login(self, lease_id: str, login: Login) -> Login:
+        """Store the keys; the first ones stand. A lease that is gone keeps none."""
+        with self._sessions.write() as session:
+            row = _locked(session, lease_id)
+            kept = session.get(LeaseLoginRow, row.pk)
+            if kept is not None:
+                return kept.login
+            if row.state is not LeaseState.GONE:
+                session.add(LeaseLoginRow(lease=row.pk, login=login))
+        return login
+
+    def login(self, lease_id: str) -> Login | None:
+        """Its keys, if there are any."""
+        query = select(LeaseLoginRow.login).join(LeaseRow, LeaseRow.pk == LeaseLoginRow.lease)
+        with self._sessions.read() as session:
+            return session.scalar(query.where(LeaseRow.id == lease_id))
+
+    def attest(self, lease_id: str, attestation: Attestation) -> None:
+        """Store or replace it."""
+        with self._sessions.write() as session:
+            insert = insert_into(session, AttestationRow)
+            row = {"lease": _locked(session, lease_id).pk, "document": attestation}
+            statement = insert.values(row).on_conflict_do_update(
+                index_elements=["lease"], set_={"document": insert.excluded.document}
+            )
+            session.execute(statement)
+
+    def attestations(self, run_id: str) -> dict[str, Attestation]:
+        """By lease id, in the order the leases were reserved."""
+        query = (
+            select(LeaseRow.id, AttestationRow.document)
+            .join(AttestationRow, AttestationRow.lease == LeaseRow.pk)
+            .where(LeaseRow.run_id == run_id)
+            .order_by(LeaseRow.pk)
+        )
+        with self._sessions.read() as session:
+            return dict(session.execute(query).all())
+
+    def decide(self, attempt_id: str, decision: PlaceChoice) -> None:
+        """Keep one line, once."""
+        with self._sessions.write() as session:
+            add_decision(session, attempt_id, decision)
+
+    def decisions(self, run_id: str) -> dict[str, list[PlaceChoice]]:
+        """By cell id; a cell without a line has an empty list."""
+        with self._sessions.read() as session:
+            return decisions_of(session, run_id)
+
+
+def _committed_usd(session: Session, run_id: str) -> Decimal:
+    query = select(LeaseRow.cost_usd, LeaseRow.reserved_usd).where(LeaseRow.run_id == run_id)
+    amounts: Iterable[Decimal] = (
+        reserved if cost is None else cost for cost, reserved in session.execute(query)
+    )
+    return sum(amounts, Decimal(0))
+
+
+def _leases() -> Select[LeaseRow, str]:
+    query = select(LeaseRow, AttemptRow.id).join(AttemptRow, AttemptRow.pk == LeaseRow.attempt)
+    return query.order_by(LeaseRow.pk)
+
+
+def _all(session: Session, query: Select[LeaseRow, str]) -> list[Lease]:
+    return [lease_of(row, attempt_id) for row, attempt_id in session.execute(query)]
+
+
+def _locked(session: Session, lease_id: str) -> LeaseRow:
+    query = select(LeaseRow).where(LeaseRow.id == lease_id).with_for_update(key_share=True)
+    row = session.scalar(query)
+    if row is None:
+        raise UnknownIdError("lease", lease_id)
+    return row
+
+
+def _values(lease: Lease) -> dict[str, object]:
+    return {
+        "id": lease.id,
+        "provider": lease.provider,
+        "place": lease.place,
+        "state": lease.state,
+        "reserved_usd": lease.reserved_usd,
+        "price_usd_per_hour": lease.price_usd_per_hour,
+        "reserved_at": lease.reserved_at,
+        "machine_id": lease.machine_id,
+        "reach": lease.reach,
+        "launched_at": lease.launched_at,
+        "gone_at": lease.gone_at,
+        "cost_usd": lease.cost_usd,
+        "refusal": lease.refusal,
+        "offer": lease.offer,
+        "facts": dict(lease.facts) or None,
+        "simulated": lease.simulated,
+    }
+
+
+def lease_of(row: LeaseRow, attempt_id: str) -> Lease:
+    """What a row says."""
+    return Lease(
+        id=row.id,
+        attempt_id=attempt_id,
+        provider=row.provider,
+        place=row.place,
+        state=row.state,
+        reserved_usd=row.reserved_usd,
+        price_usd_per_hour=row.price_usd_per_hour,
+        reserved_at=row.reserved_at,
+        machine_id=row.machine_id,
+        reach=row.reach,
+        launched_at=row.launched_at,
+        gone_at=row.gone_at,
+        cost_usd=row.cost_usd,
+        refusal=row.refusal,
+        offer=row.offer,
+        facts=row.facts or {},
+        simulated=row.simulated,
+    )

@@ -1,0 +1,63 @@
+"""Logs, read from the compressed chunks that they came in."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from orchestrator.application.ports.logs import AttemptLog
+from orchestrator.store.chunks import unpack
+from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.tables import AttemptRow, CellRow, LogChunkRow
+
+
+class DbLogs:
+    """The LogStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def of_cell(self, cell_id: str) -> list[AttemptLog]:
+        """In the order of the attempts."""
+        query = (
+            select(AttemptRow.id, AttemptRow.number, AttemptRow.log_bytes, AttemptRow.closed_at)
+            .join(CellRow, CellRow.pk == AttemptRow.cell)
+            .where(CellRow.id == cell_id)
+            .order_by(AttemptRow.number)
+        )
+        with self._sessions.read() as session:
+            return [
+                AttemptLog(attempt, number, size, closed_at is not None)
+                for attempt, number, size, closed_at in session.execute(query)
+            ]
+
+    def read(self, attempt_id: str, *, after: int, limit: int) -> bytes:
+        """A piece of one."""
+        query = select(AttemptRow.pk, AttemptRow.log_bytes).where(AttemptRow.id == attempt_id)
+        with self._sessions.read() as session:
+            found = session.execute(query).one_or_none()
+            if found is None:
+                raise UnknownIdError("attempt", attempt_id)
+            attempt_pk, size = found
+            low = max(after, 0)
+            high = min(low + max(limit, 0), size)
+            return log_part(session, attempt_pk, low, high) if low < high else b""
+
+
+def log_part(session: Session, attempt_pk: int, low: int, high: int) -> bytes:
+    """Bytes from `low` until `high`. Raises CorruptEvidenceError where some are not there."""
+    mine = LogChunkRow.attempt == attempt_pk
+    # The chunk that holds `low`: without it every chunk before would be looked at.
+    holds = select(func.max(LogChunkRow.offset)).where(mine, LogChunkRow.offset <= low)
+    query = (
+        select(LogChunkRow.offset, LogChunkRow.body)
+        .where(mine, LogChunkRow.offset >= holds.scalar_subquery(), LogChunkRow.offset < high)
+        .order_by(LogChunkRow.offset)
+    )
+    rows = session.execute(query).all()
+    whole = b"".join(unpack(body) for _, body in rows)
+    first = rows[0].offset if rows else high
+    if first > low or first + len(whole) < high:
+        raise CorruptEvidenceError(f"bytes {low} to {high} of a log are not all stored")
+    return whole[low - first : high - first]

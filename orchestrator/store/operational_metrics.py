@@ -1,0 +1,99 @@
+"""What goes on, in numbers: one query, so that a scrape is cheap and its figures agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from sqlalchemy import Float, Select, Text, case, cast, func, literal, not_, select, union_all
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
+
+from orchestrator.application.ports.operational_metrics import Figure, Figures
+from orchestrator.domain.cell import LeaseState
+from orchestrator.domain.channel import DeliveryState
+from orchestrator.domain.schedule import FiringState
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.tables import (
+    CellRow,
+    ChannelRow,
+    DeliveryRow,
+    FiringRow,
+    LeaseRow,
+    RunRow,
+    SightingRow,
+    VerdictRow,
+)
+
+_MOST_GATES = 500
+"""Times decisions: people choose the names of gates."""
+
+Row = Select[str, str, str, float]
+
+
+class DbFigures:
+    """The FigureStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def snapshot(self, now: datetime) -> Figures:
+        """Everything, read in one transaction."""
+        counts: dict[Figure, dict[tuple[str, str], float]] = {figure: {} for figure in Figure}
+        with self._sessions.read() as session:
+            for name, one, other, number in session.execute(union_all(*_parts())):
+                counts[Figure(name)][one, other] = float(number)
+            waiting = DeliveryRow.state == DeliveryState.WAITING
+            oldest = session.scalar(select(func.min(DeliveryRow.created_at)).where(waiting))
+            return Figures(counts, oldest, _late(session, now))
+
+
+def _parts() -> Iterator[Row]:
+    yield _count(Figure.RUNS, _word(RunRow.state), _word(RunRow.outcome))
+    yield _count(Figure.CELLS, _word(CellRow.state), _word(CellRow.outcome))
+    yield _count(Figure.LEASES, _word(LeaseRow.provider), _word(LeaseRow.state))
+    is_gone = LeaseRow.state == LeaseState.GONE
+    real = not_(LeaseRow.simulated)
+    yield _sum(Figure.SPENT_USD, _word(LeaseRow.provider), LeaseRow.cost_usd).where(is_gone, real)
+    yield _sum(Figure.RESERVED_USD, _word(LeaseRow.provider), LeaseRow.reserved_usd).where(
+        not_(is_gone), real
+    )
+    yield _count(Figure.ORPHANS, _word(SightingRow.provider))
+    yield _count(Figure.DELIVERIES, _word(DeliveryRow.state))
+    health = case(
+        (ChannelRow.disabled_at.is_not(None), "disabled"),
+        (ChannelRow.failing_since.is_not(None), "failing"),
+        else_="ok",
+    )
+    yield _count(Figure.CHANNELS, health)
+    yield _count(Figure.FIRINGS, _word(FiringRow.state))
+    verdicts = _count(Figure.VERDICTS, _word(VerdictRow.gate), _word(VerdictRow.decision))
+    most = verdicts.order_by(func.count().desc()).limit(_MOST_GATES).subquery()
+    yield select(*most.c)
+
+
+def _word(column: object) -> ColumnElement[str]:
+    return func.coalesce(cast(column, Text), "")
+
+
+def _count(figure: Figure, *labels: ColumnElement[str]) -> Row:
+    return _grouped(figure, labels, cast(func.count(), Float(53)))
+
+
+def _sum(figure: Figure, label: ColumnElement[str], amount: object) -> Row:
+    return _grouped(figure, (label,), func.coalesce(func.sum(cast(amount, Float(53))), 0.0))
+
+
+def _grouped(
+    figure: Figure, labels: tuple[ColumnElement[str], ...], number: ColumnElement[float]
+) -> Row:
+    one, other = (*labels, literal("", Text))[:2]
+    named = (literal(figure.value, Text).label("figure"), one.label("one"), other.label("other"))
+    return select(*named, number.label("number")).group_by(*("one", "other")[: len(labels)])
+
+
+def _late(session: Session, now: datetime) -> int:
+    """Firings that are open after their deadline; few are open."""
+    query = select(FiringRow.document).where(FiringRow.state != FiringState.TOLD)
+    deadlines = (firing.deadline_at for firing in session.scalars(query))
+    return sum(1 for deadline in deadlines if deadline is not None and deadline < now)

@@ -1,0 +1,272 @@
+"""Whom to tell, and what has not reached them yet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Select, delete, func, or_, select, update
+from sqlalchemy.orm import Session, aliased
+
+from orchestrator.application.ports.clock import NewId
+from orchestrator.application.ports.outbox import LEASE_S
+from orchestrator.domain.announcement import Announcement
+from orchestrator.domain.channel import (
+    Channel,
+    Delivery,
+    DeliveryState,
+    Health,
+    LoggedAttempt,
+    Receipt,
+    Reception,
+    Secret,
+    next_look,
+)
+from orchestrator.store.announcements import announced
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import changed, database_time_s, insert_into
+from orchestrator.store.tables import ChannelRow, DeliveryAttemptRow, DeliveryRow
+
+_DONE = {
+    Reception.TAKEN: DeliveryState.DELIVERED,
+    Reception.FAILED: DeliveryState.GIVEN_UP,
+    Reception.REFUSED: DeliveryState.GIVEN_UP,
+    Reception.GONE: DeliveryState.DROPPED,
+}
+
+
+class DbOutboxs:
+    """The OutboxStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def put(self, announcement: Announcement, *, new_id: NewId, at: datetime) -> bool:
+        """Decide whether it is news, and write the deliveries, in one transaction."""
+        with self._sessions.write() as session:
+            return announced(session, announcement, new_id=new_id, at=at)
+
+    def claim(
+        self, *, at: datetime, but_not: Collection[str] = (), lease_s: float = LEASE_S
+    ) -> tuple[Channel, Delivery] | None:
+        """Take the delivery that is due longest, by the database's clock."""
+        query = _due(at, but_not)
+        with self._sessions.write() as session:
+            now_s = database_time_s(session)
+            free = or_(DeliveryRow.claimed_until_s.is_(None), DeliveryRow.claimed_until_s <= now_s)
+            query = query.where(free).limit(1)
+            taken = session.execute(
+                query.with_for_update(skip_locked=True, of=DeliveryRow, key_share=True)
+            ).one_or_none()
+            if taken is None:
+                return None
+            row, channel = taken
+            mine = update(DeliveryRow).where(DeliveryRow.pk == row.pk)
+            changed(session, mine.values(claimed_until_s=now_s + lease_s))
+            return channel, _delivery(row)
+
+    def settle(self, delivery_id: str, receipt: Receipt, *, at: datetime) -> None:
+        """Write an attempt down, and what follows of it."""
+        with self._sessions.write() as session:
+            its = DeliveryRow.id == delivery_id
+            channel_id = session.scalar(select(DeliveryRow.channel).where(its))
+            if channel_id is None:
+                return
+            channel = _locked(session, channel_id)
+            row = session.scalar(select(DeliveryRow).where(its).with_for_update())
+            if channel is not None and row is not None:
+                _settle(session, row, receipt, at)
+                _judge(session, channel, receipt, at, was_test=row.is_test)
+
+    def add(self, channel: Channel) -> bool:
+        """Store a channel, unless there is one of its name."""
+        values = {
+            "id": channel.id,
+            "name": channel.name,
+            "channel": channel,
+            "created_at": channel.created_at,
+            "disabled_why": "",
+        }
+        with self._sessions.write() as session:
+            new = insert_into(session, ChannelRow).values(values)
+            return changed(session, new.on_conflict_do_nothing()) == 1
+
+    def channel(self, channel_id: str) -> Channel | None:
+        """One of them."""
+        with self._sessions.read() as session:
+            row = session.get(ChannelRow, channel_id)
+            return row.channel if row else None
+
+    def channels(self) -> list[tuple[Channel, Health]]:
+        """All of them, oldest first."""
+        waiting = (
+            select(DeliveryRow.channel, func.count().label("number"))
+            .where(DeliveryRow.state == DeliveryState.WAITING)
+            .group_by(DeliveryRow.channel)
+            .subquery()
+        )
+        query = (
+            select(ChannelRow, func.coalesce(waiting.c.number, 0))
+            .join(waiting, waiting.c.channel == ChannelRow.id, isouter=True)
+            .order_by(ChannelRow.created_at, ChannelRow.id)
+        )
+        with self._sessions.read() as session:
+            return [(row.channel, _health(row, number)) for row, number in session.execute(query)]
+
+    def remove(self, channel_id: str) -> bool:
+        """Forget it with its deliveries and its log."""
+        with self._sessions.write() as session:
+            its = select(DeliveryRow.pk).where(DeliveryRow.channel == channel_id)
+            # The channel first: whoever announces something locks it before its deliveries.
+            locked = select(ChannelRow.id).where(ChannelRow.id == channel_id).with_for_update()
+            if session.scalar(locked) is None:
+                return False
+            changed(session, delete(DeliveryAttemptRow).where(DeliveryAttemptRow.delivery.in_(its)))
+            changed(session, delete(DeliveryRow).where(DeliveryRow.channel == channel_id))
+            return changed(session, delete(ChannelRow).where(ChannelRow.id == channel_id)) == 1
+
+    def renew(self, channel_id: str, secret: Secret, *, until: datetime) -> Channel | None:
+        """Sign with another secret from now; the one before stands until then."""
+        with self._sessions.write() as session:
+            row = session.get(ChannelRow, channel_id, with_for_update=True)
+            if row is None:
+                return None
+            before = tuple(Secret(one.value, until) for one in row.channel.secrets[:1])
+            row.channel = replace(row.channel, secrets=(secret, *before))
+            return row.channel
+
+    def log(self, channel_id: str, *, limit: int) -> list[tuple[Delivery, list[LoggedAttempt]]]:
+        """Its newest deliveries with their attempts."""
+        query = select(DeliveryRow).where(DeliveryRow.channel == channel_id)
+        query = query.order_by(DeliveryRow.pk.desc()).limit(limit)
+        with self._sessions.read() as session:
+            rows = list(session.scalars(query))
+            tried: dict[int, list[DeliveryAttemptRow]] = {row.pk: [] for row in rows}
+            attempts = select(DeliveryAttemptRow).where(DeliveryAttemptRow.delivery.in_(tried))
+            for one in session.scalars(attempts.order_by(DeliveryAttemptRow.number)):
+                tried[one.delivery].append(one)
+            return [(_delivery(row), list(_logged(row.id, tried[row.pk]))) for row in rows]
+
+    def record_test(self, delivery: Delivery, receipt: Receipt, *, at: datetime) -> None:
+        """Write down a call that was made to test a channel."""
+        with self._sessions.write() as session:
+            row = DeliveryRow(
+                id=delivery.id,
+                channel=delivery.channel,
+                subject="",
+                news=delivery.news,
+                state=DeliveryState.WAITING,
+                created_at=delivery.created_at,
+                due_at=delivery.due_at,
+                attempts=0,
+                is_test=True,
+            )
+            channel = _locked(session, delivery.channel)
+            if channel is not None:
+                session.add(row)
+                session.flush()
+                _settle(session, row, receipt, at)
+                _judge(session, channel, receipt, at, was_test=True)
+
+
+def _due(at: datetime, but_not: Collection[str]) -> Select[DeliveryRow, Channel]:
+    """What may be sent now, the longest due first."""
+    earlier = aliased(DeliveryRow)
+    is_next: ColumnElement[bool] = ~(
+        select(earlier.pk)
+        .where(
+            earlier.channel == DeliveryRow.channel,
+            earlier.subject == DeliveryRow.subject,
+            earlier.state == DeliveryState.WAITING,
+            earlier.pk < DeliveryRow.pk,
+        )
+        .exists()
+    )
+    return (
+        select(DeliveryRow, ChannelRow.channel)
+        .join(ChannelRow, ChannelRow.id == DeliveryRow.channel)
+        .where(DeliveryRow.state == DeliveryState.WAITING, DeliveryRow.due_at <= at)
+        .where(ChannelRow.disabled_at.is_(None), ChannelRow.id.not_in(list(but_not)), is_next)
+        .order_by(DeliveryRow.due_at, DeliveryRow.pk)
+    )
+
+
+def _settle(session: Session, row: DeliveryRow, receipt: Receipt, at: datetime) -> None:
+    """Let the attempt be known; a delivery that is done stays as it is."""
+    look = next_look(_delivery(row), receipt, at)
+    row.attempts += 1
+    row.claimed_until_s = None
+    session.add(
+        DeliveryAttemptRow(
+            delivery=row.pk,
+            number=row.attempts,
+            at=at,
+            reception=receipt.reception,
+            status=receipt.status,
+            said=receipt.said,
+            seconds=receipt.seconds,
+        )
+    )
+    if row.state is DeliveryState.WAITING:
+        if look is not None and not row.is_test:
+            row.due_at = look
+        else:
+            row.state, row.done_at = _DONE[receipt.reception], at
+    session.flush()
+
+
+def _locked(session: Session, channel_id: str) -> ChannelRow | None:
+    """The channel, before any delivery of it is touched; news may be written for it meanwhile."""
+    query = select(ChannelRow).where(ChannelRow.id == channel_id)
+    return session.scalar(query.with_for_update(key_share=True))
+
+
+def _judge(
+    session: Session, channel: ChannelRow, receipt: Receipt, at: datetime, *, was_test: bool
+) -> None:
+    """What the attempt says of the channel."""
+    if receipt.reception is Reception.TAKEN:
+        channel.failing_since, channel.last_ok_at = None, at
+        if was_test:
+            channel.disabled_at, channel.disabled_why = None, ""
+        return
+    channel.failing_since = channel.failing_since or at
+    if receipt.reception is not Reception.GONE:
+        return
+    channel.disabled_at, channel.disabled_why = channel.disabled_at or at, receipt.said
+    its = (DeliveryRow.channel == channel.id, DeliveryRow.state == DeliveryState.WAITING)
+    dropped = update(DeliveryRow).where(*its)
+    changed(session, dropped.values(state=DeliveryState.DROPPED, done_at=at))
+
+
+def _delivery(row: DeliveryRow) -> Delivery:
+    return Delivery(
+        id=row.id,
+        channel=row.channel,
+        news=row.news,
+        state=row.state,
+        created_at=row.created_at,
+        attempts=row.attempts,
+        due_at=row.due_at,
+        done_at=row.done_at,
+        is_test=row.is_test,
+    )
+
+
+def _health(row: ChannelRow, waiting: int) -> Health:
+    return Health(
+        failing_since=row.failing_since,
+        last_ok_at=row.last_ok_at,
+        disabled_at=row.disabled_at,
+        disabled_why=row.disabled_why,
+        waiting=waiting,
+    )
+
+
+def _logged(delivery_id: str, rows: list[DeliveryAttemptRow]) -> Iterator[LoggedAttempt]:
+    for row in rows:
+        receipt = Receipt(
+            reception=row.reception, said=row.said, status=row.status, seconds=row.seconds
+        )
+        yield LoggedAttempt(delivery_id, row.number, row.at, receipt)

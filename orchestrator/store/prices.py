@@ -1,0 +1,72 @@
+"""Prices as they were last refreshed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import select
+
+from orchestrator.domain.prices import Price
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import insert_into
+from orchestrator.store.tables import PriceRow
+
+_THING = ("provider", "item", "place", "market")
+
+
+class DbPrices:
+    """The PriceBook of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def write(self, prices: Iterable[Price]) -> None:
+        """Store them; of each thing the newest stays, and of equally old ones the first."""
+        newest: dict[tuple[str, ...], Price] = {}
+        for price in prices:
+            thing = (price.provider, price.item, price.place, price.market)
+            if thing not in newest or newest[thing].as_of < price.as_of:
+                newest[thing] = price
+        if not newest:
+            return
+        rows = [_values(newest[thing]) for thing in sorted(newest)]
+        with self._sessions.write() as session:
+            insert = insert_into(session, PriceRow)
+            new = insert.excluded
+            statement = insert.on_conflict_do_update(
+                index_elements=_THING,
+                set_={name: new[name] for name in ("usd_per_hour", "as_of", "source")},
+                where=PriceRow.as_of < new.as_of,
+            )
+            session.execute(statement, rows)
+
+    def of(self, provider: str) -> tuple[Price, ...]:
+        """The newest of each, by item, place and market."""
+        query = select(PriceRow).where(PriceRow.provider == provider)
+        ordered = query.order_by(PriceRow.item, PriceRow.place, PriceRow.market)
+        with self._sessions.read() as session:
+            return tuple(_price(row) for row in session.scalars(ordered))
+
+
+def _values(price: Price) -> dict[str, object]:
+    return {
+        "provider": price.provider,
+        "item": price.item,
+        "place": price.place,
+        "market": price.market,
+        "usd_per_hour": price.usd_per_hour,
+        "as_of": price.as_of,
+        "source": price.source,
+    }
+
+
+def _price(row: PriceRow) -> Price:
+    return Price(
+        provider=row.provider,
+        item=row.item,
+        place=row.place,
+        market=row.market,
+        usd_per_hour=row.usd_per_hour,
+        as_of=row.as_of,
+        source=row.source,
+    )

@@ -1,0 +1,268 @@
+"""What was validated of a product: versions by platforms, and pass rates over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+from sqlalchemy import Select, and_, exists, func, or_, select, tuple_
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
+
+from orchestrator.application.ports.release_board import (
+    DayRate,
+    KnownCell,
+    LiveRun,
+    Release,
+    ReleaseCell,
+    ReleasePage,
+    ReleaseVerdict,
+    Version,
+)
+from orchestrator.domain.cell import CellState, RunState
+from orchestrator.domain.outcome import Counts
+from orchestrator.store.full_runs import json_text, whole_runs
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import is_postgres
+from orchestrator.store.tables import (
+    AttemptRow,
+    CellPlanRow,
+    CellRollupRow,
+    CellRow,
+    IngestRow,
+    JobRollupRow,
+    LeaseRow,
+    RunRow,
+    VerdictRow,
+    VerdictRunRow,
+)
+
+_COUNTS = tuple(Counts().as_dict())
+
+
+class DbReleases:
+    """The ReleaseStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def products(self) -> list[str]:
+        """Of all runs; the one of the newest run first."""
+        newest = func.max(RunRow.id).desc()
+        query = select(RunRow.product).group_by(RunRow.product).order_by(newest)
+        with self._sessions.read() as session:
+            return list(session.scalars(query))
+
+    def page(
+        self, product: str, *, matrix: str = "", limit: int, before: str | None = None
+    ) -> ReleasePage:
+        """Versions, the one with the newest run first."""
+        newest = func.max(RunRow.id)
+        query = (
+            select(RunRow.subject_name, RunRow.subject_version, newest)
+            .where(*_of(product, matrix), RunRow.rerun_of.is_(None))
+            .group_by(RunRow.subject_name, RunRow.subject_version)
+            .order_by(newest.desc())
+            .limit(limit + 1)
+        )
+        if before:
+            query = query.having(newest < before)
+        with self._sessions.read() as session:
+            found = [(Version(name, version), run) for name, version, run in session.execute(query)]
+            shown = found[:limit]
+            cells = _newest_cells(session, product, matrix, [of for of, _ in shown])
+        items = [
+            Release(of=of, newest_run=run, cells=[cell for its, cell in cells if its == of])
+            for of, run in shown
+        ]
+        return ReleasePage(items, shown[-1][1] if len(found) > limit else None)
+
+    def cells(self, product: str) -> list[KnownCell]:
+        """Every cell of every matrix that its runs ever had."""
+        newest = func.max(CellRow.run_id)
+        spans = (
+            select(
+                CellRow.name.label("name"),
+                RunRow.matrix_name.label("matrix"),
+                func.min(CellRow.run_id).label("first"),
+                newest.label("newest"),
+            )
+            .join(RunRow, RunRow.id == CellRow.run_id)
+            .where(RunRow.product == product, RunRow.rerun_of.is_(None))
+            .group_by(CellRow.name, RunRow.matrix_name)
+            .subquery()
+        )
+        query = (
+            select(spans.c.name, spans.c.matrix, spans.c.first, spans.c.newest, CellRow.position)
+            .join(CellRow, and_(CellRow.run_id == spans.c.newest, CellRow.name == spans.c.name))
+            .order_by(spans.c.newest.desc(), CellRow.position)
+        )
+        with self._sessions.read() as session:
+            return [
+                KnownCell(name=name, matrix=of, first_run=first, newest_run=last, position=place)
+                for name, of, first, last, place in session.execute(query)
+            ]
+
+    def verdicts(self, product: str, versions: Sequence[Version]) -> list[ReleaseVerdict]:
+        """The newest one of each gate about each of these."""
+        newest = (
+            select(
+                func.max(VerdictRow.pk).label("pk"),
+                RunRow.subject_name.label("subject"),
+                RunRow.subject_version.label("version"),
+            )
+            .join(VerdictRunRow, VerdictRunRow.verdict == VerdictRow.pk)
+            .join(RunRow, RunRow.id == VerdictRunRow.run_id)
+            .where(RunRow.product == product, _is_of(versions))
+            .group_by(VerdictRow.gate, RunRow.subject_name, RunRow.subject_version)
+            .subquery()
+        )
+        told = (VerdictRow.pk, VerdictRow.gate, VerdictRow.decision, VerdictRow.created_at)
+        query = (
+            select(*told, newest.c.subject, newest.c.version)
+            .join(newest, newest.c.pk == VerdictRow.pk)
+            .order_by(VerdictRow.gate, VerdictRow.pk)
+        )
+        with self._sessions.read() as session:
+            return [
+                ReleaseVerdict(
+                    id=f"V-{pk:04d}", gate=gate, of=Version(*of), decision=decision, at=at
+                )
+                for pk, gate, decision, at, *of in session.execute(query)
+            ]
+
+    def live(self, product: str, *, limit: int) -> list[LiveRun]:
+        """Runs that are not finished, newest first."""
+        newest = (
+            select(RunRow)
+            .where(RunRow.product == product, RunRow.state != RunState.FINISHED)
+            .order_by(RunRow.id.desc())
+            .limit(limit)
+        )
+        counted = select(CellRow.run_id, CellRow.state, func.count()).group_by(
+            CellRow.run_id, CellRow.state
+        )
+        with self._sessions.read() as session:
+            rows = session.scalars(newest).all()
+            if not rows:
+                return []
+            cells: dict[str, dict[CellState, int]] = {row.id: {} for row in rows}
+            for run, state, many in session.execute(counted.where(CellRow.run_id.in_(cells))):
+                cells[run][state] = many
+        return [
+            LiveRun(
+                run=row.id,
+                matrix=row.matrix_name,
+                of=Version(row.subject_name, row.subject_version),
+                launched_at=row.created_at,
+                cells=cells[row.id],
+            )
+            for row in rows
+        ]
+
+    def rates(self, product: str, *, matrix: str = "", since: datetime) -> list[DayRate]:
+        """By cell, suite and day."""
+        with self._sessions.read() as session:
+            day = _day(session).label("day")
+            sums = [func.sum(getattr(JobRollupRow, name)) for name in _COUNTS]
+            query = (
+                select(CellRow.name, JobRollupRow.job, day, func.count(), *sums)
+                .join(CellRow, CellRow.pk == JobRollupRow.cell)
+                .join(RunRow, RunRow.id == CellRow.run_id)
+                .where(*_of(product, matrix), RunRow.created_at >= since, whole_runs(session))
+                .group_by(CellRow.name, JobRollupRow.job, day)
+                .order_by(CellRow.name, JobRollupRow.job, day)
+            )
+            return [
+                DayRate(
+                    cell=name,
+                    job=job,
+                    day=at if isinstance(at, date) else date.fromisoformat(at),
+                    runs=runs,
+                    counts=Counts(*map(int, counted)),
+                )
+                for name, job, at, runs, *counted in session.execute(query)
+            ]
+
+
+def _of(product: str, matrix: str) -> Iterator[ColumnElement[bool]]:
+    yield RunRow.product == product
+    if matrix:
+        yield RunRow.matrix_name == matrix
+
+
+def _is_of(versions: Sequence[Version]) -> ColumnElement[bool]:
+    names = [(one.subject, one.version) for one in versions]
+    return tuple_(RunRow.subject_name, RunRow.subject_version).in_(names)
+
+
+def _day(session: Session) -> ColumnElement[date | str]:
+    """The day, in UTC, that a run was launched; SQLite's is text."""
+    at = RunRow.created_at
+    return func.date(func.timezone("UTC", at)) if is_postgres(session) else func.date(at)
+
+
+def _newest_cells(
+    session: Session, product: str, matrix: str, versions: Sequence[Version]
+) -> list[tuple[Version, ReleaseCell]]:
+    rows = session.execute(_newest(session, product, matrix, versions)).all()
+    pks = [row[0] for row in rows]
+    simulated = set(session.scalars(_simulated(session, pks)))
+    dated = _dated(session, pks)
+    return [
+        (
+            Version(subject, version),
+            ReleaseCell(
+                run=run,
+                matrix=of,
+                name=name,
+                outcome=outcome,
+                reason=reason,
+                counts=Counts(*(many or 0 for many in counted)),
+                at=dated.get(pk) or launched,
+                simulated=pk in simulated,
+            ),
+        )
+        for pk, run, subject, version, of, launched, name, outcome, reason, *counted in rows
+    ]
+
+
+def _newest(
+    session: Session, product: str, matrix: str, versions: Sequence[Version]
+) -> Select[*tuple[Any, ...]]:
+    """Of each version, matrix and name the newest cell: a row of what `_newest_cells` reads."""
+    same = (RunRow.subject_name, RunRow.subject_version, RunRow.matrix_name, CellRow.name)
+    order = func.row_number().over(partition_by=same, order_by=RunRow.id.desc()).label("place")
+    ranked = (
+        select(CellRow.pk.label("pk"), order)
+        .join(RunRow, RunRow.id == CellRow.run_id)
+        .where(*_of(product, matrix), _is_of(versions), whole_runs(session))
+        .where(CellRow.state == CellState.DONE)
+        .subquery()
+    )
+    run = (RunRow.id, RunRow.subject_name, RunRow.subject_version, RunRow.matrix_name)
+    cell = (RunRow.created_at, CellRow.name, CellRow.outcome, CellRow.reason)
+    return (
+        select(CellRow.pk, *run, *cell, *(getattr(CellRollupRow, name) for name in _COUNTS))
+        .join(ranked, ranked.c.pk == CellRow.pk)
+        .join(RunRow, RunRow.id == CellRow.run_id)
+        .join(CellRollupRow, CellRollupRow.cell == CellRow.pk, isouter=True)
+        .where(ranked.c.place == 1)
+        .order_by(RunRow.id.desc(), CellRow.position)
+    )
+
+
+def _simulated(session: Session, cells: Sequence[int]) -> Select[int]:
+    """Those whose machine was none."""
+    leased = exists().where(
+        AttemptRow.cell == CellPlanRow.cell, LeaseRow.attempt == AttemptRow.pk, LeaseRow.simulated
+    )
+    is_fake = json_text(session, CellPlanRow.plan, "platform", "provider") == "fake"
+    return select(CellPlanRow.cell).where(CellPlanRow.cell.in_(cells), or_(leased, is_fake))
+
+
+def _dated(session: Session, cells: Sequence[int]) -> Mapping[int, datetime]:
+    """When ingested ones are said to have happened."""
+    query = select(IngestRow.cell, IngestRow.document).where(IngestRow.cell.in_(cells))
+    return {cell: told.dated_at for cell, told in session.execute(query)}

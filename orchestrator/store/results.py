@@ -1,0 +1,209 @@
+"""What is known of a cell's tests, jobs, checks and metrics."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from orchestrator.application.ports.evidence import Artifact
+from orchestrator.application.ports.read_models import CellResults, TestLine, TestLines, TestsAsked
+from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice, TestFact
+from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.store.cell_results import (
+    artifacts_of,
+    checks_of,
+    environments_of,
+    jobs_of,
+    metrics_of,
+    notices_of,
+    results_of,
+    totals_of,
+)
+from orchestrator.store.column_types import short
+from orchestrator.store.fact_rows import write_checks
+from orchestrator.store.failure_signatures import of_result, read_earlier
+from orchestrator.store.rollups import tally
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import attempt_row, cell_row, insert_into
+from orchestrator.store.tables import (
+    ArtifactRow,
+    CellRow,
+    TestCaseRow,
+    TestResultRow,
+    TestRetryRow,
+    TextRow,
+)
+from orchestrator.store.test_lines import line_of, page_of
+
+_ROWS_AT_ONCE = 2_000
+
+
+class DbResults:
+    """The ResultStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def tally(self, cell_id: str) -> dict[str, dict[TestOutcome, int]]:
+        """By job, how many tests have which outcome."""
+        with self._sessions.read() as session:
+            return tally(session, cell_row(session, cell_id).pk)
+
+    def of_cells(self, cell_ids: Sequence[str], *, whole: bool = True) -> Mapping[str, CellResults]:
+        """A statement for each kind of them, however many cells there are."""
+        with self._sessions.read() as session:
+            return results_of(session, cell_ids, whole=whole)
+
+    def totals(self, run_ids: Sequence[str]) -> Mapping[str, Counts]:
+        """Of cells that are done from what was rolled up."""
+        with self._sessions.read() as session:
+            return totals_of(session, run_ids)
+
+    def worst_first(
+        self,
+        cell_id: str,
+        lent: Mapping[str, Sequence[str]],
+        asked: TestsAsked,
+        *,
+        limit: int,
+        after: str,
+    ) -> TestLines:
+        """A page of them, by rank, cell and position."""
+        with self._sessions.read() as session:
+            return page_of(session, cell_id, lent, asked, limit=limit, after=after)
+
+    def line(
+        self, cell_id: str, lent: Mapping[str, Sequence[str]], test_id: int
+    ) -> tuple[TestLine, str] | None:
+        """The one of the cell itself before one that it was lent."""
+        with self._sessions.read() as session:
+            return line_of(session, cell_id, lent, test_id)
+
+    def tests(self, cell_id: str, *, job: str | None = None) -> list[TestFact]:
+        """In the order they were collected, with their texts."""
+        query = (
+            select(
+                *(TestCaseRow.job, TestCaseRow.nodeid, TestResultRow.outcome, TestResultRow.final),
+                *(TestResultRow.duration_us, TestResultRow.reason, TestResultRow.message),
+                *(TextRow.body, TestRetryRow.earlier),
+            )
+            .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
+            .join(TestRetryRow, of_result(), isouter=True)
+            .join(TextRow, TextRow.digest == TestResultRow.text_digest, isouter=True)
+            .join(CellRow, CellRow.pk == TestResultRow.cell)
+            .where(CellRow.id == cell_id)
+            .order_by(TestResultRow.position)
+            .execution_options(yield_per=_ROWS_AT_ONCE)
+        )
+        if job is not None:
+            query = query.where(TestCaseRow.job == short(job))
+        with self._sessions.read() as session:
+            return [_test(_Told(*row)) for row in session.execute(query)]
+
+    def final_tests(self, cell_id: str) -> dict[str, list[str]]:
+        """By job, the node ids with a final result."""
+        query = (
+            select(TestCaseRow.job, TestCaseRow.nodeid)
+            .join(TestResultRow, TestResultRow.test_id == TestCaseRow.id)
+            .join(CellRow, CellRow.pk == TestResultRow.cell)
+            .where(CellRow.id == cell_id, TestResultRow.final.is_(True))
+            .order_by(TestResultRow.position)
+        )
+        final: dict[str, list[str]] = {}
+        with self._sessions.read() as session:
+            for job, nodeid in session.execute(query):
+                final.setdefault(job, []).append(nodeid)
+        return final
+
+    def jobs(self, cell_id: str) -> dict[str, JobFact]:
+        """By id."""
+        with self._sessions.read() as session:
+            return jobs_of(session, CellRow.id == cell_id).get(cell_id, {})
+
+    def checks(self, cell_id: str) -> list[CheckFact]:
+        """In the order they were first stated."""
+        with self._sessions.read() as session:
+            return checks_of(session, CellRow.id == cell_id).get(cell_id, [])
+
+    def metrics(self, cell_id: str) -> list[MetricFact]:
+        """In the order they were stated."""
+        with self._sessions.read() as session:
+            return metrics_of(session, CellRow.id == cell_id).get(cell_id, [])
+
+    def notices(self, cell_id: str) -> list[Notice]:
+        """Of every attempt, in order."""
+        with self._sessions.read() as session:
+            return notices_of(session, CellRow.id == cell_id).get(cell_id, [])
+
+    def environment(self, cell_id: str) -> Mapping[str, object] | None:
+        """Of the last attempt that reported one."""
+        with self._sessions.read() as session:
+            return environments_of(session, CellRow.id == cell_id).get(cell_id)
+
+    def artifacts(self, cell_id: str) -> list[Artifact]:
+        """By name."""
+        with self._sessions.read() as session:
+            return artifacts_of(session, CellRow.id == cell_id).get(cell_id, [])
+
+    def put_checks(self, attempt_id: str, checks: Sequence[CheckFact]) -> None:
+        """Add or replace by job and name."""
+        with self._sessions.write() as session:
+            write_checks(session, attempt_row(session, attempt_id).pk, checks)
+
+    def put_artifacts(self, cell_id: str, artifacts: Sequence[Artifact]) -> None:
+        """Add or replace by name."""
+        if not artifacts:
+            return
+        with self._sessions.write() as session:
+            keep_artifacts(session, cell_row(session, cell_id).pk, artifacts)
+
+
+def keep_artifacts(session: Session, cell_pk: int, artifacts: Sequence[Artifact]) -> None:
+    """Add or replace by name, within the caller's transaction."""
+    insert = insert_into(session, ArtifactRow)
+    new = insert.excluded
+    statement = insert.on_conflict_do_update(
+        index_elements=["cell", "name"],
+        set_={"digest": new.digest, "size_bytes": new.size_bytes},
+    )
+    rows = {
+        name: {"cell": cell_pk, "name": name, "digest": a.digest, "size_bytes": a.size_bytes}
+        for a in artifacts
+        for name in [short(a.name)]
+    }
+    if rows:
+        session.execute(statement, [rows[name] for name in sorted(rows)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A row of a test's result."""
+
+    job: str
+    nodeid: str
+    outcome: int
+    final: bool
+    duration_us: int
+    reason: str
+    message: str
+    text: bytes | None
+    earlier: str | None
+
+
+def _test(row: _Told) -> TestFact:
+    return TestFact(
+        job=sys.intern(row.job),  # there are few of them, and as many rows as tests
+        nodeid=row.nodeid,
+        outcome=TestOutcome(row.outcome),
+        final=row.final,
+        duration_s=row.duration_us / 1_000_000,
+        reason=row.reason,
+        message=row.message,
+        text=zlib.decompress(row.text).decode() if row.text is not None else "",
+        earlier=read_earlier(row.earlier),
+    )

@@ -1,0 +1,60 @@
+"""The feed: what watchers follow, numbered under the run row's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Session
+
+from orchestrator.application.ports.stores import FeedItem
+from orchestrator.store.errors import UnknownIdError
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.tables import FeedRow, RunRow
+
+
+def tell(
+    session: Session, run_id: str, kind: str, *, cell: str = "", data: Mapping[str, object]
+) -> None:
+    """Add an item within the caller's transaction, as its last lock."""
+    number = session.scalar(
+        update(RunRow)
+        .where(RunRow.id == run_id)
+        .values(feed_seq=RunRow.feed_seq + 1)
+        .returning(RunRow.feed_seq),
+        execution_options={"synchronize_session": False},
+    )
+    if number is None:
+        raise UnknownIdError("run", run_id)
+    row = {"run_id": run_id, "number": number, "kind": kind, "cell": cell, "data": dict(data)}
+    session.execute(insert(FeedRow).values(row))
+
+
+class DbFeed:
+    """The FeedStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def after(self, run_id: str, number: int, *, limit: int = 500) -> list[FeedItem]:
+        """Items with a higher number, in order."""
+        query = (
+            select(FeedRow)
+            .where(FeedRow.run_id == run_id, FeedRow.number > number)
+            .order_by(FeedRow.number)
+            .limit(limit)
+        )
+        with self._sessions.read() as session:
+            rows = session.scalars(query).all()
+            return [FeedItem(row.number, row.kind, row.cell, row.data) for row in rows]
+
+    def last(self, run_id: str) -> int:
+        """The newest item's number."""
+        with self._sessions.read() as session:
+            newest = select(RunRow.feed_seq).where(RunRow.id == run_id)
+            return session.scalar(newest) or 0
+
+    def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None:
+        """Tell the run's watchers something; each call is one item."""
+        with self._sessions.write() as session:
+            tell(session, run_id, kind, data=data)

@@ -1,0 +1,233 @@
+"""Runs, and the idempotency keys that they were launched with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
+
+from orchestrator.application.ports.read_models import RunNames, RunsAsked
+from orchestrator.application.ports.stores import Claim, RunSpec
+from orchestrator.domain.cell import CellState, Run, RunState
+from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.outcome import Outcome
+from orchestrator.store.column_types import short
+from orchestrator.store.errors import KeyTakenError, UnknownIdError
+from orchestrator.store.run_events import tell
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import changed, insert_into, run_row
+from orchestrator.store.tables import CellPlanRow, CellRow, KeyRow, RunRow, RunSpecRow
+
+_FOUND_LIMIT = 10
+_LAST_CHARACTER = chr(0x10FFFF)
+_ANY = RunsAsked()
+
+
+class DbRuns:
+    """The RunStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def claim_key(
+        self, key: str, fingerprint: str, *, at: datetime, stale_before: datetime
+    ) -> tuple[Claim, str | None]:
+        """Take an idempotency key, or say whose it is."""
+        key = short(key)
+        claim = {"key": key, "fingerprint": fingerprint, "claimed_at": at}
+        with self._sessions.write() as session:
+            fresh = insert_into(session, KeyRow).values(claim).on_conflict_do_nothing()
+            if changed(session, fresh):
+                return Claim.NEW, None
+            row = session.scalars(select(KeyRow).where(KeyRow.key == key).with_for_update()).one()
+            return _claim_again(row, fingerprint, at=at, stale_before=stale_before)
+
+    def drop_key(self, key: str) -> None:
+        """Give a claimed key back, unless it has a run."""
+        with self._sessions.write() as session:
+            unbound = (KeyRow.key == short(key), KeyRow.run_id.is_(None))
+            session.execute(delete(KeyRow).where(*unbound))
+
+    def create(
+        self, run: Run, spec: RunSpec, cells: Sequence[tuple[str, CellPlan]], *, key: str | None
+    ) -> None:
+        """Store the run with its cells and bind the key. Raises KeyTakenError."""
+        with self._sessions.write() as session:
+            new = insert_into(session, RunRow).values(run_values(run, spec))
+            if not changed(session, new.on_conflict_do_nothing()):
+                return
+            session.execute(insert(RunSpecRow).values(run_id=run.id, spec=spec))
+            _add_cells(session, run, cells)
+            if key is not None:
+                _bind(session, short(key), run.id)
+
+    def get(self, run_id: str) -> Run | None:
+        """The run, or None."""
+        with self._sessions.read() as session:
+            row = session.get(RunRow, run_id)
+            return _run(row) if row else None
+
+    def find(self, prefix: str) -> tuple[str, ...]:
+        """Ids that begin so, newest first."""
+        query = select(RunRow.id).order_by(RunRow.id.desc())
+        if prefix == "latest":
+            query = query.limit(1)
+        else:
+            last = prefix + _LAST_CHARACTER
+            query = query.where(RunRow.id >= prefix, RunRow.id <= last).limit(_FOUND_LIMIT)
+        with self._sessions.read() as session:
+            return tuple(session.scalars(query))
+
+    def spec(self, run_id: str) -> RunSpec:
+        """What it was launched with. Raises UnknownIdError."""
+        with self._sessions.read() as session:
+            row = session.get(RunSpecRow, run_id)
+            if row is None:
+                raise UnknownIdError("run", run_id)
+            return row.spec
+
+    def page(
+        self, *, limit: int, before: str | None, asked: RunsAsked = _ANY
+    ) -> tuple[list[Run], str | None]:
+        """Runs, newest first; the cursor is the last one's id."""
+        query = select(RunRow).where(*_asked(asked)).order_by(RunRow.id.desc()).limit(limit + 1)
+        if before is not None:
+            query = query.where(RunRow.id < before)
+        with self._sessions.read() as session:
+            rows = session.scalars(query).all()
+            runs = [_run(row) for row in rows[:limit]]
+        return runs, runs[-1].id if runs and len(rows) > limit else None
+
+    def names(self) -> RunNames:
+        """In the order of the alphabet."""
+        query = select(RunRow.subject_name, RunRow.matrix_name).distinct()
+        with self._sessions.read() as session:
+            found = session.execute(query).all()
+        subjects, matrices = {row[0] for row in found}, {row[1] for row in found}
+        return RunNames(tuple(sorted(subjects)), tuple(sorted(matrices)))
+
+    def request_cancel(self, run_id: str, *, at: datetime) -> None:
+        """Write the request, once, unless the run has nothing to stop."""
+        with self._sessions.write() as session:
+            row = run_row(session, run_id, lock=True)
+            if row.cancel_requested_at is not None or row.state is not RunState.RUNNING:
+                return
+            row.cancel_requested_at = at
+            session.flush()
+            tell(session, run_id, "run", data={"cancel": True})
+
+    def finish(
+        self, run_id: str, outcome: Outcome, *, at: datetime, cells: int | None = None
+    ) -> bool:
+        """Finish it; True for exactly one caller, who has judged all of its cells."""
+        with self._sessions.write() as session:
+            row = run_row(session, run_id, lock=True)
+            if row.state is RunState.FINISHED:
+                return False
+            if cells is not None and _states(session, run_id) != [CellState.DONE] * cells:
+                return False
+            row.state, row.outcome, row.finished_at = RunState.FINISHED, outcome, at
+            session.flush()
+            said = {"state": RunState.FINISHED.value, "outcome": outcome.value}
+            tell(session, run_id, "run", data=said)
+            return True
+
+    def unfinished(self) -> tuple[str, ...]:
+        """Ids, oldest first."""
+        query = select(RunRow.id).where(RunRow.state != RunState.FINISHED).order_by(RunRow.id)
+        with self._sessions.read() as session:
+            return tuple(session.scalars(query))
+
+
+def _states(session: Session, run_id: str) -> list[CellState]:
+    """Of its cells."""
+    return list(session.scalars(select(CellRow.state).where(CellRow.run_id == run_id)))
+
+
+def _asked(asked: RunsAsked) -> Iterator[ColumnElement[bool]]:
+    if asked.outcome is not None:
+        yield RunRow.outcome == asked.outcome
+    if asked.state is not None:
+        yield RunRow.state == asked.state
+    if asked.subject:
+        yield RunRow.subject_name == asked.subject
+    if asked.version:
+        yield RunRow.subject_version.startswith(asked.version, autoescape=True)
+    if asked.matrix:
+        yield RunRow.matrix_name == asked.matrix
+
+
+def _claim_again(
+    row: KeyRow, fingerprint: str, *, at: datetime, stale_before: datetime
+) -> tuple[Claim, str | None]:
+    if row.run_id is None and row.claimed_at < stale_before:
+        row.fingerprint, row.claimed_at = fingerprint, at
+        return Claim.NEW, None
+    if row.fingerprint != fingerprint:
+        return Claim.OTHER_BODY, None
+    return (Claim.REPLAY, row.run_id) if row.run_id else (Claim.IN_FLIGHT, None)
+
+
+def _bind(session: Session, key: str, run_id: str) -> None:
+    unbound = (KeyRow.key == key, KeyRow.run_id.is_(None))
+    if not changed(session, update(KeyRow).where(*unbound).values(run_id=run_id)):
+        raise KeyTakenError(f"the idempotency key {key!r} is not this request's any more")
+
+
+def _add_cells(session: Session, run: Run, cells: Sequence[tuple[str, CellPlan]]) -> None:
+    rows = [
+        CellRow(
+            id=cell_id,
+            run_id=run.id,
+            name=plan.id,
+            position=position,
+            state=CellState.QUEUED,
+            entered_at=run.created_at,
+        )
+        for position, (cell_id, plan) in enumerate(cells)
+    ]
+    session.add_all(rows)
+    session.flush()
+    plans = [
+        CellPlanRow(cell=row.pk, plan=plan) for row, (_, plan) in zip(rows, cells, strict=True)
+    ]
+    session.add_all(plans)
+    session.flush()
+
+
+def run_values(run: Run, spec: RunSpec) -> dict[str, object]:
+    """The columns of a new run."""
+    return {
+        "id": run.id,
+        "matrix_name": run.matrix_name,
+        "subject_name": run.subject_name,
+        "subject_version": run.subject_version,
+        "payload_digest": run.payload_digest,
+        "product": spec.manifest.name,
+        "created_at": run.created_at,
+        "state": run.state,
+        "outcome": run.outcome,
+        "finished_at": run.finished_at,
+        "cancel_requested_at": run.cancel_requested_at,
+        "rerun_of": run.rerun_of,
+        "feed_seq": 0,
+    }
+
+
+def _run(row: RunRow) -> Run:
+    return Run(
+        id=row.id,
+        matrix_name=row.matrix_name,
+        subject_name=row.subject_name,
+        subject_version=row.subject_version,
+        payload_digest=row.payload_digest,
+        created_at=row.created_at,
+        state=row.state,
+        outcome=row.outcome,
+        finished_at=row.finished_at,
+        cancel_requested_at=row.cancel_requested_at,
+        rerun_of=row.rerun_of,
+    )

@@ -1,0 +1,228 @@
+"""Schedules and their firings."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import and_, delete, func, or_, select, update
+from sqlalchemy.orm import Session, aliased
+from sqlalchemy.sql.elements import ColumnElement
+
+from orchestrator.application.ports.schedules import DueSchedule, ScheduleTakenError
+from orchestrator.domain.schedule import Firing, FiringState, Schedule
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import changed, database_time_s, insert_into
+from orchestrator.store.tables import FiringRow, ScheduleRow
+
+_NOBODY = ""
+
+
+class DbSchedules:
+    """The ScheduleStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def add(self, schedule: Schedule, *, next_due_at: datetime) -> None:
+        """Store a new one. Raises ScheduleTakenError, unless it is the very same."""
+        row = {"name": schedule.name, "document": schedule, "next_due_at": next_due_at}
+        with self._sessions.write() as session:
+            insert = insert_into(session, ScheduleRow).values(row).on_conflict_do_nothing()
+            if changed(session, insert):
+                return
+            known = session.get_one(ScheduleRow, schedule.name).document
+        if replace(known, created_at=schedule.created_at) != schedule:
+            raise ScheduleTakenError(
+                f"there is a schedule {schedule.name!r} already: remove it first, or choose"
+                " another name"
+            )
+
+    def get(self, name: str) -> Schedule | None:
+        """The schedule, or None."""
+        with self._sessions.read() as session:
+            row = session.get(ScheduleRow, name)
+            return row.document if row else None
+
+    def list(self) -> list[Schedule]:
+        """By name."""
+        with self._sessions.read() as session:
+            rows = session.scalars(select(ScheduleRow).order_by(ScheduleRow.name))
+            return [row.document for row in rows]
+
+    def pause(self, name: str, *, at: datetime) -> Schedule | None:
+        """Let it fire no more."""
+        with self._sessions.write() as session:
+            row = session.get(ScheduleRow, name, with_for_update=True)
+            if row is not None and row.document.paused_at is None:
+                row.document, row.next_due_at = replace(row.document, paused_at=at), None
+            return row.document if row else None
+
+    def resume(self, name: str, *, next_due_at: datetime) -> Schedule | None:
+        """Let it fire again."""
+        with self._sessions.write() as session:
+            row = session.get(ScheduleRow, name, with_for_update=True)
+            if row is not None and row.document.paused_at is not None:
+                row.document = replace(row.document, paused_at=None)
+                row.next_due_at = next_due_at
+            return row.document if row else None
+
+    def remove(self, name: str) -> bool:
+        """Forget it and its firings."""
+        with self._sessions.write() as session:
+            # Its row first: nobody can add a firing to it any more.
+            if session.get(ScheduleRow, name, with_for_update=True) is None:
+                return False
+            session.execute(delete(FiringRow).where(FiringRow.schedule == name))
+            session.execute(delete(ScheduleRow).where(ScheduleRow.name == name))
+            return True
+
+    def due(self, now: datetime) -> Sequence[DueSchedule]:
+        """Those whose next time is not later than `now`."""
+        query = select(ScheduleRow).where(ScheduleRow.next_due_at <= now)
+        with self._sessions.read() as session:
+            rows = session.scalars(query.order_by(ScheduleRow.next_due_at, ScheduleRow.name))
+            return [DueSchedule(r.document, r.next_due_at) for r in rows if r.next_due_at]
+
+    def next_due(self, name: str) -> datetime | None:
+        """When it fires next."""
+        with self._sessions.read() as session:
+            row = session.get(ScheduleRow, name)
+            return row.next_due_at if row else None
+
+    def claim(self, due: DueSchedule, firings: Sequence[Firing], *, next_due_at: datetime) -> bool:
+        """Write its firings and its next time down, unless somebody did."""
+        name = due.schedule.name
+        with self._sessions.write() as session:
+            mine = (ScheduleRow.name == name, ScheduleRow.next_due_at == due.next_due_at)
+            step = update(ScheduleRow).where(*mine).values(next_due_at=next_due_at)
+            if not changed(session, step):
+                return False
+            for firing in firings:
+                _insert(session, firing)
+            return True
+
+    def trigger(self, firing: Firing) -> Firing:
+        """Write down what a person asked for."""
+        with self._sessions.write() as session:
+            _insert(session, firing)
+            return _firing(session.scalars(select(FiringRow).where(*_is(firing))).one())
+
+    def firings(self, name: str, *, limit: int = 50) -> builtins.list[Firing]:
+        """The latest first."""
+        query = select(FiringRow).where(FiringRow.schedule == name)
+        with self._sessions.read() as session:
+            rows = session.scalars(query.order_by(FiringRow.due_at.desc()).limit(limit))
+            return [_firing(row) for row in rows]
+
+    def latest(self, *, limit: int) -> Mapping[str, builtins.list[Firing]]:
+        """Looked up from each schedule's end: there may be years of firings."""
+        mine = aliased(FiringRow)
+        due = select(mine.due_at).where(mine.schedule == ScheduleRow.name)
+        last = due.order_by(mine.due_at.desc()).limit(1).offset(limit - 1).scalar_subquery()
+        first = due.order_by(mine.due_at).limit(1).scalar_subquery()
+        since = select(ScheduleRow.name, func.coalesce(last, first).label("at")).subquery()
+        query = (
+            select(FiringRow)
+            .join(since, and_(FiringRow.schedule == since.c.name, FiringRow.due_at >= since.c.at))
+            .order_by(FiringRow.schedule, FiringRow.due_at.desc())
+        )
+        found: dict[str, builtins.list[Firing]] = {}
+        with self._sessions.read() as session:
+            for row in session.scalars(query):
+                found.setdefault(row.schedule, []).append(_firing(row))
+        return found
+
+    def open(self) -> builtins.list[Firing]:
+        """Those that are not over, the earliest first."""
+        query = select(FiringRow).where(FiringRow.state != FiringState.TOLD)
+        with self._sessions.read() as session:
+            rows = session.scalars(query.order_by(FiringRow.due_at, FiringRow.pk))
+            return [_firing(row) for row in rows]
+
+    def firing(self, name: str, due_at: datetime) -> Firing | None:
+        """As it is now."""
+        query = select(FiringRow).where(FiringRow.schedule == name, FiringRow.due_at == due_at)
+        with self._sessions.read() as session:
+            row = session.scalars(query).one_or_none()
+            return _firing(row) if row else None
+
+    def take(self, firing: Firing, holder: str, *, lease_s: float) -> Firing | None:
+        """Hold it, where nobody does any more."""
+        with self._sessions.write() as session:
+            now_s = database_time_s(session)
+            free = or_(FiringRow.holder == _NOBODY, FiringRow.held_until_s <= now_s)
+            mine = (*_is(firing), FiringRow.state != FiringState.TOLD, free)
+            held = {"holder": holder, "held_until_s": now_s + lease_s}
+            if not changed(session, update(FiringRow).where(*mine).values(held)):
+                return None
+            return _firing(session.scalars(select(FiringRow).where(*_is(firing))).one())
+
+    def renew(self, firing: Firing, holder: str, *, lease_s: float) -> bool:
+        """Hold it for longer."""
+        with self._sessions.write() as session:
+            mine = (*_is(firing), FiringRow.holder == holder)
+            until_s = database_time_s(session) + lease_s
+            return changed(session, update(FiringRow).where(*mine).values(held_until_s=until_s)) > 0
+
+    def save(self, firing: Firing, holder: str) -> bool:
+        """Write it, where it is the holder's."""
+        with self._sessions.write() as session:
+            return _save(session, firing, holder)
+
+    def begin(self, firing: Firing, holder: str) -> bool:
+        """Write it, where it is the holder's and no other goes before it."""
+        with self._sessions.write() as session:
+            if _before(session, firing):
+                return False
+            return _save(session, firing, holder)
+
+    def give_back(self, firing: Firing, holder: str) -> None:
+        """Hold it no longer."""
+        with self._sessions.write() as session:
+            mine = (*_is(firing), FiringRow.holder == holder)
+            changed(session, update(FiringRow).where(*mine).values(holder=_NOBODY))
+
+    def supersede(self, firing: Firing) -> None:
+        """Ask for the end of those that go before it."""
+        with self._sessions.write() as session:
+            for row in _before(session, firing):
+                row.superseded = True
+
+
+def _is(firing: Firing) -> tuple[ColumnElement[bool], ...]:
+    return FiringRow.schedule == firing.schedule, FiringRow.due_at == firing.due_at
+
+
+def _before(session: Session, firing: Firing) -> list[FiringRow]:
+    """Those that go before it; none begins, and none ends, until the transaction is over."""
+    # Its row first, as everywhere: two that meet are asked one after the other.
+    session.get(ScheduleRow, firing.schedule, with_for_update=True)
+    still = FiringRow.schedule == firing.schedule, FiringRow.state != FiringState.TOLD
+    query = select(FiringRow).where(*still).order_by(FiringRow.pk).with_for_update()
+    return [row for row in session.scalars(query) if row.document.goes_before(firing)]
+
+
+def _save(session: Session, firing: Firing, holder: str) -> bool:
+    mine = (*_is(firing), FiringRow.holder == holder)
+    values = {"state": firing.state, "document": firing}
+    return changed(session, update(FiringRow).where(*mine).values(values)) > 0
+
+
+def _insert(session: Session, firing: Firing) -> None:
+    row = {
+        "schedule": firing.schedule,
+        "due_at": firing.due_at,
+        "state": firing.state,
+        "superseded": False,
+        "holder": _NOBODY,
+        "held_until_s": 0.0,
+        "document": firing,
+    }
+    session.execute(insert_into(session, FiringRow).values(row).on_conflict_do_nothing())
+
+
+def _firing(row: FiringRow) -> Firing:
+    return replace(row.document, superseded=row.superseded)

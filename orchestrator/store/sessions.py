@@ -1,0 +1,245 @@
+"""Connections and transactions: the only place that knows how each database wants them."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
+
+import psycopg
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.pool import NullPool
+
+from orchestrator.application.ports.stores import StoreError, StoreUnusableError
+from orchestrator.store.column_types import storable_json
+
+_BUSY_TIMEOUT_S = 10
+_TURN_TIMEOUT_S = 30
+_PROBE_TIMEOUT_S = 1
+_TROUBLE_S = 60
+"""A write that failed so long ago says nothing of now."""
+_ADVICE = (
+    (
+        ("is locked", "is busy", "lock timeout"),
+        "another process holds the database's lock; if it stays so, see who has the file open",
+    ),
+    (("disk is full", "No space left", "DiskFull"), "the database's disk is full: make room there"),
+    (("readonly", "read-only"), "the database cannot be written to: see the rights of its files"),
+    (("disk I/O error",), "the database's disk fails: see the system's log"),
+)
+_NOW = "the database cannot be reached now"
+_NOTHING = "UPDATE alembic_version SET version_num = version_num"
+_WRITES = "seatrial_writes"
+_POOL_SIZE = 10
+_POOL_OVERFLOW = 20
+
+
+class Access(Enum):
+    """What a connection is for."""
+
+    READ = "ro"
+    WRITE = "rw"
+    MIGRATE = "rwc"
+
+
+def connect(url: str, access: Access) -> Engine:
+    """Make the engine for `url`; nothing is opened yet. Raises StoreError for an unknown URL."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise StoreError(f"not the URL of a database: {error}") from error
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        return _sqlite(parsed, access)
+    if backend in ("postgresql", "postgres"):
+        return _postgres(parsed, access)
+    raise StoreError(f"databases of the kind {backend!r} are not known: sqlite or postgresql")
+
+
+def _sqlite(url: URL, access: Access) -> Engine:
+    if not url.database or url.database == ":memory:":
+        raise StoreError("a SQLite database must be a file: sqlite:////folder/app.db")
+    path = Path(url.database).absolute()
+    if access is not Access.MIGRATE and not path.is_file():
+        raise StoreError(f"there is no database at {path}: `seatrial db upgrade` makes one")
+    uri = URL.create(
+        "sqlite+pysqlite",
+        database=f"file:{quote(str(path))}",
+        query={"mode": access.value, "uri": "true"},
+    )
+    arguments: dict[str, Any] = {"connect_args": {"timeout": _BUSY_TIMEOUT_S}}
+    engine = _engine(uri, access, arguments)
+
+    @event.listens_for(engine, "connect")
+    def _(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None  # the driver must not begin transactions by itself
+        for pragma in _pragmas(access):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _(connection: Connection) -> None:
+        writes = connection.get_execution_options().get(_WRITES, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _pragmas(access: Access) -> Iterator[str]:
+    if access is Access.READ:
+        yield "query_only=ON"  # and nothing that writes to the file, as journal_mode does
+        return
+    yield "journal_mode=WAL"
+    yield "synchronous=FULL"  # NORMAL may lose the last commits, with a machine's id, on power loss
+    yield "secure_delete=ON"  # the keys of a machine that is gone are overwritten
+    if access is Access.WRITE:
+        yield "foreign_keys=ON"  # migrations rebuild tables, and check the keys at their end
+
+
+def _postgres(url: URL, access: Access) -> Engine:
+    arguments: dict[str, Any] = {"connect_args": {"application_name": "seatrial"}}
+    if access is Access.READ:
+        arguments["connect_args"]["options"] = "-c default_transaction_read_only=on"
+    engine = _engine(url.set(drivername="postgresql+psycopg"), access, arguments)
+
+    @event.listens_for(engine, "connect")
+    def _(connection: psycopg.Connection[Any], _record: object) -> None:
+        # Compiling a statement takes longer than any of ours gains by it.
+        connection.execute("SET jit = off")
+        # A plan for any values searches lists of a thousand cells one by one, row for row.
+        connection.execute("SET plan_cache_mode = force_custom_plan")
+        connection.commit()
+
+    return engine
+
+
+def _engine(url: URL, access: Access, arguments: dict[str, Any]) -> Engine:
+    if access is Access.MIGRATE:
+        arguments["poolclass"] = NullPool
+    else:
+        arguments |= {"pool_size": _POOL_SIZE, "max_overflow": _POOL_OVERFLOW}
+        arguments["pool_pre_ping"] = url.get_backend_name() == "postgresql"
+    return create_engine(url, json_serializer=storable_json, hide_parameters=True, **arguments)
+
+
+@contextmanager
+def as_store_errors(engine: Engine) -> Iterator[None]:
+    """Turn what the driver raises into a StoreError."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        if isinstance(error, _PASSING):
+            raise _unusable(engine, error) from error
+        cause = getattr(error, "orig", None) or error
+        first_line = str(cause).strip().split("\n", 1)[0]
+        where = engine.url.render_as_string(hide_password=True)
+        raise StoreError(f"the database {where} failed: {first_line}") from error
+
+
+_PASSING = (OperationalError, InterfaceError, PoolTimeout)
+
+
+def _unusable(engine: Engine, error: Exception) -> StoreUnusableError:
+    cause = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
+    where = engine.url.render_as_string(hide_password=True)
+    advice = next((said for words, said in _ADVICE if any(w in cause for w in words)), _NOW)
+    message = f"the database {where} failed: {cause}"
+    return StoreUnusableError(message, f"{advice}; nothing of this was stored")
+
+
+def _is_of_disk(error: StoreUnusableError) -> bool:
+    return "disk" in error.advice
+
+
+class Sessions:
+    """The transactions of one database; each is one `with` block."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.is_postgres = engine.dialect.name == "postgresql"
+        # One moment for all statements of a transaction, as SQLite has it.
+        level = {"isolation_level": "REPEATABLE READ"} if self.is_postgres else {}
+        self._read = sessionmaker(engine.execution_options(**level), expire_on_commit=False)
+        writing = engine.execution_options(**{_WRITES: True})
+        self._write = sessionmaker(writing, expire_on_commit=False)
+        # SQLite's own waiting for the one writer is by polling: in a process we queue instead.
+        self._turn = None if self.is_postgres else threading.Lock()
+        self._failed: tuple[float, StoreUnusableError] | None = None
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A transaction that only reads, and sees the database as it is at its first statement."""
+        with as_store_errors(self.engine), self._read.begin() as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A transaction that may write; all of it or nothing."""
+        try:
+            with (
+                as_store_errors(self.engine),
+                self._in_turn(),
+                self._write.begin() as session,
+            ):
+                yield session
+        except StoreUnusableError as error:
+            self._failed = (time.monotonic(), error)
+            raise
+        if self._failed is not None and not _is_of_disk(self._failed[1]):
+            self._failed = None
+
+    def probe(self) -> None:
+        """Write something within a second or so.
+
+        Raises StoreUnusableError, also where a write has failed lately and none went well since;
+        on a full disk a small one may go well while a larger one does not.
+        """
+        if self._turn is None or self._turn.acquire(timeout=_PROBE_TIMEOUT_S):
+            try:
+                with as_store_errors(self.engine), self.engine.connect() as connection:
+                    self._write_nothing(connection)
+            finally:
+                if self._turn is not None:
+                    self._turn.release()
+        if self._failed is not None and time.monotonic() - self._failed[0] < _TROUBLE_S:
+            raise self._failed[1]
+
+    def _write_nothing(self, connection: Connection) -> None:
+        if self.is_postgres:
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_PROBE_TIMEOUT_S}s'")
+            connection.exec_driver_sql(_NOTHING)
+            connection.commit()
+            return
+        driver = cast(sqlite3.Connection, connection.connection.driver_connection)
+        try:
+            driver.execute(f"PRAGMA busy_timeout={_PROBE_TIMEOUT_S * 1000}")
+            driver.execute("BEGIN IMMEDIATE")
+            driver.execute(_NOTHING)
+            driver.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if driver.in_transaction:
+                driver.execute("ROLLBACK")
+            raise OperationalError(_NOTHING, None, error) from error
+        finally:
+            driver.execute(f"PRAGMA busy_timeout={int(_BUSY_TIMEOUT_S * 1000)}")
+
+    @contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        if self._turn is None:
+            yield
+            return
+        if not self._turn.acquire(timeout=_TURN_TIMEOUT_S):
+            error = sqlite3.OperationalError("database is locked by a write of this process")
+            raise OperationalError("BEGIN IMMEDIATE", None, error)
+        try:
+            yield
+        finally:
+            self._turn.release()

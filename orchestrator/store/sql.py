@@ -1,0 +1,85 @@
+"""Statements that every store needs, and the order in which rows are locked.
+
+Locks are taken in one order, so that two transactions never wait for each other:
+cell, attempt, texts by their digests, tests by their names, run. The run's row comes last because
+every feed item takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from sqlalchemy import CursorResult, Float, Select, cast, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+from sqlalchemy.sql import Executable
+from sqlalchemy.sql.elements import ColumnElement
+
+from orchestrator.store.errors import UnknownIdError
+from orchestrator.store.tables import AttemptRow, CellRow, RunRow, Table
+
+R = TypeVar("R", bound=Table)
+V = TypeVar("V")
+
+IN_ONE_LIST = 1_000
+"""Values in one IN (...)."""
+
+
+def slices(values: Sequence[V]) -> Iterator[Sequence[V]]:
+    """So many at once as one statement takes."""
+    return (values[i : i + IN_ONE_LIST] for i in range(0, len(values), IN_ONE_LIST))
+
+
+def is_postgres(session: Session) -> bool:
+    """Which of the two databases this is."""
+    return session.get_bind().dialect.name == "postgresql"
+
+
+def insert_into(session: Session, table: type[Table]) -> postgresql.Insert | sqlite.Insert:
+    """An INSERT that can say what to do ON CONFLICT."""
+    return postgresql.insert(table) if is_postgres(session) else sqlite.insert(table)
+
+
+def changed(session: Session, statement: Executable) -> int:
+    """Run an INSERT, UPDATE or DELETE; return how many rows it changed."""
+    options = {"synchronize_session": False, "preserve_rowcount": True}
+    result = session.execute(statement, execution_options=options)
+    return result.rowcount if isinstance(result, CursorResult) else 0
+
+
+def database_time_s(session: Session) -> ColumnElement[float]:
+    """Seconds since the epoch, now, by the database's clock."""
+    if is_postgres(session):
+        return cast(func.extract("epoch", func.clock_timestamp()), Float(53))
+    return (func.julianday("now") - 2440587.5) * 86400.0
+
+
+def cell_row(session: Session, cell_id: str, *, lock: bool = False) -> CellRow:
+    """The cell. Raises UnknownIdError."""
+    found = _one(session, select(CellRow).where(CellRow.id == cell_id), lock=lock)
+    if found is None:
+        raise UnknownIdError("cell", cell_id)
+    return found
+
+
+def attempt_row(session: Session, attempt_id: str, *, lock: bool = False) -> AttemptRow:
+    """The attempt. Raises UnknownIdError."""
+    found = _one(session, select(AttemptRow).where(AttemptRow.id == attempt_id), lock=lock)
+    if found is None:
+        raise UnknownIdError("attempt", attempt_id)
+    return found
+
+
+def run_row(session: Session, run_id: str, *, lock: bool = False) -> RunRow:
+    """The run. Raises UnknownIdError."""
+    found = _one(session, select(RunRow).where(RunRow.id == run_id), lock=lock)
+    if found is None:
+        raise UnknownIdError("run", run_id)
+    return found
+
+
+def _one(session: Session, query: Select[R], *, lock: bool) -> R | None:
+    if lock:  # a lock that lets other rows point here, which FOR UPDATE would not
+        query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
+    return session.scalars(query).one_or_none()

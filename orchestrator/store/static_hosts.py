@@ -1,0 +1,45 @@
+"""Machines that a provider without a cloud of its own handed out."""
+
+from __future__ import annotations
+
+from sqlalchemy import delete, select
+
+from orchestrator.domain.machine import Machine
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import changed, insert_into
+from orchestrator.store.tables import MachineRow
+
+
+class DbMachines:
+    """The MachineBook of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def write(self, provider: str, machine: Machine) -> None:
+        """Store or replace it."""
+        with self._sessions.write() as session:
+            insert = insert_into(session, MachineRow)
+            row = {"provider": provider, "id": machine.id, "machine": machine}
+            statement = insert.values(row).on_conflict_do_update(
+                index_elements=["provider", "id"], set_={"machine": insert.excluded.machine}
+            )
+            session.execute(statement)
+
+    def read(self, provider: str, machine_id: str) -> Machine | None:
+        """The machine, or None."""
+        with self._sessions.read() as session:
+            row = session.get(MachineRow, (provider, machine_id))
+            return row.machine if row else None
+
+    def erase(self, provider: str, machine_id: str) -> None:
+        """Forget it; unknown is no error."""
+        mine = (MachineRow.provider == provider, MachineRow.id == machine_id)
+        with self._sessions.write() as session:
+            changed(session, delete(MachineRow).where(*mine))
+
+    def pages(self, provider: str) -> tuple[Machine, ...]:
+        """Every machine of the provider, by id."""
+        query = select(MachineRow).where(MachineRow.provider == provider).order_by(MachineRow.id)
+        with self._sessions.read() as session:
+            return tuple(row.machine for row in session.scalars(query))

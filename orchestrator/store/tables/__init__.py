@@ -1,0 +1,151 @@
+"""Every table of the database."""
+
+from __future__ import annotations
+
+from orchestrator.store.tables.access import (
+    BlobChunkRow,
+    BlobRow,
+    BrowserSessionRow,
+    ControllerRow,
+    PayloadRow,
+    TokenRow,
+)
+from orchestrator.store.tables.benchmarks import (
+    BenchmarkPointRow,
+    BenchmarkRow,
+    CellMeasuredRow,
+)
+from orchestrator.store.tables.gates import (
+    ApprovalRow,
+    GatePolicyRow,
+    PayloadReviewRow,
+    PolicyRow,
+    SigningKeyRow,
+    VerdictRow,
+    VerdictRunRow,
+    WaiverRow,
+)
+from orchestrator.store.tables.history import (
+    KnownIssueRow,
+    SignatureHeirRow,
+    SignatureRow,
+    TestAliasRow,
+    TestRetryRow,
+)
+from orchestrator.store.tables.ingested import IngestRow, StatementRow
+from orchestrator.store.tables.leases import (
+    AttestationRow,
+    DecisionRow,
+    LeaseLoginRow,
+    LeaseRow,
+    MachineRow,
+    PriceRow,
+    SightingRow,
+)
+from orchestrator.store.tables.outbox import (
+    AnnouncementRow,
+    ChannelRow,
+    DeliveryAttemptRow,
+    DeliveryRow,
+    StandingRow,
+)
+from orchestrator.store.tables.quarantine import QuarantineRow
+from orchestrator.store.tables.results import (
+    ArtifactRow,
+    CellRollupRow,
+    CheckResultRow,
+    EnvironmentRow,
+    EvidenceChunkRow,
+    JobResultRow,
+    JobRollupRow,
+    LogChunkRow,
+    MetricRow,
+    NoticeRow,
+    TestCaseRow,
+    TestResultRow,
+    TextRow,
+)
+from orchestrator.store.tables.retests import DismissalRow, SecondRunRow, SittingRow
+from orchestrator.store.tables.reuse import CellReuseRow, PreparedRow, ProofRow
+from orchestrator.store.tables.runs import (
+    AttemptRow,
+    CellPlanRow,
+    CellRow,
+    FeedRow,
+    KeyRow,
+    RunRow,
+    RunSpecRow,
+    TransitionRow,
+)
+from orchestrator.store.tables.schedules import FiringRow, ScheduleRow
+from orchestrator.store.tables.shared_columns import Table
+
+__all__ = [
+    "AnnouncementRow",
+    "ApprovalRow",
+    "ArtifactRow",
+    "AttemptRow",
+    "AttestationRow",
+    "BenchmarkPointRow",
+    "BenchmarkRow",
+    "BlobChunkRow",
+    "BlobRow",
+    "BrowserSessionRow",
+    "CellMeasuredRow",
+    "CellPlanRow",
+    "CellReuseRow",
+    "CellRollupRow",
+    "CellRow",
+    "ChannelRow",
+    "CheckResultRow",
+    "ControllerRow",
+    "DecisionRow",
+    "DeliveryAttemptRow",
+    "DeliveryRow",
+    "DismissalRow",
+    "EnvironmentRow",
+    "EvidenceChunkRow",
+    "FeedRow",
+    "FiringRow",
+    "GatePolicyRow",
+    "IngestRow",
+    "JobResultRow",
+    "JobRollupRow",
+    "KeyRow",
+    "KnownIssueRow",
+    "LeaseLoginRow",
+    "LeaseRow",
+    "LogChunkRow",
+    "MachineRow",
+    "MetricRow",
+    "NoticeRow",
+    "PayloadReviewRow",
+    "PayloadRow",
+    "PolicyRow",
+    "PreparedRow",
+    "PriceRow",
+    "ProofRow",
+    "QuarantineRow",
+    "RunRow",
+    "RunSpecRow",
+    "ScheduleRow",
+    "SecondRunRow",
+    "SightingRow",
+    "SignatureHeirRow",
+    "SignatureRow",
+    "SigningKeyRow",
+    "SittingRow",
+    "StandingRow",
+    "StatementRow",
+    "Table",
+    "TestAliasRow",
+    "TestCaseRow",
+    "TestResultRow",
+    "TestRetryRow",
+    "TextRow",
+    "TokenRow",
+    "TransitionRow",
+    "VerdictRow",
+    "VerdictRunRow",
+    "WaiverRow",
+]

@@ -1,0 +1,88 @@
+"""Payloads, tokens, controllers, blobs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import (
+    Float,
+    ForeignKey,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from orchestrator.application.ports.stores import Scope
+from orchestrator.domain.manifest import Manifest
+from orchestrator.store.column_types import Document, Name, OneOf
+from orchestrator.store.tables.shared_columns import (
+    Id,
+    KeyNumber,
+    Long,
+    Table,
+    UniqueId,
+)
+
+
+class PayloadRow(Table):
+    """An uploaded payload."""
+
+    __tablename__ = "payload"
+
+    digest: Mapped[Id]
+    size_bytes: Mapped[Long]
+    manifest: Mapped[Manifest] = mapped_column(Document(Manifest))
+    uploaded_at: Mapped[datetime]
+
+
+class TokenRow(Table):
+    """An API token."""
+
+    __tablename__ = "token"
+
+    id: Mapped[Id]
+    secret_sha256: Mapped[UniqueId]
+    name: Mapped[str]
+    scope: Mapped[Scope] = mapped_column(OneOf(Scope))
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+class BrowserSessionRow(Table):
+    """A browser that is signed in."""
+
+    __tablename__ = "browser_session"
+
+    secret_sha256: Mapped[Id]
+    token: Mapped[str] = mapped_column(Name, ForeignKey("token.id"))
+    """That it was opened with, and ends with."""
+    expires_at: Mapped[datetime]
+
+
+class ControllerRow(Table):
+    """A controller that lives, or died unheard."""
+
+    __tablename__ = "controller"
+
+    id: Mapped[Id]
+    seen_s: Mapped[float] = mapped_column(Float(53))
+    """Seconds since the epoch by the database's clock."""
+
+
+class BlobRow(Table):
+    """A blob."""
+
+    __tablename__ = "blob"
+
+    digest: Mapped[Id]
+    size_bytes: Mapped[Long]
+
+
+class BlobChunkRow(Table):
+    """A compressed part of a blob."""
+
+    __tablename__ = "blob_chunk"
+
+    digest: Mapped[str] = mapped_column(Name, ForeignKey("blob.digest"), primary_key=True)
+    number: Mapped[KeyNumber]
+    body: Mapped[bytes]

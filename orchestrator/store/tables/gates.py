@@ -1,0 +1,128 @@
+"""Release gates: policies, verdicts, what people said to them, and who signs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, ForeignKeyConstraint, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from orchestrator.domain.gate.payload_review import PayloadReview
+from orchestrator.domain.gate.snapshot import Waiver
+from orchestrator.domain.gate.verdict import Decision
+from orchestrator.store.column_types import Document, Name, OneOf
+from orchestrator.store.tables.shared_columns import Id, Pk, Table
+
+
+class PolicyRow(Table):
+    """One version of a policy."""
+
+    __tablename__ = "policy"
+
+    digest: Mapped[Id]
+    product: Mapped[str]
+    text: Mapped[str]
+    """The file as it came."""
+    document: Mapped[str]
+    """Its canonical JSON."""
+    first_seen: Mapped[datetime]
+
+
+class GatePolicyRow(Table):
+    """A policy that a gate has, or had; the highest number is the present one."""
+
+    __tablename__ = "gate_policy"
+    __table_args__ = (UniqueConstraint("gate", "number"),)
+
+    pk: Mapped[Pk]
+    gate: Mapped[str] = mapped_column(Name)
+    number: Mapped[int]
+    digest: Mapped[str] = mapped_column(Name, ForeignKey("policy.digest"))
+    since: Mapped[datetime]
+    by: Mapped[str]
+
+
+class VerdictRow(Table):
+    """A verdict; never changed."""
+
+    __tablename__ = "verdict"
+    __table_args__ = (
+        ForeignKeyConstraint(["policy_digest"], ["policy.digest"], name="fk_verdict_policy"),
+    )
+
+    pk: Mapped[Pk]
+    key: Mapped[str | None] = mapped_column(Name, unique=True)
+    gate: Mapped[str] = mapped_column(Name, index=True)
+    lineage: Mapped[str] = mapped_column(Name, index=True)
+    decision: Mapped[Decision] = mapped_column(OneOf(Decision))
+    policy_digest: Mapped[str] = mapped_column(Name)
+    last_run: Mapped[str] = mapped_column(Name)
+    """The newest of its runs; empty where there is none."""
+    created_at: Mapped[datetime]
+    document: Mapped[str]
+    """Its canonical JSON."""
+    snapshot_digest: Mapped[str]
+    document_digest: Mapped[str]
+    envelope_digest: Mapped[str]
+    key_id: Mapped[str]
+
+
+class VerdictRunRow(Table):
+    """A run whose evidence a verdict is about."""
+
+    __tablename__ = "verdict_run"
+
+    verdict: Mapped[int] = mapped_column(
+        ForeignKey("verdict.pk"), primary_key=True, autoincrement=False
+    )
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    run_id: Mapped[str] = mapped_column(Name, ForeignKey("run.id"), index=True)
+
+
+class WaiverRow(Table):
+    """A person's exception for a rule; who approved it is written once."""
+
+    __tablename__ = "waiver"
+
+    pk: Mapped[Pk]
+    gate: Mapped[str] = mapped_column(Name, index=True)
+    document: Mapped[Waiver] = mapped_column(Document(Waiver))
+    verdict: Mapped[str]
+    seen: Mapped[str]
+
+
+class PayloadReviewRow(Table):
+    """A person's word that they read a payload; append-only."""
+
+    __tablename__ = "payload_review"
+
+    pk: Mapped[Pk]
+    payload: Mapped[str] = mapped_column(Name, index=True)
+    document: Mapped[PayloadReview] = mapped_column(Document(PayloadReview))
+
+
+class ApprovalRow(Table):
+    """A person's yes to some evidence."""
+
+    __tablename__ = "approval"
+    __table_args__ = (UniqueConstraint("gate", "evidence", "by"),)
+
+    pk: Mapped[Pk]
+    gate: Mapped[str] = mapped_column(Name)
+    evidence: Mapped[str] = mapped_column(Name)
+    by: Mapped[str] = mapped_column(Name)
+    at: Mapped[datetime]
+    token: Mapped[str | None]
+    """Id of the token that said so; NULL where the name was typed."""
+
+
+class SigningKeyRow(Table):
+    """The public half of a key."""
+
+    __tablename__ = "signing_key"
+
+    id: Mapped[Id]
+    public: Mapped[str]
+    created_at: Mapped[datetime]
+    not_after: Mapped[datetime]
+    retired_at: Mapped[datetime | None]

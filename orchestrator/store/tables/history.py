@@ -1,0 +1,90 @@
+"""What is learnt over many runs: kinds of failures, tests under other names, known issues."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Float, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from orchestrator.domain.alias import AliasState
+from orchestrator.domain.failures import FailureClass
+from orchestrator.domain.identity import Change
+from orchestrator.domain.known_issue import KnownIssue
+from orchestrator.store.column_types import Document, OneOf
+from orchestrator.store.tables.shared_columns import Id, Pk, Table
+
+
+class SignatureRow(Table):
+    """What is the same of all failures of one kind."""
+
+    __tablename__ = "signature"
+
+    id: Mapped[Id]
+    version: Mapped[int]
+    """Of the algorithm that made it."""
+    kind: Mapped[FailureClass] = mapped_column(OneOf(FailureClass))
+    exception: Mapped[str]
+    frame: Mapped[str]
+    message: Mapped[str]
+
+
+class SignatureHeirRow(Table):
+    """A signature that failures have now which had another one before the algorithm changed."""
+
+    __tablename__ = "signature_heir"
+
+    old: Mapped[Id]
+    new: Mapped[Id]
+
+
+class TestRetryRow(Table):
+    """A test that was tried more than once in a cell; few are, so it is no column of results."""
+
+    __tablename__ = "test_retry"
+    __test__ = False
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    cell: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    test_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    attempt: Mapped[int]
+    earlier: Mapped[str]
+    """Outcomes before the last one, in words with commas between them."""
+
+
+class TestAliasRow(Table):
+    """Two names that are, or are not, one test."""
+
+    __tablename__ = "test_alias"
+    __test__ = False
+    __table_args__ = (
+        UniqueConstraint("old_test", "new_test"),
+        Index(
+            "uq_test_alias_confirmed",
+            "old_test",
+            unique=True,
+            postgresql_where=text("state = 'confirmed'"),
+            sqlite_where=text("state = 'confirmed'"),
+        ),
+    )
+
+    id: Mapped[Pk]
+    product: Mapped[str] = mapped_column(index=True)
+    old_test: Mapped[int] = mapped_column(ForeignKey("test_case.id"))
+    new_test: Mapped[int] = mapped_column(ForeignKey("test_case.id"))
+    change: Mapped[Change] = mapped_column(OneOf(Change))
+    likeness: Mapped[float] = mapped_column(Float(53))
+    state: Mapped[AliasState] = mapped_column(OneOf(AliasState))
+    suggested_at: Mapped[datetime]
+    decided_at: Mapped[datetime | None]
+    decided_by: Mapped[str]
+
+
+class KnownIssueRow(Table):
+    """An owned, dated, expiring exception for failures."""
+
+    __tablename__ = "known_issue"
+
+    pk: Mapped[Pk]
+    product: Mapped[str] = mapped_column(index=True)
+    document: Mapped[KnownIssue] = mapped_column(Document(KnownIssue))

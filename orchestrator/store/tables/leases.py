@@ -1,0 +1,144 @@
+"""The ledger: leases with what belongs to them, machines, sightings and prices."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated
+
+from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint, false, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.cell import LeaseState, PlaceAnswer
+from orchestrator.domain.machine import Login, Machine, Place, Reach
+from orchestrator.store.column_types import Document, Json, Name, OneOf
+from orchestrator.store.tables.shared_columns import (
+    Id,
+    KeyAttempt,
+    OfAttempt,
+    OfRun,
+    Pk,
+    Table,
+    UniqueId,
+)
+
+KeyLease = Annotated[int, mapped_column(Integer, ForeignKey("lease.pk"), primary_key=True)]
+
+
+class LeaseRow(Table):
+    """A lease; no two open ones share an exclusive place."""
+
+    __tablename__ = "lease"
+    __table_args__ = (
+        Index(
+            "ux_lease_place",
+            "provider",
+            "place",
+            unique=True,
+            postgresql_where=text("exclusive and state <> 'gone'"),
+            sqlite_where=text("exclusive and state <> 'gone'"),
+        ),
+        Index(
+            "ix_lease_open",
+            "pk",
+            postgresql_where=text("state <> 'gone'"),
+            sqlite_where=text("state <> 'gone'"),
+        ),
+        Index(
+            "ix_lease_refused",
+            "provider",
+            "gone_at",
+            postgresql_where=text("refusal <> ''"),
+            sqlite_where=text("refusal <> ''"),
+        ),
+    )
+
+    pk: Mapped[Pk]
+    id: Mapped[UniqueId]
+    attempt: Mapped[OfAttempt] = mapped_column(index=True)
+    run_id: Mapped[OfRun] = mapped_column(index=True)
+    provider: Mapped[str]
+    place: Mapped[str]
+    exclusive: Mapped[bool]
+    state: Mapped[LeaseState] = mapped_column(OneOf(LeaseState))
+    reserved_usd: Mapped[Decimal]
+    price_usd_per_hour: Mapped[Decimal | None]
+    reserved_at: Mapped[datetime]
+    machine_id: Mapped[str]
+    reach: Mapped[Reach | None] = mapped_column(Document(Reach))  # type: ignore[arg-type]
+    launched_at: Mapped[datetime | None]
+    gone_at: Mapped[datetime | None]
+    cost_usd: Mapped[Decimal | None]
+    refusal: Mapped[str]
+    offer: Mapped[Place | None] = mapped_column(Document(Place))
+    facts: Mapped[dict[str, str] | None] = mapped_column(Json)
+    simulated: Mapped[bool] = mapped_column(server_default=false())
+
+
+class LeaseLoginRow(Table):
+    """The keys of a lease that is not gone."""
+
+    __tablename__ = "lease_login"
+
+    lease: Mapped[KeyLease]
+    login: Mapped[Login] = mapped_column(Document(Login))
+
+
+class AttestationRow(Table):
+    """Who produces the results that come from a lease's machine."""
+
+    __tablename__ = "attestation"
+
+    lease: Mapped[KeyLease]
+    document: Mapped[Attestation] = mapped_column(Document(Attestation))
+
+
+class DecisionRow(Table):
+    """A line of why a cell's machine is where it is."""
+
+    __tablename__ = "decision"
+    __table_args__ = (UniqueConstraint("attempt", "place", "verdict", "reason"),)
+
+    attempt: Mapped[KeyAttempt]
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """Within its attempt, from 1."""
+    at: Mapped[datetime]
+    place: Mapped[str] = mapped_column(Name)
+    verdict: Mapped[PlaceAnswer] = mapped_column(OneOf(PlaceAnswer))
+    reason: Mapped[str] = mapped_column(Name)
+    detail: Mapped[str]
+
+
+class MachineRow(Table):
+    """A machine of a provider without a cloud."""
+
+    __tablename__ = "machine"
+
+    provider: Mapped[Id]
+    id: Mapped[Id]
+    machine: Mapped[Machine] = mapped_column(Document(Machine))
+
+
+class SightingRow(Table):
+    """Something that a cloud has and the ledger knows nothing of."""
+
+    __tablename__ = "sighting"
+
+    provider: Mapped[Id]
+    machine_id: Mapped[Id]
+    first_seen: Mapped[datetime]
+
+
+class PriceRow(Table):
+    """The newest price of an item, in a place and a market."""
+
+    __tablename__ = "price"
+
+    provider: Mapped[Id]
+    item: Mapped[Id]
+    place: Mapped[Id]
+    market: Mapped[Id]
+    usd_per_hour: Mapped[Decimal]
+    as_of: Mapped[datetime]
+    source: Mapped[str]

@@ -1,0 +1,102 @@
+"""Where lines of verdicts stand, whom to tell, and what has not reached them yet."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Float, ForeignKey, Index, Integer, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from orchestrator.domain.announcement import News
+from orchestrator.domain.channel import Channel, DeliveryState, Reception
+from orchestrator.store.column_types import Document, Name, OneOf
+from orchestrator.store.tables.shared_columns import Id, Pk, Table, UniqueId
+
+_WAITING = text("state = 'waiting'")
+
+
+class StandingRow(Table):
+    """What was last told of a line of verdicts, or of a commit in a channel."""
+
+    __tablename__ = "standing"
+
+    name: Mapped[Id]
+    """``line:<lineage>``, or ``commit:<channel>:<sha>:<gate>``."""
+    state: Mapped[str]
+    """Empty before the first."""
+    since: Mapped[datetime]
+    judged_at: Mapped[datetime | None]
+    """Of the newest verdict that was told."""
+
+
+class AnnouncementRow(Table):
+    """A key that was announced, news or not."""
+
+    __tablename__ = "announcement"
+
+    key: Mapped[Id]
+    lineage: Mapped[str]
+    state: Mapped[str]
+    is_news: Mapped[bool]
+    at: Mapped[datetime]
+
+
+class ChannelRow(Table):
+    """Where people are told."""
+
+    __tablename__ = "channel"
+
+    id: Mapped[Id]
+    name: Mapped[UniqueId]
+    channel: Mapped[Channel] = mapped_column(Document(Channel))
+    created_at: Mapped[datetime]
+    failing_since: Mapped[datetime | None]
+    last_ok_at: Mapped[datetime | None]
+    disabled_at: Mapped[datetime | None]
+    disabled_why: Mapped[str] = mapped_column(default="")
+
+
+class DeliveryRow(Table):
+    """News for one channel."""
+
+    __tablename__ = "delivery"
+    __table_args__ = (
+        Index("ix_delivery_due", "due_at", postgresql_where=_WAITING, sqlite_where=_WAITING),
+        Index(
+            "ix_delivery_order",
+            "channel",
+            "subject",
+            "pk",
+            postgresql_where=_WAITING,
+            sqlite_where=_WAITING,
+        ),
+    )
+
+    pk: Mapped[Pk]
+    id: Mapped[UniqueId]
+    channel: Mapped[str] = mapped_column(Name, ForeignKey("channel.id"), index=True)
+    subject: Mapped[str] = mapped_column(Name)
+    """Deliveries of one subject come to a channel in their order."""
+    news: Mapped[News] = mapped_column(Document(News))
+    state: Mapped[DeliveryState] = mapped_column(OneOf(DeliveryState))
+    created_at: Mapped[datetime]
+    attempts: Mapped[int] = mapped_column(default=0)
+    due_at: Mapped[datetime]
+    done_at: Mapped[datetime | None]
+    is_test: Mapped[bool] = mapped_column(default=False)
+    claimed_until_s: Mapped[float | None] = mapped_column(Float(53))
+    """By the database's clock."""
+
+
+class DeliveryAttemptRow(Table):
+    """One line of the delivery log."""
+
+    __tablename__ = "delivery_attempt"
+
+    delivery: Mapped[int] = mapped_column(Integer, ForeignKey("delivery.pk"), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    at: Mapped[datetime]
+    reception: Mapped[Reception] = mapped_column(OneOf(Reception))
+    status: Mapped[int | None]
+    said: Mapped[str]
+    seconds: Mapped[float] = mapped_column(Float(53))

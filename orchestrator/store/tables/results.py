@@ -1,0 +1,244 @@
+"""Evidence and results: narrow rows for facts; what is wide or repeated stands beside them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+from sqlalchemy import (
+    Float,
+    Index,
+    SmallInteger,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from orchestrator.domain.outcome import Counts
+from orchestrator.domain.test_set import TestSet
+from orchestrator.store.column_types import Document, Json, Name
+from orchestrator.store.tables.shared_columns import (
+    Id,
+    KeyAttempt,
+    KeyCell,
+    KeyNumber,
+    Long,
+    OfAttempt,
+    Pk,
+    Table,
+)
+
+
+class EvidenceChunkRow(Table):
+    """Whole lines of events, as they came, compressed."""
+
+    __tablename__ = "evidence_chunk"
+
+    attempt: Mapped[KeyAttempt]
+    offset: Mapped[KeyNumber]
+    length: Mapped[int]
+    first_seq: Mapped[Long]
+    last_seq: Mapped[Long]
+    body: Mapped[bytes]
+
+
+class LogChunkRow(Table):
+    """Bytes of a log, compressed."""
+
+    __tablename__ = "log_chunk"
+
+    attempt: Mapped[KeyAttempt]
+    offset: Mapped[KeyNumber]
+    length: Mapped[int]
+    body: Mapped[bytes]
+
+
+class EnvironmentRow(Table):
+    """What an attempt reported of its environment."""
+
+    __tablename__ = "environment"
+
+    attempt: Mapped[KeyAttempt]
+    document: Mapped[dict[str, object]] = mapped_column(Json)
+
+
+class TestCaseRow(Table):
+    """A test, whatever ran it."""
+
+    __tablename__ = "test_case"
+    __test__ = False
+
+    id: Mapped[Pk]
+    digest: Mapped[bytes] = mapped_column(unique=True)
+    """Of product, job and node id, which together are unique but may be too long for an index."""
+    product: Mapped[str]
+    job: Mapped[str]
+    nodeid: Mapped[str]
+    path: Mapped[str]
+    class_: Mapped[str] = mapped_column("class")
+    function: Mapped[str]
+    param: Mapped[str]
+
+
+class TextRow(Table):
+    """A long text, compressed, once."""
+
+    __tablename__ = "text"
+
+    digest: Mapped[bytes] = mapped_column(primary_key=True)
+    body: Mapped[bytes]
+
+
+class TestResultRow(Table):
+    """How a test went in a cell.
+
+    By far the most rows, so they carry no foreign keys: checking them took two thirds of what
+    Postgres spent on taking a result in. The one writer has read every number from its table.
+    """
+
+    __tablename__ = "test_result"
+    __test__ = False
+    __table_args__ = (
+        Index("ix_test_result_test", "test_id", "cell"),
+        Index(
+            "ix_test_result_bad",
+            "cell",
+            "test_id",
+            postgresql_where=text("outcome in (5, 6)"),
+            sqlite_where=text("outcome in (5, 6)"),
+        ),
+        Index(
+            "ix_test_result_signature",
+            "signature",
+            "cell",
+            postgresql_where=text("outcome in (5, 6)"),
+            sqlite_where=text("outcome in (5, 6)"),
+        ),
+        {"sqlite_with_rowid": False},
+    )
+
+    cell: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    test_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    attempt: Mapped[int]
+    outcome: Mapped[int] = mapped_column(SmallInteger)
+    final: Mapped[bool]
+    duration_us: Mapped[Long]
+    reason: Mapped[str]
+    message: Mapped[str]
+    text_digest: Mapped[bytes | None]
+    position: Mapped[Long]
+    signature: Mapped[str | None] = mapped_column(Name)
+    """Of what failed."""
+
+
+class JobResultRow(Table):
+    """What is known of a job in a cell."""
+
+    __tablename__ = "job_result"
+
+    cell: Mapped[KeyCell]
+    job: Mapped[Id]
+    attempt: Mapped[OfAttempt]
+    started_ts: Mapped[float | None] = mapped_column(Float(53))
+    finished_ts: Mapped[float | None] = mapped_column(Float(53))
+    current: Mapped[str | None]
+    exit_code: Mapped[int | None]
+    signal: Mapped[int | None]
+    cause: Mapped[str | None]
+    detail: Mapped[str | None]
+    duration_s: Mapped[float | None] = mapped_column(Float(53))
+    restarts: Mapped[int | None]
+    degraded: Mapped[str | None]
+    unnamed: Mapped[Counts | None] = mapped_column(Document(Counts))
+    test_set: Mapped[TestSet | None] = mapped_column(Document(TestSet))
+
+
+class CheckResultRow(Table):
+    """A statement of a job about itself."""
+
+    __tablename__ = "check_result"
+    __table_args__ = (UniqueConstraint("attempt", "job", "name"),)
+
+    pk: Mapped[Pk]
+    attempt: Mapped[OfAttempt]
+    job: Mapped[str]
+    name: Mapped[str]
+    outcome: Mapped[str]
+    value: Mapped[str]
+    unit: Mapped[str]
+    tolerance: Mapped[str]
+    reason: Mapped[str]
+
+
+class MetricRow(Table):
+    """A measured quantity."""
+
+    __tablename__ = "metric"
+
+    attempt: Mapped[KeyAttempt]
+    seq: Mapped[KeyNumber]
+    job: Mapped[str]
+    name: Mapped[str]
+    samples: Mapped[list[float]] = mapped_column(Json)
+    unit: Mapped[str]
+    direction: Mapped[str]
+    params: Mapped[dict[str, object]] = mapped_column(Json)
+    arm: Mapped[str | None]
+    turn: Mapped[int | None]
+    readings: Mapped[dict[str, float] | None] = mapped_column(Json)
+
+
+class NoticeRow(Table):
+    """Something the agent wants a person to know."""
+
+    __tablename__ = "notice"
+
+    attempt: Mapped[KeyAttempt]
+    seq: Mapped[KeyNumber]
+    ts: Mapped[float] = mapped_column(Float(53))
+    job: Mapped[str]
+    level: Mapped[str]
+    message: Mapped[str]
+
+
+class ArtifactRow(Table):
+    """A file that came home."""
+
+    __tablename__ = "artifact"
+
+    cell: Mapped[KeyCell]
+    name: Mapped[Id]
+    digest: Mapped[str]
+    size_bytes: Mapped[Long]
+
+
+class Counted:
+    """How many tests had which outcome."""
+
+    passed: Mapped[int]
+    failed: Mapped[int]
+    error: Mapped[int]
+    skipped: Mapped[int]
+    xfailed: Mapped[int]
+    xpassed: Mapped[int]
+    missing: Mapped[int]
+    not_run: Mapped[int]
+
+
+class CellRollupRow(Counted, Table):
+    """The counts and the cost of a cell that is done."""
+
+    __tablename__ = "cell_rollup"
+
+    cell: Mapped[KeyCell]
+    cost_usd: Mapped[Decimal]
+    concluded_at: Mapped[datetime]
+
+
+class JobRollupRow(Counted, Table):
+    """The counts of a job of a cell that is done."""
+
+    __tablename__ = "job_rollup"
+
+    cell: Mapped[KeyCell]
+    job: Mapped[Id]

@@ -1,0 +1,52 @@
+"""Failed tests run again on their machine, and who else was asked."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from orchestrator.domain.retests import Sitting
+from orchestrator.store.column_types import Document
+from orchestrator.store.tables.shared_columns import (
+    KeyAttempt,
+    KeyRun,
+    OfAttempt,
+    OfRun,
+    Pk,
+    Table,
+    UniqueId,
+)
+
+
+class SittingRow(Table):
+    """One start of the agent for trials."""
+
+    __tablename__ = "trial_sitting"
+    __table_args__ = (UniqueConstraint("attempt", "key"),)
+
+    pk: Mapped[Pk]
+    id: Mapped[UniqueId]
+    attempt: Mapped[OfAttempt]
+    run_id: Mapped[OfRun] = mapped_column(index=True)
+    key: Mapped[str]
+    document: Mapped[Sitting] = mapped_column(Document(Sitting))
+
+
+class DismissalRow(Table):
+    """Nobody asks for more trials of an attempt."""
+
+    __tablename__ = "trial_dismissal"
+
+    attempt: Mapped[KeyAttempt]
+    at: Mapped[datetime]
+
+
+class SecondRunRow(Table):
+    """The run that repeats another one's failures on another machine."""
+
+    __tablename__ = "second_run"
+
+    run_id: Mapped[KeyRun]
+    second: Mapped[str]

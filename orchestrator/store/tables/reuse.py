@@ -1,0 +1,55 @@
+"""What evidence depends on, and which jobs stand on earlier evidence."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, Index
+from sqlalchemy.orm import Mapped, mapped_column
+
+from orchestrator.application.ports.reuse_inputs import Prepared
+from orchestrator.store.column_types import Document, Name
+from orchestrator.store.tables.shared_columns import KeyAttempt, KeyCell, OfAttempt, Table
+
+
+class PreparedRow(Table):
+    """What an attempt was prepared with."""
+
+    __tablename__ = "prepared"
+
+    attempt: Mapped[KeyAttempt]
+    document: Mapped[Prepared] = mapped_column(Document(Prepared))
+
+
+class ProofRow(Table):
+    """A job that passed, by what its evidence depends on."""
+
+    __tablename__ = "proof"
+    __table_args__ = (
+        Index("ix_proof_asked", "asked", "job", "produced_at"),
+        Index("ix_proof_platform", "product", "platform", "environment", "job", "produced_at"),
+    )
+
+    cell: Mapped[KeyCell]
+    job: Mapped[str] = mapped_column(Name, primary_key=True)
+    attempt: Mapped[OfAttempt]
+    """Whose preparation it depends on."""
+    asked: Mapped[str] = mapped_column(Name)
+    product: Mapped[str] = mapped_column(Name)
+    platform: Mapped[str] = mapped_column(Name)
+    environment: Mapped[str] = mapped_column(Name)
+    produced_at: Mapped[datetime]
+
+
+class CellReuseRow(Table):
+    """What was decided about a job before its cell rented anything."""
+
+    __tablename__ = "cell_reuse"
+
+    cell: Mapped[KeyCell]
+    job: Mapped[str] = mapped_column(Name, primary_key=True)
+    source: Mapped[int | None] = mapped_column(ForeignKey("cell.pk"))
+    """Whose evidence stands for it; NULL where it is run."""
+    produced_at: Mapped[datetime | None]
+    why: Mapped[str]
+    decided_at: Mapped[datetime]

@@ -1,0 +1,171 @@
+"""Runs, cells and attempts: what lives."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import (
+    ForeignKey,
+    Index,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from orchestrator.application.ports.stores import RunSpec
+from orchestrator.domain.cell import CellState, RunState
+from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.outcome import Outcome
+from orchestrator.store.column_types import Document, Json, Name, OneOf
+from orchestrator.store.tables.shared_columns import (
+    Id,
+    KeyCell,
+    KeyNumber,
+    KeyRun,
+    Long,
+    OfCell,
+    OfRun,
+    Pk,
+    Table,
+    UniqueId,
+)
+
+
+class RunRow(Table):
+    """A run."""
+
+    __tablename__ = "run"
+    __table_args__ = (
+        Index(
+            "ix_run_unfinished",
+            "id",
+            postgresql_where=text("state <> 'finished'"),
+            sqlite_where=text("state <> 'finished'"),
+        ),
+    )
+
+    id: Mapped[Id]
+    matrix_name: Mapped[str]
+    subject_name: Mapped[str]
+    subject_version: Mapped[str]
+    payload_digest: Mapped[str]
+    product: Mapped[str]
+    """The payload's name: tests of different payloads are different tests."""
+    created_at: Mapped[datetime]
+    state: Mapped[RunState] = mapped_column(OneOf(RunState))
+    outcome: Mapped[Outcome | None]
+    finished_at: Mapped[datetime | None]
+    cancel_requested_at: Mapped[datetime | None]
+    rerun_of: Mapped[str | None]
+    feed_seq: Mapped[Long] = mapped_column(default=0)
+
+
+class RunSpecRow(Table):
+    """What a run was launched with."""
+
+    __tablename__ = "run_spec"
+
+    run_id: Mapped[KeyRun]
+    spec: Mapped[RunSpec] = mapped_column(Document(RunSpec))
+
+
+class KeyRow(Table):
+    """An idempotency key, and the run it made."""
+
+    __tablename__ = "idempotency_key"
+
+    key: Mapped[Id]
+    fingerprint: Mapped[str]
+    claimed_at: Mapped[datetime]
+    run_id: Mapped[str | None] = mapped_column(Name, ForeignKey("run.id"))
+
+
+class FeedRow(Table):
+    """A pointer to something new in a run."""
+
+    __tablename__ = "feed"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    run_id: Mapped[KeyRun]
+    number: Mapped[KeyNumber]
+    kind: Mapped[str]
+    cell: Mapped[str]
+    data: Mapped[dict[str, object]] = mapped_column(Json)
+
+
+class CellRow(Table):
+    """A cell."""
+
+    __tablename__ = "cell"
+    __table_args__ = (
+        UniqueConstraint("run_id", "position"),
+        UniqueConstraint("run_id", "name"),
+        Index(
+            "ix_cell_unfinished",
+            "pk",
+            postgresql_where=text("state <> 'done'"),
+            sqlite_where=text("state <> 'done'"),
+        ),
+    )
+
+    pk: Mapped[Pk]
+    id: Mapped[UniqueId]
+    run_id: Mapped[OfRun]
+    name: Mapped[str]
+    position: Mapped[int]
+    state: Mapped[CellState] = mapped_column(OneOf(CellState))
+    entered_at: Mapped[datetime | None]
+    outcome: Mapped[Outcome | None]
+    reason: Mapped[str] = mapped_column(default="")
+    detail: Mapped[str] = mapped_column(default="")
+
+
+class CellPlanRow(Table):
+    """What the matrix sends to a cell."""
+
+    __tablename__ = "cell_plan"
+
+    cell: Mapped[KeyCell]
+    plan: Mapped[CellPlan] = mapped_column(Document(CellPlan))
+
+
+class TransitionRow(Table):
+    """A step of a cell's life."""
+
+    __tablename__ = "transition"
+
+    pk: Mapped[Pk]
+    cell: Mapped[OfCell] = mapped_column(index=True)
+    at: Mapped[datetime]
+    attempt: Mapped[int]
+    origin: Mapped[str]
+    target: Mapped[str]
+    reason: Mapped[str]
+
+
+class AttemptRow(Table):
+    """An attempt, and how much of its evidence is stored."""
+
+    __tablename__ = "attempt"
+    __table_args__ = (UniqueConstraint("cell", "number"),)
+
+    pk: Mapped[Pk]
+    id: Mapped[UniqueId]
+    cell: Mapped[OfCell]
+    number: Mapped[int]
+    opened_at: Mapped[datetime]
+    cause_outcome: Mapped[Outcome | None]
+    cause_reason: Mapped[str] = mapped_column(default="")
+    cause_detail: Mapped[str] = mapped_column(default="")
+    outcome: Mapped[Outcome | None]
+    closed_at: Mapped[datetime | None]
+    seq: Mapped[Long] = mapped_column(default=0)
+    events_bytes: Mapped[Long] = mapped_column(default=0)
+    log_bytes: Mapped[Long] = mapped_column(default=0)
+    last_event_at: Mapped[datetime | None]
+    end_outcome: Mapped[str | None]
+    """None before the agent's last word."""
+    end_reason: Mapped[str] = mapped_column(default="")
+    end_detail: Mapped[str] = mapped_column(default="")
+    tests_seen: Mapped[int] = mapped_column(default=0)
+    """Counts mentions of tests, so that they keep the order in which they were collected."""

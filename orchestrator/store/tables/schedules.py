@@ -1,0 +1,50 @@
+"""Schedules, and one row for each time that they were due."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Float, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from orchestrator.domain.schedule import Firing, FiringState, Schedule
+from orchestrator.store.column_types import Document, Name, OneOf
+from orchestrator.store.tables.shared_columns import Id, Pk, Table
+
+
+class ScheduleRow(Table):
+    """A matrix that is launched again and again."""
+
+    __tablename__ = "schedule"
+
+    name: Mapped[Id]
+    document: Mapped[Schedule] = mapped_column(Document(Schedule))
+    next_due_at: Mapped[datetime | None] = mapped_column(index=True)
+    """None while it is paused."""
+
+
+class FiringRow(Table):
+    """One time that a schedule was due. Whoever holds it goes on with it."""
+
+    __tablename__ = "firing"
+    __table_args__ = (
+        UniqueConstraint("schedule", "due_at"),
+        Index(
+            "ix_firing_open",
+            "due_at",
+            postgresql_where=text("state <> 'told'"),
+            sqlite_where=text("state <> 'told'"),
+        ),
+    )
+
+    pk: Mapped[Pk]
+    schedule: Mapped[str] = mapped_column(Name, ForeignKey("schedule.name"))
+    due_at: Mapped[datetime]
+    state: Mapped[FiringState] = mapped_column(OneOf(FiringState))
+    superseded: Mapped[bool]
+    """Beside the document, because others than the holder write it."""
+    holder: Mapped[str]
+    """Empty for nobody."""
+    held_until_s: Mapped[float] = mapped_column(Float(53))
+    """By the database's clock."""
+    document: Mapped[Firing] = mapped_column(Document(Firing))

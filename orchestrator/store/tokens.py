@@ -1,0 +1,75 @@
+"""API tokens, by the sha256 of their secret."""
+
+from __future__ import annotations
+
+import builtins
+from datetime import datetime
+
+from sqlalchemy import or_, select, update
+
+from orchestrator.application.ports.stores import Token
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import changed, insert_into
+from orchestrator.store.tables import TokenRow
+
+
+class DbTokens:
+    """The TokenStore of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def add(self, token: Token, secret_sha256: str) -> None:
+        """Store it, once: of those who come at once with one secret, the first."""
+        row = {
+            "id": token.id,
+            "secret_sha256": secret_sha256,
+            "name": token.name,
+            "scope": token.scope,
+            "created_at": token.created_at,
+            "expires_at": token.expires_at,
+            "last_used_at": token.last_used_at,
+            "revoked_at": token.revoked_at,
+        }
+        with self._sessions.write() as session:
+            insert = insert_into(session, TokenRow).values(row)
+            session.execute(insert.on_conflict_do_nothing())
+
+    def find(self, secret_sha256: str) -> Token | None:
+        """The token of this secret, expired and revoked ones too."""
+        query = select(TokenRow).where(TokenRow.secret_sha256 == secret_sha256)
+        with self._sessions.read() as session:
+            row = session.scalar(query)
+            return token_of_row(row) if row else None
+
+    def used(self, token_id: str, *, at: datetime) -> None:
+        """Remember when it was last used; never backwards."""
+        earlier = or_(TokenRow.last_used_at.is_(None), TokenRow.last_used_at < at)
+        statement = update(TokenRow).where(TokenRow.id == token_id, earlier)
+        with self._sessions.write() as session:
+            changed(session, statement.values(last_used_at=at))
+
+    def list(self) -> builtins.list[Token]:
+        """Oldest first."""
+        query = select(TokenRow).order_by(TokenRow.created_at, TokenRow.id)
+        with self._sessions.read() as session:
+            return [token_of_row(row) for row in session.scalars(query)]
+
+    def revoke(self, token_id: str, *, at: datetime) -> bool:
+        """Revoke it; True if it was valid until now."""
+        statement = update(TokenRow).where(TokenRow.id == token_id, TokenRow.revoked_at.is_(None))
+        with self._sessions.write() as session:
+            return changed(session, statement.values(revoked_at=at)) == 1
+
+
+def token_of_row(row: TokenRow) -> Token:
+    """What a row says."""
+    return Token(
+        id=row.id,
+        name=row.name,
+        scope=row.scope,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        last_used_at=row.last_used_at,
+        revoked_at=row.revoked_at,
+    )

@@ -1,0 +1,198 @@
+"""Verdicts as lists show them. Their rules are read as they are written, without the inputs."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import Select, func, literal, select, union_all
+from sqlalchemy.orm import Session, aliased
+from sqlalchemy.sql.selectable import ScalarSelect
+
+from orchestrator.application.ports.stores import DamagedError
+from orchestrator.application.ports.verdict_lines import (
+    ProductRuns,
+    RuleLine,
+    Standing,
+    VerdictLine,
+)
+from orchestrator.domain.cell import RunState
+from orchestrator.domain.gate.verdict import Decision, RuleOutcome
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.tables import RunRow, VerdictRow
+from orchestrator.store.verdict_rows import runs_of_verdicts
+
+LINES_KEPT = 300
+_ID = re.compile(r"V-0*([1-9][0-9]{0,8})")
+Key = tuple[int, str]
+"""Number of a verdict, and the digest of its document."""
+
+
+class DbVerdictLines:
+    """The VerdictLines of a database."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._read = ReadLines()
+
+    def standings(self, *, gate: str | None = None) -> list[Standing]:
+        """The newest verdict of every line."""
+        newest = select(func.max(VerdictRow.pk)).group_by(VerdictRow.gate, VerdictRow.lineage)
+        if gate is not None:
+            newest = newest.where(VerdictRow.gate == gate)
+        rows = select(VerdictRow).where(VerdictRow.pk.in_(newest))
+        with self._sessions.read() as session:
+            lines = self._lines(session, rows.order_by(VerdictRow.gate, VerdictRow.lineage))
+            since = _since(session, [_number(line.id) for line in lines])
+        return [
+            Standing(newest=line, first=_name(pk), since=at)
+            for line in lines
+            for pk, at in (since[_number(line.id)],)
+        ]
+
+    def verdict_lines(
+        self,
+        gate: str,
+        *,
+        lineage: str | None = None,
+        limit: int = 20,
+        before: str | None = None,
+        after: str | None = None,
+    ) -> list[VerdictLine]:
+        """Of a gate."""
+        order = VerdictRow.pk.asc() if after else VerdictRow.pk.desc()
+        query = select(VerdictRow).where(VerdictRow.gate == gate).order_by(order).limit(limit)
+        if lineage is not None:
+            query = query.where(VerdictRow.lineage == lineage)
+        if before and _ID.fullmatch(before):
+            query = query.where(VerdictRow.pk < _number(before))
+        if after and _ID.fullmatch(after):
+            query = query.where(VerdictRow.pk > _number(after))
+        with self._sessions.read() as session:
+            return self._lines(session, query)
+
+    def product_runs(self, products: Sequence[str]) -> Mapping[str, ProductRuns]:
+        """One walk from the newest run back for each of them, in one statement."""
+        if not products:
+            return {}
+        asked = [
+            select(
+                literal(product).label("product"),
+                _newest(product, is_finished=True).label("finished"),
+                _newest(product, is_finished=False).label("unfinished"),
+            )
+            for product in sorted(set(products))
+        ]
+        with self._sessions.read() as session:
+            return {
+                product: ProductRuns(
+                    newest_finished=finished or "", newest_unfinished=unfinished or ""
+                )
+                for product, finished, unfinished in session.execute(union_all(*asked))
+            }
+
+    def _lines(self, session: Session, query: Select[VerdictRow]) -> list[VerdictLine]:
+        """Documents are long and never change: each is read once."""
+        named = query.with_only_columns(VerdictRow.pk, VerdictRow.document_digest)
+        keys: list[Key] = [(row[0], row[1]) for row in session.execute(named)]
+        known = self._read.find(keys)
+        lacking = [pk for pk, digest in keys if (pk, digest) not in known]
+        if lacking:
+            rows = session.scalars(select(VerdictRow).where(VerdictRow.pk.in_(lacking))).all()
+            runs = runs_of_verdicts(session, lacking)
+            read = {(row.pk, row.document_digest): _line(row, runs.get(row.pk, ())) for row in rows}
+            self._read.keep(read)
+            known |= read
+        return [known[key] for key in keys]
+
+
+class ReadLines:
+    """The lines that were read last; no more than a few megabytes of them."""
+
+    def __init__(self) -> None:
+        self._lines: OrderedDict[Key, VerdictLine] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, keys: Sequence[Key]) -> dict[Key, VerdictLine]:
+        """Those of these that are known."""
+        with self._lock:
+            found = {key: self._lines[key] for key in keys if key in self._lines}
+            for key in found:
+                self._lines.move_to_end(key)
+            return found
+
+    def keep(self, lines: Mapping[Key, VerdictLine]) -> None:
+        """Remember these; forget those that were not asked for the longest."""
+        with self._lock:
+            self._lines.update(lines)
+            while len(self._lines) > LINES_KEPT:
+                self._lines.popitem(last=False)
+
+
+def _newest(product: str, *, is_finished: bool) -> ScalarSelect[str]:
+    state = RunRow.state == RunState.FINISHED if is_finished else RunRow.state != RunState.FINISHED
+    mine = (RunRow.product == product, RunRow.rerun_of.is_(None), state)
+    return select(func.max(RunRow.id)).where(*mine).scalar_subquery()
+
+
+def _since(session: Session, newest: Sequence[int]) -> Mapping[int, tuple[int, datetime]]:
+    """Of each of these: number and time of the first of those that say the same in a row."""
+    if not newest:
+        return {}
+    mine, other, first = aliased(VerdictRow), aliased(VerdictRow), aliased(VerdictRow)
+    same_line = (other.gate == mine.gate, other.lineage == mine.lineage)
+    changed = select(func.max(other.pk)).where(*same_line, other.decision != mine.decision)
+    after = func.coalesce(changed.correlate(mine).scalar_subquery(), 0)
+    begun = select(func.min(first.pk)).where(
+        first.gate == mine.gate, first.lineage == mine.lineage, first.pk > after
+    )
+    query = select(mine.pk, begun.correlate(mine).scalar_subquery()).where(mine.pk.in_(newest))
+    firsts = {row[0]: row[1] for row in session.execute(query)}
+    told = select(VerdictRow.pk, VerdictRow.created_at).where(VerdictRow.pk.in_(firsts.values()))
+    times = {row[0]: row[1] for row in session.execute(told)}
+    return {pk: (start, times[start]) for pk, start in firsts.items()}
+
+
+def _line(row: VerdictRow, runs: Sequence[str]) -> VerdictLine:
+    try:
+        told = json.loads(row.document)
+        return VerdictLine(
+            id=_name(row.pk),
+            gate=row.gate,
+            lineage=row.lineage,
+            decision=Decision(row.decision),
+            summary=told["summary"],
+            at=datetime.fromisoformat(told["at"]),
+            created_at=row.created_at,
+            subject=told["subject"],
+            runs=tuple(runs),
+            policy_digest=row.policy_digest,
+            rules=tuple(_rule(one) for one in told["rules"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedError(f"the stored verdict {_name(row.pk)} cannot be read back") from error
+
+
+def _rule(told: Mapping[str, object]) -> RuleLine:
+    outcome, blocking = RuleOutcome(str(told["outcome"])), told["blocking"] is True
+    is_asked = blocking and outcome in (RuleOutcome.UNKNOWN, RuleOutcome.VIOLATED)
+    return RuleLine(
+        id=str(told["id"]),
+        kind=str(told["kind"]),
+        blocking=blocking,
+        outcome=outcome,
+        sentence=str(told["sentence"]) if is_asked else "",
+    )
+
+
+def _name(pk: int) -> str:
+    return f"V-{pk:04d}"
+
+
+def _number(verdict_id: str) -> int:
+    found = _ID.fullmatch(verdict_id)
+    return int(found[1]) if found else 0
