@@ -20,7 +20,8 @@ from typing import Any, Protocol
 import uvicorn
 
 from orchestrator.application.ports.clock import Clock
-from orchestrator.application.ports.stores import StoreError, Stores
+from orchestrator.store.errors import StoreError
+from orchestrator.store.stores import Stores
 
 logger = logging.getLogger(__name__)
 

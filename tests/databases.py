@@ -18,8 +18,7 @@ from threading import Barrier
 
 import pytest
 
-from orchestrator.application.ports.stores import RunSpec, Stores
-from orchestrator.domain.cell import CellState, Lease, LeaseState, Run
+from orchestrator.domain.cell import CellState, Lease, LeaseState, Run, RunSpec
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import Facts, fold
 from orchestrator.domain.manifest import Environment, Job, Manifest
@@ -35,6 +34,7 @@ from orchestrator.domain.matrix import (
 from orchestrator.store import sessions
 from orchestrator.store.database import Database, open_database
 from orchestrator.store.schema_revisions import migrate
+from orchestrator.store.stores import Stores
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 

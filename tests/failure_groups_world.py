@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from orchestrator.application.ports.stores import RunSpec, Stores
-from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.cell import Cause, CellState, RunSpec
 from orchestrator.domain.matrix import Subject, expand
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.stores import Stores
 from tests.databases import MANIFEST, Agent, a_run, attempt, matrix
 
 RETRIED = "retried"

@@ -25,13 +25,13 @@ from benchmarks.dashboard.asking import Asked, Statements, Summary, ask, countin
 from benchmarks.dashboard.fill import fill
 from benchmarks.dashboard.sizes import SIZES
 from orchestrator.api.app import create_app
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import create_token
 from orchestrator.bootstrap.asgi_dispatch import Faces
 from orchestrator.bootstrap.controller_wiring import Parts, build
 from orchestrator.bootstrap.gc_tuning import settle
 from orchestrator.config import Settings
 from orchestrator.dashboard.app import create_dashboard
+from orchestrator.domain.person import Scope
 from tests.postgres import PostgresMissingError, start_postgres
 
 FLOOR_S = {"postgres": 0.150, "sqlite": 0.300}

@@ -12,9 +12,9 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
 from benchmarks.dashboard.plans import BENCHMARK, PRODUCT
-from orchestrator.application.ports.stores import Stores
 from orchestrator.dashboard import urls
 from orchestrator.domain.cell import Run
+from orchestrator.store.stores import Stores
 
 _RECENT = 60
 """Runs that people still look at, most of the time."""

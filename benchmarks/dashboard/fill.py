@@ -26,10 +26,10 @@ from benchmarks.dashboard.sink import Sink
 from benchmarks.dashboard.sizes import SIZES, Size
 from benchmarks.dashboard.suite import Suite
 from orchestrator.application.context import Context
-from orchestrator.application.ports.stores import StoredPayload
 from orchestrator.bootstrap.controller_wiring import Parts, build
 from orchestrator.config import Settings
 from orchestrator.store.database import Database
+from orchestrator.store.payloads import StoredPayload
 from orchestrator.store.tables import TextRow
 from tests.integration.api_context import archive
 

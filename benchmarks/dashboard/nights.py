@@ -25,8 +25,7 @@ from benchmarks.dashboard.sink import Sink
 from benchmarks.dashboard.sizes import Size
 from benchmarks.dashboard.suite import Suite
 from benchmarks.dashboard.words import harmful
-from orchestrator.application.ports.stores import RunSpec
-from orchestrator.domain.cell import RunState, run_outcome
+from orchestrator.domain.cell import RunSpec, RunState, run_outcome
 from orchestrator.domain.matrix import CellPlan, Matrix, expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.tables import (

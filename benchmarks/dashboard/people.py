@@ -17,7 +17,6 @@ from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import evaluate_gate
 from orchestrator.application.gate_policies import put_policy
 from orchestrator.application.known_issues import NewIssue, add_known_issue
-from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine
 from orchestrator.application.schedules import add_schedule, pause_schedule
 from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, waive
@@ -28,6 +27,7 @@ from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from orchestrator.domain.person import Person
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
 from orchestrator.domain.signature import clusters
+from orchestrator.store.verdict_rows import StoredVerdict
 
 _ANN = Person("Ann Author", "token-of-ann")
 RELEASE = f"""\

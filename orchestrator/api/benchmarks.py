@@ -17,8 +17,8 @@ from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.benchmark_series import BenchmarkSeries, series_of
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.ports.trends import ChangePoint
+from orchestrator.domain.person import Scope
 
 reading = APIRouter(
     tags=["history"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]

@@ -27,8 +27,8 @@ from orchestrator.application.manage_channels import (
     find_channel,
     renew_secret,
 )
-from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.channel import Channel, Delivery, Health, LoggedAttempt, Receipt
+from orchestrator.domain.person import Scope
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["webhooks"], route_class=secured(Scope.READ), dependencies=_ASKED)

@@ -11,7 +11,7 @@ from orchestrator.api.errors import NotFoundError
 from orchestrator.api.reports import MEDIA_TYPES, POLICY
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.compare_runs import compared_evidence
-from orchestrator.application.ports.stores import Scope
+from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import nearest
 
 KIND = "compare"

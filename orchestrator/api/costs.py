@@ -24,9 +24,9 @@ from orchestrator.api.dependencies import ContextDep, resolve_run
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.refresh_prices import known_prices, refresh_prices
 from orchestrator.domain.cell import Lease, Run
+from orchestrator.domain.person import Scope
 
 _ASKED = [Security(bearer)]
 _PAGE = 200

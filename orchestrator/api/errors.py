@@ -28,19 +28,9 @@ from orchestrator.application.launch_run import (
     PayloadMissingError,
 )
 from orchestrator.application.ports.archives import ArchiveError
-from orchestrator.application.ports.blobs import (
-    BlobMismatchError,
-    BlobMissingError,
-    BlobTooLargeError,
-)
-from orchestrator.application.ports.history import AliasConflictError
 from orchestrator.application.ports.ingest_upload import IntakeError, IntakeFullError
-from orchestrator.application.ports.ingests import CellTakenError, RunBusyError
 from orchestrator.application.ports.reports import ReportRefusedError
-from orchestrator.application.ports.retests import NoTrialsError
-from orchestrator.application.ports.schedules import ScheduleTakenError
 from orchestrator.application.ports.signer import KeyUnusableError
-from orchestrator.application.ports.stores import StoreUnusableError
 from orchestrator.application.replay_verdict import VerdictMissingError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
 from orchestrator.application.schedules import ScheduleMissingError
@@ -53,8 +43,14 @@ from orchestrator.application.terminate_machine import (
     MachineStaysError,
     ProviderUnreadError,
 )
+from orchestrator.domain.blobs import BlobMismatchError, BlobMissingError, BlobTooLargeError
 from orchestrator.domain.machine import ProviderError
 from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
+from orchestrator.store.aliases import AliasConflictError
+from orchestrator.store.errors import StoreUnusableError
+from orchestrator.store.ingests import CellTakenError, RunBusyError
+from orchestrator.store.retests import NoTrialsError
+from orchestrator.store.schedules import ScheduleTakenError
 
 MEDIA_TYPE = "application/problem+json"
 FAULT_LIMIT = 100

@@ -15,7 +15,7 @@ from orchestrator.api.logs import UNTRUSTED
 from orchestrator.api.run_serializers import tell_run, tell_test
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import evidence_of
-from orchestrator.application.ports.stores import Scope
+from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import nearest
 from orchestrator.domain.run_record import Evidence
 

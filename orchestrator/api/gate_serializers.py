@@ -18,12 +18,13 @@ from orchestrator.api.gate_responses import (
     VerdictShape,
     WaiverShape,
 )
-from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
-from orchestrator.application.ports.signer import PublicKey
 from orchestrator.application.replay_verdict import Replay
 from orchestrator.domain.gate.payload_review import PayloadReview
+from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import RuleResult, Verdict
+from orchestrator.store.gates import StoredPolicy, StoredWaiver
+from orchestrator.store.verdict_rows import StoredVerdict
 
 
 def tell_policy(stored: StoredPolicy) -> PolicyShape:

@@ -23,10 +23,10 @@ from orchestrator.api.gate_serializers import tell_approval, tell_key, tell_revi
 from orchestrator.api.identity import CallerDep
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.gate_policies import find_policy
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.review_payload import NewReview, review_payload
 from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, waive
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
+from orchestrator.domain.person import Scope
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["gates"], route_class=secured(Scope.READ), dependencies=_ASKED)

@@ -32,9 +32,9 @@ from orchestrator.application.evaluate_gate import dry_run, evaluate_gate
 from orchestrator.application.gate_policies import find_policy, put_policy
 from orchestrator.application.launch_run import KeyReusedError
 from orchestrator.application.notify_verdict import announce_verdict
-from orchestrator.application.ports.gates import StoredVerdict
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.replay_verdict import find_verdict, replay
+from orchestrator.domain.person import Scope
+from orchestrator.store.verdict_rows import StoredVerdict
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["gates"], route_class=secured(Scope.READ), dependencies=_ASKED)

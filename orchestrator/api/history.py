@@ -30,10 +30,9 @@ from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.explain_failures import review_failures, review_run
 from orchestrator.application.match_tests import decide_alias, suggest_aliases
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.test_history import history_of
 from orchestrator.domain.alias import AliasState
-from orchestrator.domain.person import Person
+from orchestrator.domain.person import Person, Scope
 
 _ASKED = [Security(bearer)]
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")

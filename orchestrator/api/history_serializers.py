@@ -26,7 +26,6 @@ from orchestrator.api.history_responses import (
 )
 from orchestrator.application.explain_failures import FailureReview
 from orchestrator.application.match_tests import FamilyChanges, Matching
-from orchestrator.application.ports.history import TestGo
 from orchestrator.application.test_history import TestHistory
 from orchestrator.domain.alias import Alias, KnownTest
 from orchestrator.domain.diagnosis import Diagnosed
@@ -35,6 +34,7 @@ from orchestrator.domain.identity import resolve
 from orchestrator.domain.known_issue import IssueUse, KnownIssue
 from orchestrator.domain.quarantine import Quarantined
 from orchestrator.domain.signature import Cluster, Signature
+from orchestrator.store.test_histories import TestGo
 
 
 def tell_cluster(cluster: Cluster) -> ClusterShape:

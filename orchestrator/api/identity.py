@@ -7,8 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from orchestrator.api.security import Guard, credential_of
-from orchestrator.application.ports.stores import Scope
-from orchestrator.domain.person import SOCKET, Person
+from orchestrator.domain.person import SOCKET, Person, Scope
 
 
 def _caller(request: Request) -> Person:

@@ -25,7 +25,7 @@ from orchestrator.application.ingest_artifacts import (
     ingest_artifacts,
 )
 from orchestrator.application.ports.ingest_upload import IntakeError
-from orchestrator.application.ports.stores import Scope
+from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import nearest
 
 REPLAYED = "Idempotency-Replayed"

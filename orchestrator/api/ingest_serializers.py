@@ -12,8 +12,8 @@ from orchestrator.api.ingest_responses import (
 )
 from orchestrator.application.describe_run import find_run
 from orchestrator.application.ingest_artifacts import IngestAnswer
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.ingested import Disagreement, Ingested, Source, StatedMachine
+from orchestrator.store.stores import Stores
 
 
 def tell_answer(stores: Stores, answer: IngestAnswer) -> IngestAnswerShape:

@@ -13,7 +13,7 @@ from orchestrator.api.history_serializers import tell_known_issue
 from orchestrator.api.identity import CallerDep
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.known_issues import add_known_issue, end_known_issue
-from orchestrator.application.ports.stores import Scope
+from orchestrator.domain.person import Scope
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["known issues"], route_class=secured(Scope.READ), dependencies=_ASKED)

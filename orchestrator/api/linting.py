@@ -12,8 +12,8 @@ from orchestrator.api.dependencies import ContextDep, resolve_run
 from orchestrator.api.response_base import Shape
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import evidence_of
-from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.lint_findings import LEVELS, ForeignDocument
+from orchestrator.domain.person import Scope
 
 LARGEST_TEXT = 1 << 19
 """Characters of one document."""

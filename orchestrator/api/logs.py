@@ -15,10 +15,10 @@ from orchestrator.api.errors import NotFoundError
 from orchestrator.api.run_responses import LogShape, TestPageShape
 from orchestrator.api.run_serializers import tell_test
 from orchestrator.api.security import bearer, secured
-from orchestrator.application.ports.evidence import Artifact
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.reused_results import told_tests
 from orchestrator.domain.cell import CellState
+from orchestrator.domain.person import Scope
+from orchestrator.store.cell_results import Artifact
 
 BYTES = "application/octet-stream"
 NEXT_OFFSET = "Seatrial-Next-Offset"

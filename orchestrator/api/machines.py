@@ -12,9 +12,9 @@ from orchestrator.api.machine_serializers import tell_access, tell_sight
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.janitor import DOOMED, Sight
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.ssh_access import enter_machine
 from orchestrator.application.terminate_machine import end_machine
+from orchestrator.domain.person import Scope
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["machines"], route_class=secured(Scope.READ), dependencies=_ASKED)

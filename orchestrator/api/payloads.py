@@ -13,13 +13,14 @@ from orchestrator.api.run_serializers import tell_payload
 from orchestrator.api.security import bearer, secured
 from orchestrator.api.uploads import received
 from orchestrator.application.context import Context
-from orchestrator.application.ports.stores import Scope, StoredPayload
 from orchestrator.application.put_payload import (
     PAYLOAD_LIMIT_BYTES,
     SUBJECT_LIMIT_BYTES,
     put_payload,
     put_subject,
 )
+from orchestrator.domain.person import Scope
+from orchestrator.store.payloads import StoredPayload
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["payloads"], route_class=secured(Scope.READ), dependencies=_ASKED)

@@ -18,7 +18,6 @@ from orchestrator.api.history_serializers import tell_flaky
 from orchestrator.api.identity import CallerDep
 from orchestrator.api.response_base import Shape
 from orchestrator.api.security import bearer, secured
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.quarantine import (
     NewQuarantine,
     add_quarantine,
@@ -26,12 +25,8 @@ from orchestrator.application.quarantine import (
     suggest_quarantines,
 )
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.quarantine import (
-    MOST_PASSES,
-    Candidate,
-    QuarantineState,
-    state_of,
-)
+from orchestrator.domain.person import Scope
+from orchestrator.domain.quarantine import MOST_PASSES, Candidate, QuarantineState, state_of
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["quarantines"], route_class=secured(Scope.READ), dependencies=_ASKED)

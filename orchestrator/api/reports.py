@@ -12,7 +12,7 @@ from orchestrator.api.response_base import Shape
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of
-from orchestrator.application.ports.stores import Scope
+from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import nearest
 from orchestrator.domain.run_record import Evidence
 

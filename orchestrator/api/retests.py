@@ -35,7 +35,7 @@ from orchestrator.application.confirmation_run import ask_second_machine
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.launch_run import PayloadMissingError
 from orchestrator.application.plan_run import plan_run
-from orchestrator.application.ports.stores import Scope
+from orchestrator.domain.person import Scope
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["trials"], route_class=secured(Scope.READ), dependencies=_ASKED)

@@ -13,9 +13,9 @@ from orchestrator.api.dependencies import ContextDep, RunId
 from orchestrator.api.response_base import Shape
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.add_annotations import Judged, state, statements_of
-from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.annotation import MOST_STATEMENTS, Written
 from orchestrator.domain.ingested import StatementKind
+from orchestrator.domain.person import Scope
 
 REPLAYED = "Idempotency-Replayed"
 _ASKED = [Security(bearer)]

@@ -10,8 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from orchestrator.application.launch_run import BUILTIN, LaunchOrder
 from orchestrator.application.ports.documents import Source
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.rerun_run import Only
+from orchestrator.domain.person import Scope
 from orchestrator.domain.retests import TrialOrder
 
 MATRIX_TEXT = """\

@@ -24,9 +24,9 @@ from orchestrator.api.machine_responses import (
     MachineShape,
 )
 from orchestrator.api.response_base import Shape, Usd
-from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.person import Scope
 
 
 class CountsShape(Shape):

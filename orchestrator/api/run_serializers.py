@@ -38,7 +38,6 @@ from orchestrator.api.run_responses import (
     TokenShape,
     TransitionShape,
 )
-from orchestrator.application.ports.stores import StoredPayload, Token
 from orchestrator.domain.cell import Attempt, Run, Transition
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.fingerprint import fingerprint
@@ -46,6 +45,8 @@ from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.paired_samples import pairs_of, slowdown
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, JobRecord, RunRecord
+from orchestrator.store.payloads import StoredPayload
+from orchestrator.store.tokens import Token
 
 PACKAGES = "packages"
 

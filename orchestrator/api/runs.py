@@ -19,8 +19,8 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.launch_run import Launched, launch_run
 from orchestrator.application.plan_run import plan_run
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.rerun_run import plan_rerun, rerun_run
+from orchestrator.domain.person import Scope
 
 REPLAYED = "Idempotency-Replayed"
 _ASKED = [Security(bearer)]

@@ -16,7 +16,7 @@ from orchestrator.api.schedule_responses import (
 )
 from orchestrator.api.security import bearer, secured
 from orchestrator.application import schedules
-from orchestrator.application.ports.stores import Scope
+from orchestrator.domain.person import Scope
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["schedules"], route_class=secured(Scope.READ), dependencies=_ASKED)

@@ -22,8 +22,9 @@ from orchestrator.api.errors import (
     answer_known,
 )
 from orchestrator.application.context import Context
-from orchestrator.application.ports.stores import Scope, Token
 from orchestrator.application.tokens import Credential, check_credential, cookie_of
+from orchestrator.domain.person import Scope
+from orchestrator.store.tokens import Token
 
 Guard = Callable[[Credential | None, Scope], Token]
 """Given what a request proves itself with and the scope it needs: the token that it stands for.

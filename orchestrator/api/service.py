@@ -12,7 +12,8 @@ from orchestrator.api.errors import Refusal, answer
 from orchestrator.api.response_base import Shape
 from orchestrator.api.run_responses import PlatformListShape, PlatformShape
 from orchestrator.api.security import bearer, secured
-from orchestrator.application.ports.stores import Scope, StoreUnusableError
+from orchestrator.domain.person import Scope
+from orchestrator.store.errors import StoreUnusableError
 
 _UNREADY = Refusal(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})
 

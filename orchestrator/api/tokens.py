@@ -12,8 +12,8 @@ from orchestrator.api.run_requests import NewToken
 from orchestrator.api.run_responses import NewTokenShape, TokenListShape
 from orchestrator.api.run_serializers import tell_token
 from orchestrator.api.security import bearer, secured
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import create_token as make_token
+from orchestrator.domain.person import Scope
 
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 router = APIRouter(

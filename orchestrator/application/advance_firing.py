@@ -14,8 +14,6 @@ from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.launch_run import IdempotencyKey, LaunchOrder, launch_run
 from orchestrator.application.notify_firing import end_of_firing
-from orchestrator.application.ports.gates import StoredVerdict
-from orchestrator.application.ports.stores import StoreError, Stores
 from orchestrator.application.resolve_firing import resolve_firing
 from orchestrator.domain.announcement import Announcement
 from orchestrator.domain.blame import Blame, Culprit
@@ -31,6 +29,9 @@ from orchestrator.domain.schedule import (
     Overlap,
     Schedule,
 )
+from orchestrator.store.errors import StoreError
+from orchestrator.store.stores import Stores
+from orchestrator.store.verdict_rows import StoredVerdict
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from itertools import groupby
 from statistics import median
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.benchmark_series import Measured
 from orchestrator.application.ports.trends import ChangePoint, Detector, Trend
 from orchestrator.domain.fingerprint import environment_diff, fingerprint
+from orchestrator.store.benchmark_series import Measured
 
 LOWER = "lower"
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 from statistics import median
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.benchmarks import Benchmark, Measuring, Point, Track
 from orchestrator.application.ports.trends import ChangePoint, Trend
 from orchestrator.domain.fingerprint import environment_diff
+from orchestrator.store.benchmarks import Benchmark, Measuring, Point, Track
 
 SAMPLED = 250
 """Runs up to which the samples themselves are told: beyond, they would hide the medians."""

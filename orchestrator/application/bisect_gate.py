@@ -11,18 +11,10 @@ from dataclasses import dataclass, replace
 from orchestrator.application.context import Context
 from orchestrator.application.diagnosis_inputs import failing_keys
 from orchestrator.application.launch_run import IdempotencyKey, Launched, LaunchOrder, launch_run
-from orchestrator.application.ports.retests import NoTrialsError
-from orchestrator.application.ports.stores import RunSpec
-from orchestrator.domain.cell import Cell, CellState
+from orchestrator.domain.cell import Cell, CellState, RunSpec
 from orchestrator.domain.matrix import GitSource, Matrix, Platform
-from orchestrator.domain.retests import (
-    Sitting,
-    TrialAsk,
-    TrialKind,
-    TrialOrder,
-    by_job,
-    split_key,
-)
+from orchestrator.domain.retests import Sitting, TrialAsk, TrialKind, TrialOrder, by_job, split_key
+from orchestrator.store.retests import NoTrialsError
 
 
 class NothingToBisectError(ValueError):

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from orchestrator.application.diagnosis_inputs import failing_keys, last_time
-from orchestrator.application.ports.stores import DamagedError, Stores
 from orchestrator.domain.blame import Blame, Circumstances, SecondMachine, blame
 from orchestrator.domain.cell import Cell, CellState
 from orchestrator.domain.diagnosis import Diagnosed, diagnosed_of
 from orchestrator.domain.fingerprint import environment_diff
 from orchestrator.domain.matrix import Baseline
 from orchestrator.domain.retests import split_key, trials_of
+from orchestrator.store.errors import DamagedError
+from orchestrator.store.stores import Stores
 
 logger = logging.getLogger(__name__)
 

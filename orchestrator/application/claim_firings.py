@@ -8,7 +8,6 @@ from functools import partial
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.cron import Cron
-from orchestrator.application.ports.schedules import DueSchedule
 from orchestrator.domain.schedule import (
     MISSED,
     Firing,
@@ -18,6 +17,7 @@ from orchestrator.domain.schedule import (
     sort_out,
     wall_deadline,
 )
+from orchestrator.store.schedules import DueSchedule
 
 logger = logging.getLogger(__name__)
 

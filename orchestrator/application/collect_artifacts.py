@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from orchestrator.application.ports.blobs import Blobs
-from orchestrator.application.ports.evidence import Artifact
 from orchestrator.application.ports.machine_archives import UnpackBundle
-from orchestrator.application.ports.stores import Stores
 from orchestrator.application.ports.workspaces import Workspace
+from orchestrator.store.cell_results import Artifact
+from orchestrator.store.stores import Stores
 
 RAW_EVENTS = "events.jsonl"
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchestrator.application.ports.benchmarks import Benchmark, Point
-from orchestrator.application.ports.differences import Pair
-from orchestrator.application.ports.stores import Stores
+from orchestrator.store.benchmarks import Benchmark, Point
+from orchestrator.store.difference_rows import Pair
+from orchestrator.store.stores import Stores
 
 
 class Verdict(StrEnum):

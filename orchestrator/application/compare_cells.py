@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.application.ports.differences import Pair, Surroundings
-from orchestrator.application.ports.read_models import RunsAsked
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.fingerprint import traits
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.difference_rows import Pair
+from orchestrator.store.differences import Surroundings
+from orchestrator.store.runs import RunsAsked
+from orchestrator.store.stores import Stores
 
 _PLACE = (("image", ("image_name", "image_id")), ("instance type", ("instance_type",)))
 STACK = frozenset({"torch", "runtime", "device driver", "device name", "device compute capability"})

@@ -15,8 +15,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.diagnosis_inputs import failing_keys
 from orchestrator.application.launch_run import IdempotencyKey, LaunchOrder, launch_run
 from orchestrator.application.plan_run import plan_run
-from orchestrator.application.ports.stores import RunSpec
-from orchestrator.domain.cell import Cell
+from orchestrator.domain.cell import Cell, RunSpec
 from orchestrator.domain.matrix import Host, Matrix, Platform
 from orchestrator.domain.retests import SURE, TrialOrder, split_key
 

@@ -16,7 +16,6 @@ from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.ingest_upload import Intake
 from orchestrator.application.ports.notification_sender import Courier
 from orchestrator.application.ports.signer import Notary
-from orchestrator.application.ports.stores import Stores
 from orchestrator.application.ports.subjects import Subjects
 from orchestrator.application.ports.text_similarity import Likeness
 from orchestrator.application.ports.trends import Detector
@@ -27,6 +26,7 @@ from orchestrator.domain.lint_findings import DocumentFinding, Doubt, ForeignDoc
 from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.run_record import Evidence
+from orchestrator.store.stores import Stores
 
 
 @dataclass(frozen=True, slots=True)

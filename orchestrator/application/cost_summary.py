@@ -10,12 +10,12 @@ from decimal import Decimal
 from enum import StrEnum
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.cost_aggregates import Account, PhaseSum, Refusals, RunSum, Sum
-from orchestrator.application.ports.machine_list import Rented
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.money import PHASES, machine_cost
 from orchestrator.domain.schedule import Firing, Schedule
+from orchestrator.store.cost_aggregates import Account, PhaseSum, Refusals, RunSum, Sum
+from orchestrator.store.machine_list import Rented
+from orchestrator.store.stores import Stores
 
 RUNS_SHOWN = 20
 REFUSALS_SHOWN = 50

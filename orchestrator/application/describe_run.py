@@ -11,8 +11,6 @@ from decimal import Decimal
 from orchestrator.application.blame_run import diagnosed_cells
 from orchestrator.application.explain_failures import explain_run
 from orchestrator.application.judge_jobs import Known, told_jobs
-from orchestrator.application.ports.read_models import CellResults
-from orchestrator.application.ports.stores import RunSpec, Stores
 from orchestrator.application.reused_results import Borrowed, Lenders, borrowed, told_tests
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import (
@@ -22,6 +20,7 @@ from orchestrator.domain.cell import (
     Lease,
     PlaceChoice,
     Run,
+    RunSpec,
     Transition,
 )
 from orchestrator.domain.facts import TestFact
@@ -44,6 +43,8 @@ from orchestrator.domain.run_record import (
     LeaseRecord,
     RunRecord,
 )
+from orchestrator.store.cell_results import CellResults
+from orchestrator.store.stores import Stores
 
 
 class RunMissingError(LookupError):

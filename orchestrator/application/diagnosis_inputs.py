@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.application.judge_jobs import judge_jobs
-from orchestrator.application.ports.stores import RunSpec, Stores
 from orchestrator.domain.blame import Row
-from orchestrator.domain.cell import Cell
+from orchestrator.domain.cell import Cell, RunSpec
 from orchestrator.domain.fingerprint import environment_diff
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.retests import TrialOrder, key_of
+from orchestrator.store.stores import Stores
 
 _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
 _PACKAGE = "package "

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import TOOL
 from orchestrator.application.freeze_evidence import evidence_digest
-from orchestrator.application.ports.blobs import BlobMissingError
 from orchestrator.application.ports.documents import Source
-from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.application.replay_verdict import stored_snapshot
+from orchestrator.domain.blobs import BlobMissingError
 from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.gate_documents import policy_digest
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.verdict import Verdict
+from orchestrator.store.verdict_rows import StoredVerdict
 
 
 @dataclass(frozen=True, slots=True)

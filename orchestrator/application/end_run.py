@@ -11,11 +11,11 @@ from typing import Protocol
 
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.application.ports.clock import Clock
-from orchestrator.application.ports.stores import Stores
 from orchestrator.application.quarantine import settle_after
 from orchestrator.domain.cell import Cell, CellState, RunState, run_outcome
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
+from orchestrator.store.stores import Stores
 
 logger = logging.getLogger(__name__)
 

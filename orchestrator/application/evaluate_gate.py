@@ -12,7 +12,6 @@ from orchestrator.application.freeze_evidence import evidence_digest, freeze
 from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.gather_evidence import Taken, gather
 from orchestrator.application.ports.documents import Source
-from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.application.seal_verdict import Proof, seal
 from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.gate_documents import (
@@ -25,6 +24,7 @@ from orchestrator.domain.gate.gate_documents import (
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Verdict
+from orchestrator.store.verdict_rows import StoredVerdict
 
 TOOL = f"seatrial {orchestrator.__version__}"
 

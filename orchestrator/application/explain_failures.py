@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.history import FailuresFound
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.cell import Run
 from orchestrator.domain.known_issue import IssueUse, KnownIssue, Ran, applying, kind_of, uses
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quarantine import Quarantined, quarantined_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.signature import Cluster, clusters, similar
+from orchestrator.store.failures import FailuresFound
+from orchestrator.store.stores import Stores
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ from dataclasses import replace
 from orchestrator.application.context import Context
 from orchestrator.application.end_run import end_run
 from orchestrator.application.judge_jobs import judge_jobs
-from orchestrator.application.ports.blobs import BlobMissingError
-from orchestrator.application.ports.ingests import Begun
-from orchestrator.application.ports.stores import StoreError
+from orchestrator.domain.blobs import BlobMissingError
 from orchestrator.domain.cell import Cause, Cell, CellState, RunState
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import fold
 from orchestrator.domain.judging import JobVerdict, judge_cell
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.errors import StoreError
+from orchestrator.store.ingests import Begun
 
 RAW_EVENTS = "events.jsonl"
 CHUNK_BYTES = 4 * 1024 * 1024

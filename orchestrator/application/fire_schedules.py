@@ -25,7 +25,6 @@ from orchestrator.application.launch_run import KeyReusedError, PayloadMissingEr
 from orchestrator.application.notify_firing import no_verdict
 from orchestrator.application.notify_people import announce
 from orchestrator.application.ports.cron import CronError
-from orchestrator.application.ports.stores import StoreError
 from orchestrator.application.ports.subjects import SubjectGoneError
 from orchestrator.domain.machine import ConfigError
 from orchestrator.domain.problems import InvalidDocumentError
@@ -37,6 +36,7 @@ from orchestrator.domain.schedule import (
     Schedule,
     pause_after,
 )
+from orchestrator.store.errors import StoreError
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,6 @@ from orchestrator.application.gather_evidence import (
     standing,
     with_others,
 )
-from orchestrator.application.ports.gates import LastGreen
 from orchestrator.application.reused_results import told_tests
 from orchestrator.domain.gate.gate_documents import digest_of, snapshot_document
 from orchestrator.domain.gate.policy import EvidenceRule, GatePolicy
@@ -31,6 +30,7 @@ from orchestrator.domain.gate.snapshot import CellEvidence, Quarantine, Snapshot
 from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.store.passing_runs import LastGreen
 
 _RAN = (
     TestOutcome.PASSED,

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
-from orchestrator.application.ports.gates import StoredPolicy
 from orchestrator.domain.gate.excuse_terms import LONGEST_EXCEPTION, longest_exception
 from orchestrator.domain.gate.gate_documents import (
     canonical,
@@ -18,6 +17,7 @@ from orchestrator.domain.gate.gate_documents import (
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.policy_checks import ends_too_late
 from orchestrator.domain.problems import InvalidDocumentError, Problem
+from orchestrator.store.gates import StoredPolicy
 
 
 class GateMissingError(LookupError):

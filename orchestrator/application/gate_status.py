@@ -9,12 +9,12 @@ from enum import StrEnum
 
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy, policy_of
-from orchestrator.application.ports.gates import StoredPolicy
-from orchestrator.application.ports.verdict_lines import ProductRuns, Standing
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.quantities import duration
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.schedule import Schedule
+from orchestrator.store.gates import StoredPolicy
+from orchestrator.store.verdict_lines import ProductRuns, Standing
 
 
 class Lack(StrEnum):

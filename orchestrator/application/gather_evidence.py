@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from orchestrator.application.blame_run import blame_run
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of, find_run
-from orchestrator.application.ports.stores import RunSpec
 from orchestrator.domain.blame import Blame
+from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.retests import Trial
 from orchestrator.domain.run_record import CellRecord, Evidence
 from orchestrator.domain.signature import Failure

@@ -20,17 +20,16 @@ from orchestrator.application.context import Context
 from orchestrator.application.finish_ingestion import RAW_EVENTS, finish_ingestion
 from orchestrator.application.ingest_order import NOTES_NAME, Ordered, resolve_order
 from orchestrator.application.ingest_sources import flat_names, foreign_files
-from orchestrator.application.ports.evidence import Artifact
 from orchestrator.application.ports.ingest_upload import Handed, IntakeError, Tray
-from orchestrator.application.ports.ingests import Begun
-from orchestrator.application.ports.stores import RunSpec
 from orchestrator.domain.assembly.merge import Assembly, assemble
-from orchestrator.domain.cell import Cause, Run
+from orchestrator.domain.cell import Cause, Run, RunSpec
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.ingested import Ingested, SourceState, Statement
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import CellPlan, JobSelection, Matrix, Metadata, Subject
 from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.store.cell_results import Artifact
+from orchestrator.store.ingests import Begun
 
 MATRIX_NAME = "ingested"
 BODY_LIMIT_BYTES = 2 * 1024**3

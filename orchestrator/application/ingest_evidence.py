@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orchestrator.application.ports.evidence import EvidenceStore, Position
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.evidence import LINE_LIMIT_BYTES, Pulled, read_events
 from orchestrator.domain.facts import fold
+from orchestrator.store.evidence import EvidenceStore, Position
 
 
 def pull_evidence(

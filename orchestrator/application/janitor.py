@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.cell import Lease, LeaseState
 from orchestrator.domain.machine import (
     Credentialed,
@@ -24,6 +23,7 @@ from orchestrator.domain.machine import (
     ProviderTraits,
 )
 from orchestrator.domain.money import machine_cost
+from orchestrator.store.stores import Stores
 
 logger = logging.getLogger(__name__)
 

@@ -6,10 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from orchestrator.application.ports.read_models import CellLife, CellResults
-from orchestrator.application.ports.stores import RunSpec, Stores
 from orchestrator.application.reused_results import as_reused, by_source
-from orchestrator.domain.cell import Attempt, Cell, CellState
+from orchestrator.domain.cell import Attempt, Cell, CellState, RunSpec
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact
 from orchestrator.domain.judging import judge_job
 from orchestrator.domain.manifest import Job
@@ -17,6 +15,9 @@ from orchestrator.domain.outcome import Counts
 from orchestrator.domain.reuse_inputs import Reuse, produced_at
 from orchestrator.domain.run_record import JobRecord
 from orchestrator.domain.test_set import TestSet
+from orchestrator.store.cell_results import CellResults
+from orchestrator.store.cells import CellLife
+from orchestrator.store.stores import Stores
 
 _NOTHING = CellResults()
 

@@ -9,13 +9,14 @@ from typing import Literal
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
-from orchestrator.application.ports.stores import Claim, RunSpec, StoredPayload
 from orchestrator.application.wheel_contents import contents_digest
-from orchestrator.domain.cell import Run
+from orchestrator.domain.cell import Run, RunSpec
 from orchestrator.domain.machine import ConfigError, Extent, Offers
 from orchestrator.domain.matrix import Baseline, CellPlan, Matrix, expand
 from orchestrator.domain.problems import Problem
 from orchestrator.domain.retests import TrialOrder
+from orchestrator.store.payloads import StoredPayload
+from orchestrator.store.runs import Claim
 
 BUILTIN = "builtin"
 Later = Literal["subject", "baseline"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.benchmarks import Benchmark, Measuring, Overview, Point
 from orchestrator.application.ports.trends import ChangePoint, Watched
+from orchestrator.store.benchmarks import Benchmark, Measuring, Overview, Point
 
 FEWEST = 8
 """Runs from which on a step can be seen."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.failure_groups import Group, WindowCell
 from orchestrator.application.triage_failures import Found, answering
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.failure_triage import Answering, Standing
 from orchestrator.domain.signature import Signature, similar
+from orchestrator.store.failure_groups import Group, WindowCell
 
 _ORDER = {standing: number for number, standing in enumerate(Standing)}
 

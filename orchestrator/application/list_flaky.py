@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.failure_groups import Failing, Judged, Tried, WindowCell
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.flaky import FlakyEvidence, Go, flaky_evidence
@@ -26,13 +24,10 @@ from orchestrator.domain.flaky_detection import (
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.identity import resolve
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.quarantine import (
-    QuarantineState,
-    is_about,
-    passes_in_a_row,
-    state_of,
-)
+from orchestrator.domain.quarantine import QuarantineState, is_about, passes_in_a_row, state_of
 from orchestrator.domain.signature import Signature
+from orchestrator.store.failure_groups import Failing, Judged, Tried, WindowCell
+from orchestrator.store.stores import Stores
 
 WEIGHED = 40
 """Suspects whose whole history is weighed; the rest are only counted."""

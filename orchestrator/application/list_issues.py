@@ -8,10 +8,10 @@ from datetime import date, datetime
 from enum import StrEnum
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.failure_groups import Group, Looked, WindowCell
-from orchestrator.application.ports.stores import Stores
 from orchestrator.application.triage_failures import Found, meant, most_in_a_run
 from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope
+from orchestrator.store.failure_groups import Group, Looked, WindowCell
+from orchestrator.store.stores import Stores
 
 SOON_DAYS = 7
 """Whoever owns an issue that is over so soon should know."""

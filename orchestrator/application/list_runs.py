@@ -8,11 +8,12 @@ from datetime import datetime
 from decimal import Decimal
 
 from orchestrator.application.describe_run import stated_cost
-from orchestrator.application.ports.read_models import RunsAsked, Spending
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Counts
+from orchestrator.store.leases import Spending
+from orchestrator.store.runs import RunsAsked
+from orchestrator.store.stores import Stores
 
 _ANY = RunsAsked()
 

@@ -6,18 +6,11 @@ from datetime import datetime
 
 from orchestrator.application.context import Context
 from orchestrator.application.message_links import run_link
-from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.schedule import (
-    CANCELLED,
-    ERRORED,
-    MISSED,
-    SKIPPED,
-    Firing,
-    Schedule,
-)
+from orchestrator.domain.schedule import CANCELLED, ERRORED, MISSED, SKIPPED, Firing, Schedule
+from orchestrator.store.verdict_rows import StoredVerdict
 
 _BROKEN = (ERRORED, MISSED)
 _RUN_STATES = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from orchestrator.application.context import Context
 from orchestrator.application.message_links import verdict_link
 from orchestrator.application.notify_people import announce
-from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.domain.announcement import Announcement, LineageState
+from orchestrator.store.verdict_rows import StoredVerdict
 
 
 def announce_verdict(context: Context, stored: StoredVerdict) -> bool:

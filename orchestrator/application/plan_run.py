@@ -10,7 +10,7 @@ from orchestrator.application.cell.flow_context import billed_minutes
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
-from orchestrator.application.ports.stores import RunSpec
+from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.machine import NotOfferedError, Place, ProviderError
 from orchestrator.domain.matrix import CellPlan, Matrix
 from orchestrator.domain.money import worst_usd

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.stores import StoredPayload
+from orchestrator.store.payloads import StoredPayload
 
 PAYLOAD_LIMIT_BYTES = 2 * 1024**3
 SUBJECT_LIMIT_BYTES = 4 * 1024**3

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
-from orchestrator.application.ports.stores import Stores
 from orchestrator.application.test_history import history_of
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.flaky import Go
@@ -27,6 +26,7 @@ from orchestrator.domain.quarantine import (
     state_of,
 )
 from orchestrator.domain.signature import Failure
+from orchestrator.store.stores import Stores
 
 logger = logging.getLogger(__name__)
 

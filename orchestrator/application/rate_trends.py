@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 
-from orchestrator.application.ports.release_board import DayRate
 from orchestrator.domain.outcome import Counts
+from orchestrator.store.release_board import DayRate
 
 
 @dataclass(frozen=True, slots=True)

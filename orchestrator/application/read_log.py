@@ -8,8 +8,8 @@ from functools import partial
 from itertools import islice
 
 from orchestrator.application.log_index import PIECE_BYTES, LogIndex, Read
-from orchestrator.application.ports.logs import AttemptLog, LogStore
 from orchestrator.domain.terminal import plain
+from orchestrator.store.logs import AttemptLog, LogStore
 
 KEPT_BYTES = 8 * 1024
 """Of a longer line only so much of its beginning and of its end is read."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from orchestrator.application.ports.release_board import (
+from orchestrator.domain.outcome import worst
+from orchestrator.store.release_board import (
     KnownCell,
     LiveRun,
     Release,
@@ -15,8 +16,7 @@ from orchestrator.application.ports.release_board import (
     ReleaseVerdict,
     Version,
 )
-from orchestrator.application.ports.stores import Stores
-from orchestrator.domain.outcome import worst
+from orchestrator.store.stores import Stores
 
 LIVE_RUNS = 10
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from orchestrator.application.context import Context
 from orchestrator.application.freeze_evidence import evidence_digest
 from orchestrator.application.gate_policies import policy_of
-from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.gate_documents import digest_of, read_snapshot, verdict_document
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Verdict
+from orchestrator.store.verdict_rows import StoredVerdict
 
 
 class VerdictMissingError(LookupError):

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from orchestrator.application.ports.read_models import CellResults
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Lease
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.reuse_inputs import REUSED, Reuse
 from orchestrator.domain.run_record import JobRecord
+from orchestrator.store.cell_results import CellResults
+from orchestrator.store.stores import Stores
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from orchestrator.application.context import Context
 from orchestrator.application.list_failure_groups import Kind, gather
-from orchestrator.application.ports.failure_groups import Group, Place, Places, WindowCell
 from orchestrator.application.triage_failures import Found, most_in_a_run
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.signature import SIMILAR, Signature
+from orchestrator.store.failure_groups import Group, Place, Places, WindowCell
 
 LOOKED = 2_000
 """The newest results of a signature that are looked at."""

@@ -8,15 +8,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from string import ascii_uppercase
 
-from orchestrator.application.ports.failure_groups import Failing
-from orchestrator.application.ports.grids import (
-    GridCell,
-    GridMark,
-    TestsWanted,
-)
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.flaky import IN_A_ROW
+from orchestrator.store.failure_groups import Failing
+from orchestrator.store.grids import GridCell, GridMark, TestsWanted
+from orchestrator.store.stores import Stores
 
 CELLS_WITH_TESTS = 3
 """So many of the newest cells with results say which tests there are now."""

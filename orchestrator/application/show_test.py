@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import takewhile
 
-from orchestrator.application.ports.failure_groups import Place
-from orchestrator.application.ports.grids import CellGo
-from orchestrator.application.ports.stores import Stores
 from orchestrator.application.test_history import names_of
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.flaky import FlakyEvidence, Go, flaky_evidence
@@ -18,6 +15,9 @@ from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope, is_match
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, state_of
 from orchestrator.domain.signature import BAD, Signature
+from orchestrator.store.failure_groups import Place
+from orchestrator.store.stores import Stores
+from orchestrator.store.test_strips import CellGo
 
 _GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED})
 

@@ -8,7 +8,6 @@ from datetime import timedelta
 
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy, policy_of
-from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
 from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict
 from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.excuse_terms import longest_exception
@@ -16,6 +15,8 @@ from orchestrator.domain.gate.rule_names import rule_fault
 from orchestrator.domain.gate.snapshot import Approval, Snapshot, Waiver
 from orchestrator.domain.person import SOCKET, Person, person_key
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
+from orchestrator.store.gates import StoredPolicy, StoredWaiver
+from orchestrator.store.verdict_rows import StoredVerdict
 
 
 class WaiverMissingError(LookupError):

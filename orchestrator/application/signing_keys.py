@@ -10,7 +10,8 @@ import json
 from datetime import datetime, timedelta
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.signer import KEYRING, KeyUnusableError, PublicKey
+from orchestrator.application.ports.signer import KEYRING, KeyUnusableError
+from orchestrator.domain.gate.signing_key import PublicKey
 
 LIFETIME = timedelta(days=365)
 """From the making of a key to its end."""

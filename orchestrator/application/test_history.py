@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.application.ports.history import TestGo
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.flaky import FlakyEvidence, flaky_evidence
 from orchestrator.domain.identity import resolve
+from orchestrator.store.stores import Stores
+from orchestrator.store.test_histories import TestGo
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.stores import Scope, Token
-from orchestrator.domain.person import name_fault, person_key, shown_name
+from orchestrator.domain.person import Scope, name_fault, person_key, shown_name
 from orchestrator.domain.problems import InvalidDocumentError, Problem
+from orchestrator.store.tokens import Token
 
 PREFIX = "seatrial_"
 """Lets secret scanners find a token that leaked."""

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.application.ports.failure_groups import Group, WindowCell
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.failure_triage import Answering
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope, is_match
 from orchestrator.domain.quarantine import QuarantineState, is_about, state_of
 from orchestrator.domain.signature import Signature
+from orchestrator.store.failure_groups import Group, WindowCell
+from orchestrator.store.stores import Stores
 
 Packages = Mapping[int, Mapping[str, str]]
 

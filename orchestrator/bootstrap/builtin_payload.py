@@ -10,7 +10,7 @@ from orchestrator.adapters.files.archive import file_chunks
 from orchestrator.application.ports.archives import PayloadArchives
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
-from orchestrator.application.ports.stores import PayloadStore, StoredPayload
+from orchestrator.store.payloads import PayloadStore, StoredPayload
 
 
 @dataclass(slots=True)

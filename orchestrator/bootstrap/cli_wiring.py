@@ -14,13 +14,13 @@ from orchestrator.application.ports.archives import ArchiveError
 from orchestrator.application.ports.clock import NewId
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.signer import Verified
-from orchestrator.application.ports.stores import StoreError
 from orchestrator.application.ports.wheels import Revisions, SubjectWheel, WheelsError
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.startup import uncollected
 from orchestrator.cli.wiring import DatabaseState, Packed, RefusedError
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.matrix import Subject
+from orchestrator.store.errors import StoreError
 
 if TYPE_CHECKING:
     from orchestrator.config import Settings

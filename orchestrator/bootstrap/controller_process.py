@@ -27,7 +27,6 @@ from orchestrator.application.context import Context
 from orchestrator.application.deliver_notifications import deliver
 from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
-from orchestrator.application.ports.stores import Scope, StoreError
 from orchestrator.application.tokens import PREFIX, keep_token
 from orchestrator.bootstrap.asgi_dispatch import Faces
 from orchestrator.bootstrap.bounded_http import HttpLimits, bounded
@@ -40,6 +39,8 @@ from orchestrator.cli.wiring import RefusedError
 from orchestrator.config import Settings
 from orchestrator.controller import Controller, Listener, end_process
 from orchestrator.dashboard.app import create_dashboard
+from orchestrator.domain.person import Scope
+from orchestrator.store.errors import StoreError
 from runners.shell.account import AccountError
 
 DEFAULT_HOST = "127.0.0.1"

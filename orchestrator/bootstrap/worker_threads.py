@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from orchestrator.application.ports.stores import StoreError
+from orchestrator.store.errors import StoreError
 
 logger = logging.getLogger(__name__)
 

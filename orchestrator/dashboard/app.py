@@ -17,7 +17,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.gate_policies import GateMissingError
-from orchestrator.application.ports.stores import StoreError
 from orchestrator.application.replay_verdict import VerdictMissingError
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import (
@@ -46,6 +45,7 @@ from orchestrator.dashboard.responses import Format, PageMissingError, Pages, pa
 from orchestrator.dashboard.security import PageHeaders
 from orchestrator.dashboard.session import ForeignFormError, NotAllowedError, SignedOutError
 from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.store.errors import StoreError
 
 logger = logging.getLogger(__name__)
 STATIC = Path(__file__).resolve().parent / "static"

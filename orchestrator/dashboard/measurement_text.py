@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from orchestrator.application.ports.benchmarks import Benchmark, Point
 from orchestrator.dashboard.labels import cut, number, said, visible
 from orchestrator.dashboard.table import Plain
+from orchestrator.store.benchmarks import Benchmark, Point
 
 _MOST_DIGITS = 6
 _LONGEST_UNIT = 40

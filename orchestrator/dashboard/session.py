@@ -14,9 +14,8 @@ from fastapi import Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import Credential, check_credential, cookie_of
-from orchestrator.domain.person import Person
+from orchestrator.domain.person import Person, Scope
 
 CSRF_FIELD = "csrf"
 _NONCE_BYTES = 12

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
 from orchestrator.domain.machine import Place, Reach
+from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.retests import TrialOrder
 
 
 class CellState(StrEnum):
@@ -254,6 +257,30 @@ class Run:
     finished_at: datetime | None = None
     cancel_requested_at: datetime | None = None
     rerun_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """What a run was launched with; never changes."""
+
+    matrix: Matrix
+    manifest: Manifest
+    subject_digest: str | None = None
+    """sha256 of the subject's wheel, where one was given."""
+    only: Mapping[str, Sequence[str]] | None = None
+    """Of a rerun: the jobs of each cell, by the cell's name; None means all."""
+    hold_minutes: float = 0.0
+    """How long the machine of a cell that did not pass is kept for a person to look at."""
+    baseline_digest: str | None = None
+    """sha256 of the baseline's wheel or payload, where one was given."""
+    trials: TrialOrder | None = None
+    """What is found out about failing tests while their machine is still there."""
+    reuse_max_age_s: float | None = None
+    """Jobs with evidence no older than this, of the very same, are not run; None runs all."""
+    subject_contents: str = ""
+    """Digest of what that wheel holds (`wheel_contents.py`)."""
+    subject_built: str = ""
+    """Where the subject's wheel was built, as whom and from what, where a controller did it."""
 
 
 def run_outcome(cells: list[tuple[Outcome, bool]]) -> Outcome:

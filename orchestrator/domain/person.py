@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 SOCKET = "socket"
 """Stands for a token's id where the operating-system user of the home speaks by its socket."""
@@ -27,6 +28,15 @@ _TOGETHER = (
     frozenset({"LATIN", "HAN", "HANGUL"}),
 )
 """Scripts that one name may have together (Unicode Technical Standard 39, "highly restrictive")."""
+
+
+class Scope(StrEnum):
+    """What a token may do; each includes the ones before it."""
+
+    READ = "read"
+    RUN = "run"
+    GATE = "gate"
+    ADMIN = "admin"
 
 
 @dataclass(frozen=True, slots=True)

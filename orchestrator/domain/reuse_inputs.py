@@ -204,3 +204,35 @@ def _plain(value: object) -> str:
 
 def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python on the machine, as the probe describes it."""
+
+    path: str
+    version: str
+    implementation: str
+    machine: str
+    libc: tuple[str, str] | None
+    """``("glibc", "2.36")``; None where the machine could not tell."""
+    packages: Mapping[str, str]
+    """Versions by canonical name."""
+    pip: str | None = None
+    kernel: str = ""
+
+    @property
+    def platform(self) -> str:
+        """For a person: ``Python 3.11.2 on x86_64 with glibc 2.36``."""
+        libc = f" with {' '.join(self.libc)}" if self.libc else ""
+        return f"Python {self.version} on {self.machine}{libc}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What an attempt was prepared with: enough to ask later whether that is still the same."""
+
+    ingredients: Ingredients
+    interpreter: Interpreter
+    place: str
+    """Where its machine was."""

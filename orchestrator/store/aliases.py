@@ -8,24 +8,28 @@ from datetime import datetime
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, aliased
 
-from orchestrator.application.ports.history import AliasConflictError
 from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.identity import makes_a_circle
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into
 from orchestrator.store.tables import TestAliasRow, TestCaseRow
 
+
+class AliasConflictError(ValueError):
+    """The decision cannot stand beside others: a circle, or a test with two newer names."""
+
+
 _Old, _New = aliased(TestCaseRow), aliased(TestCaseRow)
 
 
-class DbAliases:
-    """The AliasStore of a database."""
+class AliasStore:
+    """Which tests stand under other names."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def suggest(self, aliases: Sequence[Alias]) -> None:
-        """Store those that nobody has asked about."""
+        """Store those whose pair of names nobody has asked about; ids are not read."""
         rows = [
             {
                 "product": one.product,
@@ -62,7 +66,7 @@ class DbAliases:
     def decide(
         self, alias_id: int, state: AliasState, *, at: datetime | None, by: str
     ) -> Alias | None:
-        """Write what a person said. Raises AliasConflictError."""
+        """What a person said; None where there is none. Raises AliasConflictError."""
         with self._sessions.write() as session:
             row = session.get(TestAliasRow, alias_id, with_for_update=True)
             if row is None:
@@ -75,7 +79,7 @@ class DbAliases:
             return _get(session, alias_id)
 
     def confirmed(self, tests: Collection[int] | None = None) -> Mapping[int, int]:
-        """By the older test, the newer one."""
+        """By the test of an older name, that of the newer one."""
         with self._sessions.read() as session:
             found = confirmed_of(session)
         return found if tests is None else {old: found[old] for old in tests if old in found}

@@ -16,14 +16,14 @@ from orchestrator.store.sql import insert_into
 from orchestrator.store.tables import StatementRow
 
 
-class DbStatements:
-    """The StatementStore of a database."""
+class StatementStore:
+    """What people wrote for the reports of a run."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def add(self, run_id: str, statements: Sequence[Statement]) -> None:
-        """Append those that are not there."""
+        """Append; the very same statement is kept once."""
         if statements:
             with self._sessions.write() as session:
                 keep_statements(session, run_id, statements)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.clock import NewId
 from orchestrator.domain.announcement import Announcement, LineageState, News
 from orchestrator.domain.channel import (
     Channel,
@@ -23,7 +22,9 @@ from orchestrator.store.sql import changed, insert_into
 from orchestrator.store.tables import AnnouncementRow, ChannelRow, DeliveryRow, StandingRow
 
 
-def announced(session: Session, told: Announcement, *, new_id: NewId, at: datetime) -> bool:
+def announced(
+    session: Session, told: Announcement, *, new_id: Callable[[], str], at: datetime
+) -> bool:
     """Write its deliveries; True if its line stood elsewhere. A key that is known does nothing.
 
     Rows are locked in one order: the key, the line, channels by id, what commits stand at.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.benchmark_series import Measured
 from orchestrator.domain.facts import MetricFact
 from orchestrator.domain.interleaving import BASELINE
 from orchestrator.store.cell_labels import Cells, cells_of
@@ -25,12 +24,30 @@ from orchestrator.store.tables import (
     RunRow,
 )
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One metric that a cell of a run stated."""
+
+    run: str
+    cell: str
+    """The cell's name."""
+    platform: str
+    version: str
+    """The subject's."""
+    at: datetime
+    """When its run was launched, or is said to have happened."""
+    fact: MetricFact
+    probed: Mapping[str, object] = field(default_factory=dict)
+    """What the agent told of its environment."""
+
+
 Probed = Mapping[int, Mapping[str, object]]
 """By the attempt's number."""
 
 
-class DbSeries:
-    """The SeriesStore of a database."""
+class SeriesStore:
+    """Metrics of many runs. Each method is one transaction."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -38,7 +55,11 @@ class DbSeries:
     def of_benchmark(
         self, job: str, metric: str, *, product: str | None, runs: int
     ) -> list[Measured]:
-        """In the order of the runs."""
+        """What a product's newest so many runs measured; None means any product.
+
+        In the order of the runs. Of a job that was tried again the last attempt counts; machines
+        that were simulated do not; of paired benchmarks the subject's turns are here.
+        """
         newest = select(RunRow.id).order_by(RunRow.id.desc()).limit(runs)
         if product is not None:
             newest = newest.where(RunRow.product == product)

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import Row, Select, and_, func, or_, select, tuple_
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.application.ports.benchmarks import (
-    Benchmark,
-    Measuring,
-    Overview,
-    Point,
-    Series,
-    Track,
-    Versus,
-)
 from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.interleaving import BASELINE
 from orchestrator.store.benchmark_rollup import unmeasured, unpack, write_points
@@ -36,6 +29,89 @@ from orchestrator.store.tables import (
     RunRow,
 )
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """A metric with one unit, one direction and one set of parameters."""
+
+    number: int
+    """Its own for good."""
+    job: str
+    name: str
+    unit: str
+    direction: str
+    params: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measuring:
+    """A cell that is done and has measured something."""
+
+    run: str
+    cell: str
+    """The cell's name."""
+    version: str
+    """The subject's."""
+    at: datetime
+    """When its run was launched, or is said to have happened."""
+    environment: str
+    """The fingerprint of where it ran; empty where that is not known."""
+
+
+class Point(NamedTuple):
+    """What a cell measured of a benchmark."""
+
+    cell: int
+    """Key of the cells that come with it."""
+    value: float
+    """The median of the samples."""
+    low: float
+    high: float
+    """Quartiles; of fewer than five samples the extremes."""
+    samples: int
+
+
+class Series(NamedTuple):
+    """How a benchmark went on a platform, in the order of the runs."""
+
+    cells: Sequence[int]
+    """Keys of the cells that come with it."""
+    values: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Every benchmark over a product's newest runs."""
+
+    benchmarks: Sequence[Benchmark] = ()
+    cells: Mapping[int, Measuring] = field(default_factory=dict)
+    series: Mapping[tuple[int, str], Series] = field(default_factory=dict)
+    """By the benchmark's number and the cell's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """One benchmark on one platform."""
+
+    benchmark: Benchmark
+    cells: Mapping[int, Measuring] = field(default_factory=dict)
+    points: Sequence[Point] = ()
+    """In the order of the runs."""
+    older: int = 0
+    """So many runs before these measured it, too."""
+
+
+class Versus(NamedTuple):
+    """A benchmark in both cells of a pair."""
+
+    pair: int
+    """The pair's place."""
+    benchmark: int
+    """Its number."""
+    before: Point
+    after: Point
+
+
 _BENCHMARK = (
     BenchmarkRow.pk,
     BenchmarkRow.job,
@@ -50,14 +126,25 @@ _Known = Select[int, str, str, str, str, dict[str, object]]
 _Cell = Row[int, str, str, str, datetime, str, Ingested | None]
 
 
-class DbBenchmarks:
-    """The BenchmarkStore of a database."""
+class BenchmarkStore:
+    """What cells that are done have measured. Each method is one transaction.
+
+    Of a job that was tried again the last attempt counts; machines that were simulated do not; of
+    paired benchmarks the subject's turns are here.
+    """
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def overview(self, product: str, *, runs: int, job: str = "", contains: str = "") -> Overview:
-        """Of the newest runs that measured something."""
+        """A product's benchmarks, as its newest so many runs that measured something went.
+
+        Args:
+            product: The payload's name.
+            runs: So many.
+            job: Only this job's; empty: any.
+            contains: Only those whose name contains it, in letters of any size.
+        """
         with self._sessions.read() as session:
             benchmarks = _read(session, _benchmarks(product, job=job, contains=contains))
             cells = _cells_of(session, _newest(product, runs))
@@ -73,7 +160,7 @@ class DbBenchmarks:
     def points(
         self, benchmarks: Sequence[int], cells: Sequence[int]
     ) -> Mapping[tuple[int, int], Point]:
-        """A page's worth of them."""
+        """Some points with their spreads, by the benchmark's number and the cell."""
         query = select(BenchmarkPointRow.benchmark, *_POINT).where(
             BenchmarkPointRow.benchmark.in_(set(benchmarks)),
             BenchmarkPointRow.cell.in_(set(cells)),
@@ -83,19 +170,19 @@ class DbBenchmarks:
         return {(number, point[0]): Point(*point) for number, *point in found}
 
     def jobs(self, product: str) -> Sequence[str]:
-        """By name."""
+        """Those that have benchmarks."""
         query = select(BenchmarkRow.job).where(BenchmarkRow.product == product).distinct()
         with self._sessions.read() as session:
             return session.scalars(query.order_by(BenchmarkRow.job)).all()
 
     def variants(self, product: str, job: str, metric: str) -> Sequence[Benchmark]:
-        """In the order they were first said."""
+        """Every benchmark of this name: of each unit, direction and set of parameters."""
         query = _benchmarks(product, job=job).where(BenchmarkRow.name == metric)
         with self._sessions.read() as session:
             return _read(session, query)
 
     def platforms(self, benchmark: int) -> Sequence[str]:
-        """The newest first."""
+        """The cells' names that have measured it, by the newest run that did."""
         query = (
             select(CellRow.name)
             .join(BenchmarkPointRow, BenchmarkPointRow.cell == CellRow.pk)
@@ -107,7 +194,7 @@ class DbBenchmarks:
             return session.scalars(query).all()
 
     def track(self, benchmark: Benchmark, *, cell: str, runs: int) -> Track:
-        """In the order of the runs."""
+        """How it went on a platform over so many of its newest runs."""
         mine = (BenchmarkPointRow.benchmark == benchmark.number, CellRow.name == cell)
         on = BenchmarkPointRow.cell == CellRow.pk
         query = select(*_POINT).join(CellRow, on).where(*mine).order_by(CellRow.run_id.desc())
@@ -125,7 +212,10 @@ class DbBenchmarks:
     def samples(
         self, benchmark: Benchmark, cells: Sequence[int], *, most: int
     ) -> Mapping[int, Sequence[float]]:
-        """Thinned."""
+        """What some of its points are made of, by the cell.
+
+        Of more than so many samples those that stand at equal steps in the order of their size.
+        """
         point = BenchmarkPointRow
         stated = and_(
             MetricRow.attempt == point.attempt,
@@ -147,7 +237,7 @@ class DbBenchmarks:
         return {cell: _thinned(samples, most) for cell, samples in found.items()}
 
     def environments(self, cells: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
-        """Of each cell the last one that was told."""
+        """What the agents there told of their environments."""
         query = (
             select(AttemptRow.cell, EnvironmentRow.document)
             .join(AttemptRow, AttemptRow.pk == EnvironmentRow.attempt)
@@ -161,7 +251,7 @@ class DbBenchmarks:
             }
 
     def beside(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Versus]:
-        """By the pairs' places, and the benchmarks' numbers."""
+        """What both cells of pairs have measured, by the cells' ids."""
         old, new = (aliased(BenchmarkPointRow) for _ in range(2))
         first, second = (aliased(CellRow) for _ in range(2))
         # For SQLite, which looks up no index for pairs.
@@ -185,7 +275,7 @@ class DbBenchmarks:
         return sorted(found)
 
     def known(self, benchmarks: Sequence[int]) -> Mapping[int, Benchmark]:
-        """Some of them."""
+        """Benchmarks by their numbers."""
         query = select(*_BENCHMARK)
         with self._sessions.read() as session:
             return {
@@ -195,7 +285,7 @@ class DbBenchmarks:
             }
 
     def roll_up(self, *, limit: int) -> int:
-        """Some cells in a transaction: a large database is not locked for long."""
+        """Look at so many cells that nobody has looked at; return how many there were."""
         with self._sessions.read() as session:
             cells = session.scalars(unmeasured(limit)).all()
         for at in range(0, len(cells), _CELLS_AT_ONCE):

@@ -8,8 +8,7 @@ from typing import IO
 
 from sqlalchemy import insert
 
-from orchestrator.adapters.files.blobs import Intake, is_digest, opened
-from orchestrator.application.ports.blobs import BlobMissingError
+from orchestrator.domain.blobs import BlobMissingError, Intake, is_digest, opened
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into
 from orchestrator.store.tables import BlobChunkRow, BlobRow

@@ -6,15 +6,14 @@ from datetime import datetime
 
 from sqlalchemy import delete, select
 
-from orchestrator.application.ports.stores import Token
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed
 from orchestrator.store.tables import BrowserSessionRow, TokenRow
-from orchestrator.store.tokens import token_of_row
+from orchestrator.store.tokens import Token, token_of_row
 
 
-class DbBrowserSessions:
-    """The BrowserSessionStore of a database."""
+class BrowserSessionStore:
+    """Browsers that are signed in, by the sha256 of their session's secret."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -30,7 +29,7 @@ class DbBrowserSessions:
             session.add(row)
 
     def token_of(self, secret_sha256: str, *, at: datetime) -> Token | None:
-        """The token of a session that lasts still."""
+        """The token of a session that lasts still, revoked or not; None where there is none."""
         query = (
             select(TokenRow)
             .join(BrowserSessionRow, BrowserSessionRow.token == TokenRow.id)
@@ -42,7 +41,7 @@ class DbBrowserSessions:
             return token_of_row(row) if row else None
 
     def end(self, secret_sha256: str) -> None:
-        """End it."""
+        """End it; again changes nothing."""
         mine = BrowserSessionRow.secret_sha256 == secret_sha256
         with self._sessions.write() as session:
             changed(session, delete(BrowserSessionRow).where(mine))

@@ -7,15 +7,13 @@ lost half way said about the same job stays stored, and is not shown twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from sqlalchemy import Select, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.application.ports.evidence import Artifact
-from orchestrator.application.ports.read_models import CellResults
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice
 from orchestrator.domain.outcome import Counts, TestOutcome
@@ -36,6 +34,32 @@ from orchestrator.store.tables import (
     TestResultRow,
 )
 from orchestrator.store.tables.results import Counted
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file that came home."""
+
+    name: str
+    digest: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellResults:
+    """What is known of a cell, each in the order it was stated."""
+
+    jobs: Mapping[str, JobFact] = field(default_factory=dict)
+    counts: Mapping[str, Counts] = field(default_factory=dict)
+    """By job: its tests, with those that a source counts without naming them."""
+    checks: Sequence[CheckFact] = ()
+    metrics: Sequence[MetricFact] = ()
+    notices: Sequence[Notice] = ()
+    artifacts: Sequence[Artifact] = ()
+    """By name."""
+    environment: Mapping[str, object] | None = None
+    """Of the last attempt that reported one."""
+
 
 R = TypeVar("R", CheckResultRow, MetricRow)
 T = TypeVar("T")

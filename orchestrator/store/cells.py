@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.application.ports.read_models import CellLife
 from orchestrator.domain.cell import (
     Attempt,
     Cause,
@@ -26,19 +26,26 @@ from orchestrator.store.rollups import write_rollup
 from orchestrator.store.run_events import tell
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, cell_row, run_row
-from orchestrator.store.tables import (
-    AttemptRow,
-    CellPlanRow,
-    CellRow,
-    RunRow,
-    TransitionRow,
-)
+from orchestrator.store.tables import AttemptRow, CellPlanRow, CellRow, RunRow, TransitionRow
+
+
+@dataclass(frozen=True, slots=True)
+class CellLife:
+    """A cell, what the matrix wants of it, and every step of its life."""
+
+    cell: Cell
+    plan: CellPlan
+    attempts: Sequence[Attempt] = ()
+    """In their order."""
+    transitions: Sequence[Transition] = ()
+    """In their order."""
+
 
 _AT_WORK = [state for state in CellState if state not in (CellState.QUEUED, CellState.DONE)]
 
 
-class DbCells:
-    """The CellStore of a database."""
+class CellStore:
+    """Cells, their attempts and the steps of their lives."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -55,7 +62,7 @@ class DbCells:
             return [_cell(row) for row in session.scalars(query)]
 
     def of_runs(self, run_ids: Sequence[str]) -> dict[str, list[Cell]]:
-        """By run, in matrix order."""
+        """By run, in matrix order; a run without cells is left out."""
         query = select(CellRow).where(CellRow.run_id.in_(run_ids))
         found: dict[str, list[Cell]] = {}
         with self._sessions.read() as session:
@@ -64,7 +71,7 @@ class DbCells:
         return found
 
     def lives(self, cell_ids: Sequence[str]) -> dict[str, CellLife]:
-        """Each with its plan, its attempts and its steps: three statements."""
+        """By cell id, without unknown ones; with plans, attempts and steps in three statements."""
         mine = CellRow.id.in_(cell_ids)
         plans = select(CellRow, CellPlanRow.plan).join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
         with self._sessions.read() as session:
@@ -94,7 +101,7 @@ class DbCells:
             return tuple(session.scalars(query))
 
     def untold(self) -> tuple[str, ...]:
-        """Ids of the cells of running runs whose cells are all done."""
+        """Ids of done cells whose run is not finished, though none of its cells is at work."""
         at_work = select(CellRow.run_id).where(CellRow.state != CellState.DONE)
         over = select(RunRow.id).where(RunRow.state == RunState.RUNNING, RunRow.id.not_in(at_work))
         query = select(CellRow.id).where(CellRow.run_id.in_(over)).order_by(CellRow.pk)
@@ -102,7 +109,11 @@ class DbCells:
             return tuple(session.scalars(query))
 
     def admit(self, cell_id: str, attempt_id: str, *, max_parallel: int, at: datetime) -> bool:
-        """Open an attempt if the run has room; True if it is open."""
+        """Open an attempt and go to PLACING, if the run has room; True if it is open.
+
+        There is room while fewer than `max_parallel` of its cells are between PLACING and
+        RELEASING, decided under the run row's lock. An attempt that is open already is True.
+        """
         with self._sessions.write() as session:
             cell = cell_row(session, cell_id, lock=True)
             mine = select(AttemptRow).where(AttemptRow.id == attempt_id)
@@ -120,7 +131,7 @@ class DbCells:
             return True
 
     def reach(self, cell_id: str, state: CellState, *, at: datetime, reason: str = "") -> Cell:
-        """Move to the state; nothing when there or past. Raises IllegalTransitionError."""
+        """Move to the state, with a transition row and a feed item; nothing when there or past."""
         with self._sessions.write() as session:
             row = cell_row(session, cell_id, lock=True)
             if not _cell(row).has_reached(state):
@@ -143,7 +154,10 @@ class DbCells:
             _move(session, cell, CellState.QUEUED, at=at, attempt=attempt.number, reason=reason)
 
     def conclude(self, cell_id: str, outcome: Cause, *, at: datetime) -> None:
-        """Set the cell's outcome and roll it up; nothing when it is done."""
+        """Close the open attempt, if any, set the cell's outcome and go to DONE.
+
+        The cell's roll-up is written in the same transaction.
+        """
         with self._sessions.write() as session:
             cell = cell_row(session, cell_id, lock=True)
             if cell.state is CellState.DONE:
@@ -171,19 +185,19 @@ class DbCells:
             return _attempt(found[0], found[1])
 
     def attempts(self, cell_id: str) -> list[Attempt]:
-        """In order."""
+        """In their order."""
         with self._sessions.read() as session:
             return _attempts(session, CellRow.id == cell_id).get(cell_id, [])
 
     def blame(self, attempt_id: str, cause: Cause) -> None:
-        """Write the cause, unless there is one."""
+        """Write what went wrong outside the jobs; the first cause stands."""
         with self._sessions.write() as session:
             attempt = attempt_row(session, attempt_id, lock=True)
             if attempt.cause_outcome is None:
                 _blame(attempt, cause)
 
     def transitions(self, cell_id: str) -> list[Transition]:
-        """In order."""
+        """In their order."""
         with self._sessions.read() as session:
             return _steps(session, CellRow.id == cell_id).get(cell_id, [])
 

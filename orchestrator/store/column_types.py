@@ -15,7 +15,7 @@ from sqlalchemy import JSON, DateTime, Dialect, Numeric, Text, TypeDecorator
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
-from orchestrator.application.ports.stores import DamagedError
+from orchestrator.store.errors import DamagedError
 
 T = TypeVar("T")
 W = TypeVar("W", bound=StrEnum)

@@ -11,14 +11,14 @@ from orchestrator.store.sql import changed, database_time_s, insert_into
 from orchestrator.store.tables import ControllerRow
 
 
-class DbControllers:
-    """The ControllerStore of a database."""
+class ControllerStore:
+    """Which controllers live, so that a dead one's cells are taken over."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def beat(self, controller_id: str) -> None:
-        """Say that it lives now."""
+        """Say that it lives now, by the database's clock."""
         with self._sessions.write() as session:
             insert = insert_into(session, ControllerRow)
             row = {"id": controller_id, "seen_s": database_time_s(session)}
@@ -35,7 +35,10 @@ class DbControllers:
             return list(session.scalars(query))
 
     def claim(self, controller_id: str, *, grace_s: float) -> bool:
-        """Take over from it if it is dead; True for exactly one caller within the grace."""
+        """Take over from a dead one; True for exactly one of those who try at once.
+
+        Whoever did so has the grace for it, then says `leave`; else the next one may.
+        """
         with self._sessions.write() as session:
             now_s = database_time_s(session)
             dead = (ControllerRow.id == controller_id, ControllerRow.seen_s < now_s - grace_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -26,11 +27,85 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement, SQLCoreOperations
 
-from orchestrator.application.ports.cost_aggregates import Account, PhaseSum, Refusals, RunSum, Sum
-from orchestrator.domain.cell import CellState
+from orchestrator.domain.cell import CellState, RunState
+from orchestrator.domain.outcome import Outcome
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import is_postgres
 from orchestrator.store.tables import AttemptRow, CellRow, LeaseRow, RunRow, TransitionRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum:
+    """What some machines came to."""
+
+    machines: int = 0
+    seconds: float = 0.0
+    """They were held for so long together."""
+    usd: Decimal = Decimal(0)
+    reserved_usd: Decimal = Decimal(0)
+    """So much was set aside for them."""
+
+    def __add__(self, other: Sum) -> Sum:
+        """Both together."""
+        return Sum(
+            machines=self.machines + other.machines,
+            seconds=self.seconds + other.seconds,
+            usd=self.usd + other.usd,
+            reserved_usd=self.reserved_usd + other.reserved_usd,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What the machines of one day, platform, provider and version came to."""
+
+    day: str
+    """In UTC, of the reservation: ``2026-11-21``."""
+    platform: str
+    """The cell's name."""
+    provider: str
+    version: str
+    """The subject's name and version."""
+    sum: Sum
+
+
+@dataclass(frozen=True, slots=True)
+class RunSum:
+    """What a run came to."""
+
+    run: str
+    matrix: str
+    subject: str
+    version: str
+    launched_at: datetime
+    state: RunState
+    outcome: Outcome | None
+    sum: Sum
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSum:
+    """How long, and for how much, the machines of a platform were in one state."""
+
+    platform: str
+    phase: CellState
+    seconds: float
+    usd: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """How often a provider gave no machine at a place, for one reason."""
+
+    provider: str
+    place: str
+    reason: str
+    """``capacity``, ``quota`` ..."""
+    count: int
+    last_at: datetime
+    last_said: str
+    """The provider's answer, the last time."""
+
 
 _MICRO = 1_000_000
 """Money is added up in whole millionths: exactly, though SQLite keeps it as text."""
@@ -40,14 +115,14 @@ _FAKE = "fake"
 Number = ColumnElement[float]
 
 
-class DbBills:
-    """The BillStore of a database."""
+class BillStore:
+    """Sums over the ledger."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def accounts(self, since: datetime, until: datetime) -> list[Account]:
-        """One pass over the leases of the span, whatever they are summed up by afterwards."""
+        """In the order of days; one for each day, platform, provider and version. One statement."""
         with self._sessions.read() as session:
             keys = (
                 _day(session, LeaseRow.reserved_at).label("day"),
@@ -75,7 +150,7 @@ class DbBills:
             ]
 
     def runs(self, since: datetime, until: datetime, *, limit: int, skip: int = 0) -> list[RunSum]:
-        """Summed up before the runs are looked at."""
+        """What cost most first; runs that cost nothing are left out."""
         with self._sessions.read() as session:
             summed = (
                 select(LeaseRow.run_id.label("run"), *_sums(session))
@@ -93,7 +168,7 @@ class DbBills:
             return [_run(row, _sum(*sums)) for row, *sums in rows]
 
     def of_runs(self, runs: Sequence[str]) -> dict[str, Decimal]:
-        """By the index of runs."""
+        """What each came to; those without machines are left out."""
         query = (
             select(LeaseRow.run_id, func.sum(_micro(LeaseRow.cost_usd)))
             .where(LeaseRow.run_id.in_(list(runs)), LeaseRow.cost_usd.is_not(None), _is_real())
@@ -103,7 +178,7 @@ class DbBills:
             return {run: _usd(micro) for run, micro in session.execute(query)}
 
     def phases(self, since: datetime, until: datetime) -> list[PhaseSum]:
-        """Each step of an attempt lasts until the next, as far as the machine was there."""
+        """Of machines that cost something; a step lasts until the next, or its machine's end."""
         with self._sessions.read() as session:
             query = _phases(session, since, until)
             return [
@@ -112,7 +187,7 @@ class DbBills:
             ]
 
     def refusals(self, since: datetime, until: datetime, *, limit: int) -> list[Refusals]:
-        """By the first word of the answer, before its colon."""
+        """What happened most often first; of real and of simulated providers."""
         with self._sessions.read() as session:
             word = _before_colon(session, LeaseRow.refusal).label("reason")
             grouped = (
@@ -140,7 +215,7 @@ class DbBills:
             ]
 
     def simulated_usd(self, since: datetime, until: datetime) -> Decimal:
-        """Of leases that no bill has."""
+        """What machines would have come to that are not real."""
         asked = (LeaseRow.reserved_at >= since, LeaseRow.reserved_at < until)
         query = select(func.sum(_micro(LeaseRow.cost_usd))).where(*asked, not_(_is_real()))
         with self._sessions.read() as session:

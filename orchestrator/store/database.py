@@ -4,45 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.application.ports.stores import Stores
-from orchestrator.store.aliases import DbAliases
-from orchestrator.store.annotations import DbStatements
-from orchestrator.store.benchmark_series import DbSeries
-from orchestrator.store.benchmarks import DbBenchmarks
 from orchestrator.store.blobs import DbBlobs
-from orchestrator.store.browser_sessions import DbBrowserSessions
-from orchestrator.store.cells import DbCells
-from orchestrator.store.controllers import DbControllers
-from orchestrator.store.cost_aggregates import DbBills
-from orchestrator.store.differences import DbDifferences
-from orchestrator.store.evidence import DbEvidence
-from orchestrator.store.failure_groups import DbKinds
-from orchestrator.store.failures import DbFailures
-from orchestrator.store.gates import DbGates
-from orchestrator.store.grids import DbGrids
-from orchestrator.store.ingests import DbIngests
-from orchestrator.store.known_issues import DbKnownIssues
-from orchestrator.store.leases import DbLeases
-from orchestrator.store.logs import DbLogs
-from orchestrator.store.machine_list import DbRented
-from orchestrator.store.operational_metrics import DbFigures
-from orchestrator.store.orphans import DbSightings
-from orchestrator.store.outbox import DbOutboxs
-from orchestrator.store.payloads import DbPayloads
-from orchestrator.store.prices import DbPrices
-from orchestrator.store.quarantines import DbQuarantines
-from orchestrator.store.release_board import DbReleases
-from orchestrator.store.results import DbResults
-from orchestrator.store.retests import DbTrials
-from orchestrator.store.reuse_inputs import DbProofs
-from orchestrator.store.run_events import DbFeed
-from orchestrator.store.runs import DbRuns
-from orchestrator.store.schedules import DbSchedules
 from orchestrator.store.schema_revisions import Revisions, migrate, require_current, revisions
 from orchestrator.store.sessions import Access, Sessions, connect
-from orchestrator.store.static_hosts import DbMachines
-from orchestrator.store.test_histories import DbTests
-from orchestrator.store.tokens import DbTokens
+from orchestrator.store.stores import Stores, stores_of
 
 _SIGNED_AT_ONCE = 1_000
 
@@ -94,7 +59,7 @@ def open_database(url: str, *, migrate: bool = False, read_only: bool = False) -
         engine.dispose()
         raise
     sessions = Sessions(engine)
-    database = Database(sessions, _stores(sessions), DbBlobs(sessions))
+    database = Database(sessions, stores_of(sessions), DbBlobs(sessions))
     if migrate:
         while database.stores.failures.recluster(limit=_SIGNED_AT_ONCE):
             pass  # what another version of the algorithm has signed
@@ -110,46 +75,6 @@ def revisions_of(url: str) -> Revisions:
         return revisions(engine)
     finally:
         engine.dispose()
-
-
-def _stores(sessions: Sessions) -> Stores:
-    return Stores(
-        runs=DbRuns(sessions),
-        cells=DbCells(sessions),
-        leases=DbLeases(sessions),
-        bills=DbBills(sessions),
-        rented=DbRented(sessions),
-        evidence=DbEvidence(sessions),
-        logs=DbLogs(sessions),
-        results=DbResults(sessions),
-        feed=DbFeed(sessions),
-        payloads=DbPayloads(sessions),
-        tokens=DbTokens(sessions),
-        browser_sessions=DbBrowserSessions(sessions),
-        controllers=DbControllers(sessions),
-        machines=DbMachines(sessions),
-        sightings=DbSightings(sessions),
-        prices=DbPrices(sessions),
-        ingests=DbIngests(sessions),
-        statements=DbStatements(sessions),
-        failures=DbFailures(sessions),
-        tests=DbTests(sessions),
-        aliases=DbAliases(sessions),
-        known_issues=DbKnownIssues(sessions),
-        gates=DbGates(sessions),
-        schedules=DbSchedules(sessions),
-        outbox=DbOutboxs(sessions),
-        figures=DbFigures(sessions),
-        trials=DbTrials(sessions),
-        proofs=DbProofs(sessions),
-        quarantines=DbQuarantines(sessions),
-        series=DbSeries(sessions),
-        kinds=DbKinds(sessions),
-        benchmarks=DbBenchmarks(sessions),
-        differences=DbDifferences(sessions),
-        releases=DbReleases(sessions),
-        grids=DbGrids(sessions),
-    )
 
 
 _migrate = migrate

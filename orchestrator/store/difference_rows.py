@@ -28,7 +28,6 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.application.ports.differences import Pair
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.difference import BAD, GOOD, NEVER, Difference, beginning_of
 from orchestrator.domain.outcome import TestOutcome
@@ -41,6 +40,10 @@ from orchestrator.store.tables import (
     TestCaseRow,
     TestResultRow,
 )
+
+Pair = tuple[str, str]
+"""The ids of two cells: before, after."""
+
 
 KINDS = tuple(Difference)
 COLLECTION = "collection"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import (
     CTE,
@@ -20,22 +21,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session, aliased
 
-from orchestrator.application.ports.differences import (
-    Changed,
-    Counted,
-    Overview,
-    Pair,
-    Surroundings,
-)
 from orchestrator.domain.difference import Difference
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.store.difference_rows import (
-    KINDS,
-    RANKS,
-    Sources,
-    beside,
-    sources_of,
-)
+from orchestrator.store.difference_rows import KINDS, RANKS, Pair, Sources, beside, sources_of
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import (
     AttemptRow,
@@ -46,6 +34,55 @@ from orchestrator.store.tables import (
     TestResultRow,
 )
 
+
+class Counted(NamedTuple):
+    """So many tests of one pair to which the same happened."""
+
+    pair: int
+    """The pair's place."""
+    difference: Difference
+    outcome: TestOutcome | None
+    """Of those that are the same, how they went."""
+    tests: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """One test of one pair."""
+
+    pair: int
+    test: int
+    """The test's number."""
+    job: str
+    nodeid: str
+    was: str = ""
+    """The name that it had before, where that was another one, as a person confirmed."""
+    before: TestOutcome | None
+    after: TestOutcome | None
+    message: str
+    difference: Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What differs at all."""
+
+    counts: Sequence[Counted] = ()
+    first: Sequence[Changed] = ()
+    """Of each pair and kind so many, the worst kind first, by job, name and pair; none of those
+    that are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where a cell's results were produced."""
+
+    probed: Mapping[str, object] = field(default_factory=dict)
+    """What the agent told."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What the provider told: image, instance type, zone."""
+
+
 T = TypeVar("T")
 
 _WORDS = (
@@ -55,14 +92,18 @@ _WORDS = (
 """What is told of a single test, and not of many."""
 
 
-class DbDifferences:
-    """The DifferenceStore of a database."""
+class DifferenceStore:
+    """Compares cells. Each method is one transaction.
+
+    Jobs whose earlier evidence stands are compared by that evidence; a test that has another name
+    now, as a person confirmed, is the same test. Cells that are not done are as they are now.
+    """
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def overview(self, pairs: Sequence[Pair], *, product: str, each: int) -> Overview:
-        """By one statement, whatever the number of tests: every test is set beside once."""
+        """How many tests there are of each pair and kind, and so many of those that differ."""
         if not pairs:
             return Overview()
         with self._sessions.read() as session:
@@ -91,7 +132,7 @@ class DbDifferences:
         limit: int,
         skip: int = 0,
     ) -> Sequence[Changed]:
-        """Test by test."""
+        """Some of these kinds by job and name, after so many others."""
         if not pairs:
             return []
         with self._sessions.read() as session:
@@ -109,7 +150,7 @@ class DbDifferences:
             return [_changed(row) for row in session.execute(asked)]
 
     def surroundings(self, cells: Sequence[str]) -> Mapping[str, Surroundings]:
-        """Three statements, whatever the number of cells."""
+        """By the cell's id; of the last attempt that told, here or where it was reused from."""
         with self._sessions.read() as session:
             sources = sources_of(session, cells)
             asked = {*sources.numbers.values(), *(s for o in sources.lent.values() for s in o)}

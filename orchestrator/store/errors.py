@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
-from orchestrator.application.ports.stores import DamagedError, StoreError
+
+class StoreError(Exception):
+    """The database refused or cannot be reached; nothing of the call was stored."""
+
+
+class StoreUnusableError(StoreError):
+    """The database cannot be used now: the same call may succeed later.
+
+    Args:
+        message: For the log: what the driver said, and where.
+        advice: For anybody: what is wrong and what to do, without names, paths and values.
+    """
+
+    def __init__(self, message: str, advice: str = "the database cannot be used now") -> None:
+        super().__init__(message)
+        self.advice = advice
+
+
+class DamagedError(StoreError):
+    """What was stored cannot be read back; asking again does not help."""
 
 
 class UnknownIdError(StoreError, LookupError):

@@ -10,7 +10,6 @@ from datetime import datetime
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.evidence import Position
 from orchestrator.domain.facts import AgentEnd, Facts
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.store.chunks import unpack
@@ -32,6 +31,20 @@ from orchestrator.store.tables import (
 )
 from orchestrator.store.test_numbers import TestCases
 
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How much of an attempt's evidence is stored."""
+
+    seq: int = 0
+    events_bytes: int = 0
+    log_bytes: int = 0
+    last_event_at: datetime | None = None
+    """By our clock, when the last event came in."""
+    end: AgentEnd | None = None
+    """The agent's last word, once it is stored."""
+
+
 _LEVEL = 1
 """Of zlib: evidence repeats itself so much that more effort hardly shrinks it."""
 _CHUNKS_AT_ONCE = 16
@@ -51,8 +64,8 @@ class Target:
     product: str
 
 
-class DbEvidence:
-    """The EvidenceStore of a database."""
+class EvidenceStore:
+    """Evidence as it comes in: the raw bytes, and the facts they state."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -60,7 +73,7 @@ class DbEvidence:
         self._targets: dict[str, Target] = {}
 
     def position(self, attempt_id: str) -> Position:
-        """How much is stored. Raises UnknownIdError."""
+        """How much is stored; zeros of an attempt without evidence. Raises UnknownIdError."""
         with self._sessions.read() as session:
             row = attempt_row(session, attempt_id)
             sizes = (row.seq, row.events_bytes, row.log_bytes)
@@ -99,7 +112,7 @@ class DbEvidence:
         return True
 
     def append_log(self, attempt_id: str, *, offset: int, chunk: bytes) -> bool:
-        """Store bytes of the log; False, and nothing, at another offset."""
+        """Store bytes of the log at `offset`; False, and nothing, where another is due."""
         target = self._target(attempt_id)
         packed = zlib.compress(chunk, _LEVEL)
         with self._sessions.write() as session:
@@ -142,7 +155,7 @@ class DbEvidence:
                 yield chunk
 
     def log(self, cell_id: str, *, after: int, limit: int) -> tuple[bytes, int]:
-        """Bytes of the attempts' logs, one after the other, and the next offset."""
+        """Bytes of the cell's log (its attempts' logs, one after the other) and the next offset."""
         parts: list[bytes] = []
         with self._sessions.read() as session:
             spans, total = _log_spans(session, cell_id)
@@ -155,7 +168,10 @@ class DbEvidence:
         return b"".join(parts), end
 
     def settle(self, cell_id: str, given_up: Iterable[str]) -> None:
-        """Make what is not final MISSING, or NOT_RUN in the jobs that gave up."""
+        """Once the cell's attempt is over, decide about tests without a final result.
+
+        They become MISSING, or NOT_RUN in the jobs that gave up.
+        """
         jobs = select(TestCaseRow.id).where(TestCaseRow.job.in_(list(given_up)))
         not_run = TestResultRow.test_id.in_(jobs)
         with self._sessions.write() as session:

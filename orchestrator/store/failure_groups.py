@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import Select, Text, cast, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.application.ports.failure_groups import (
-    NAMED_TESTS,
-    Failing,
-    Group,
-    Judged,
-    Looked,
-    Place,
-    Places,
-    Tried,
-    Window,
-    WindowCell,
-)
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import Signature
-from orchestrator.store.failure_signatures import (
-    IS_BAD,
-    of_result,
-    read_earlier,
-    read_signature,
-)
+from orchestrator.store.failure_signatures import IS_BAD, of_result, read_earlier, read_signature
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import slices
 from orchestrator.store.tables import (
@@ -47,6 +31,107 @@ from orchestrator.store.tables import (
     TextRow,
 )
 
+NAMED_TESTS = 50_000
+"""Pairs of signature and test that one window tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCell:
+    """A cell of one of the runs that are looked at."""
+
+    pk: int
+    name: str
+    run_id: str
+    product: str
+    version: str
+    """The subject's."""
+    at: datetime
+    """When its run was launched, or is said to have happened."""
+
+    @property
+    def platform(self) -> str:
+        """The platform's id: what stands before the environment's name, where one stands there."""
+        return self.name.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Failing results of one signature in one job of one cell."""
+
+    signature: str
+    job: str
+    cell: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The newest runs of a product."""
+
+    runs: int = 0
+    cells: Mapping[int, WindowCell] = field(default_factory=dict)
+    """Of these runs, by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The failing results of some cells, by signature."""
+
+    groups: Sequence[Group] = ()
+    tests: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """By signature: by test, how many of its results have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One failing result of a signature."""
+
+    test_id: int
+    cell: int
+    message: str
+    """As it was said, unmasked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a signature was seen, the newest cells first."""
+
+    items: Sequence[Place] = ()
+    cells: Mapping[int, WindowCell] = field(default_factory=dict)
+    is_cut: bool = False
+    """There are older ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A test that was tried more than once in a cell."""
+
+    test_id: int
+    cell: int
+    earlier: tuple[TestOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Where a test passed, or where it failed."""
+
+    test_id: int
+    outcome: TestOutcome
+    cells: tuple[int, ...]
+    """In no order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """Where a test failed in one way."""
+
+    test_id: int
+    signature: str
+    """Empty where it has none."""
+    cells: tuple[int, ...]
+    """In no order."""
+
+
 _JUDGED = [
     TestOutcome.PASSED.value,
     TestOutcome.XPASSED.value,
@@ -55,14 +140,14 @@ _JUDGED = [
 ]
 
 
-class DbKinds:
-    """The KindStore of a database."""
+class KindStore:
+    """Failing results by their signatures, and tests that cannot make up their minds."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def cells(self, product: str | None, *, runs: int) -> Looked:
-        """Of the newest so many runs."""
+        """Of the newest so many runs of a product; None means any product."""
         newest = select(RunRow.id).order_by(RunRow.id.desc()).limit(runs)
         if product is not None:
             newest = newest.where(RunRow.product == product)
@@ -76,7 +161,7 @@ class DbKinds:
         return Looked(len(ids), cells)
 
     def window(self, cells: Collection[int]) -> Window:
-        """Failing results of these cells."""
+        """Failing results of these cells, gathered."""
         asked = sorted(cells)
         with self._sessions.read() as session:
             groups = list(_groups(session, asked))
@@ -87,7 +172,7 @@ class DbKinds:
         return Window(groups, tests)
 
     def suites(self, cells: Collection[int]) -> Mapping[int, frozenset[str]]:
-        """From the roll-ups."""
+        """By cell, the jobs of which at least one test passed or failed; only of done cells."""
         row = JobRollupRow
         has_judged = row.passed + row.failed + row.error > 0
         query = select(row.cell, row.job).where(has_judged)
@@ -99,14 +184,14 @@ class DbKinds:
         return {cell: frozenset(jobs) for cell, jobs in found.items()}
 
     def of_exception(self, exception: str, *, limit: int) -> list[Signature]:
-        """There are few signatures."""
+        """Signatures of an exception's class, by id."""
         row = SignatureRow
         query = select(row).where(row.exception == exception).order_by(row.id).limit(limit)
         with self._sessions.read() as session:
             return [read_signature(found) for found in session.scalars(query)]
 
     def named(self, signatures: Collection[str]) -> Mapping[str, Signature]:
-        """By id."""
+        """By id; what is not known is left out."""
         with self._sessions.read() as session:
             return {
                 row.id: read_signature(row)
@@ -115,7 +200,7 @@ class DbKinds:
             }
 
     def places(self, signature: str, *, limit: int) -> Places:
-        """The newest so many."""
+        """The newest so many results of a signature."""
         query = (
             select(TestResultRow.test_id, TestResultRow.cell, TestResultRow.message)
             .where(TestResultRow.signature == signature, IS_BAD, TestResultRow.final.is_(True))
@@ -129,7 +214,7 @@ class DbKinds:
         return Places(shown, cells, len(found) > limit)
 
     def traceback(self, place: Place) -> str:
-        """The text that is stored with a result."""
+        """The text that is stored with a result; empty where none is."""
         query = (
             select(TextRow.body)
             .join(TestResultRow, TestResultRow.text_digest == TextRow.digest)
@@ -151,7 +236,7 @@ class DbKinds:
             }
 
     def find_tests(self, product: str, nodeids: Collection[str]) -> list[KnownTest]:
-        """In every job that has them."""
+        """A product's tests of these names, in every job that has them."""
         row = TestCaseRow
         query = select(row.id, row.product, row.job, row.nodeid).where(row.product == product)
         with self._sessions.read() as session:
@@ -162,7 +247,7 @@ class DbKinds:
             ]
 
     def packages(self, cells: Collection[int]) -> Mapping[int, Mapping[str, str]]:
-        """Of the newest attempt that reported."""
+        """By cell, the packages that its newest attempt reported."""
         query = (
             select(AttemptRow.cell, EnvironmentRow.document)
             .join(EnvironmentRow, EnvironmentRow.attempt == AttemptRow.pk)
@@ -176,7 +261,7 @@ class DbKinds:
             }
 
     def failing(self, cells: Collection[int]) -> list[Failing]:
-        """From the index of what failed; one row for each test and signature."""
+        """Every failing result of these cells, from the index of what failed."""
         row = TestResultRow
         names = _listed(row.cell, is_postgres=self._sessions.is_postgres)
         query = select(row.test_id, row.signature, names).group_by(row.test_id, row.signature)
@@ -188,7 +273,7 @@ class DbKinds:
             ]
 
     def tried(self, cells: Collection[int]) -> list[Tried]:
-        """Few tests are tried again."""
+        """Tests of these cells that were tried more than once, by the attempts that count."""
         query = select(TestRetryRow.test_id, TestRetryRow.cell, TestRetryRow.earlier).join(
             TestResultRow, of_result()
         )
@@ -200,7 +285,7 @@ class DbKinds:
             ]
 
     def judged(self, tests: Collection[int], cells: Collection[int]) -> list[Judged]:
-        """One row for each test and outcome: there may be many thousands of passes."""
+        """Of these tests in these cells, which passed and failed where, from one row for each."""
         row = TestResultRow
         names = _listed(row.cell, is_postgres=self._sessions.is_postgres)
         mine = (row.test_id.in_(sorted(set(tests))), row.final.is_(True), row.outcome.in_(_JUDGED))

@@ -10,16 +10,10 @@ from datetime import datetime
 from sqlalchemy import ScalarSelect, Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.history import FailuresFound
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.identity import resolve
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.signature import (
-    SIGNATURE_VERSION,
-    Failure,
-    Signature,
-    signature_of,
-)
+from orchestrator.domain.signature import SIGNATURE_VERSION, Failure, Signature, signature_of
 from orchestrator.store.aliases import confirmed_of
 from orchestrator.store.cell_labels import Cells, cells_of
 from orchestrator.store.failure_signatures import IS_BAD, read_signature, write_signatures
@@ -35,24 +29,36 @@ from orchestrator.store.tables import (
     TextRow,
 )
 
+
+@dataclass(frozen=True, slots=True)
+class FailuresFound:
+    """Failing results of many runs."""
+
+    failures: Sequence[Failure]
+    runs: int
+    """Runs that were looked at."""
+    is_cut: bool = False
+    """There were more than can be shown; those of the newest runs are here."""
+
+
 FAILURES_LIMIT = 200_000
 """Failing results that one question about many runs looks at."""
 
 
-class DbFailures:
-    """The FailureStore of a database."""
+class FailureStore:
+    """Failing results with their signatures. Node ids are the tests' newest names."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def of_run(self, run_id: str) -> list[Failure]:
-        """Final results of every cell."""
+        """Final results of every cell of a run."""
         with self._sessions.read() as session:
             found = session.execute(_failing().where(CellRow.run_id == run_id))
             return _failures(session, [_Failing(*row) for row in found])
 
     def of_product(self, product: str | None, *, runs: int) -> FailuresFound:
-        """Of its newest runs."""
+        """Of the newest so many runs of a product; None means any product."""
         newest = select(RunRow.id).order_by(RunRow.id.desc()).limit(runs)
         if product is not None:
             newest = newest.where(RunRow.product == product)
@@ -64,7 +70,7 @@ class DbFailures:
         return FailuresFound(found, len(ids), len(rows) > FAILURES_LIMIT)
 
     def spans(self, signatures: Collection[str]) -> Mapping[str, tuple[datetime, datetime]]:
-        """Two looks into an index for each, however often it was seen."""
+        """By signature id, when the runs of the first and the last cell with it were launched."""
         asked, cell = SignatureRow.id, TestResultRow.cell
         mine = select(cell).where(TestResultRow.signature == asked, IS_BAD, TestResultRow.final)
         mine = mine.correlate(SignatureRow)
@@ -81,21 +87,21 @@ class DbFailures:
             }
 
     def get(self, signature: str) -> Signature | None:
-        """The signature, or None."""
+        """The signature of an id, an older version's too."""
         with self._sessions.read() as session:
             row = session.get(SignatureRow, signature)
             return read_signature(row) if row else None
 
     def heirs(self, signatures: Collection[str]) -> Mapping[str, frozenset[str]]:
-        """The present ones of old ones, through any number of versions."""
+        """By old signature id, the present ones of the failures that had it."""
         with self._sessions.read() as session:
             known = _heirs(session, set(signatures))
         return {name: found for name in signatures if (found := _followed(name, known))}
 
     def recluster(self, *, limit: int) -> int:
-        """Sign some failures anew.
+        """Sign so many failures anew that another version signed, or none; how many it did.
 
-        What another transaction has written since it was read is left: that was signed then.
+        0 means that all are signed by the present version. Any number of times, by anyone at once.
         """
         with self._sessions.read() as session:
             outdated = [_Outdated(*row) for row in session.execute(_unsigned(limit))]

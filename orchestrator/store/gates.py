@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Row, Select, exists, func, select, update
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.gates import (
-    LastGreen,
-    StoredPolicy,
-    StoredVerdict,
-    StoredWaiver,
-)
-from orchestrator.application.ports.signer import PublicKey
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.gate.payload_review import PayloadReview
-from orchestrator.domain.gate.snapshot import Approval
+from orchestrator.domain.gate.signing_key import PublicKey
+from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.person import Person
 from orchestrator.store import passing_runs
 from orchestrator.store.column_types import short
+from orchestrator.store.passing_runs import LastGreen
 from orchestrator.store.sql import changed, insert_into
 from orchestrator.store.tables import (
     ApprovalRow,
@@ -38,8 +33,40 @@ from orchestrator.store.tables import (
     VerdictRunRow,
     WaiverRow,
 )
-from orchestrator.store.verdict_lines import DbVerdictLines
-from orchestrator.store.verdict_rows import keep_verdict, read_verdicts
+from orchestrator.store.verdict_lines import VerdictLines
+from orchestrator.store.verdict_rows import StoredVerdict, keep_verdict, read_verdicts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPolicy:
+    """One version of a policy, and since when it stands at its gate."""
+
+    gate: str
+    product: str
+    digest: str
+    """Of what it says: it stays when only comments or layout change."""
+    text: str
+    """The file as it came."""
+    document: str
+    """The same with every default spelled out, as canonical JSON; `digest` is of these bytes."""
+    first_seen: datetime
+    """When this version was first put, at any gate."""
+    since: datetime
+    """When it became this gate's policy; a version that comes back has a new line."""
+    by: str = ""
+    """Who put it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredWaiver:
+    """A waiver, and what its author had before them."""
+
+    waiver: Waiver
+    verdict: str
+    """Its id: the one that they named, else the gate's newest; empty if there was none."""
+    seen: str
+    """That verdict's evidence."""
+
 
 _ID = re.compile(r"V-0*([1-9][0-9]{0,8})")
 _WAIVER = re.compile(r"W-0*([1-9][0-9]{0,8})")
@@ -47,11 +74,18 @@ _PASSED = (Decision.PASS, Decision.PASS_WITH_EXCEPTIONS)
 _FAILED = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
-class DbGates(DbVerdictLines):
-    """The GateStore of a database."""
+class GateStore(VerdictLines):
+    """Policies, verdicts, waivers and approvals. Nothing of it is ever changed.
+
+    Each method is one transaction.
+    """
 
     def put_policy(self, policy: StoredPolicy) -> StoredPolicy:
-        """Make it its gate's policy, unless it is."""
+        """Make it its gate's policy; the one that stands already changes nothing.
+
+        Of several that are put at once each becomes a version of the gate. A gate keeps its
+        product: a policy of another one is not stored, and the answer is the one that stands.
+        """
         with self._sessions.write() as session:
             present = _present(session, policy.gate)
             # Whoever comes second in the same instant finds its number taken, and takes the next.
@@ -61,7 +95,7 @@ class DbGates(DbVerdictLines):
             return _policy(*present)
 
     def policy(self, gate: str) -> StoredPolicy | None:
-        """The gate's present policy."""
+        """The gate's present policy, or None where there is no such gate."""
         with self._sessions.read() as session:
             row = _present(session, gate)
             return _policy(*row) if row else None
@@ -74,21 +108,21 @@ class DbGates(DbVerdictLines):
             return _policy(*row) if row else None
 
     def policies(self) -> list[StoredPolicy]:
-        """The present one of every gate."""
+        """The present one of every gate, by the gate's name."""
         newest = select(func.max(GatePolicyRow.pk)).group_by(GatePolicyRow.gate)
         query = _policies().where(GatePolicyRow.pk.in_(newest)).order_by(GatePolicyRow.gate)
         with self._sessions.read() as session:
             return [_policy(*row) for row in session.execute(query)]
 
     def policy_history(self, gate: str) -> list[StoredPolicy]:
-        """Newest first."""
+        """Every policy that the gate had, newest first."""
         query = _policies().where(GatePolicyRow.gate == gate)
         with self._sessions.read() as session:
             rows = session.execute(query.order_by(GatePolicyRow.number.desc()))
             return [_policy(*row) for row in rows]
 
     def add_verdict(self, verdict: StoredVerdict, *, key: str = "") -> StoredVerdict:
-        """Store it under a new id; once for a key."""
+        """Store it under a new id. With a key it is stored once: the first one is the answer."""
         with self._sessions.write() as session:
             added = keep_verdict(session, verdict, key=short(key) if key else None)
             mine = VerdictRow.pk == added if added is not None else VerdictRow.key == short(key)
@@ -103,7 +137,7 @@ class DbGates(DbVerdictLines):
         return self._first(query)
 
     def verdict_of_key(self, key: str) -> StoredVerdict | None:
-        """What was stored with a key."""
+        """What was stored with a key, or None."""
         return self._first(select(VerdictRow).where(VerdictRow.key == short(key)))
 
     def verdicts(
@@ -115,7 +149,7 @@ class DbGates(DbVerdictLines):
         limit: int = 50,
         before: str | None = None,
     ) -> list[StoredVerdict]:
-        """Newest first."""
+        """Newest first; `before` is the id of the last one seen, `run` one whose evidence it is."""
         query = select(VerdictRow).order_by(VerdictRow.pk.desc()).limit(limit)
         if gate is not None:
             query = query.where(VerdictRow.gate == gate)
@@ -131,7 +165,10 @@ class DbGates(DbVerdictLines):
             return read_verdicts(session, query)
 
     def last_passed(self, gate: str, *, before_run: str = "") -> StoredVerdict | None:
-        """The gate's newest good verdict."""
+        """The gate's newest PASS or PASS_WITH_EXCEPTIONS, of runs before that one.
+
+        Verdicts of nothing but reruns of some jobs do not count.
+        """
         query = select(VerdictRow).where(VerdictRow.gate == gate, VerdictRow.decision.in_(_PASSED))
         if before_run:
             query = query.where(VerdictRow.last_run < before_run)
@@ -144,7 +181,7 @@ class DbGates(DbVerdictLines):
             return read_verdicts(session, select(VerdictRow).where(VerdictRow.pk == found))[0]
 
     def newest_finished(self, product: str) -> str | None:
-        """Id of the product's newest finished run."""
+        """Id of the product's newest finished run; reruns of some jobs alone do not count."""
         done = (RunRow.product == product, RunRow.state == RunState.FINISHED)
         original = select(func.max(RunRow.id)).where(*done, RunRow.rerun_of.is_(None))
         again = select(RunRow.id).where(*done, RunRow.rerun_of.is_not(None))
@@ -155,7 +192,15 @@ class DbGates(DbVerdictLines):
             return next(whole, newest)
 
     def failed_runs(self, product: str, *, since: datetime, until: datetime) -> list[str]:
-        """Ids of the product's finished runs in which a cell failed."""
+        """Ids of the product's finished runs in which a cell failed, oldest first.
+
+        However they were launched: runs of their own, reruns, second machines, cancelled ones.
+
+        Args:
+            product: Of the runs.
+            since: They ended then or later,
+            until: and then or earlier.
+        """
         failed = exists().where(CellRow.run_id == RunRow.id, CellRow.outcome.in_(_FAILED))
         query = (
             select(RunRow.id)
@@ -169,7 +214,11 @@ class DbGates(DbVerdictLines):
     def last_green(
         self, product: str, platform: str, *, before_run: str = "", ingested: bool = True
     ) -> LastGreen | None:
-        """The newest run in which the platform passed on real machines."""
+        """The newest run, before that one, in which the platform passed on real machines.
+
+        `ingested` says whether what others produced counts. Simulated machines never do, nor
+        do runs of some jobs alone: reruns of what failed, second machines, bisections.
+        """
         asked = passing_runs.Asked(product, platform, before_run, ingested)
         with self._sessions.read() as session:
             return passing_runs.last_green(session, asked)
@@ -177,13 +226,16 @@ class DbGates(DbVerdictLines):
     def green_streak(
         self, product: str, platform: str, *, before_run: str, ingested: bool = True
     ) -> int:
-        """How many runs in a row the platform passed."""
+        """How many runs in a row right before that one the platform passed; up to 100.
+
+        Counted as in `last_green`.
+        """
         asked = passing_runs.Asked(product, platform, before_run, ingested)
         with self._sessions.read() as session:
             return passing_runs.streak(session, asked)
 
     def add_waiver(self, waiver: StoredWaiver) -> StoredWaiver:
-        """Store it under a new id."""
+        """Store it under a new id; the given id is not read. Not idempotent."""
         with self._sessions.write() as session:
             row = WaiverRow(
                 gate=waiver.waiver.gate,
@@ -196,7 +248,7 @@ class DbGates(DbVerdictLines):
             return _waiver(row)
 
     def waivers(self, *, gate: str | None = None) -> list[StoredWaiver]:
-        """By id."""
+        """By id, those that are over too."""
         query = select(WaiverRow).order_by(WaiverRow.pk)
         if gate is not None:
             query = query.where(WaiverRow.gate == gate)
@@ -204,7 +256,7 @@ class DbGates(DbVerdictLines):
             return [_waiver(row) for row in session.scalars(query)]
 
     def approve_waiver(self, waiver_id: str, *, by: Person, at: datetime) -> StoredWaiver | None:
-        """Say who approved it, once."""
+        """Say who approved it, once: the first one stands. None where there is none."""
         number = _WAIVER.fullmatch(waiver_id)
         if number is None:
             return None
@@ -220,7 +272,7 @@ class DbGates(DbVerdictLines):
             return _waiver(row)
 
     def add_approval(self, gate: str, approval: Approval) -> Approval:
-        """Store a person's yes, once."""
+        """Store a person's yes to some evidence; their first one stands."""
         by, token = short(approval.by), approval.token or None
         given = {"gate": gate, "evidence": approval.evidence, "by": by}
         said = {"at": approval.at, "token": token}
@@ -246,7 +298,7 @@ class DbGates(DbVerdictLines):
             return [_approval(row) for row in session.scalars(query)]
 
     def add_review(self, review: PayloadReview) -> PayloadReview:
-        """Store it under a new id."""
+        """Store a person's word about a payload under a new id; the given id is not read."""
         with self._sessions.write() as session:
             row = PayloadReviewRow(payload=review.payload, document=replace(review, id=""))
             session.add(row)
@@ -254,7 +306,7 @@ class DbGates(DbVerdictLines):
             return _review(row)
 
     def reviews(self, payloads: Collection[str] | None = None) -> list[PayloadReview]:
-        """By id."""
+        """By id, those that are over too; of these payloads, by digest, or of all."""
         query = select(PayloadReviewRow).order_by(PayloadReviewRow.pk)
         if payloads is not None:
             query = query.where(PayloadReviewRow.payload.in_(payloads))
@@ -262,7 +314,7 @@ class DbGates(DbVerdictLines):
             return [_review(row) for row in session.scalars(query)]
 
     def add_key(self, key: PublicKey) -> PublicKey:
-        """Make it known, unless it is."""
+        """Make a public key known to every controller; one that is known stays as it is."""
         values: Mapping[str, object] = {
             "id": key.id,
             "public": key.public,
@@ -276,13 +328,13 @@ class DbGates(DbVerdictLines):
             return _key(session.get_one(SigningKeyRow, key.id))
 
     def signing_keys(self) -> list[PublicKey]:
-        """Oldest first."""
+        """Oldest first, those that are over too."""
         query = select(SigningKeyRow).order_by(SigningKeyRow.created_at, SigningKeyRow.id)
         with self._sessions.read() as session:
             return [_key(row) for row in session.scalars(query)]
 
     def retire_key(self, key_id: str, *, at: datetime) -> PublicKey | None:
-        """End it, once."""
+        """End it now, once; None where there is none."""
         with self._sessions.write() as session:
             row = session.get(SigningKeyRow, key_id, with_for_update=True)
             if row is None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, and_, exists, func, or_, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.application.ports.grids import (
-    ANY_TEST,
-    GridCell,
-    GridMark,
-    TestsWanted,
-)
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
@@ -32,21 +28,75 @@ from orchestrator.store.tables import (
     TestCaseRow,
     TestResultRow,
 )
-from orchestrator.store.test_strips import DbStrips
+from orchestrator.store.test_strips import TestStrips
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridCell:
+    """A cell of a run, as a column of tests' results."""
+
+    number: int
+    """By which the other methods ask for its results."""
+    run: str
+    name: str
+    version: str
+    at: datetime
+    """When its run was launched, or is said to have happened."""
+    state: CellState
+    outcome: Outcome | None
+    counts: Counts
+    """None while it is not done."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more will come from it."""
+        return self.state is CellState.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class TestsWanted:
+    """Which tests a grid is asked for."""
+
+    __test__ = False
+
+    words: Sequence[str] = ()
+    """All of them stand in the node id; `*` stands for anything."""
+    without: Sequence[str] = ()
+    """None of these does."""
+    job: str = ""
+
+
+ANY_TEST = TestsWanted()
+
+
+@dataclass(frozen=True, slots=True)
+class GridMark:
+    """How a test went in a cell."""
+
+    cell: int
+    test: int
+    outcome: TestOutcome
+    """What is not reported is missing here, of a cell that is alive too."""
+    signature: str
+
 
 NEWEST_RUNS = 200
 """So many runs say which cells a product has now."""
 _COUNTS = tuple(Counts().as_dict())
 
 
-class DbGrids(DbStrips):
-    """The GridStore of a database."""
+class GridStore(TestStrips):
+    """Results of tests by the cells of runs.
+
+    Runs of some jobs alone are no columns, as in `ReleaseStore`. Each method is one transaction,
+    of one statement for each thousand of what is asked.
+    """
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def names(self, product: str) -> list[str]:
-        """Names of cells of its newest runs."""
+        """Names of cells of its newest runs, in the order of the matrices."""
         newest = (
             select(RunRow.id)
             .where(RunRow.product == product, RunRow.rerun_of.is_(None))
@@ -63,13 +113,13 @@ class DbGrids(DbStrips):
         return [name for name, *_ in sorted(found, key=lambda row: (row[2], row[0]))]
 
     def jobs(self, product: str) -> list[str]:
-        """Jobs that have tests."""
+        """Jobs that have tests, by name."""
         query = select(TestCaseRow.job).where(TestCaseRow.product == product).distinct()
         with self._sessions.read() as session:
             return sorted(session.scalars(query))
 
     def newest(self, product: str, name: str, *, limit: int) -> list[GridCell]:
-        """Cells of this name that have tests, or are alive."""
+        """Cells of this name that have tests, or are alive; those of the newest runs first."""
         mine = (RunRow.product == product, CellRow.name == name)
         has_tests = exists().where(JobRollupRow.cell == CellRow.pk)
         testing = (
@@ -96,7 +146,7 @@ class DbGrids(DbStrips):
             return _read_cells(session, query)
 
     def unreported(self, cells: Collection[int]) -> list[tuple[int, int]]:
-        """What has no final result."""
+        """Cell and test of what was collected there and has no final result."""
         query = select(TestResultRow.cell, TestResultRow.test_id).where(~TestResultRow.final)
         with self._sessions.read() as session:
             return [
@@ -106,7 +156,7 @@ class DbGrids(DbStrips):
             ]
 
     def some(self, tests: Collection[int], wanted: TestsWanted = ANY_TEST) -> list[KnownTest]:
-        """Those that are wanted."""
+        """Those of these tests that are wanted."""
         query = _tests().where(*_are(wanted))
         with self._sessions.read() as session:
             return [
@@ -123,7 +173,7 @@ class DbGrids(DbStrips):
         after: KnownTest | None,
         limit: int,
     ) -> list[KnownTest]:
-        """Tests of these cells by their node ids."""
+        """Tests of these cells by their node ids, from the one after that on."""
         mine = select(TestResultRow.test_id).where(TestResultRow.cell.in_(sorted(cells)))
         query = _tests().where(TestCaseRow.id.in_(mine), *_are(wanted)).limit(limit)
         with self._sessions.read() as session:

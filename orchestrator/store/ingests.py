@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Select, func, insert, select
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.evidence import Artifact
-from orchestrator.application.ports.ingests import Begun, CellTakenError, RunBusyError
-from orchestrator.application.ports.stores import RunSpec
-from orchestrator.domain.cell import Cause, CellState, Run, RunState
+from orchestrator.domain.cell import Cause, CellState, Run, RunSpec, RunState
 from orchestrator.domain.ingested import Ingested, Statement
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.store.annotations import keep_statements
+from orchestrator.store.cell_results import Artifact
 from orchestrator.store.results import keep_artifacts
 from orchestrator.store.run_events import tell
 from orchestrator.store.runs import run_values
@@ -32,18 +30,36 @@ from orchestrator.store.tables import (
 )
 
 
+class CellTakenError(ValueError):
+    """The run has a cell of this name already, with other evidence; nothing was stored."""
+
+
+class RunBusyError(RuntimeError):
+    """The run is not finished: a cell can only be added to one that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An ingested cell whose evidence is being stored, or is stored."""
+
+    run_id: str
+    cell_id: str
+    attempt_id: str
+    finished: bool
+
+
 class _ElsewhereError(Exception):
     """Somebody else has just begun the same."""
 
 
-class DbIngests:
-    """The IngestStore of a database."""
+class IngestStore:
+    """Ingested cells. A run with one that is not finished is in state INGESTING."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def find(self, fingerprint: str) -> Begun | None:
-        """The cell that was made from exactly this."""
+        """The cell that was made from exactly this, if there is one."""
         with self._sessions.read() as session:
             return _found(session, fingerprint)
 
@@ -59,7 +75,14 @@ class DbIngests:
         statements: Sequence[Statement],
         cause: Cause | None = None,
     ) -> Begun:
-        """Store the cell, once for a fingerprint. Raises CellTakenError, RunBusyError."""
+        """Store the cell with its open attempt, making the run or adding to a finished one.
+
+        The run is INGESTING, the cell COLLECTING; no controller takes it for one of its own. A
+        finished run learns of jobs that it has not. The artifacts are there from now on, so that
+        an ingestion that is cut off can be ended from them. `cause` is why there are no results,
+        where somebody says that. The same fingerprint again returns
+        what was begun. Raises CellTakenError or RunBusyError.
+        """
         try:
             with self._sessions.write() as session:
                 if (known := _found(session, ingested.fingerprint)) is not None:
@@ -88,7 +111,7 @@ class DbIngests:
             return elsewhere
 
     def unfinished(self) -> tuple[tuple[Begun, Ingested], ...]:
-        """Ingested cells of runs that are INGESTING, oldest first."""
+        """Cells whose evidence is not all stored, or whose run nobody has finished."""
         query = _begun().where(RunRow.state == RunState.INGESTING).order_by(CellRow.pk)
         with self._sessions.read() as session:
             rows = session.execute(query.add_columns(IngestRow.document))
@@ -108,7 +131,7 @@ class DbIngests:
             return {cell: document for cell, document in session.execute(query)}  # noqa: C416
 
     def of_runs(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Ingested]]:
-        """By run."""
+        """By run; one without ingested cells is left out."""
         query = (
             select(CellRow.run_id, IngestRow.document)
             .join(IngestRow, IngestRow.cell == CellRow.pk)

@@ -16,8 +16,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
-from orchestrator.application.ports.stores import DamagedError
 from orchestrator.domain.units import plural
+from orchestrator.store.errors import DamagedError
 
 logger = logging.getLogger(__name__)
 

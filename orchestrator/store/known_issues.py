@@ -15,14 +15,14 @@ from orchestrator.store.tables import KnownIssueRow
 _ID = re.compile(r"KI-0*([1-9][0-9]{0,8})")
 
 
-class DbKnownIssues:
-    """The KnownIssueStore of a database."""
+class KnownIssueStore:
+    """Known issues; none is ever removed."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def add(self, issue: KnownIssue) -> KnownIssue:
-        """Store it under a new id."""
+        """Store it under a new id; the given id is not read."""
         with self._sessions.write() as session:
             row = KnownIssueRow(product=issue.product, document=replace(issue, id=""))
             session.add(row)
@@ -38,7 +38,7 @@ class DbKnownIssues:
             return [_issue(row) for row in session.scalars(query)]
 
     def end(self, issue_id: str, *, at: datetime, by: str) -> KnownIssue | None:
-        """End it, once."""
+        """End it now, once; None where there is none."""
         number = _ID.fullmatch(issue_id)
         if number is None:
             return None

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from enum import StrEnum
 
 from sqlalchemy import Select, delete, select
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.ledger import Reservation
-from orchestrator.application.ports.read_models import Spending
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Lease, LeaseState, PlaceChoice
 from orchestrator.domain.machine import Login, Reach
@@ -20,19 +19,32 @@ from orchestrator.store.placement_decisions import add_decision, decisions_of
 from orchestrator.store.rollups import mend_cost
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, changed, insert_into, run_row
-from orchestrator.store.tables import (
-    AttemptRow,
-    AttestationRow,
-    CellRow,
-    LeaseLoginRow,
-    LeaseRow,
-)
+from orchestrator.store.tables import AttemptRow, AttestationRow, CellRow, LeaseLoginRow, LeaseRow
+
+
+class Reservation(StrEnum):
+    """The ledger's answer."""
+
+    RESERVED = "reserved"
+    BUSY = "busy"
+    """Another lease holds the exclusive place."""
+    OVER_BUDGET = "over_budget"
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """The money of a run's machines."""
+
+    settled_usd: Decimal = Decimal(0)
+    unsettled: Sequence[Lease] = ()
+    """Leases whose cost is still growing."""
+
 
 _BEFORE_RELEASE = (LeaseState.RESERVED, LeaseState.LAUNCHING, LeaseState.HELD)
 
 
-class DbLeases:
-    """The LeaseStore of a database."""
+class LeaseStore:
+    """The ledger: one row per machine, written before the launch call."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -40,7 +52,10 @@ class DbLeases:
     def reserve(
         self, lease: Lease, *, run_id: str, exclusive: bool, max_usd: Decimal | None
     ) -> Reservation:
-        """Set money and place aside, under the run row's lock."""
+        """Set money and place aside. The run's settled costs and open reservations count.
+
+        A lease of this id that exists already answers RESERVED.
+        """
         with self._sessions.write() as session:
             attempt_pk = attempt_row(session, lease.attempt_id).pk
             run_row(session, run_id, lock=True)
@@ -86,7 +101,7 @@ class DbLeases:
         return leases
 
     def spending(self, run_ids: Sequence[str]) -> dict[str, Spending]:
-        """By run: what was settled as a sum, the others as they are."""
+        """By run: what was settled as a sum, the others as they are; none for no machines."""
         mine = LeaseRow.run_id.in_(run_ids)
         settled = select(LeaseRow.run_id, LeaseRow.cost_usd)
         unsettled = _leases().add_columns(LeaseRow.run_id)
@@ -108,7 +123,7 @@ class DbLeases:
             return _all(session, _leases().where(LeaseRow.state != LeaseState.GONE))
 
     def launching(self, lease_id: str, *, at: datetime) -> None:
-        """From RESERVED to LAUNCHING."""
+        """The provider is about to be asked; a machine may exist from now on."""
         with self._sessions.write() as session:
             row = _locked(session, lease_id)
             if row.state is LeaseState.RESERVED:
@@ -124,19 +139,19 @@ class DbLeases:
                 row.state = LeaseState.HELD
 
     def reached(self, lease_id: str, reach: Reach) -> None:
-        """Keep how the machine is reached."""
+        """How the machine is reached is known."""
         with self._sessions.write() as session:
             _locked(session, lease_id).reach = reach
 
     def releasing(self, lease_id: str) -> None:
-        """To RELEASING, unless it is gone."""
+        """The provider was told to take it back."""
         with self._sessions.write() as session:
             row = _locked(session, lease_id)
             if row.state in _BEFORE_RELEASE:
                 row.state = LeaseState.RELEASING
 
     def gone(self, lease_id: str, *, at: datetime, cost_usd: Decimal, refusal: str = "") -> None:
-        """Settle it and erase its login; the first settlement stands."""
+        """Close it; the place and the money not spent are free again. Its login is erased."""
         with self._sessions.write() as session:
             row = _locked(session, lease_id)
             if row.state is LeaseState.GONE:
@@ -148,7 +163,7 @@ class DbLeases:
             mend_cost(session, row.attempt)
 
     def reopen(self, lease_id: str, machine_id: str) -> None:
-        """From GONE to RELEASING, unsettled; any other lease stays as it is."""
+        """A machine of a lease that is GONE turned up: to RELEASING, to be paid for after all."""
         with self._sessions.write() as session:
             row = _locked(session, lease_id)
             if row.state is not LeaseState.GONE:
@@ -159,7 +174,7 @@ class DbLeases:
             row.exclusive = False  # its place may be another's by now
 
     def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> None:
-        """Add to what is known of the machine; once simulated, it stays so."""
+        """Keep what the provider says the machine is; empty facts change nothing."""
         with self._sessions.write() as session:
             row = _locked(session, lease_id)
             if facts:
@@ -167,26 +182,26 @@ class DbLeases:
             row.simulated = row.simulated or simulated
 
     def refused_since(self, provider: str, since: datetime) -> list[Lease]:
-        """Of any run, newest first."""
+        """Leases of any run, gone since then, that the provider refused; newest first."""
         refused = (LeaseRow.provider == provider, LeaseRow.refusal != "", LeaseRow.gone_at >= since)
         query = _leases().where(*refused).order_by(None)
         with self._sessions.read() as session:
             return _all(session, query.order_by(LeaseRow.gone_at.desc(), LeaseRow.pk.desc()))
 
     def by_token(self, lease_ids: Iterable[str]) -> dict[str, Lease]:
-        """Those that the ledger has."""
+        """Those of them that the ledger has, by id."""
         with self._sessions.read() as session:
             found = _all(session, _leases().where(LeaseRow.id.in_(set(lease_ids))))
         return {lease.id: lease for lease in found}
 
     def providers(self) -> list[str]:
-        """By name."""
+        """Every provider that ever stood in the ledger."""
         query = select(LeaseRow.provider).distinct().order_by(LeaseRow.provider)
         with self._sessions.read() as session:
             return list(session.scalars(query))
 
     def keep_login(self, lease_id: str, login: Login) -> Login:
-        """Store the keys; the first ones stand. A lease that is gone keeps none."""
+        """Store the keys; the first ones stand and are returned. A gone lease keeps none."""
         with self._sessions.write() as session:
             row = _locked(session, lease_id)
             kept = session.get(LeaseLoginRow, row.pk)
@@ -197,13 +212,13 @@ class DbLeases:
         return login
 
     def login(self, lease_id: str) -> Login | None:
-        """Its keys, if there are any."""
+        """Its keys; None when there are none, or it is gone."""
         query = select(LeaseLoginRow.login).join(LeaseRow, LeaseRow.pk == LeaseLoginRow.lease)
         with self._sessions.read() as session:
             return session.scalar(query.where(LeaseRow.id == lease_id))
 
     def attest(self, lease_id: str, attestation: Attestation) -> None:
-        """Store or replace it."""
+        """Store or replace who produces the results of the lease's attempt."""
         with self._sessions.write() as session:
             insert = insert_into(session, AttestationRow)
             row = {"lease": _locked(session, lease_id).pk, "document": attestation}
@@ -224,12 +239,12 @@ class DbLeases:
             return dict(session.execute(query).all())
 
     def decide(self, attempt_id: str, decision: PlaceChoice) -> None:
-        """Keep one line, once."""
+        """Keep one line; the same (place, verdict, reason) of an attempt is kept once."""
         with self._sessions.write() as session:
             add_decision(session, attempt_id, decision)
 
     def decisions(self, run_id: str) -> dict[str, list[PlaceChoice]]:
-        """By cell id; a cell without a line has an empty list."""
+        """By cell id, in their order, each with its attempt's number."""
         with self._sessions.read() as session:
             return decisions_of(session, run_id)
 

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.logs import AttemptLog
 from orchestrator.store.chunks import unpack
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import AttemptRow, CellRow, LogChunkRow
 
 
-class DbLogs:
-    """The LogStore of a database."""
+@dataclass(frozen=True, slots=True)
+class AttemptLog:
+    """How much there is of an attempt's log."""
+
+    attempt_id: str
+    number: int
+    """The attempt's, from 1."""
+    size_bytes: int
+    is_over: bool
+    """The attempt is closed: nothing more comes."""
+
+
+class LogStore:
+    """The logs of attempts; they only ever grow."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def of_cell(self, cell_id: str) -> list[AttemptLog]:
-        """In the order of the attempts."""
+        """One for each attempt, in their order, however short."""
         query = (
             select(AttemptRow.id, AttemptRow.number, AttemptRow.log_bytes, AttemptRow.closed_at)
             .join(CellRow, CellRow.pk == AttemptRow.cell)
@@ -33,7 +46,7 @@ class DbLogs:
             ]
 
     def read(self, attempt_id: str, *, after: int, limit: int) -> bytes:
-        """A piece of one."""
+        """The bytes that follow an offset, as far as there are any. Raises UnknownIdError."""
         query = select(AttemptRow.pk, AttemptRow.log_bytes).where(AttemptRow.id == attempt_id)
         with self._sessions.read() as session:
             found = session.execute(query).one_or_none()

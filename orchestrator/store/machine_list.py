@@ -3,39 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.machine_list import Rented, Sighting
-from orchestrator.application.ports.stores import RunSpec
-from orchestrator.domain.cell import LeaseState
+from orchestrator.domain.cell import CellState, Lease, LeaseState, RunSpec
 from orchestrator.store.leases import lease_of
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.tables import (
-    AttemptRow,
-    CellRow,
-    LeaseRow,
-    RunRow,
-    RunSpecRow,
-    SightingRow,
-)
+from orchestrator.store.tables import AttemptRow, CellRow, LeaseRow, RunRow, RunSpecRow, SightingRow
 
 
-class DbRented:
-    """The RentedStore of a database."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rented:
+    """A lease, and whose it is."""
+
+    lease: Lease
+    run: str
+    version: str
+    """The subject's."""
+    cell: str
+    """The cell's name."""
+    state: CellState
+    """The cell's."""
+    attempt: int
+    max_minutes: float
+    """An attempt may take so long once its machine is granted."""
+    hold_minutes: float
+    """And a machine may be kept for so long afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Something that a cloud showed and nobody owned, when the janitor looked last."""
+
+    provider: str
+    machine_id: str
+    """Its beginning and a hash, where it is very long."""
+    first_seen: datetime
+
+
+class RentedStore:
+    """Each method is one transaction."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def now(self) -> list[Rented]:
-        """By the partial index of open leases."""
+        """Of every lease that is not GONE, oldest first."""
         with self._sessions.read() as session:
             mine = LeaseRow.state != LeaseState.GONE
             return _rented(session, _leases().where(mine).order_by(LeaseRow.pk))
 
     def gone(self, *, limit: int) -> list[Rented]:
-        """Refused ones never were machines."""
+        """Of the leases that went last and had a machine, newest first."""
         mine = (LeaseRow.state == LeaseState.GONE, LeaseRow.machine_id != "")
         # By the order of the leases, not of their ends: that is what there is an index of.
         newest = select(LeaseRow.pk).where(*mine).order_by(LeaseRow.pk.desc()).limit(limit)
@@ -44,7 +66,7 @@ class DbRented:
             return _rented(session, query.order_by(LeaseRow.gone_at.desc(), LeaseRow.pk.desc()))
 
     def sightings(self) -> list[Sighting]:
-        """What the janitor noted."""
+        """What the janitor noted, oldest first."""
         query = select(SightingRow).order_by(SightingRow.first_seen, SightingRow.machine_id)
         with self._sessions.read() as session:
             rows = session.scalars(query)

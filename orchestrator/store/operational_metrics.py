@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 
 from sqlalchemy import Float, Select, Text, case, cast, func, literal, not_, select, union_all
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.application.ports.operational_metrics import Figure, Figures
 from orchestrator.domain.cell import LeaseState
 from orchestrator.domain.channel import DeliveryState
 from orchestrator.domain.schedule import FiringState
@@ -25,20 +26,61 @@ from orchestrator.store.tables import (
     VerdictRow,
 )
 
+
+class Figure(StrEnum):
+    """What is counted, by which two labels; an empty label says that there is none."""
+
+    RUNS = "runs"
+    """By state and outcome."""
+    CELLS = "cells"
+    """By state and outcome."""
+    LEASES = "leases"
+    """By provider and state."""
+    SPENT_USD = "spent_usd"
+    """By provider; of real machines that are settled."""
+    RESERVED_USD = "reserved_usd"
+    """By provider; of real machines that are not."""
+    ORPHANS = "orphans"
+    """By provider: what a cloud has and the ledger knows nothing of."""
+    DELIVERIES = "deliveries"
+    """By state."""
+    CHANNELS = "channels"
+    """By state."""
+    FIRINGS = "firings"
+    """Of schedules, by state."""
+    VERDICTS = "verdicts"
+    """By gate and decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Everything at one time."""
+
+    counts: Mapping[Figure, Mapping[tuple[str, str], float]] = field(default_factory=dict)
+    oldest_waiting_at: datetime | None = None
+    """When the oldest delivery that waits was made."""
+    late_firings: int = 0
+    """Open ones whose deadline has passed."""
+
+    def of(self, figure: Figure) -> Mapping[tuple[str, str], float]:
+        """One of the counts."""
+        return self.counts.get(figure, {})
+
+
 _MOST_GATES = 500
 """Times decisions: people choose the names of gates."""
 
 Row = Select[str, str, str, float]
 
 
-class DbFigures:
-    """The FigureStore of a database."""
+class FigureStore:
+    """What goes on, in numbers."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def snapshot(self, now: datetime) -> Figures:
-        """Everything, read in one transaction."""
+        """Everything, read in one transaction; the labels are few."""
         counts: dict[Figure, dict[tuple[str, str], float]] = {figure: {} for figure in Figure}
         with self._sessions.read() as session:
             for name, one, other, number in session.execute(union_all(*_parts())):

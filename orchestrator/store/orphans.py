@@ -17,8 +17,8 @@ _SIGHTINGS_LOCK = 732_841_726
 """First half of the advisory lock's number; the provider is the other."""
 
 
-class DbSightings:
-    """The SightingStore of a database."""
+class SightingStore:
+    """What the janitor saw and knows no owner of: it kills nothing at first sight."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, delete, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from orchestrator.application.ports.clock import NewId
-from orchestrator.application.ports.outbox import LEASE_S
 from orchestrator.domain.announcement import Announcement
 from orchestrator.domain.channel import (
     Channel,
@@ -28,6 +26,10 @@ from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, database_time_s, insert_into
 from orchestrator.store.tables import ChannelRow, DeliveryAttemptRow, DeliveryRow
 
+LEASE_S = 60.0
+"""Longer than any attempt takes: after it, whoever was to send is taken for dead."""
+
+
 _DONE = {
     Reception.TAKEN: DeliveryState.DELIVERED,
     Reception.FAILED: DeliveryState.GIVEN_UP,
@@ -36,21 +38,35 @@ _DONE = {
 }
 
 
-class DbOutboxs:
-    """The OutboxStore of a database."""
+class OutboxStore:
+    """Whom to tell, and what has not reached them yet.
+
+    Each method is one transaction.
+    """
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def put(self, announcement: Announcement, *, new_id: NewId, at: datetime) -> bool:
-        """Decide whether it is news, and write the deliveries, in one transaction."""
+    def put(self, announcement: Announcement, *, new_id: Callable[[], str], at: datetime) -> bool:
+        """Decide whether it is news, and write a delivery for every channel that is to be told.
+
+        True if its line stood elsewhere. A key that was put before changes nothing. A commit's
+        status is told where the commit had another one, whether or not the line has changed.
+        """
         with self._sessions.write() as session:
             return announced(session, announcement, new_id=new_id, at=at)
 
     def claim(
         self, *, at: datetime, but_not: Collection[str] = (), lease_s: float = LEASE_S
     ) -> tuple[Channel, Delivery] | None:
-        """Take the delivery that is due longest, by the database's clock."""
+        """Take the delivery that is due longest; nobody else gets it while the lease lasts.
+
+        Those of the channels `but_not` are left alone.
+
+        Not idempotent. The lease runs by the database's clock, so that controllers whose clocks
+        differ do not send the same at once. News of one line come to a channel in their order:
+        a later one waits until the earlier one is done with.
+        """
         query = _due(at, but_not)
         with self._sessions.write() as session:
             now_s = database_time_s(session)
@@ -67,7 +83,7 @@ class DbOutboxs:
             return channel, _delivery(row)
 
     def settle(self, delivery_id: str, receipt: Receipt, *, at: datetime) -> None:
-        """Write an attempt down, and what follows of it."""
+        """Write an attempt down, and what follows of it for the delivery and its channel."""
         with self._sessions.write() as session:
             its = DeliveryRow.id == delivery_id
             channel_id = session.scalar(select(DeliveryRow.channel).where(its))
@@ -80,7 +96,7 @@ class DbOutboxs:
                 _judge(session, channel, receipt, at, was_test=row.is_test)
 
     def add(self, channel: Channel) -> bool:
-        """Store a channel, unless there is one of its name."""
+        """Store a channel; False, and nothing is stored, where there is one of its name."""
         values = {
             "id": channel.id,
             "name": channel.name,
@@ -115,7 +131,7 @@ class DbOutboxs:
             return [(row.channel, _health(row, number)) for row, number in session.execute(query)]
 
     def remove(self, channel_id: str) -> bool:
-        """Forget it with its deliveries and its log."""
+        """Forget it with its deliveries and its log; False if there is none."""
         with self._sessions.write() as session:
             its = select(DeliveryRow.pk).where(DeliveryRow.channel == channel_id)
             # The channel first: whoever announces something locks it before its deliveries.
@@ -127,7 +143,10 @@ class DbOutboxs:
             return changed(session, delete(ChannelRow).where(ChannelRow.id == channel_id)) == 1
 
     def renew(self, channel_id: str, secret: Secret, *, until: datetime) -> Channel | None:
-        """Sign with another secret from now; the one before stands until then."""
+        """Sign with another secret from now; the one before stands until then, older ones end.
+
+        Not idempotent.
+        """
         with self._sessions.write() as session:
             row = session.get(ChannelRow, channel_id, with_for_update=True)
             if row is None:
@@ -149,7 +168,7 @@ class DbOutboxs:
             return [(_delivery(row), list(_logged(row.id, tried[row.pk]))) for row in rows]
 
     def record_test(self, delivery: Delivery, receipt: Receipt, *, at: datetime) -> None:
-        """Write down a call that was made to test a channel."""
+        """Write down a call that was made to test a channel; one that got through enables it."""
         with self._sessions.write() as session:
             row = DeliveryRow(
                 id=delivery.id,

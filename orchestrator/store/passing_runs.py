@@ -13,7 +13,6 @@ from itertools import groupby
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.gates import LastGreen
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.store.tables import (
@@ -26,6 +25,22 @@ from orchestrator.store.tables import (
     RunRow,
     RunSpecRow,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastGreen:
+    """The newest run in which a platform passed."""
+
+    run_id: str
+    cell_id: str
+    """Of its first environment."""
+    cell: str
+    """Its name."""
+    collected: int
+    """Tests of all its environments."""
+    streak: int
+    """So many runs in a row, this one the newest, in which it passed; counted up to 100."""
+
 
 STREAK_LIMIT = 100
 _AT_ONCE = 50

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.application.ports.stores import StoredPayload
+from orchestrator.domain.manifest import Manifest
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into
 from orchestrator.store.tables import PayloadRow
 
 
-class DbPayloads:
-    """The PayloadStore of a database."""
+@dataclass(frozen=True, slots=True)
+class StoredPayload:
+    """An uploaded payload."""
+
+    digest: str
+    size_bytes: int
+    manifest: Manifest
+
+
+class PayloadStore:
+    """Uploaded payloads by digest; their bytes are blobs."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def put(self, payload: StoredPayload, *, at: datetime) -> None:
-        """Store it, once."""
+        """Store it; the same digest is stored once."""
         row = {
             "digest": payload.digest,
             "size_bytes": payload.size_bytes,

@@ -14,8 +14,8 @@ from orchestrator.store.tables import PriceRow
 _THING = ("provider", "item", "place", "market")
 
 
-class DbPrices:
-    """The PriceBook of a database."""
+class PriceStore:
+    """The newest believed price of each thing, as it was last refreshed."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions

@@ -15,14 +15,17 @@ from orchestrator.store.tables import QuarantineRow
 _ID = re.compile(r"Q-0*([1-9][0-9]{0,8})")
 
 
-class DbQuarantines:
-    """The QuarantineStore of a database."""
+class QuarantineStore:
+    """Flaky tests whose failures do not count until a day; none is ever removed.
+
+    Each method is one transaction.
+    """
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def add(self, quarantine: Quarantine) -> Quarantine:
-        """Store it under a new id."""
+        """Store it under a new id; the given id is not read. Not idempotent."""
         with self._sessions.write() as session:
             document = replace(quarantine, id="")
             row = QuarantineRow(product=quarantine.product, document=document)
@@ -31,7 +34,7 @@ class DbQuarantines:
             return _quarantine(row)
 
     def list(self, *, product: str | None = None) -> list[Quarantine]:
-        """By id."""
+        """By id, those that are over too."""
         query = select(QuarantineRow).order_by(QuarantineRow.pk)
         if product is not None:
             query = query.where(QuarantineRow.product == product)
@@ -39,7 +42,7 @@ class DbQuarantines:
             return [_quarantine(row) for row in session.scalars(query)]
 
     def end(self, quarantine_id: str, *, at: datetime, by: str) -> Quarantine | None:
-        """End it, once."""
+        """End it, once: the first word stands. None where there is none."""
         number = _ID.fullmatch(quarantine_id)
         if number is None:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
@@ -10,18 +11,9 @@ from sqlalchemy import Select, and_, exists, func, or_, select, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.application.ports.release_board import (
-    DayRate,
-    KnownCell,
-    LiveRun,
-    Release,
-    ReleaseCell,
-    ReleasePage,
-    ReleaseVerdict,
-    Version,
-)
 from orchestrator.domain.cell import CellState, RunState
-from orchestrator.domain.outcome import Counts
+from orchestrator.domain.gate.verdict import Decision
+from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.store.full_runs import json_text, whole_runs
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import is_postgres
@@ -38,11 +30,105 @@ from orchestrator.store.tables import (
     VerdictRunRow,
 )
 
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What a release is called."""
+
+    subject: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseCell:
+    """The newest evidence of a version from one cell of one matrix."""
+
+    run: str
+    matrix: str
+    name: str
+    """The cell's: its platform's id, with the environment where there is more than one."""
+    outcome: Outcome | None
+    reason: str
+    counts: Counts
+    at: datetime
+    """When its run was launched, or is said to have happened."""
+    simulated: bool
+    """No machine was really asked: no gate believes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A version, and what is known of it."""
+
+    of: Version
+    newest_run: str
+    cells: Sequence[ReleaseCell]
+    """Of each matrix, the newest one of each name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePage:
+    """Versions, the one with the newest run first."""
+
+    items: Sequence[Release]
+    next: str | None
+    """The cursor of the next page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownCell:
+    """A cell that a product's runs have, or had."""
+
+    name: str
+    matrix: str
+    first_run: str
+    newest_run: str
+    position: int
+    """In its newest run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseVerdict:
+    """The newest verdict of a gate about a version."""
+
+    id: str
+    gate: str
+    of: Version
+    decision: Decision
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRun:
+    """A run that is not finished, and how many of its cells are where."""
+
+    run: str
+    matrix: str
+    of: Version
+    launched_at: datetime
+    cells: Mapping[CellState, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayRate:
+    """What the tests of one suite came to in one cell on one day, all its runs together."""
+
+    cell: str
+    job: str
+    day: date
+    runs: int
+    counts: Counts
+
+
 _COUNTS = tuple(Counts().as_dict())
 
 
-class DbReleases:
-    """The ReleaseStore of a database."""
+class ReleaseStore:
+    """Runs seen by what they validate.
+
+    Runs of some jobs alone (reruns of what failed, second machines, bisections) are left out. Each
+    method is one transaction of a fixed number of statements.
+    """
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -57,7 +143,7 @@ class DbReleases:
     def page(
         self, product: str, *, matrix: str = "", limit: int, before: str | None = None
     ) -> ReleasePage:
-        """Versions, the one with the newest run first."""
+        """Versions of a product; `before` is the cursor of a page, `matrix` names one of many."""
         newest = func.max(RunRow.id)
         query = (
             select(RunRow.subject_name, RunRow.subject_version, newest)
@@ -105,7 +191,7 @@ class DbReleases:
             ]
 
     def verdicts(self, product: str, versions: Sequence[Version]) -> list[ReleaseVerdict]:
-        """The newest one of each gate about each of these."""
+        """The newest one of each gate about each of these, by gate."""
         newest = (
             select(
                 func.max(VerdictRow.pk).label("pk"),
@@ -133,7 +219,7 @@ class DbReleases:
             ]
 
     def live(self, product: str, *, limit: int) -> list[LiveRun]:
-        """Runs that are not finished, newest first."""
+        """Runs that are not finished, newest first; reruns too."""
         newest = (
             select(RunRow)
             .where(RunRow.product == product, RunRow.state != RunState.FINISHED)
@@ -162,7 +248,7 @@ class DbReleases:
         ]
 
     def rates(self, product: str, *, matrix: str = "", since: datetime) -> list[DayRate]:
-        """By cell, suite and day."""
+        """By cell, suite and day (UTC), of runs that were launched since."""
         with self._sessions.read() as session:
             day = _day(session).label("day")
             sums = [func.sum(getattr(JobRollupRow, name)) for name in _COUNTS]

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.evidence import Artifact
-from orchestrator.application.ports.read_models import CellResults, TestLine, TestLines, TestsAsked
 from orchestrator.domain.facts import CheckFact, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.store.cell_results import (
+    Artifact,
+    CellResults,
     artifacts_of,
     checks_of,
     environments_of,
@@ -38,29 +38,29 @@ from orchestrator.store.tables import (
     TestRetryRow,
     TextRow,
 )
-from orchestrator.store.test_lines import line_of, page_of
+from orchestrator.store.test_lines import TestLine, TestLines, TestsAsked, line_of, page_of
 
 _ROWS_AT_ONCE = 2_000
 
 
-class DbResults:
-    """The ResultStore of a database."""
+class ResultStore:
+    """What is known of a cell's tests, jobs, checks and metrics."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def tally(self, cell_id: str) -> dict[str, dict[TestOutcome, int]]:
-        """By job, how many tests have which outcome."""
+        """How many tests of each job have which outcome (not final ones count as MISSING)."""
         with self._sessions.read() as session:
             return tally(session, cell_row(session, cell_id).pk)
 
     def of_cells(self, cell_ids: Sequence[str], *, whole: bool = True) -> Mapping[str, CellResults]:
-        """A statement for each kind of them, however many cells there are."""
+        """Everything but single tests, by cell id; without metrics and artifacts unless whole."""
         with self._sessions.read() as session:
             return results_of(session, cell_ids, whole=whole)
 
     def totals(self, run_ids: Sequence[str]) -> Mapping[str, Counts]:
-        """Of cells that are done from what was rolled up."""
+        """The tests of each run, those of its reused jobs too; a run without tests is left out."""
         with self._sessions.read() as session:
             return totals_of(session, run_ids)
 
@@ -73,14 +73,22 @@ class DbResults:
         limit: int,
         after: str,
     ) -> TestLines:
-        """A page of them, by rank, cell and position."""
+        """Failed, in error, missing, not run, then all others in the order of collection.
+
+        Args:
+            cell_id: The cell.
+            lent: By the id of another cell, the jobs that this one has from there.
+            asked: Which tests.
+            limit: How many.
+            after: A cursor; one that is none is the beginning.
+        """
         with self._sessions.read() as session:
             return page_of(session, cell_id, lent, asked, limit=limit, after=after)
 
     def line(
         self, cell_id: str, lent: Mapping[str, Sequence[str]], test_id: int
     ) -> tuple[TestLine, str] | None:
-        """The one of the cell itself before one that it was lent."""
+        """One test of the cell with its long text; None where it has no such test."""
         with self._sessions.read() as session:
             return line_of(session, cell_id, lent, test_id)
 
@@ -151,7 +159,7 @@ class DbResults:
             return artifacts_of(session, CellRow.id == cell_id).get(cell_id, [])
 
     def put_checks(self, attempt_id: str, checks: Sequence[CheckFact]) -> None:
-        """Add or replace by job and name."""
+        """Add or replace what we found out about an attempt's jobs, by job and name."""
         with self._sessions.write() as session:
             write_checks(session, attempt_row(session, attempt_id).pk, checks)
 

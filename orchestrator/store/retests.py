@@ -9,30 +9,41 @@ from datetime import datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.retests import NoTrialsError
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.retests import Sitting, SittingState, Trial, TrialAsk, trials_of
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, insert_into, run_row
-from orchestrator.store.tables import (
-    AttemptRow,
-    CellRow,
-    DismissalRow,
-    SecondRunRow,
-    SittingRow,
-)
+from orchestrator.store.tables import AttemptRow, CellRow, DismissalRow, SecondRunRow, SittingRow
 
 
-class DbTrials:
-    """The TrialStore of a database."""
+class NoTrialsError(RuntimeError):
+    """The cell's machine does not wait for trials (any more)."""
+
+    @classmethod
+    def because(cls, cell: str, state: CellState) -> NoTrialsError:
+        """The cell of this name is not diagnosing."""
+        return cls(
+            f"cell {cell} is {state}: its machine takes no trials;"
+            " `seatrial gate bisect RUN` begins a search on a machine that waits for them"
+        )
+
+
+class TrialStore:
+    """More executions of failed tests on the same machine, with one thing changed.
+
+    Each method is one transaction.
+    """
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def ask(self, attempt_id: str, ask: TrialAsk, *, at: datetime) -> Sitting:
-        """Store it under the next number, unless its key is known. Raises NoTrialsError."""
+        """Store what is to be tried; the same key of an attempt is stored once.
+
+        Raises NoTrialsError where the cell is not diagnosing, as nobody would try it.
+        """
         with self._sessions.write() as session:
             attempt = attempt_row(session, attempt_id)
             cell = _locked_cell(session, attempt)
@@ -63,7 +74,7 @@ class DbTrials:
             return sitting
 
     def begin(self, sitting_id: str, *, at: datetime) -> None:
-        """From ASKED to RUNNING."""
+        """From ASKED to RUNNING; nothing when past."""
         with self._sessions.write() as session:
             row = _row(session, sitting_id)
             if row.document.state is SittingState.ASKED:
@@ -78,7 +89,7 @@ class DbTrials:
         trouble: str = "",
         evidence: str = "",
     ) -> None:
-        """To ENDED, once."""
+        """To ENDED, with what came of it; nothing when there."""
         with self._sessions.write() as session:
             row = _row(session, sitting_id)
             if row.document.state is SittingState.ENDED:
@@ -104,7 +115,7 @@ class DbTrials:
             return tuple(row.document for row in session.scalars(query))
 
     def of_run(self, run_id: str) -> Mapping[str, tuple[Trial, ...]]:
-        """By the cell's name; of the last attempt that has any."""
+        """What ran, in order, by the cell's name; cells without any are left out."""
         query = (
             select(CellRow.name, SittingRow)
             .join(AttemptRow, AttemptRow.pk == SittingRow.attempt)
@@ -119,19 +130,19 @@ class DbTrials:
         return {name: trials for name, each in found.items() if (trials := _latest(each))}
 
     def dismiss(self, attempt_id: str, *, at: datetime) -> None:
-        """Write it down, once."""
+        """Nobody asks for more trials of the attempt."""
         with self._sessions.write() as session:
             attempt = attempt_row(session, attempt_id)
             row = insert_into(session, DismissalRow).values(attempt=attempt.pk, at=at)
             session.execute(row.on_conflict_do_nothing())
 
     def is_dismissed(self, attempt_id: str) -> bool:
-        """Whether it is written down."""
+        """Whether nobody asks for more."""
         with self._sessions.read() as session:
             return session.get(DismissalRow, attempt_row(session, attempt_id).pk) is not None
 
     def add_second(self, run_id: str, second: str) -> str:
-        """The first one that was noted stands; answers with it."""
+        """Note the run that repeats this one's failures on another machine; the first stands."""
         with self._sessions.write() as session:
             run_row(session, run_id, lock=True)
             row = insert_into(session, SecondRunRow).values(run_id=run_id, second=second)
@@ -140,7 +151,7 @@ class DbTrials:
             return found.second if found else second
 
     def second_of(self, run_id: str) -> str | None:
-        """The run's id, or None."""
+        """The run that repeats this one's failures on another machine."""
         with self._sessions.read() as session:
             row = session.get(SecondRunRow, run_id)
             return row.second if row else None

@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import aliased
 
-from orchestrator.application.ports.reuse_inputs import Prepared, Proof
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.reuse_inputs import Reuse
+from orchestrator.domain.reuse_inputs import Prepared, Reuse
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, cell_row, insert_into
-from orchestrator.store.tables import (
-    AttemptRow,
-    CellReuseRow,
-    CellRow,
-    PreparedRow,
-    ProofRow,
-)
+from orchestrator.store.tables import AttemptRow, CellReuseRow, CellRow, PreparedRow, ProofRow
 
 
-class DbProofs:
-    """The ProofStore of a database."""
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Evidence of a job that passed, and what it depends on."""
+
+    run: str
+    cell: str
+    """The cell's unique id."""
+    job: str
+    at: datetime
+    """When it was produced."""
+    prepared: Prepared
+
+
+class ProofStore:
+    """Which jobs are proven by what, so that the unchanged is not run again.
+
+    Each method is one transaction. Only what really ran is ever a proof: of a reused job the
+    first cell stays the source, however often it is reused.
+    """
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def prepare(self, attempt_id: str, prepared: Prepared) -> None:
-        """Store or replace it."""
+        """Store or replace what an attempt was prepared with."""
         with self._sessions.write() as session:
             insert = insert_into(session, PreparedRow)
             row = {"attempt": attempt_row(session, attempt_id).pk, "document": prepared}
@@ -41,7 +52,7 @@ class DbProofs:
             session.execute(statement)
 
     def preparations(self, cell_id: str) -> list[Prepared]:
-        """In the order of the attempts."""
+        """Of its attempts, in their order; those that were not prepared are left out."""
         query = (
             select(PreparedRow.document)
             .join(AttemptRow, AttemptRow.pk == PreparedRow.attempt)
@@ -53,7 +64,10 @@ class DbProofs:
             return list(session.scalars(query))
 
     def prove(self, cell_id: str, jobs: Mapping[str, datetime]) -> None:
-        """Keep them; the first word stands, and without a preparation there is none."""
+        """Keep jobs that passed, with when their evidence was produced; the first word stands.
+
+        They depend on what the cell's last attempt was prepared with.
+        """
         last = (
             select(PreparedRow)
             .join(AttemptRow, AttemptRow.pk == PreparedRow.attempt)
@@ -79,12 +93,12 @@ class DbProofs:
             session.execute(insert_into(session, ProofRow).on_conflict_do_nothing(), rows)
 
     def find(self, asked: str, job: str, *, limit: int) -> list[Proof]:
-        """The newest first."""
+        """Those of the same asked-for ingredients in cells that are done, newest first."""
         mine = (ProofRow.asked == asked, ProofRow.job == short(job))
         return self._read(_proofs().where(*mine).limit(limit))
 
     def newest(self, product: str, platform: str, environment: str, job: str) -> Proof | None:
-        """One, or None."""
+        """The newest one of a job there, whatever it depends on."""
         mine = (
             ProofRow.product == short(product),
             ProofRow.platform == short(platform),
@@ -94,7 +108,7 @@ class DbProofs:
         return next(iter(self._read(_proofs().where(*mine).limit(1))), None)
 
     def decide(self, cell_id: str, reuses: Sequence[Reuse], *, at: datetime) -> None:
-        """Nothing where something was decided."""
+        """Write down what becomes of each of the cell's jobs, once: the first decision stands."""
         with self._sessions.write() as session:
             cell = cell_row(session, cell_id, lock=True).pk
             known = select(CellReuseRow.job).where(CellReuseRow.cell == cell).limit(1)
@@ -119,11 +133,11 @@ class DbProofs:
                 )
 
     def decided(self, cell_id: str) -> Mapping[str, Reuse]:
-        """By job."""
+        """By job; empty while nothing was decided, and where nobody asked."""
         return self.decisions([cell_id]).get(cell_id, {})
 
     def decisions(self, cell_ids: Sequence[str]) -> Mapping[str, Mapping[str, Reuse]]:
-        """By cell id and job."""
+        """The same of many cells, by cell id; those without a decision are left out."""
         asking = aliased(CellRow)
         query = (
             select(asking.id, CellReuseRow, CellRow.id, CellRow.run_id)

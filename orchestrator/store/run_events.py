@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.stores import FeedItem
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import FeedRow, RunRow
+
+
+@dataclass(frozen=True, slots=True)
+class FeedItem:
+    """A pointer to something new in a run."""
+
+    number: int
+    """From 1, without a gap, in the order of commits."""
+    kind: str
+    """``cell``, ``evidence``, ``log``, ``run`` or ``report``."""
+    cell: str
+    """The cell's name, or empty."""
+    data: Mapping[str, object] = field(default_factory=dict)
 
 
 def tell(
@@ -30,8 +43,8 @@ def tell(
     session.execute(insert(FeedRow).values(row))
 
 
-class DbFeed:
-    """The FeedStore of a database."""
+class FeedStore:
+    """What watchers follow, numbered per run under the run row's lock."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -49,12 +62,12 @@ class DbFeed:
             return [FeedItem(row.number, row.kind, row.cell, row.data) for row in rows]
 
     def last(self, run_id: str) -> int:
-        """The newest item's number."""
+        """The number of the newest item; 0 where there is none."""
         with self._sessions.read() as session:
             newest = select(RunRow.feed_seq).where(RunRow.id == run_id)
             return session.scalar(newest) or 0
 
     def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None:
-        """Tell the run's watchers something; each call is one item."""
+        """Append one item for the run's watchers; not idempotent."""
         with self._sessions.write() as session:
             tell(session, run_id, kind, data=data)

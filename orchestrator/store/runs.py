@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.application.ports.read_models import RunNames, RunsAsked
-from orchestrator.application.ports.stores import Claim, RunSpec
-from orchestrator.domain.cell import CellState, Run, RunState
+from orchestrator.domain.cell import CellState, Run, RunSpec, RunState
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.column_types import short
@@ -21,13 +21,43 @@ from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into, run_row
 from orchestrator.store.tables import CellPlanRow, CellRow, KeyRow, RunRow, RunSpecRow
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsAsked:
+    """Which runs are asked for; what is empty takes any."""
+
+    outcome: Outcome | None = None
+    state: RunState | None = None
+    subject: str = ""
+    version: str = ""
+    """Its beginning."""
+    matrix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunNames:
+    """What there is to choose from."""
+
+    subjects: Sequence[str] = ()
+    matrices: Sequence[str] = ()
+
+
+class Claim(StrEnum):
+    """What became of an idempotency key."""
+
+    NEW = "new"
+    REPLAY = "replay"
+    OTHER_BODY = "other_body"
+    IN_FLIGHT = "in_flight"
+
+
 _FOUND_LIMIT = 10
 _LAST_CHARACTER = chr(0x10FFFF)
 _ANY = RunsAsked()
 
 
-class DbRuns:
-    """The RunStore of a database."""
+class RunStore:
+    """Runs and the keys they were launched with."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -35,7 +65,11 @@ class DbRuns:
     def claim_key(
         self, key: str, fingerprint: str, *, at: datetime, stale_before: datetime
     ) -> tuple[Claim, str | None]:
-        """Take an idempotency key, or say whose it is."""
+        """Take an idempotency key; REPLAY comes with the run's id.
+
+        A claim without a run that is older than `stale_before` belongs to a dead request and is
+        taken over.
+        """
         key = short(key)
         claim = {"key": key, "fingerprint": fingerprint, "claimed_at": at}
         with self._sessions.write() as session:
@@ -46,7 +80,7 @@ class DbRuns:
             return _claim_again(row, fingerprint, at=at, stale_before=stale_before)
 
     def drop_key(self, key: str) -> None:
-        """Give a claimed key back, unless it has a run."""
+        """Give a claimed key back after a refusal, unless it has a run."""
         with self._sessions.write() as session:
             unbound = (KeyRow.key == short(key), KeyRow.run_id.is_(None))
             session.execute(delete(KeyRow).where(*unbound))
@@ -71,7 +105,7 @@ class DbRuns:
             return _run(row) if row else None
 
     def find(self, prefix: str) -> tuple[str, ...]:
-        """Ids that begin so, newest first."""
+        """Ids of runs that begin so, newest first, at most 10; `latest` is the newest run."""
         query = select(RunRow.id).order_by(RunRow.id.desc())
         if prefix == "latest":
             query = query.limit(1)
@@ -92,7 +126,7 @@ class DbRuns:
     def page(
         self, *, limit: int, before: str | None, asked: RunsAsked = _ANY
     ) -> tuple[list[Run], str | None]:
-        """Runs, newest first; the cursor is the last one's id."""
+        """Those asked for, newest first, with the cursor of the next page."""
         query = select(RunRow).where(*_asked(asked)).order_by(RunRow.id.desc()).limit(limit + 1)
         if before is not None:
             query = query.where(RunRow.id < before)
@@ -102,7 +136,7 @@ class DbRuns:
         return runs, runs[-1].id if runs and len(rows) > limit else None
 
     def names(self) -> RunNames:
-        """In the order of the alphabet."""
+        """What runs are of, each name once."""
         query = select(RunRow.subject_name, RunRow.matrix_name).distinct()
         with self._sessions.read() as session:
             found = session.execute(query).all()
@@ -110,7 +144,7 @@ class DbRuns:
         return RunNames(tuple(sorted(subjects)), tuple(sorted(matrices)))
 
     def request_cancel(self, run_id: str, *, at: datetime) -> None:
-        """Write the request, once, unless the run has nothing to stop."""
+        """Write the row that every look reads; a feed item tells the watchers."""
         with self._sessions.write() as session:
             row = run_row(session, run_id, lock=True)
             if row.cancel_requested_at is not None or row.state is not RunState.RUNNING:
@@ -122,7 +156,11 @@ class DbRuns:
     def finish(
         self, run_id: str, outcome: Outcome, *, at: datetime, cells: int | None = None
     ) -> bool:
-        """Finish it; True for exactly one caller, who has judged all of its cells."""
+        """Finish it, once; True if this call did.
+
+        With `cells`, how many were judged, only while the run has just these and all are done,
+        decided under the run row's lock: it may have been opened for one more meanwhile.
+        """
         with self._sessions.write() as session:
             row = run_row(session, run_id, lock=True)
             if row.state is RunState.FINISHED:
@@ -136,7 +174,7 @@ class DbRuns:
             return True
 
     def unfinished(self) -> tuple[str, ...]:
-        """Ids, oldest first."""
+        """Ids of runs that are not finished."""
         query = select(RunRow.id).where(RunRow.state != RunState.FINISHED).order_by(RunRow.id)
         with self._sessions.read() as session:
             return tuple(session.scalars(query))

@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.application.ports.schedules import DueSchedule, ScheduleTakenError
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, database_time_s, insert_into
 from orchestrator.store.tables import FiringRow, ScheduleRow
 
+
+class ScheduleTakenError(ValueError):
+    """There is a schedule of this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueSchedule:
+    """A schedule whose next time has come."""
+
+    schedule: Schedule
+    next_due_at: datetime
+
+
 _NOBODY = ""
 
 
-class DbSchedules:
-    """The ScheduleStore of a database."""
+class ScheduleStore:
+    """Schedules and their firings.
+
+    Each method is one transaction.
+    """
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -53,7 +68,7 @@ class DbSchedules:
             return [row.document for row in rows]
 
     def pause(self, name: str, *, at: datetime) -> Schedule | None:
-        """Let it fire no more."""
+        """Let it fire no more; None where there is none."""
         with self._sessions.write() as session:
             row = session.get(ScheduleRow, name, with_for_update=True)
             if row is not None and row.document.paused_at is None:
@@ -61,7 +76,7 @@ class DbSchedules:
             return row.document if row else None
 
     def resume(self, name: str, *, next_due_at: datetime) -> Schedule | None:
-        """Let it fire again."""
+        """Let it fire again from this time on; one that is not paused stays as it is."""
         with self._sessions.write() as session:
             row = session.get(ScheduleRow, name, with_for_update=True)
             if row is not None and row.document.paused_at is not None:
@@ -70,7 +85,7 @@ class DbSchedules:
             return row.document if row else None
 
     def remove(self, name: str) -> bool:
-        """Forget it and its firings."""
+        """Forget it and its firings; False where there is none. Runs and verdicts stay."""
         with self._sessions.write() as session:
             # Its row first: nobody can add a firing to it any more.
             if session.get(ScheduleRow, name, with_for_update=True) is None:
@@ -80,20 +95,20 @@ class DbSchedules:
             return True
 
     def due(self, now: datetime) -> Sequence[DueSchedule]:
-        """Those whose next time is not later than `now`."""
+        """Those that are not paused and whose next time is not later than `now`."""
         query = select(ScheduleRow).where(ScheduleRow.next_due_at <= now)
         with self._sessions.read() as session:
             rows = session.scalars(query.order_by(ScheduleRow.next_due_at, ScheduleRow.name))
             return [DueSchedule(r.document, r.next_due_at) for r in rows if r.next_due_at]
 
     def next_due(self, name: str) -> datetime | None:
-        """When it fires next."""
+        """When it fires next; None while it is paused, or where there is none."""
         with self._sessions.read() as session:
             row = session.get(ScheduleRow, name)
             return row.next_due_at if row else None
 
     def claim(self, due: DueSchedule, firings: Sequence[Firing], *, next_due_at: datetime) -> bool:
-        """Write its firings and its next time down, unless somebody did."""
+        """Write its firings and its next time down; True for exactly one of those who try."""
         name = due.schedule.name
         with self._sessions.write() as session:
             mine = (ScheduleRow.name == name, ScheduleRow.next_due_at == due.next_due_at)
@@ -105,20 +120,20 @@ class DbSchedules:
             return True
 
     def trigger(self, firing: Firing) -> Firing:
-        """Write down what a person asked for."""
+        """Write one down that a person asked for; the same second again is the same firing."""
         with self._sessions.write() as session:
             _insert(session, firing)
             return _firing(session.scalars(select(FiringRow).where(*_is(firing))).one())
 
     def firings(self, name: str, *, limit: int = 50) -> builtins.list[Firing]:
-        """The latest first."""
+        """Of one schedule, the latest first."""
         query = select(FiringRow).where(FiringRow.schedule == name)
         with self._sessions.read() as session:
             rows = session.scalars(query.order_by(FiringRow.due_at.desc()).limit(limit))
             return [_firing(row) for row in rows]
 
     def latest(self, *, limit: int) -> Mapping[str, builtins.list[Firing]]:
-        """Looked up from each schedule's end: there may be years of firings."""
+        """By schedule its newest firings, the latest first; read from the end of its index."""
         mine = aliased(FiringRow)
         due = select(mine.due_at).where(mine.schedule == ScheduleRow.name)
         last = due.order_by(mine.due_at.desc()).limit(1).offset(limit - 1).scalar_subquery()
@@ -136,7 +151,7 @@ class DbSchedules:
         return found
 
     def open(self) -> builtins.list[Firing]:
-        """Those that are not over, the earliest first."""
+        """Those of all schedules that are not over, the earliest first."""
         query = select(FiringRow).where(FiringRow.state != FiringState.TOLD)
         with self._sessions.read() as session:
             rows = session.scalars(query.order_by(FiringRow.due_at, FiringRow.pk))
@@ -150,7 +165,10 @@ class DbSchedules:
             return _firing(row) if row else None
 
     def take(self, firing: Firing, holder: str, *, lease_s: float) -> Firing | None:
-        """Hold it, where nobody does any more."""
+        """Hold a firing for so long by the database's clock, and read it.
+
+        None where somebody else holds it, or it is over.
+        """
         with self._sessions.write() as session:
             now_s = database_time_s(session)
             free = or_(FiringRow.holder == _NOBODY, FiringRow.held_until_s <= now_s)
@@ -161,32 +179,35 @@ class DbSchedules:
             return _firing(session.scalars(select(FiringRow).where(*_is(firing))).one())
 
     def renew(self, firing: Firing, holder: str, *, lease_s: float) -> bool:
-        """Hold it for longer."""
+        """Hold it for longer; False where it is somebody else's by now."""
         with self._sessions.write() as session:
             mine = (*_is(firing), FiringRow.holder == holder)
             until_s = database_time_s(session) + lease_s
             return changed(session, update(FiringRow).where(*mine).values(held_until_s=until_s)) > 0
 
     def save(self, firing: Firing, holder: str) -> bool:
-        """Write it, where it is the holder's."""
+        """Write it as it is now; False, and nothing is written, where it is not the holder's."""
         with self._sessions.write() as session:
             return _save(session, firing, holder)
 
     def begin(self, firing: Firing, holder: str) -> bool:
-        """Write it, where it is the holder's and no other goes before it."""
+        """Write one that launches its run now, as `save` does, if no other goes before it.
+
+        Of those that meet only one begins, whoever asks at the same time.
+        """
         with self._sessions.write() as session:
             if _before(session, firing):
                 return False
             return _save(session, firing, holder)
 
     def give_back(self, firing: Firing, holder: str) -> None:
-        """Hold it no longer."""
+        """Hold it no longer; nothing happens where it is somebody else's."""
         with self._sessions.write() as session:
             mine = (*_is(firing), FiringRow.holder == holder)
             changed(session, update(FiringRow).where(*mine).values(holder=_NOBODY))
 
     def supersede(self, firing: Firing) -> None:
-        """Ask for the end of those that go before it."""
+        """Ask for the end of every firing that goes before it."""
         with self._sessions.write() as session:
             for row in _before(session, firing):
                 row.superseded = True

@@ -12,9 +12,8 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, func, select
 
-from orchestrator.application.ports.stores import StoreError
 from orchestrator.assets import asset_dir
-from orchestrator.store.errors import DatabaseNewerError, DatabaseOutdatedError
+from orchestrator.store.errors import DatabaseNewerError, DatabaseOutdatedError, StoreError
 from orchestrator.store.sessions import Access, as_store_errors, connect
 
 _MIGRATION_LOCK = 7_328_417_253

@@ -19,8 +19,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import NullPool
 
-from orchestrator.application.ports.stores import StoreError, StoreUnusableError
 from orchestrator.store.column_types import storable_json
+from orchestrator.store.errors import StoreError, StoreUnusableError
 
 _BUSY_TIMEOUT_S = 10
 _TURN_TIMEOUT_S = 30

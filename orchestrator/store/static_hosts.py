@@ -10,8 +10,8 @@ from orchestrator.store.sql import changed, insert_into
 from orchestrator.store.tables import MachineRow
 
 
-class DbMachines:
-    """The MachineBook of a database."""
+class StaticHostStore:
+    """Machines that providers without a cloud of their own handed out."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.history import TestGo, TestPage
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.flaky import Go
 from orchestrator.domain.outcome import TestOutcome
@@ -17,17 +16,41 @@ from orchestrator.store.cell_labels import Cells, cells_of
 from orchestrator.store.column_types import short
 from orchestrator.store.failure_signatures import of_result, read_earlier
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.tables import (
-    CellRow,
-    RunRow,
-    TestCaseRow,
-    TestResultRow,
-    TestRetryRow,
-)
+from orchestrator.store.tables import CellRow, RunRow, TestCaseRow, TestResultRow, TestRetryRow
 
 
-class DbTests:
-    """The TestStore of a database."""
+@dataclass(frozen=True, slots=True)
+class TestPage:
+    """Tests of a product."""
+
+    __test__ = False
+
+    items: Sequence[KnownTest]
+    next: int | None
+    """The cursor of the next page."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestGo:
+    """One result in the history of a test."""
+
+    __test__ = False
+
+    go: Go
+    at: datetime
+    """When its run was launched, or is said to have happened."""
+    cell: str
+    test_id: int
+    """Under which of its names."""
+    nodeid: str
+    duration_s: float
+    reason: str
+    message: str
+    signature: str
+
+
+class TestStore:
+    """Tests, whatever ran them."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions

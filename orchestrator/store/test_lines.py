@@ -5,24 +5,63 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row, Select, and_, case, or_, select, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.application.ports.read_models import TestLine, TestLines, TestsAsked
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.store.column_types import short
 from orchestrator.store.failure_signatures import of_result, read_earlier
 from orchestrator.store.rollups import COUNTED
-from orchestrator.store.tables import (
-    CellRow,
-    TestCaseRow,
-    TestResultRow,
-    TestRetryRow,
-    TextRow,
-)
+from orchestrator.store.tables import CellRow, TestCaseRow, TestResultRow, TestRetryRow, TextRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestsAsked:
+    """Which tests of a cell are asked for; what is empty takes any."""
+
+    __test__ = False
+
+    outcome: TestOutcome | None = None
+    job: str = ""
+    contains: str = ""
+    """Of the node id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestLine:
+    """How one test went, without its long text."""
+
+    __test__ = False
+
+    test_id: int
+    job: str
+    nodeid: str
+    outcome: TestOutcome
+    """As it counts: one that is not final is missing, unless its job gave up."""
+    duration_s: float = 0.0
+    reason: str = ""
+    message: str = ""
+    signature: str = ""
+    earlier: Sequence[TestOutcome] = ()
+    """Outcomes of tries before the last one."""
+    has_text: bool = False
+    """There is a traceback."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestLines:
+    """Tests of a cell, the worst first."""
+
+    __test__ = False
+
+    lines: Sequence[TestLine] = ()
+    next: str = ""
+    """The cursor of those that follow; empty where none do."""
+
 
 _WORST = (TestOutcome.FAILED, TestOutcome.ERROR, TestOutcome.MISSING, TestOutcome.NOT_RUN)
 _RANK: ColumnElement[int] = case(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, and_, func, select
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.grids import CellGo
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.store.failure_signatures import of_result, read_earlier
@@ -24,7 +25,27 @@ from orchestrator.store.tables import (
 )
 
 
-class DbStrips:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellGo:
+    """How a test went in a cell, with what its history shows of it."""
+
+    number: int
+    """The cell's."""
+    run: str
+    cell: str
+    version: str
+    at: datetime
+    test: int
+    outcome: TestOutcome
+    is_alive: bool
+    """The cell is not done: what is missing may still come."""
+    earlier: tuple[TestOutcome, ...]
+    """Of its tries before the last one."""
+    duration_s: float
+    signature: str
+
+
+class TestStrips:
     """The part of the GridStore that follows single tests."""
 
     _sessions: Sessions
@@ -32,7 +53,10 @@ class DbStrips:
     def strips(
         self, tests: Collection[int], *, each: int, cell: str = "", before: str = ""
     ) -> list[CellGo]:
-        """By cell's name the newest so many; only of these the results themselves are read."""
+        """By cell's name so many newest results of these tests, the newest first.
+
+        `cell` asks for one name alone; `before` is a run that all of them are older than.
+        """
         order = func.row_number().over(partition_by=CellRow.name, order_by=CellRow.run_id.desc())
         ranked = (
             select(TestResultRow.cell, TestResultRow.test_id, order.label("place"))
@@ -53,7 +77,7 @@ class DbStrips:
             return _read(session, query.order_by(RunRow.id.desc(), CellRow.position))
 
     def said(self, cell: int, test: int) -> str:
-        """The message of a result."""
+        """The message of a result; empty where there is none."""
         query = select(TestResultRow.message)
         query = query.where(TestResultRow.cell == cell, TestResultRow.test_id == test)
         with self._sessions.read() as session:

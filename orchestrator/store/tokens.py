@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import builtins
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import or_, select, update
 
-from orchestrator.application.ports.stores import Token
+from orchestrator.domain.person import Scope
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into
 from orchestrator.store.tables import TokenRow
 
 
-class DbTokens:
-    """The TokenStore of a database."""
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An API token; its secret is not kept."""
+
+    id: str
+    name: str
+    """Its owner's: tokens whose names are one person's (`person_key`) are that person's."""
+    scope: Scope
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+class TokenStore:
+    """Tokens by the sha256 of their secret."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -50,13 +65,13 @@ class DbTokens:
             changed(session, statement.values(last_used_at=at))
 
     def list(self) -> builtins.list[Token]:
-        """Oldest first."""
+        """Every token, revoked ones too."""
         query = select(TokenRow).order_by(TokenRow.created_at, TokenRow.id)
         with self._sessions.read() as session:
             return [token_of_row(row) for row in session.scalars(query)]
 
     def revoke(self, token_id: str, *, at: datetime) -> bool:
-        """Revoke it; True if it was valid until now."""
+        """End it; False if there is none, or it is revoked already."""
         statement = update(TokenRow).where(TokenRow.id == token_id, TokenRow.revoked_at.is_(None))
         with self._sessions.write() as session:
             return changed(session, statement.values(revoked_at=at)) == 1

@@ -7,24 +7,68 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Select, func, literal, select, union_all
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.selectable import ScalarSelect
 
-from orchestrator.application.ports.stores import DamagedError
-from orchestrator.application.ports.verdict_lines import (
-    ProductRuns,
-    RuleLine,
-    Standing,
-    VerdictLine,
-)
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
+from orchestrator.store.errors import DamagedError
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import RunRow, VerdictRow
 from orchestrator.store.verdict_rows import runs_of_verdicts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleLine:
+    """What one rule came to."""
+
+    id: str
+    kind: str
+    blocking: bool
+    outcome: RuleOutcome
+    sentence: str
+    """Why, where a blocking rule is open or violated; of others nobody asks here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictLine:
+    """A stored verdict without the inputs of its rules."""
+
+    id: str
+    gate: str
+    lineage: str
+    decision: Decision
+    summary: str
+    at: datetime
+    created_at: datetime
+    subject: Mapping[str, str]
+    runs: tuple[str, ...]
+    policy_digest: str
+    rules: tuple[RuleLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The newest verdict of a line of a gate."""
+
+    newest: VerdictLine
+    since: datetime
+    """When the first of the verdicts was made that say the same without a break."""
+    first: str
+    """Its id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductRuns:
+    """Where a product's runs are; reruns, second machines and bisections are not looked at."""
+
+    newest_finished: str = ""
+    newest_unfinished: str = ""
+
 
 LINES_KEPT = 300
 _ID = re.compile(r"V-0*([1-9][0-9]{0,8})")
@@ -32,15 +76,15 @@ Key = tuple[int, str]
 """Number of a verdict, and the digest of its document."""
 
 
-class DbVerdictLines:
-    """The VerdictLines of a database."""
+class VerdictLines:
+    """Each method is one transaction of a fixed number of statements."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._read = ReadLines()
 
     def standings(self, *, gate: str | None = None) -> list[Standing]:
-        """The newest verdict of every line."""
+        """The newest verdict of every line, by gate and line."""
         newest = select(func.max(VerdictRow.pk)).group_by(VerdictRow.gate, VerdictRow.lineage)
         if gate is not None:
             newest = newest.where(VerdictRow.gate == gate)
@@ -63,7 +107,7 @@ class DbVerdictLines:
         before: str | None = None,
         after: str | None = None,
     ) -> list[VerdictLine]:
-        """Of a gate."""
+        """Of a gate, newest first; with `after`, those that came next, the oldest first."""
         order = VerdictRow.pk.asc() if after else VerdictRow.pk.desc()
         query = select(VerdictRow).where(VerdictRow.gate == gate).order_by(order).limit(limit)
         if lineage is not None:
@@ -76,7 +120,7 @@ class DbVerdictLines:
             return self._lines(session, query)
 
     def product_runs(self, products: Sequence[str]) -> Mapping[str, ProductRuns]:
-        """One walk from the newest run back for each of them, in one statement."""
+        """By product; one walk from the newest run back for each, in one statement."""
         if not products:
             return {}
         asked = [

@@ -4,15 +4,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import Select, insert, select
 from sqlalchemy.orm import Session
 
-from orchestrator.application.ports.gates import StoredVerdict
-from orchestrator.application.ports.stores import DamagedError
 from orchestrator.domain.gate.gate_documents import canonical, read_verdict, verdict_document
+from orchestrator.domain.gate.verdict import Verdict
+from orchestrator.store.errors import DamagedError
 from orchestrator.store.sql import insert_into, slices
 from orchestrator.store.tables import VerdictRow, VerdictRunRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredVerdict:
+    """A verdict and where the bytes are that it was made from. All digests are of blobs."""
+
+    id: str
+    """``V-0001``; empty of one that is about to be stored."""
+    gate: str
+    verdict: Verdict
+    runs: tuple[str, ...]
+    """Whose evidence it is about."""
+    lineage: str
+    """The line of verdicts that it stands in; the gate's name where nobody says."""
+    created_at: datetime
+    snapshot_digest: str
+    """Of the frozen evidence with the waivers and approvals that it was made with."""
+    document_digest: str
+    """Of the verdict's canonical bytes."""
+    envelope_digest: str
+    """Of the signed statements."""
+    key_id: str
+    """Who signed."""
 
 
 def keep_verdict(session: Session, verdict: StoredVerdict, *, key: str | None) -> int | None:

@@ -15,9 +15,8 @@ from benchmarks.dashboard.plans import MACHINES, MANIFEST, SUBJECT, nightly
 from benchmarks.dashboard.words import harmful
 from orchestrator.adapters.ids import new_id
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
-from orchestrator.application.ports.stores import RunSpec
 from orchestrator.bootstrap.controller_wiring import Parts
-from orchestrator.domain.cell import Cause, CellState, Run
+from orchestrator.domain.cell import Cause, CellState, Run, RunSpec
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.tables import CellReuseRow, CellRow

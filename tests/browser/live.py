@@ -14,8 +14,7 @@ from benchmarks.dashboard.surroundings import environment
 from benchmarks.dashboard.words import harmful, nodeids
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.ids import new_id
-from orchestrator.application.ports.stores import RunSpec
-from orchestrator.domain.cell import Cause, CellState, Lease, LeaseState, Run
+from orchestrator.domain.cell import Cause, CellState, Lease, LeaseState, Run, RunSpec
 from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.money import machine_cost

@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.adapters.files.home_folder import prepare_home
-from orchestrator.application.ports.stores import RunSpec
 from orchestrator.dashboard import urls
-from orchestrator.domain.cell import Cause, CellState, Run
+from orchestrator.domain.cell import Cause, CellState, Run, RunSpec
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.database import Database, open_database

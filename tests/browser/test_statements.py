@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import event
 from starlette.testclient import TestClient
 
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import create_token
 from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard
+from orchestrator.domain.person import Scope
 from tests.browser.addresses import PAGES, Address
 from tests.browser.world import World
 from tests.integration.dashboard.shown import read_page

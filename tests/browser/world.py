@@ -16,11 +16,11 @@ from benchmarks.dashboard.people import Left
 from benchmarks.dashboard.plans import PRODUCT
 from benchmarks.dashboard.sizes import SIZES
 from orchestrator.adapters.files.home_folder import prepare_home
-from orchestrator.application.ports.stores import Stores
 from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.signature import clusters
+from orchestrator.store.stores import Stores
 from tests.browser.hostile_values import Odd, add_oddities
 from tests.browser.live import Live, begin_live, launch
 

@@ -6,20 +6,15 @@ from dataclasses import replace
 from decimal import Decimal
 
 from orchestrator.application.freeze_evidence import freeze_evidence
-from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict
-from orchestrator.application.ports.stores import RunSpec
 from orchestrator.domain.attestation import Attestation, Device
-from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.cell import Cause, CellState, RunSpec
 from orchestrator.domain.gate.gate_documents import read_snapshot, snapshot_document
-from orchestrator.domain.gate.policy import (
-    GateMetadata,
-    GatePolicy,
-    GateSpec,
-    PlatformRule,
-)
+from orchestrator.domain.gate.policy import GateMetadata, GatePolicy, GateSpec, PlatformRule
 from orchestrator.domain.gate.verdict import Decision, Verdict
 from orchestrator.domain.matrix import Accelerator, expand
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.gates import StoredPolicy
+from orchestrator.store.verdict_rows import StoredVerdict
 from tests.databases import MANIFEST, NOW, Agent, a_run, advance, after, attempt, lease, matrix
 
 METADATA = GateMetadata(name="release", product="proof", owner="me")

@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.cell import CellState, LeaseState
+from orchestrator.store.stores import Stores
 from tests.databases import NOW, create, lease
 
 STEPS = (

@@ -8,16 +8,9 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.announcement import Announcement, LineageState
-from orchestrator.domain.channel import (
-    Channel,
-    ChannelKind,
-    Delivery,
-    Receipt,
-    Reception,
-    Secret,
-)
+from orchestrator.domain.channel import Channel, ChannelKind, Delivery, Receipt, Reception, Secret
+from orchestrator.store.stores import Stores
 from tests.databases import NOW, after
 
 SHA = "a" * 40

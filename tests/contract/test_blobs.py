@@ -16,8 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from orchestrator.adapters.files.blobs import FRAME_BYTES, BlobCorruptError, FileBlobs
-from orchestrator.application.ports.blobs import (
+from orchestrator.adapters.files.blobs import FileBlobs
+from orchestrator.domain.blobs import (
+    FRAME_BYTES,
+    BlobCorruptError,
     BlobMismatchError,
     BlobMissingError,
     BlobTooLargeError,

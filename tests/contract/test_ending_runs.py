@@ -13,17 +13,17 @@ from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.application.add_annotations import state
 from orchestrator.application.cell.finishing import look_finished
 from orchestrator.application.finish_ingestion import finish_ingestion, resume_ingestions
-from orchestrator.application.ports.evidence import Artifact
-from orchestrator.application.ports.stores import RunSpec, Stores
 from orchestrator.application.process_locks import Locks
 from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
 from orchestrator.domain.annotation import Written
-from orchestrator.domain.cell import Cause, CellState, RunState
+from orchestrator.domain.cell import Cause, CellState, RunSpec, RunState
 from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.manifest import Job, Manifest
 from orchestrator.domain.matrix import CellPlan, Platform
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.cell_results import Artifact
+from orchestrator.store.stores import Stores
 from tests.databases import Agent, a_run, after, create, matrix, together
 
 

@@ -12,7 +12,6 @@ import pytest
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.freeze_evidence import evidence_digest
 from orchestrator.application.gather_evidence import WrongProductError
-from orchestrator.application.ports.gates import StoredWaiver
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.gate.gate_documents import canonical, snapshot_document
@@ -21,6 +20,7 @@ from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.retests import TrialAsk, TrialKind
+from orchestrator.store.gates import StoredWaiver
 from tests.contract.frozen_runs import (
     FELL,
     L4,

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.application.describe_run import describe_run
-from orchestrator.application.ports.stores import RunSpec
 from orchestrator.application.quarantine import (
     NewQuarantine,
     add_quarantine,
@@ -18,6 +17,7 @@ from orchestrator.application.quarantine import (
     settle_quarantines,
     suggest_quarantines,
 )
+from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.person import Person

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.application.ports.stores import Claim, FeedItem, RunSpec
-from orchestrator.domain.cell import RunState
+from orchestrator.domain.cell import RunSpec, RunState
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.errors import KeyTakenError, UnknownIdError
+from orchestrator.store.run_events import FeedItem
+from orchestrator.store.runs import Claim
 from tests.databases import MANIFEST, NOW, a_run, after, create, matrix, together
 
 STALE = NOW - timedelta(minutes=5)

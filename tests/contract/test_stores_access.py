@@ -8,10 +8,12 @@ from functools import partial
 import pytest
 from sqlalchemy import update
 
-from orchestrator.application.ports.stores import Scope, StoredPayload, Token
 from orchestrator.domain.machine import FakeReach, LocalReach, Machine, MachineState, SshReach
+from orchestrator.domain.person import Scope
 from orchestrator.store.database import open_database
+from orchestrator.store.payloads import StoredPayload
 from orchestrator.store.tables import ControllerRow
+from orchestrator.store.tokens import Token
 from tests.databases import MANIFEST, NOW, ON_SQLITE, after, together
 
 

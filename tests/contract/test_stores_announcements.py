@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.channel import ChannelKind
 from orchestrator.store.database import Database, open_database
+from orchestrator.store.stores import Stores
 from tests.contract.outbox_cases import (
     LAST,
     SHA,

@@ -8,18 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.application.ports.evidence import Artifact
 from orchestrator.domain.facts import CheckFact, Facts, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import TestOutcome
-from tests.databases import (
-    NOW,
-    Agent,
-    attempt,
-    create,
-    deliver,
-    outcomes,
-    read,
-)
+from orchestrator.store.cell_results import Artifact
+from tests.databases import NOW, Agent, attempt, create, deliver, outcomes, read
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 
-from orchestrator.application.ports.differences import Overview
 from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.difference import Difference, difference
 from orchestrator.domain.identity import Change
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.reuse_inputs import Reuse
+from orchestrator.store.differences import Overview
 from reports.views.changes import category
 from tests.databases import NOW, Agent, attempt, create, lease
 

@@ -8,18 +8,14 @@ from functools import partial
 import pytest
 from sqlalchemy import select
 
-from orchestrator.application.ports.evidence import Artifact, Position
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.facts import Facts, MetricFact, TestFact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.store import evidence
+from orchestrator.store.cell_results import Artifact
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
-from orchestrator.store.tables import (
-    CellRollupRow,
-    EvidenceChunkRow,
-    JobRollupRow,
-    TestCaseRow,
-)
+from orchestrator.store.evidence import Position
+from orchestrator.store.tables import CellRollupRow, EvidenceChunkRow, JobRollupRow, TestCaseRow
 from tests.databases import (
     NOW,
     Agent,

@@ -11,7 +11,6 @@ from orchestrator.adapters.text_similarity import FuzzyLikeness
 from orchestrator.application.list_failure_groups import KindQuestion, review_kinds, with_similar
 from orchestrator.application.list_flaky import list_flaky
 from orchestrator.application.list_issues import IssueStanding, list_issues
-from orchestrator.application.ports.failure_groups import Window
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine
 from orchestrator.application.show_failure_group import show_kind
 from orchestrator.domain.failure_triage import Standing
@@ -19,6 +18,7 @@ from orchestrator.domain.flaky_detection import Unsteady, Whose
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.person import Person
+from orchestrator.store.failure_groups import Window
 from tests.databases import NOW, ON_SQLITE, after
 from tests.failure_groups_world import RETRIED, KindsWorld, raises
 

@@ -9,12 +9,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
-from orchestrator.application.ports.signer import PublicKey
-from orchestrator.application.ports.stores import DamagedError, RunSpec
-from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.cell import Cause, CellState, RunSpec
 from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
 from orchestrator.domain.gate.payload_review import PayloadReview
+from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
 from orchestrator.domain.matrix import expand
@@ -23,6 +21,9 @@ from orchestrator.domain.person import Person
 from orchestrator.store import gates as gates_of_database
 from orchestrator.store import passing_runs
 from orchestrator.store.database import open_database
+from orchestrator.store.errors import DamagedError
+from orchestrator.store.gates import StoredPolicy, StoredWaiver
+from orchestrator.store.verdict_rows import StoredVerdict
 from tests.databases import (
     MANIFEST,
     NOW,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from orchestrator.application.ports.grids import TestsWanted
 from orchestrator.application.show_grid import (
     Standing,
     Wanted,
@@ -12,6 +11,7 @@ from orchestrator.application.show_grid import (
 )
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome, TestOutcome
+from orchestrator.store.grids import TestsWanted
 from tests.contract.test_stores_release_board import launch
 from tests.databases import NOW, Agent, advance, after, attempt
 

@@ -13,13 +13,13 @@ from orchestrator.adapters.text_similarity import FuzzyLikeness
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.explain_failures import review_failures, review_run
 from orchestrator.application.match_tests import decide_alias, suggest_aliases
-from orchestrator.application.ports.history import AliasConflictError
 from orchestrator.application.test_history import history_of
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.identity import Change
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, IssueState, KnownIssue
 from orchestrator.domain.outcome import Outcome, TestOutcome
+from orchestrator.store.aliases import AliasConflictError
 from tests.databases import NOW, Agent, after, attempt, create, together
 from tests.unit.domain.failure_cases import (
     A10G_TESTS,

@@ -9,24 +9,16 @@ from threading import Barrier
 
 import pytest
 
-from orchestrator.application.ports.evidence import Artifact
-from orchestrator.application.ports.ingests import Begun, CellTakenError, RunBusyError
-from orchestrator.application.ports.stores import RunSpec
-from orchestrator.domain.cell import Cause, CellState, Run, RunState
+from orchestrator.domain.cell import Cause, CellState, Run, RunSpec, RunState
 from orchestrator.domain.ingested import Ingested, Source, Statement
 from orchestrator.domain.manifest import Job, Manifest
-from orchestrator.domain.matrix import (
-    CellPlan,
-    JobSelection,
-    Matrix,
-    Metadata,
-    Platform,
-    Subject,
-)
+from orchestrator.domain.matrix import CellPlan, JobSelection, Matrix, Metadata, Platform, Subject
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.parsed_results import Provenance
 from orchestrator.store import ingests
+from orchestrator.store.cell_results import Artifact
 from orchestrator.store.database import open_database
+from orchestrator.store.ingests import Begun, CellTakenError, RunBusyError
 from tests.databases import NOW, create
 
 ARTIFACTS = (Artifact("events.jsonl", "e" * 64, 7), Artifact("a.txt", "a" * 64, 3))

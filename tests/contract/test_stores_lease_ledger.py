@@ -12,15 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.application.ports.ledger import Reservation
-from orchestrator.application.ports.stores import DamagedError
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import Cause, CellState, LeaseState, PlaceAnswer, PlaceChoice
 from orchestrator.domain.machine import Login
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.prices import Price
 from orchestrator.store.database import open_database
-from orchestrator.store.errors import UnknownIdError
+from orchestrator.store.errors import DamagedError, UnknownIdError
+from orchestrator.store.leases import Reservation
 from tests.databases import NOW, advance, after, attempt, create, lease, together
 
 LOGIN = Login("ssh-ed25519 AAAA", "-----BEGIN secret one", "ssh-ed25519 BBBB", "secret two")

@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
-from orchestrator.application.ports.ledger import Reservation
 from orchestrator.domain.cell import LeaseState
 from orchestrator.domain.machine import FakeReach, LocalReach, Place, SshReach
 from orchestrator.store.errors import UnknownIdError
+from orchestrator.store.leases import Reservation
 from tests.databases import NOW, ON_SQLITE, after, attempt, create, lease, together
 
 

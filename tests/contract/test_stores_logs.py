@@ -7,10 +7,10 @@ from itertools import product
 import pytest
 from sqlalchemy import delete
 
-from orchestrator.application.ports.logs import AttemptLog
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
+from orchestrator.store.logs import AttemptLog
 from orchestrator.store.tables import LogChunkRow
 from tests.databases import NOW, ON_SQLITE, advance, attempt, create
 

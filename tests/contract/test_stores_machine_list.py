@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.application.ports.machine_list import Sighting
 from orchestrator.domain.cell import CellState, LeaseState
+from orchestrator.store.machine_list import Sighting
 from tests.contract.lease_stories import live, one_machine, rent, settle
 from tests.databases import NOW, after, create
 

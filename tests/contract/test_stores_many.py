@@ -9,13 +9,14 @@ import pytest
 from sqlalchemy import event
 
 from orchestrator.application.list_runs import list_runs
-from orchestrator.application.ports.evidence import Artifact
-from orchestrator.application.ports.read_models import RunNames, RunsAsked, Spending, TestsAsked
-from orchestrator.application.ports.stores import RunSpec
 from orchestrator.application.reused_results import told_tests
-from orchestrator.domain.cell import Cause, CellState, LeaseState, RunState
+from orchestrator.domain.cell import Cause, CellState, LeaseState, RunSpec, RunState
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.reuse_inputs import Reuse
+from orchestrator.store.cell_results import Artifact
+from orchestrator.store.leases import Spending
+from orchestrator.store.runs import RunNames, RunsAsked
+from orchestrator.store.test_lines import TestsAsked
 from tests.databases import (
     MANIFEST,
     NOW,

@@ -10,9 +10,8 @@ from sqlalchemy import event
 
 from orchestrator.application.describe_run import describe_run, evidence_of
 from orchestrator.application.list_runs import list_runs
-from orchestrator.application.ports.stores import RunSpec
 from orchestrator.assets import asset_dir
-from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.cell import Cause, CellState, RunSpec
 from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.ingested import Ingested

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from orchestrator.application.ports.operational_metrics import Figure
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.operational_metrics import Figure
+from orchestrator.store.stores import Stores
 from tests.contract.test_stores_outbox import channel, ids, receipt, told
 from tests.databases import NOW, advance, after, attempt, create, lease
 

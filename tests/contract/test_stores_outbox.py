@@ -8,24 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.application.ports.stores import Stores
-from orchestrator.domain.channel import (
-    GIVE_UP_AFTER,
-    Delivery,
-    DeliveryState,
-    Secret,
-)
+from orchestrator.domain.channel import GIVE_UP_AFTER, Delivery, DeliveryState, Secret
 from orchestrator.store.database import Database, open_database
-from tests.contract.outbox_cases import (
-    LAST,
-    channel,
-    claimed,
-    ids,
-    putting,
-    receipt,
-    sent,
-    told,
-)
+from orchestrator.store.stores import Stores
+from tests.contract.outbox_cases import LAST, channel, claimed, ids, putting, receipt, sent, told
 from tests.databases import NOW, after, together
 
 

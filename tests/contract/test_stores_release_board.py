@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, timedelta
 
-from orchestrator.application.ports.release_board import Version
-from orchestrator.application.ports.stores import RunSpec
-from orchestrator.domain.cell import Cause, CellState
+from orchestrator.domain.cell import Cause, CellState, RunSpec
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.release_board import Version
 from tests.contract.test_stores_gates import POLICY, STORED, VERDICT
 from tests.databases import MANIFEST, NOW, Agent, a_run, advance, after, attempt, lease, matrix
 

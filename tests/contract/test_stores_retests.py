@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from orchestrator.application.ports.retests import NoTrialsError
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.retests import SittingState, TrialAsk, TrialKind
+from orchestrator.store.retests import NoTrialsError
 from tests.databases import NOW, advance, after, attempt, create, together
 
 KEY = "suite::a.py::test_a"

@@ -7,13 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.application.ports.reuse_inputs import Prepared
-from orchestrator.application.ports.stores import StoreError
-from orchestrator.application.ports.wheels import Interpreter
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.reuse_inputs import Ingredients, Reuse
+from orchestrator.domain.reuse_inputs import Ingredients, Interpreter, Prepared, Reuse
+from orchestrator.store.errors import StoreError
 from tests.databases import NOW, advance, after, attempt, create, together
 
 MADE = Ingredients(

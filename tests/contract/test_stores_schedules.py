@@ -8,8 +8,6 @@ from functools import partial
 
 import pytest
 
-from orchestrator.application.ports.schedules import DueSchedule, ScheduleTakenError
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.schedule import (
     SKIPPED,
     Firing,
@@ -20,6 +18,8 @@ from orchestrator.domain.schedule import (
     SubjectKind,
     SubjectSelector,
 )
+from orchestrator.store.schedules import DueSchedule, ScheduleTakenError
+from orchestrator.store.stores import Stores
 from tests.databases import ON_SQLITE, together
 
 AT = datetime(2026, 10, 24, 0, 0, tzinfo=UTC)

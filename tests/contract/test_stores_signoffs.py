@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.application.ports.stores import RunSpec
+from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.retests import TrialOrder

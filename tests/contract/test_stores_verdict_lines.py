@@ -8,15 +8,18 @@ from datetime import datetime
 import pytest
 from sqlalchemy import text
 
-from orchestrator.application.ports.gates import GateStore, StoredVerdict
-from orchestrator.application.ports.stores import DamagedError, RunSpec, Stores
-from orchestrator.application.ports.verdict_lines import ProductRuns, RuleLine
+from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store import verdict_lines
 from orchestrator.store.database import Database
+from orchestrator.store.errors import DamagedError
+from orchestrator.store.gates import GateStore
+from orchestrator.store.stores import Stores
+from orchestrator.store.verdict_lines import ProductRuns, RuleLine
+from orchestrator.store.verdict_rows import StoredVerdict
 from tests.contract.test_stores_gates import POLICY, RULE, STORED, VERDICT
 from tests.databases import MANIFEST, NOW, a_run, after, create, matrix
 

@@ -44,17 +44,19 @@ from orchestrator.api.security import token_guard
 from orchestrator.application.context import Context, GatePorts
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.reports import ReportRefusedError
-from orchestrator.application.ports.stores import Scope, StoredPayload, Stores
 from orchestrator.application.publish_report import publish_report
 from orchestrator.application.tokens import create_token
 from orchestrator.assets import asset_dir
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.machine import Provider
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.person import Scope
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.blobs import DbBlobs
 from orchestrator.store.database import Database, open_database
+from orchestrator.store.payloads import StoredPayload
 from orchestrator.store.sessions import Sessions
+from orchestrator.store.stores import Stores
 from reports import registry as report_registry
 from reports.exports import registry as export_registry
 from reports.foreign.linter import lint_documents

@@ -17,8 +17,7 @@ from orchestrator.adapters.keys import new_login
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import Identity, Timings, World
 from orchestrator.application.describe_run import describe_run
-from orchestrator.application.ports.stores import RunSpec, StoredPayload
-from orchestrator.domain.cell import Run
+from orchestrator.domain.cell import Run, RunSpec
 from orchestrator.domain.machine import FakeReach
 from orchestrator.domain.manifest import Job, Manifest
 from orchestrator.domain.matrix import (
@@ -34,6 +33,7 @@ from orchestrator.domain.matrix import (
 from orchestrator.domain.retests import TrialOrder
 from orchestrator.domain.run_record import Evidence, RunRecord
 from orchestrator.store.database import Database, open_database
+from orchestrator.store.payloads import StoredPayload
 from runners import ProviderContext, registry
 from runners.fake import FakeCloud, FakeComputer, FakeProvider, FakeWorkspace
 from tests.databases import make_database

@@ -20,18 +20,13 @@ from orchestrator.adapters.engine.memory import MemoryEngine, SimulatedCrashErro
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import Identity, World, billed_minutes
 from orchestrator.application.janitor import EXPIRED_GRACE, Janitor
-from orchestrator.application.ports.ledger import Reservation
-from orchestrator.application.ports.stores import RunSpec, StoredPayload, Stores
-from orchestrator.domain.cell import Lease, LeaseState, Run, RunState
-from orchestrator.domain.machine import (
-    FakeReach,
-    Machine,
-    MachineState,
-)
-from orchestrator.domain.matrix import (
-    expand,
-)
+from orchestrator.domain.cell import Lease, LeaseState, Run, RunSpec, RunState
+from orchestrator.domain.machine import FakeReach, Machine, MachineState
+from orchestrator.domain.matrix import expand
 from orchestrator.domain.money import machine_seconds
+from orchestrator.store.leases import Reservation
+from orchestrator.store.payloads import StoredPayload
+from orchestrator.store.stores import Stores
 from runners.fake import FakeComputer, FakeWorkspace
 from tests.integration.faulty_cloud import ClumsyCloud
 from tests.integration.faulty_connection import Line

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from orchestrator.application.ports.ledger import LeaseStore, Reservation
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.cell import Lease, LeaseState
 from orchestrator.domain.machine import LaunchRequest, Login, Machine, MachineState, Provider
+from orchestrator.store.leases import LeaseStore, Reservation
+from orchestrator.store.stores import Stores
 from tests.integration.faulty_script import Answer
 from tests.integration.leak_plot import Plant, Plot
 

@@ -10,23 +10,13 @@ from decimal import Decimal
 
 from orchestrator.adapters.engine.memory import SimulatedCrashError
 from orchestrator.application.cell.flow_context import Timings
-from orchestrator.application.ports.stores import RunSpec, Stores
-from orchestrator.application.ports.wheels import Choice, Interpreter, Resolution
-from orchestrator.domain.cell import Lease
-from orchestrator.domain.machine import (
-    Login,
-    Provider,
-    ProviderTraits,
-)
+from orchestrator.application.ports.wheels import Choice, Resolution
+from orchestrator.domain.cell import Lease, RunSpec
+from orchestrator.domain.machine import Login, Provider, ProviderTraits
 from orchestrator.domain.manifest import Job, Manifest
-from orchestrator.domain.matrix import (
-    JobSelection,
-    Limits,
-    Matrix,
-    Metadata,
-    Platform,
-    Subject,
-)
+from orchestrator.domain.matrix import JobSelection, Limits, Matrix, Metadata, Platform, Subject
+from orchestrator.domain.reuse_inputs import Interpreter
+from orchestrator.store.stores import Stores
 from runners.fake.computer import ended
 from tests.integration.faulty_connection import Line
 from tests.integration.faulty_script import Script

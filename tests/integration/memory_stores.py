@@ -10,10 +10,6 @@ from datetime import datetime
 from decimal import Decimal
 from types import SimpleNamespace
 
-from orchestrator.application.ports.evidence import Position
-from orchestrator.application.ports.ledger import Reservation
-from orchestrator.application.ports.read_models import CellLife
-from orchestrator.application.ports.stores import RunSpec, Stores
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import (
     Attempt,
@@ -24,6 +20,7 @@ from orchestrator.domain.cell import (
     LeaseState,
     PlaceChoice,
     Run,
+    RunSpec,
     RunState,
     Transition,
 )
@@ -31,6 +28,10 @@ from orchestrator.domain.facts import Facts
 from orchestrator.domain.machine import Login, Reach
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.cells import CellLife
+from orchestrator.store.evidence import Position
+from orchestrator.store.leases import Reservation
+from orchestrator.store.stores import Stores
 from tests.integration.absent_stores import NoProofs, NoQuarantines, NoResults
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from orchestrator.adapters.engine.memory import MemoryEngine
 from orchestrator.application.cell.flow import run_cell
-from orchestrator.application.ports.stores import RunSpec, StoredPayload
-from orchestrator.application.ports.wheels import Choice, Interpreter, Resolution, WheelsError
-from orchestrator.domain.cell import CellState, Run, RunState
+from orchestrator.application.ports.wheels import Choice, Resolution, WheelsError
+from orchestrator.domain.cell import CellState, Run, RunSpec, RunState
 from orchestrator.domain.manifest import Environment, Job, Manifest
 from orchestrator.domain.matrix import (
     Baseline,
@@ -24,7 +23,9 @@ from orchestrator.domain.matrix import (
     Subject,
     expand,
 )
+from orchestrator.domain.reuse_inputs import Interpreter
 from orchestrator.domain.run_record import CellRecord
+from orchestrator.store.payloads import StoredPayload
 from runners.fake import FakeCloud, passing
 from tests.integration.fake_world import FakeWorld
 

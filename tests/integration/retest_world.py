@@ -7,17 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from orchestrator.application.cell.flow_context import World
-from orchestrator.application.ports.retests import TrialStore
-from orchestrator.application.ports.wheels import (
-    Choice,
-    Interpreter,
-    Opener,
-    Resolution,
-    WheelsError,
-)
+from orchestrator.application.ports.wheels import Choice, Opener, Resolution, WheelsError
 from orchestrator.domain.manifest import Environment, Manifest
 from orchestrator.domain.matrix import Subject
 from orchestrator.domain.retests import job_of_sitting
+from orchestrator.domain.reuse_inputs import Interpreter
+from orchestrator.store.retests import TrialStore
 from runners.fake import FakeWorkspace
 from runners.fake.computer import _event, _finished, _report, ended
 from tests.integration.fake_world import FakeWorld

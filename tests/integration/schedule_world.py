@@ -13,7 +13,6 @@ from typing import Any
 from orchestrator.application.advance_firing import Operations
 from orchestrator.application.context import Context
 from orchestrator.application.fire_schedules import fire
-from orchestrator.application.ports.stores import Stores
 from orchestrator.application.ports.subjects import SubjectGoneError, SubjectUnreachableError
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.application.schedules import add_schedule
@@ -22,6 +21,7 @@ from orchestrator.domain.blame import Blame, Culprit
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.schedule import Firing, Schedule, SubjectKind, SubjectSelector
+from orchestrator.store.stores import Stores
 from tests.integration.api_context import MATRIX, Desk, sha256
 from tests.integration.wheel_making import wheel_bytes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.application.ports.evidence import Artifact
+from orchestrator.store.cell_results import Artifact
 from tests.databases import Agent
 from tests.integration.api_context import Desk
 

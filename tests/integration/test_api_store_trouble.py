@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from orchestrator.application.ports.stores import DamagedError
 from orchestrator.store import sessions
+from orchestrator.store.errors import DamagedError
 from orchestrator.store.integrity_check import check_unclosed, lost_commits
 from tests.integration.api_context import MATRIX, Desk, desk
 

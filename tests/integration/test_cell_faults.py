@@ -13,10 +13,10 @@ import pytest
 
 from orchestrator.adapters.engine.memory import Journal, SimulatedCrashError
 from orchestrator.application.cell.flow import run_cell
-from orchestrator.application.ports.stores import StoreError
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.matrix import Limits
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.store.errors import StoreError
 from runners.fake import Fault
 from tests.integration.fake_world import FakeWorld
 from tests.integration.test_cell_flow import STEPS, cancel, check_invariants, give_agents

@@ -8,11 +8,11 @@ import pytest
 
 from orchestrator.adapters.engine.memory import Journal, SimulatedCrashError
 from orchestrator.application.blame_run import blame_run
-from orchestrator.application.ports.stores import StoreError
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.matrix import Baseline, Limits
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.retests import SURE, SittingState, TrialAsk, TrialKind, TrialOrder
+from orchestrator.store.errors import StoreError
 from tests.integration.fake_world import FakeWorld
 from tests.integration.retest_world import TrialWorld, subject_version
 from tests.integration.test_cell_flow import check_invariants, crash_at_every_step

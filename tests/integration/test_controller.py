@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.adapters.clock import SystemClock
-from orchestrator.application.ports.stores import StoreError
 from orchestrator.controller import GRACE_S, SURE_AFTER, Controller
 from orchestrator.store.database import open_database
+from orchestrator.store.errors import StoreError
 from tests.databases import make_database
 from tests.integration.fake_world import FakeWorld
 

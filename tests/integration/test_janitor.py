@@ -17,9 +17,9 @@ from orchestrator.application.janitor import (
     Janitor,
     Standing,
 )
-from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.cell import LeaseState
 from orchestrator.domain.machine import LaunchRequest, Machine, MachineState, Place
+from orchestrator.store.stores import Stores
 from runners import registry
 from runners.fake import Fault
 from tests.databases import attempt, create, lease

@@ -13,15 +13,11 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect
 
 from orchestrator.application.describe_run import describe_run
-from orchestrator.application.ports.ledger import Reservation
 from orchestrator.domain.machine import SshReach
 from orchestrator.store import sessions
 from orchestrator.store.database import open_database, revisions_of
-from orchestrator.store.errors import (
-    DatabaseNewerError,
-    DatabaseOutdatedError,
-    StoreError,
-)
+from orchestrator.store.errors import DatabaseNewerError, DatabaseOutdatedError, StoreError
+from orchestrator.store.leases import Reservation
 from orchestrator.store.schema_revisions import Revisions, migrate, unmigrate
 from orchestrator.store.sessions import Access, connect
 from orchestrator.store.tables import Table

@@ -19,9 +19,10 @@ import pytest
 from orchestrator.adapters.files.pip_network import guarded
 from orchestrator.adapters.files.target_python import choose
 from orchestrator.adapters.files.wheels import Wheelhouse
-from orchestrator.application.ports.wheels import Interpreter, Resolution, WheelsError
+from orchestrator.application.ports.wheels import Resolution, WheelsError
 from orchestrator.domain.manifest import Environment, Manifest
 from orchestrator.domain.matrix import Baseline, Subject
+from orchestrator.domain.reuse_inputs import Interpreter
 from tests.integration.test_git_subjects import listener
 from tests.integration.wheel_making import wheel_bytes
 

@@ -23,9 +23,8 @@ from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import Identity, Timings, World
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.janitor import ORPHAN_GRACE, Janitor
-from orchestrator.application.ports.stores import RunSpec, StoredPayload
 from orchestrator.assets import asset_dir
-from orchestrator.domain.cell import CellState, Lease, Run
+from orchestrator.domain.cell import CellState, Lease, Run, RunSpec
 from orchestrator.domain.machine import Machine, Provider, SshReach, UnreachableError
 from orchestrator.domain.matrix import (
     JobSelection,
@@ -38,6 +37,7 @@ from orchestrator.domain.matrix import (
 )
 from orchestrator.domain.run_record import CellRecord
 from orchestrator.store.database import Database, open_database
+from orchestrator.store.payloads import StoredPayload
 from runners import ProviderContext, registry
 from runners.fake import FakeComputer, FakeWorkspace
 from tests.integration.fake_world import SteppingClock, manifest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from orchestrator.application.ports.stores import StoreError
 from orchestrator.bootstrap.worker_threads import Workers
+from orchestrator.store.errors import StoreError
 
 
 def test_what_is_under_way_is_not_begun_again_and_what_failed_may_be() -> None:

@@ -6,82 +6,15 @@ after its checksum was right, and the whole only ends well if its sha256 is the 
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from orchestrator.application.ports.blobs import (
-    BlobMismatchError,
-    BlobMissingError,
-    BlobTooLargeError,
-)
+from orchestrator.domain.blobs import BlobMissingError, Intake, is_digest, opened
 
-FRAME_BYTES = 512 * 1024
-_LEVEL = 3
 _LENGTH_BYTES = 4
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-
-
-class BlobCorruptError(Exception):
-    """What is stored is not what was stored; none of the wrong bytes were handed out."""
-
-
-class Intake:
-    """Counts and hashes bytes on their way in, and cuts them into frames."""
-
-    def __init__(self, limit_bytes: int | None) -> None:
-        self._limit_bytes = limit_bytes
-        self._hash = hashlib.sha256()
-        self.size_bytes = 0
-
-    def frames(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """The compressed frames. Raises BlobTooLargeError."""
-        waiting = bytearray()
-        for chunk in chunks:
-            self._take(chunk)
-            waiting += chunk
-            while len(waiting) >= FRAME_BYTES:
-                yield zlib.compress(waiting[:FRAME_BYTES], _LEVEL)
-                del waiting[:FRAME_BYTES]
-        if waiting:
-            yield zlib.compress(waiting, _LEVEL)
-
-    def _take(self, chunk: bytes) -> None:
-        self.size_bytes += len(chunk)
-        if self._limit_bytes is not None and self.size_bytes > self._limit_bytes:
-            raise BlobTooLargeError(f"more than the {self._limit_bytes} bytes that are allowed")
-        self._hash.update(chunk)
-
-    def digest(self, announced: str | None) -> str:
-        """The sha256 of all bytes. Raises BlobMismatchError if another one was announced."""
-        found = self._hash.hexdigest()
-        if announced is not None and announced != found:
-            raise BlobMismatchError(f"sha256 {announced} was announced, {found} was received")
-        return found
-
-
-def opened(digest: str, frames: Iterable[bytes]) -> Iterator[bytes]:
-    """Unpack frames. Raises BlobCorruptError before a wrong byte is handed out, or at the end."""
-    whole = hashlib.sha256()
-    for frame in frames:
-        try:
-            chunk = zlib.decompress(frame)
-        except zlib.error as error:
-            raise BlobCorruptError(f"blob {digest} is damaged: {error}") from error
-        whole.update(chunk)
-        yield chunk
-    if whole.hexdigest() != digest:
-        raise BlobCorruptError(f"blob {digest} is damaged: it is not whole")
-
-
-def is_digest(text: str) -> bool:
-    """Whether the text can be a blob's name at all; nothing else ever becomes a path."""
-    return _DIGEST.fullmatch(text) is not None
 
 
 class FileBlobs:

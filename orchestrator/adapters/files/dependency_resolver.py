@@ -21,7 +21,8 @@ from orchestrator.adapters.files.pip_network import Outward, anywhere
 from orchestrator.adapters.files.requirements import address_fault
 from orchestrator.adapters.files.target_python import applies, is_met, platforms, tags
 from orchestrator.adapters.files.wheel_files import WheelFile, read_wheel
-from orchestrator.application.ports.wheels import Interpreter, WheelsError
+from orchestrator.application.ports.wheels import WheelsError
+from orchestrator.domain.reuse_inputs import Interpreter
 
 _MOST_ROUNDS = 25
 _KEPT_BUILDS = ("torch", "triton", "pytorch-triton", "nvidia-", "libtpu", "jax", "numpy")

@@ -10,8 +10,9 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from orchestrator.application.ports.wheels import Choice, Interpreter, WheelsError
+from orchestrator.application.ports.wheels import Choice, WheelsError
 from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.reuse_inputs import Interpreter
 
 OLDEST_PYTHON = Version("3.9")
 _OLDEST_GLIBC = {"x86_64": 5, "i686": 5}

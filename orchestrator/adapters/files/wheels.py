@@ -23,15 +23,10 @@ from orchestrator.adapters.files.pip_network import Outward, anywhere
 from orchestrator.adapters.files.requirements import pinned, same_version
 from orchestrator.adapters.files.wheel_files import WheelFile, read_wheel
 from orchestrator.application.ports.clock import Clock
-from orchestrator.application.ports.wheels import (
-    Choice,
-    Interpreter,
-    Opener,
-    Resolution,
-    WheelsError,
-)
+from orchestrator.application.ports.wheels import Choice, Opener, Resolution, WheelsError
 from orchestrator.domain.manifest import Environment, Manifest
 from orchestrator.domain.matrix import Subject
+from orchestrator.domain.reuse_inputs import Interpreter
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
 
-from orchestrator.application.ports.signer import KEYRING, NotVerifiedError, PublicKey
+from orchestrator.application.ports.signer import KEYRING, NotVerifiedError
+from orchestrator.domain.gate.signing_key import PublicKey
 
 _PEM = b"-----BEGIN"
 _NO_DATES = "the key is given without dates, so nobody checked whether it had ended"

@@ -12,9 +12,10 @@ from orchestrator.application.cell.environment import (
     resolved_for,
 )
 from orchestrator.application.cell.flow_context import Situation, World
-from orchestrator.application.ports.stores import RunSpec
-from orchestrator.application.ports.wheels import Interpreter, WheelsError
+from orchestrator.application.ports.wheels import WheelsError
 from orchestrator.application.ports.workspaces import Workspace
+from orchestrator.domain.cell import RunSpec
+from orchestrator.domain.reuse_inputs import Interpreter
 
 BENCHMARK = "benchmark"
 

@@ -17,10 +17,10 @@ from orchestrator.application.cell.flow_context import (
 from orchestrator.application.collect_artifacts import collect_artifacts, keep_raw_evidence
 from orchestrator.application.ingest_evidence import drained, pull_evidence
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.application.ports.stores import DamagedError, StoreError
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.machine import ShellError
+from orchestrator.store.errors import DamagedError, StoreError
 
 logger = logging.getLogger(__name__)
 

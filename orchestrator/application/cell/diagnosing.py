@@ -25,7 +25,6 @@ from orchestrator.application.cell.flow_context import (
 from orchestrator.application.cell.retest_session import outcomes_of, read_sitting, start_sitting
 from orchestrator.application.diagnosis_inputs import keys_in_question, last_time
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.application.ports.stores import DamagedError, StoreError
 from orchestrator.domain.cell import CellState, LeaseState
 from orchestrator.domain.evidence import EvidenceError
 from orchestrator.domain.machine import HostKeyError, MachineError, ShellError
@@ -39,6 +38,7 @@ from orchestrator.domain.retests import (
     key_of,
     next_trial,
 )
+from orchestrator.store.errors import DamagedError, StoreError
 
 _LEAST_S = 5.0
 """With less time left, no agent is started."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from orchestrator.application.cell.flow_context import Situation, World
-from orchestrator.application.ports.stores import RunSpec
-from orchestrator.application.ports.wheels import Interpreter, Resolution, WheelsError
+from orchestrator.application.ports.wheels import Resolution, WheelsError
+from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.manifest import Environment
-from orchestrator.domain.reuse_inputs import NOTHING
+from orchestrator.domain.reuse_inputs import NOTHING, Interpreter
 
 
 class EnvironmentRefusedError(Exception):

@@ -12,12 +12,12 @@ from orchestrator.application.cell.self_reports import check_self_reports
 from orchestrator.application.end_run import end_run
 from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.application.ports.engine import NotYet, Value
-from orchestrator.application.ports.stores import RunSpec, StoreError
-from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState
+from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState, RunSpec
 from orchestrator.domain.judging import JobVerdict, judge_cell
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.reuse_inputs import REUSED, all_proven
 from orchestrator.domain.run_record import JobRecord
+from orchestrator.store.errors import StoreError
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from orchestrator.application.cell import (
 )
 from orchestrator.application.cell.flow_context import GO, World
 from orchestrator.application.ports.engine import NOT_YET, Durable, Look, NotYet, Value
-from orchestrator.application.ports.stores import StoreError
+from orchestrator.store.errors import StoreError
 
 CellLook = Callable[[World, str], Value | NotYet]
 

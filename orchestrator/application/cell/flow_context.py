@@ -12,15 +12,24 @@ from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Value
 from orchestrator.application.ports.machine_archives import UnpackBundle
-from orchestrator.application.ports.stores import RunSpec, Stores
 from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
 from orchestrator.application.process_locks import Locks
-from orchestrator.domain.cell import Attempt, Cause, Cell, CellState, Lease, LeaseState, Run
+from orchestrator.domain.cell import (
+    Attempt,
+    Cause,
+    Cell,
+    CellState,
+    Lease,
+    LeaseState,
+    Run,
+    RunSpec,
+)
 from orchestrator.domain.machine import Login, Provider, ProviderTraits
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
+from orchestrator.store.stores import Stores
 
 ORDER_MINUTES = 10
 """How long a machine may be waited for at one place."""

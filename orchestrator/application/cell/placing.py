@@ -30,7 +30,6 @@ from orchestrator.application.cell.launching import (
 )
 from orchestrator.application.cell.place_selection import Candidate, refusal_of, weigh
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.application.ports.ledger import Reservation
 from orchestrator.domain.cell import CellState, Lease, LeaseState, PlaceAnswer
 from orchestrator.domain.machine import (
     Offers,
@@ -41,6 +40,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.leases import Reservation
 
 
 def look_placed(world: World, attempt_id: str) -> Value | NotYet:

@@ -7,15 +7,12 @@ from dataclasses import replace
 
 from orchestrator.application.cell.agent_plan import agent_plan
 from orchestrator.application.cell.baseline import with_baseline
-from orchestrator.application.cell.environment import (
-    EnvironmentRefusedError,
-    prepare_environment,
-)
+from orchestrator.application.cell.environment import EnvironmentRefusedError, prepare_environment
 from orchestrator.application.cell.flow_context import Situation, World
 from orchestrator.application.cell.preparing import candidates_of, secrets_of
 from orchestrator.application.diagnosis_inputs import last_time
-from orchestrator.application.ports.stores import RunSpec
 from orchestrator.application.ports.workspaces import Workspace
+from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.evidence import EvidenceError, read_events
 from orchestrator.domain.facts import Facts, fold
 from orchestrator.domain.judging import judge_job

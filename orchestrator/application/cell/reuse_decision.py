@@ -16,10 +16,8 @@ from orchestrator.application.cell.environment import resolved_for
 from orchestrator.application.cell.flow_context import Situation, World
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.cell.reuse_inputs import asked_for
-from orchestrator.application.ports.reuse_inputs import Prepared, Proof
-from orchestrator.application.ports.stores import RunSpec, StoreError
 from orchestrator.application.ports.wheels import WheelsError
-from orchestrator.domain.cell import Cell, Run
+from orchestrator.domain.cell import Cell, Run, RunSpec
 from orchestrator.domain.image import BootImage, Images
 from orchestrator.domain.machine import Place, Provider, ProviderError
 from orchestrator.domain.manifest import Job
@@ -27,6 +25,7 @@ from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.reuse_inputs import (
     NOTHING,
     Ingredients,
+    Prepared,
     Reuse,
     age,
     changes,
@@ -34,6 +33,8 @@ from orchestrator.domain.reuse_inputs import (
     refusal_of,
     too_old,
 )
+from orchestrator.store.errors import StoreError
+from orchestrator.store.reuse_inputs import Proof
 
 logger = logging.getLogger(__name__)
 

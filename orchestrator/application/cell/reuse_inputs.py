@@ -11,14 +11,13 @@ import orchestrator
 from orchestrator.application.cell.environment import PreparedEnvironment
 from orchestrator.application.cell.flow_context import Situation, World
 from orchestrator.application.judge_jobs import judge_jobs
-from orchestrator.application.ports.reuse_inputs import Prepared
-from orchestrator.application.ports.stores import DamagedError, RunSpec, StoreError
 from orchestrator.domain.attestation import Device, devices_of
-from orchestrator.domain.cell import CellState, Lease, Run
+from orchestrator.domain.cell import CellState, Lease, Run, RunSpec
 from orchestrator.domain.distribution import canonical_name
 from orchestrator.domain.matrix import CellPlan, Subject
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.reuse_inputs import NOTHING, Ingredients, platform_document
+from orchestrator.domain.reuse_inputs import NOTHING, Ingredients, Prepared, platform_document
+from orchestrator.store.errors import DamagedError, StoreError
 
 logger = logging.getLogger(__name__)
 

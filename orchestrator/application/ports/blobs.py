@@ -6,18 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 
-class BlobMissingError(Exception):
-    """No blob of this digest is stored."""
-
-
-class BlobMismatchError(Exception):
-    """The bytes do not have the digest they were announced with; nothing was stored."""
-
-
-class BlobTooLargeError(Exception):
-    """More bytes than are allowed; nothing was stored."""
-
-
 class Blobs(Protocol):
     """Payload archives, subjects, artifacts: chunked, compressed, named by sha256."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
+
+from orchestrator.domain.gate.signing_key import PublicKey
 
 Document = Mapping[str, object]
 KEYRING = "seatrial-keyring"
@@ -18,28 +19,6 @@ class NotVerifiedError(ValueError):
 
 class KeyUnusableError(Exception):
     """A signing key cannot be read or kept; the text says what to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublicKey:
-    """A key that verdicts are signed with; its private half is a file of one controller."""
-
-    id: str
-    """The sha256 of the key's canonical form, as securesystemslib makes it."""
-    public: str
-    """The raw 32 bytes of Ed25519, in hex."""
-    created_at: datetime | None = None
-    """None where a file says nothing of it."""
-    not_after: datetime | None = None
-    """It signs nothing after that."""
-    retired_at: datetime | None = None
-    """When a person ended it."""
-
-    @property
-    def ends_at(self) -> datetime | None:
-        """When it stopped, or will stop, to sign; None where nothing is known of it."""
-        known = [at for at in (self.not_after, self.retired_at) if at is not None]
-        return min(known, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,32 +9,11 @@ from typing import Protocol
 
 from orchestrator.domain.manifest import Environment, Manifest
 from orchestrator.domain.matrix import Subject
+from orchestrator.domain.reuse_inputs import Interpreter
 
 
 class WheelsError(Exception):
     """Packages cannot be had for the machine; the message says what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interpreter:
-    """A Python on the machine, as the probe describes it."""
-
-    path: str
-    version: str
-    implementation: str
-    machine: str
-    libc: tuple[str, str] | None
-    """``("glibc", "2.36")``; None where the machine could not tell."""
-    packages: Mapping[str, str]
-    """Versions by canonical name."""
-    pip: str | None = None
-    kernel: str = ""
-
-    @property
-    def platform(self) -> str:
-        """For a person: ``Python 3.11.2 on x86_64 with glibc 2.36``."""
-        libc = f" with {' '.join(self.libc)}" if self.libc else ""
-        return f"Python {self.version} on {self.machine}{libc}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,21 +13,11 @@ from orchestrator.application.cost_summary import (
     PhaseCost,
     Spending,
 )
-from orchestrator.application.ports.cost_aggregates import RunSum, Sum
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import Asked
-from orchestrator.dashboard.table import (
-    Badge,
-    Column,
-    Moment,
-    Number,
-    Row,
-    Span,
-    Table,
-    Text,
-    Usd,
-)
+from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Span, Table, Text, Usd
 from orchestrator.domain.units import usd
+from orchestrator.store.cost_aggregates import RunSum, Sum
 
 _TITLES = {
     Dimension.DAY: "Day (UTC)",

@@ -17,7 +17,6 @@ from orchestrator.application.list_flaky import (
     ShownQuarantine,
     list_flaky,
 )
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine, end_quarantine
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
@@ -41,6 +40,7 @@ from orchestrator.dashboard.table import (
 )
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.flaky_detection import Pair, Unsteady, Whose
+from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.quarantine import MOST_PASSES, QuarantineState
 from orchestrator.domain.units import plural

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.ports.grids import GridCell, GridMark, TestsWanted
 from orchestrator.application.show_grid import (
     Grid,
     GridRow,
@@ -27,6 +26,7 @@ from orchestrator.dashboard.table import Column, Mark, Number, Row, Table, Text
 from orchestrator.domain.cell import Run
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.signature import Signature
+from orchestrator.store.grids import GridCell, GridMark, TestsWanted
 
 PAGE_SIZE = 50
 WIDTHS = (30, 60)

@@ -9,13 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from orchestrator.application.known_issues import NewIssue, add_known_issue, end_known_issue
-from orchestrator.application.list_issues import (
-    IssueReview,
-    IssueStanding,
-    ShownIssue,
-    list_issues,
-)
-from orchestrator.application.ports.stores import Scope
+from orchestrator.application.list_issues import IssueReview, IssueStanding, ShownIssue, list_issues
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
 from orchestrator.dashboard.products import of_products, products
@@ -34,7 +28,7 @@ from orchestrator.dashboard.table import (
     Text,
 )
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
-from orchestrator.domain.person import Person
+from orchestrator.domain.person import Person, Scope
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.units import plural
 

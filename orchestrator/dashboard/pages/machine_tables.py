@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from orchestrator.application.cell.flow_context import billed_minutes_of
 from orchestrator.application.cost_summary import is_real
 from orchestrator.application.janitor import DOOMED, ORPHAN_GRACE, LastLook, Sight
-from orchestrator.application.ports.machine_list import Rented, Sighting
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import (
@@ -27,6 +26,7 @@ from orchestrator.dashboard.table import (
 )
 from orchestrator.domain.money import machine_cost, machine_seconds
 from orchestrator.domain.units import plural, price
+from orchestrator.store.machine_list import Rented, Sighting
 
 _ORPHAN = "orphan"
 _OVERDUE = "the janitor should have ended it: look at the controller's log"

@@ -9,8 +9,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 
 from orchestrator.application.cost_summary import is_real
-from orchestrator.application.ports.machine_list import Rented
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.terminate_machine import (
     MachineInUseError,
     MachineMissingError,
@@ -29,7 +27,9 @@ from orchestrator.dashboard.pages.machine_tables import (
 from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.domain.money import machine_cost
+from orchestrator.domain.person import Scope
 from orchestrator.domain.units import plural, usd
+from orchestrator.store.machine_list import Rented
 
 _GONE_SHOWN = 20
 _REFUSALS: dict[type[Exception], int] = {

@@ -10,13 +10,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from orchestrator.application.list_runs import ListedRun, list_runs
-from orchestrator.application.ports.read_models import RunsAsked
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import said
 from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Span, Table, Tally, Text, Usd
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.store.runs import RunsAsked
 
 PAGE_SIZE = 50
 _TOLD_CELLS = 2

@@ -8,7 +8,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.schedules import (
     FIRINGS_SHOWN,
     ScheduleMissingError,
@@ -32,6 +31,7 @@ from orchestrator.dashboard.pages.firings import (
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Moment, Table
+from orchestrator.domain.person import Scope
 
 router = APIRouter()
 

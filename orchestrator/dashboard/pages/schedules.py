@@ -11,8 +11,6 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.application.launch_run import BUILTIN, PayloadMissingError
-from orchestrator.application.ports.schedules import ScheduleTakenError
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.schedules import ShownSchedule, add_schedule, list_schedules
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
@@ -27,18 +25,12 @@ from orchestrator.dashboard.pages.firings import (
 )
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page
 from orchestrator.dashboard.session import Viewer, needs
-from orchestrator.dashboard.table import (
-    Badge,
-    Cell,
-    Column,
-    Moment,
-    Row,
-    Table,
-    Text,
-)
+from orchestrator.dashboard.table import Badge, Cell, Column, Moment, Row, Table, Text
+from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.schedule import CatchUp, Firing, Overlap, Schedule, SubjectSelector
 from orchestrator.domain.units import plural
+from orchestrator.store.schedules import ScheduleTakenError
 
 SHOWN = 200
 FIRINGS = 10

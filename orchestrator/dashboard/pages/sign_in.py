@@ -9,11 +9,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import begin_session, end_session
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import pages_of
 from orchestrator.dashboard.session import Viewer, forget, keep, needs
+from orchestrator.domain.person import Scope
 
 router = APIRouter()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from orchestrator.application.ports.grids import CellGo
 from orchestrator.application.show_test import CellStory, TestStory
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline, strip
@@ -28,6 +27,7 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.quarantine import is_flaky
 from orchestrator.domain.signature import BAD
 from orchestrator.domain.units import duration
+from orchestrator.store.test_strips import CellGo
 
 _WIDTH = 120
 _RUN_SHOWN = 10

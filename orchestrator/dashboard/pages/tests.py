@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.ports.grids import CellGo
 from orchestrator.application.show_test import TestStory, follow_test
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.test_names import name_cell, short_name
@@ -21,6 +20,7 @@ from orchestrator.dashboard.products import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
 from orchestrator.domain.alias import KnownTest
+from orchestrator.store.test_strips import CellGo
 
 PAGE_SIZE = 50
 EACH = 60

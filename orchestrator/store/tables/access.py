@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import (
-    Float,
-    ForeignKey,
-)
+from sqlalchemy import Float, ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.person import Scope
 from orchestrator.store.column_types import Document, Name, OneOf
-from orchestrator.store.tables.shared_columns import (
-    Id,
-    KeyNumber,
-    Long,
-    Table,
-    UniqueId,
-)
+from orchestrator.store.tables.shared_columns import Id, KeyNumber, Long, Table, UniqueId
 
 
 class PayloadRow(Table):

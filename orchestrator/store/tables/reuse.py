@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.application.ports.reuse_inputs import Prepared
+from orchestrator.domain.reuse_inputs import Prepared
 from orchestrator.store.column_types import Document, Name
 from orchestrator.store.tables.shared_columns import KeyAttempt, KeyCell, OfAttempt, Table
 

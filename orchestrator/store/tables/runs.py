@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import (
-    ForeignKey,
-    Index,
-    UniqueConstraint,
-    text,
-)
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.application.ports.stores import RunSpec
-from orchestrator.domain.cell import CellState, RunState
+from orchestrator.domain.cell import CellState, RunSpec, RunState
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.column_types import Document, Json, Name, OneOf

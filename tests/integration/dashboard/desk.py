@@ -22,12 +22,13 @@ from sqlalchemy import event
 from starlette.testclient import TestClient
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.stores import Scope, Stores
 from orchestrator.application.tokens import Credential, begin_session, cookie_of, create_token
 from orchestrator.bootstrap.asgi_dispatch import Faces
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.dashboard.responses import Pages
 from orchestrator.dashboard.session import Viewer
+from orchestrator.domain.person import Scope
+from orchestrator.store.stores import Stores
 from tests.integration.api_context import Desk
 from tests.integration.dashboard.shown import Element, read_page
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.application.ports.evidence import Artifact
 from orchestrator.dashboard.pages.cell import routes
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.cell_results import Artifact
 from tests.integration.dashboard.desk import PageDesk
 
 TRACE = "def test():\n    \x1b[31massert\x1b[0m <b>1</b> == 2\u202e"

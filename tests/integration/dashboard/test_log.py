@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from orchestrator.application.ports.logs import AttemptLog
 from orchestrator.dashboard.pages.log.lines import LONGEST, MOST_PARTS
+from orchestrator.store.logs import AttemptLog
 from tests.databases import Agent
 from tests.integration.dashboard.desk import PageDesk
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.tokens import Credential, cookie_of, create_token
 from orchestrator.bootstrap.asgi_dispatch import Faces
 from orchestrator.dashboard.session import Viewer
+from orchestrator.domain.person import Scope
 from tests.integration import gate_world
 from tests.integration.dashboard.desk import HOST, PageDesk, dashboard
 from tests.integration.dashboard.shown import read_page

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from orchestrator.application.ingest_evidence import pull_evidence
-from orchestrator.application.ports.evidence import Position
 from orchestrator.domain.evidence import LINE_LIMIT_BYTES, EvidenceError, Pulled
+from orchestrator.store.evidence import Position
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.application import log_index, read_log
 from orchestrator.application.log_index import LogIndex, LogIndexes
-from orchestrator.application.ports.logs import AttemptLog
 from orchestrator.application.read_log import KEPT_BYTES, LogReader, Search, open_log, raw_pieces
+from orchestrator.store.logs import AttemptLog
 from tests.unit.application.test_read_log_together import following, preceding
 
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from orchestrator.application import log_index, read_log
 from orchestrator.application.log_index import LogIndex, LogIndexes
-from orchestrator.application.ports.logs import AttemptLog
 from orchestrator.application.read_log import MOST_LINES, LogLine, LogReader, Search, open_log
+from orchestrator.store.logs import AttemptLog
 
 NEEDLE = Search("needle")
 WORDS = [b"", b"a", b"needle", b"nee", b"dle", b"\x1b[1mnee\x1b[0mdle", b"x" * 40, "é".encode()]

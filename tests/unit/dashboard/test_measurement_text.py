@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from orchestrator.application.ports.benchmarks import Point
 from orchestrator.dashboard.measurement_text import Change, Measured, honest, percent
+from orchestrator.store.benchmarks import Point
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from packaging.requirements import Requirement
 from packaging.tags import parse_tag
 
 from orchestrator.adapters.files.target_python import applies, choose, is_met, platforms, tags
-from orchestrator.application.ports.wheels import Interpreter, WheelsError
+from orchestrator.application.ports.wheels import WheelsError
 from orchestrator.domain.manifest import Environment, PythonChoice
+from orchestrator.domain.reuse_inputs import Interpreter
 from tests.unit.domain.builders import manifest
 
 

@@ -7,13 +7,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.benchmark_trend import (
-    BenchmarkTrend,
-    Step,
-    samples_of,
-    trend_of,
-)
-from orchestrator.application.ports.benchmarks import Benchmark
+from orchestrator.application.benchmark_trend import BenchmarkTrend, Step, samples_of, trend_of
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.measurement_text import (
@@ -28,6 +22,7 @@ from orchestrator.dashboard.pages.benchmarks.plot import Scale, data_of, scale_o
 from orchestrator.dashboard.products import chosen_product
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.table import Column, Moment, Number, Row, Table, Text
+from orchestrator.store.benchmarks import Benchmark
 
 RANGES = (60, 200, 1_000)
 """Newest runs that can be looked at."""

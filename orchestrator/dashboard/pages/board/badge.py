@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestrator.application.ports.verdict_lines import VerdictLine
 from orchestrator.dashboard.labels import Said, said, visible
+from orchestrator.store.verdict_lines import VerdictLine
 
 _LONGEST = 32
 _LETTER = 6.6

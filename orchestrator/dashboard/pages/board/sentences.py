@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.application.gate_status import GateStanding, Lack
-from orchestrator.application.ports.verdict_lines import VerdictLine
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import age, said
 from orchestrator.dashboard.pages.gates.waiting import wait_texts
 from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Text
 from orchestrator.domain.gate.verdict import RuleOutcome
+from orchestrator.store.verdict_lines import VerdictLine
 
 _LONGEST = 160
 _SERIOUS = frozenset({Lack.VERDICT, Lack.JUDGEMENT, Lack.RUN, Lack.FRESH_EVIDENCE, Lack.POLICY})

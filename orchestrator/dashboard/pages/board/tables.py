@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
-from orchestrator.application.ports.release_board import LiveRun
 from orchestrator.application.rate_trends import RateTrend
 from orchestrator.application.release_board import Absence, Board, BoardRow, Square
 from orchestrator.dashboard import urls
@@ -15,6 +14,7 @@ from orchestrator.dashboard.pages.board.cells import Evidence, Rate
 from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Badge, Cell, Column, Moment, Row, Several, Table, Text
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.release_board import LiveRun
 
 _FIRST_COMMAND = "seatrial run matrices/local.yaml"
 _ALL = "all suites"

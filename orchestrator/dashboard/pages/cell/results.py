@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from orchestrator.application.ports.read_models import TestLine, TestLines
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import said
 from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Badge, Column, Row, Span, Table, Text, Trace
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.store.test_lines import TestLine, TestLines
 
 PAGE_SIZE = 100
 _COLUMNS = (

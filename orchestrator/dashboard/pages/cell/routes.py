@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from orchestrator.application.describe_run import describe_cell
-from orchestrator.application.ports.read_models import TestLine, TestsAsked
 from orchestrator.application.reused_results import by_source
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import said, visible
@@ -23,6 +22,7 @@ from orchestrator.dashboard.table import Tally
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord
+from orchestrator.store.test_lines import TestLine, TestsAsked
 
 _EVENTS = "cell evidence run end"
 _LONGEST_TEXT = 200_000

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from orchestrator.application.compare_benchmarks import Delta
 from orchestrator.application.compare_cells import Facing, Trait
-from orchestrator.application.ports.differences import Changed, Counted, Pair
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.domain.cell import Run
 from orchestrator.domain.difference import Difference
+from orchestrator.store.difference_rows import Pair
+from orchestrator.store.differences import Changed, Counted
 
 _ONLY_AFTER = frozenset({Difference.NEW, Difference.NEW_FAILURE, Difference.MISSING})
 

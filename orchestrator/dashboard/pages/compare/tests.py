@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.application.compare_cells import Facing
-from orchestrator.application.ports.differences import Changed
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut
 from orchestrator.dashboard.pages.compare.summary import Contrast
@@ -17,6 +16,7 @@ from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.cell import Cell as RunCell
 from orchestrator.domain.difference import Difference
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.store.differences import Changed
 
 EACH = 10
 """Tests of one kind that are shown at first."""

@@ -10,7 +10,6 @@ from orchestrator.application.evaluate_gate import evaluate_gate
 from orchestrator.application.gather_evidence import WrongProductError
 from orchestrator.application.notify_verdict import announce_verdict
 from orchestrator.application.ports.signer import KeyUnusableError
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict
 from orchestrator.application.sign_off import (
     NewWaiver,
@@ -24,6 +23,7 @@ from orchestrator.dashboard.pages.gates.gate import gate_page
 from orchestrator.dashboard.pages.gates.signoffs import Refused
 from orchestrator.dashboard.responses import Asked, AskedDep
 from orchestrator.dashboard.session import Viewer, needs
+from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import InvalidDocumentError
 
 router = APIRouter()

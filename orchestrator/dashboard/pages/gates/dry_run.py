@@ -12,7 +12,6 @@ from orchestrator.application.dry_run_policy import try_policy
 from orchestrator.application.evaluate_gate import dry_run
 from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.gather_evidence import WrongProductError
-from orchestrator.application.ports.stores import Scope
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.gates.dry_run_result import Outcome, beside, past_table
 from orchestrator.dashboard.pages.gates.policy_text import lines_of
@@ -21,6 +20,7 @@ from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Table
+from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 router = APIRouter()

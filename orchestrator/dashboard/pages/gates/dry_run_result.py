@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.application.dry_run_policy import Tried
-from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.gates.changes import Change, changes, in_words
 from orchestrator.dashboard.pages.gates.rules import SHOWN, rule_table, severity
@@ -14,6 +13,7 @@ from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
 from orchestrator.domain.gate.gate_documents import verdict_document
 from orchestrator.domain.gate.verdict import Verdict
+from orchestrator.store.verdict_rows import StoredVerdict
 
 _CHANGES = (
     Column("rule", "Rule"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from orchestrator.application.gate_policies import policy_of
-from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Column, Row, Table, Text
 from orchestrator.domain.gate.quantities import some
 from orchestrator.domain.gate.verdict import RuleResult
+from orchestrator.store.verdict_rows import StoredVerdict
 
 SHOWN = 50
 _COLUMNS = (

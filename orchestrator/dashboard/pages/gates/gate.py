@@ -8,8 +8,6 @@ from fastapi import APIRouter, Response
 
 from orchestrator.application.gate_policies import policy_of
 from orchestrator.application.gate_status import GateStanding, Line, gate_standing
-from orchestrator.application.ports.gates import StoredVerdict
-from orchestrator.application.ports.verdict_lines import VerdictLine
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.gates.changes import changes, in_words
 from orchestrator.dashboard.pages.gates.rules import rule_table, severity, summary_of
@@ -25,6 +23,8 @@ from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
 from orchestrator.domain.gate.excuse_terms import longest_exception
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+from orchestrator.store.verdict_lines import VerdictLine
+from orchestrator.store.verdict_rows import StoredVerdict
 
 router = APIRouter()
 RULES_SHOWN = 30

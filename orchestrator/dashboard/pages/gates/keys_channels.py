@@ -10,8 +10,6 @@ from typing import Annotated
 from fastapi import APIRouter, Response
 
 from orchestrator.application.manage_channels import call_channel, find_channel
-from orchestrator.application.ports.signer import PublicKey
-from orchestrator.application.ports.stores import Scope
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.disclosure import Fact, Folded
 from orchestrator.dashboard.labels import age
@@ -19,6 +17,8 @@ from orchestrator.dashboard.responses import Asked, AskedDep, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Act, Badge, Column, Moment, Number, Row, Table, Text
 from orchestrator.domain.channel import Channel, Health, LoggedAttempt, Reception
+from orchestrator.domain.gate.signing_key import PublicKey
+from orchestrator.domain.person import Scope
 
 router = APIRouter()
 SHOWN = 50

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from orchestrator.application.ports.gates import StoredVerdict, StoredWaiver
-from orchestrator.application.ports.stores import Scope
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import Asked, Format
 from orchestrator.dashboard.table import Act, Badge, Cell, Column, Moment, Row, Table, Text
 from orchestrator.domain.gate.rules.rule_results import is_bad
 from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import RuleResult
-from orchestrator.domain.person import person_key
+from orchestrator.domain.person import Scope, person_key
+from orchestrator.store.gates import StoredWaiver
+from orchestrator.store.verdict_rows import StoredVerdict
 
 SHOWN = 50
 OFFERED = 100

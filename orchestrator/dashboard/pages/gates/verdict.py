@@ -8,10 +8,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from orchestrator.application.ports.blobs import BlobMissingError
-from orchestrator.application.ports.gates import StoredVerdict
-from orchestrator.application.ports.signer import PublicKey
-from orchestrator.application.ports.verdict_lines import VerdictLine
 from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict, replay
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.gates.changes import changes
@@ -20,8 +16,12 @@ from orchestrator.dashboard.pages.gates.exceptions import exception_table
 from orchestrator.dashboard.pages.gates.rules import SHOWN, rule_table, severity, summary_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Moment
+from orchestrator.domain.blobs import BlobMissingError
 from orchestrator.domain.gate.gate_documents import verdict_document
+from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+from orchestrator.store.verdict_lines import VerdictLine
+from orchestrator.store.verdict_rows import StoredVerdict
 
 router = APIRouter()
 ALL = "all"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.application.ports.gates import StoredPolicy
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.gates.policy_text import Changed, Listing, diff_of, lines_of
 from orchestrator.dashboard.responses import Asked, PageMissingError
 from orchestrator.dashboard.table import Column, Moment, Row, Several, Table, Text
+from orchestrator.store.gates import StoredPolicy
 
 SHOWN = 50
 _COLUMNS = (

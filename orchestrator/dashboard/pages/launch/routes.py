@@ -19,21 +19,16 @@ from orchestrator.application.launch_run import (
     launch_run,
 )
 from orchestrator.application.plan_run import Plan, plan_run
-from orchestrator.application.ports.stores import Scope
 from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.launch.form import MOST_CHARACTERS, SOURCES, Form, order_of
-from orchestrator.dashboard.pages.launch.plan import (
-    cell_table,
-    headroom_table,
-    total,
-    warnings,
-)
+from orchestrator.dashboard.pages.launch.plan import cell_table, headroom_table, total, warnings
 from orchestrator.dashboard.pages.run.actions import form_key
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
 from orchestrator.domain.cell import Run
 from orchestrator.domain.matrix import Matrix
+from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import InvalidDocumentError, Problem
 
 _FIELDS = (

@@ -9,15 +9,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
-from orchestrator.application.ports.logs import AttemptLog
 from orchestrator.application.read_log import Found, LogLine, raw_pieces
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.log.lines import (
-    ShownLine,
-    for_page,
-    part_of_line,
-    shown_line,
-)
+from orchestrator.dashboard.pages.log.lines import ShownLine, for_page, part_of_line, shown_line
 from orchestrator.dashboard.pages.log.selection import (
     LogQuery,
     OpenedDep,
@@ -30,6 +24,7 @@ from orchestrator.dashboard.pages.log.selection import (
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.units import size
+from orchestrator.store.logs import AttemptLog
 
 PART_BYTES = 64_000
 """Of one line on a page of its own."""

@@ -8,17 +8,11 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Query
 
-from orchestrator.application.ports.logs import AttemptLog
-from orchestrator.application.read_log import (
-    MOST_LINES,
-    Found,
-    LogReader,
-    Search,
-    open_log,
-)
+from orchestrator.application.read_log import MOST_LINES, Found, LogReader, Search, open_log
 from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import AskedDep, PageMissingError
 from orchestrator.domain.cell import Cell, CellState, Run
+from orchestrator.store.logs import AttemptLog
 
 _LONGEST_SEARCH = 200
 _MOST = 10**12

@@ -14,7 +14,6 @@ from orchestrator.application.launch_run import (
     KeyReusedError,
     PayloadMissingError,
 )
-from orchestrator.application.ports.stores import Scope
 from orchestrator.application.rerun_run import (
     NothingToRerunError,
     Only,
@@ -27,6 +26,7 @@ from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import Asked, AskedDep
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.domain.cell import Run
+from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import InvalidDocumentError
 
 MayRun = Annotated[Viewer, needs(Scope.RUN)]

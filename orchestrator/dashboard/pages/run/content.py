@@ -8,7 +8,6 @@ from datetime import datetime
 from decimal import Decimal
 
 from orchestrator.application.describe_run import told_run
-from orchestrator.application.ports.read_models import RunsAsked
 from orchestrator.application.rerun_run import Only, is_of_kind
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, bar
@@ -20,6 +19,7 @@ from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import RunRecord
 from orchestrator.domain.units import elapsed, usd
+from orchestrator.store.runs import RunsAsked
 
 EXPORTS = ("junit", "ctrf", "csv", "json", "intoto")
 _NOT_OF_A_RUN = ("platform", "compare")
