@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from orchestrator.application.ports.archives import UnpackBundle
 from orchestrator.application.ports.blobs import Blobs
-from orchestrator.application.ports.machine_archives import UnpackBundle
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.store.cell_results import Artifact
 from orchestrator.store.stores import Stores

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from orchestrator.store.benchmarks import Benchmark, Point
-from orchestrator.store.difference_rows import Pair
+from orchestrator.store.differences import Pair
 from orchestrator.store.stores import Stores
 
 

@@ -9,8 +9,7 @@ from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.fingerprint import traits
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.difference_rows import Pair
-from orchestrator.store.differences import Surroundings
+from orchestrator.store.differences import Pair, Surroundings
 from orchestrator.store.runs import RunsAsked
 from orchestrator.store.stores import Stores
 

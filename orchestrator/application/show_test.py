@@ -16,8 +16,8 @@ from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, state_of
 from orchestrator.domain.signature import BAD, Signature
 from orchestrator.store.failure_groups import Place
+from orchestrator.store.grids import CellGo
 from orchestrator.store.stores import Stores
-from orchestrator.store.test_strips import CellGo
 
 _GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED})
 

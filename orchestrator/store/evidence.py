@@ -12,10 +12,9 @@ from sqlalchemy.orm import Session
 
 from orchestrator.domain.facts import AgentEnd, Facts
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.store.chunks import unpack
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.store.fact_rows import write_facts
-from orchestrator.store.logs import log_part
+from orchestrator.store.logs import log_part, unpack
 from orchestrator.store.result_rows import write_tests
 from orchestrator.store.run_events import tell
 from orchestrator.store.sessions import Sessions

@@ -15,10 +15,10 @@ from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.store.column_types import short
-from orchestrator.store.full_runs import whole_runs
+from orchestrator.store.failure_signatures import of_result, read_earlier
 from orchestrator.store.rollups import COUNTED
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import is_postgres, slices
+from orchestrator.store.sql import is_postgres, slices, whole_runs
 from orchestrator.store.tables import (
     CellRollupRow,
     CellRow,
@@ -27,8 +27,8 @@ from orchestrator.store.tables import (
     RunRow,
     TestCaseRow,
     TestResultRow,
+    TestRetryRow,
 )
-from orchestrator.store.test_strips import TestStrips
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +80,32 @@ class GridMark:
     signature: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellGo:
+    """How a test went in a cell, with what its history shows of it."""
+
+    number: int
+    """The cell's."""
+    run: str
+    cell: str
+    version: str
+    at: datetime
+    test: int
+    outcome: TestOutcome
+    is_alive: bool
+    """The cell is not done: what is missing may still come."""
+    earlier: tuple[TestOutcome, ...]
+    """Of its tries before the last one."""
+    duration_s: float
+    signature: str
+
+
 NEWEST_RUNS = 200
 """So many runs say which cells a product has now."""
 _COUNTS = tuple(Counts().as_dict())
 
 
-class GridStore(TestStrips):
+class GridStore:
     """Results of tests by the cells of runs.
 
     Runs of some jobs alone are no columns, as in `ReleaseStore`. Each method is one transaction,
@@ -198,6 +218,56 @@ class GridStore(TestStrips):
                 )
             ]
 
+    def strips(
+        self, tests: Collection[int], *, each: int, cell: str = "", before: str = ""
+    ) -> list[CellGo]:
+        """By cell's name so many newest results of these tests, the newest first.
+
+        `cell` asks for one name alone; `before` is a run that all of them are older than.
+        """
+        order = func.row_number().over(partition_by=CellRow.name, order_by=CellRow.run_id.desc())
+        ranked = (
+            select(TestResultRow.cell, TestResultRow.test_id, order.label("place"))
+            .join(CellRow, CellRow.pk == TestResultRow.cell)
+            .where(TestResultRow.test_id.in_(sorted(tests)))
+        )
+        if cell:
+            ranked = ranked.where(CellRow.name == cell)
+        if before:
+            ranked = ranked.where(CellRow.run_id < before)
+        newest = ranked.subquery()
+        same = (
+            TestResultRow.cell == newest.c.cell,
+            TestResultRow.test_id == newest.c.test_id,
+        )
+        query = _goes().join(newest, and_(*same)).where(newest.c.place <= each)
+        with self._sessions.read() as session:
+            return _read(session, query.order_by(RunRow.id.desc(), CellRow.position))
+
+    def said(self, cell: int, test: int) -> str:
+        """The message of a result; empty where there is none."""
+        query = select(TestResultRow.message)
+        query = query.where(TestResultRow.cell == cell, TestResultRow.test_id == test)
+        with self._sessions.read() as session:
+            return session.scalar(query) or ""
+
+    def last(self, tests: Collection[int]) -> list[CellGo]:
+        """The newest result of each, by the end of its part of the index."""
+        newest = (
+            select(func.max(TestResultRow.cell))
+            .where(TestResultRow.test_id == TestCaseRow.id)
+            .correlate(TestCaseRow)
+            .scalar_subquery()
+        )
+        found = (
+            select(TestCaseRow.id.label("test"), newest.label("cell"))
+            .where(TestCaseRow.id.in_(sorted(tests)))
+            .subquery()
+        )
+        same = (TestResultRow.cell == found.c.cell, TestResultRow.test_id == found.c.test)
+        with self._sessions.read() as session:
+            return _read(session, _goes().join(found, and_(*same)))
+
 
 def _tests() -> Select[int, str, str, str]:
     return select(TestCaseRow.id, TestCaseRow.product, TestCaseRow.job, TestCaseRow.nodeid)
@@ -252,4 +322,39 @@ def _read_cells(session: Session, query: Select[*tuple[Any, ...]]) -> list[GridC
         for run, version, launched, pk, name, state, outcome, ingest, *counted in session.execute(
             query
         )
+    ]
+
+
+def _goes() -> Select[*tuple[Any, ...]]:
+    """A row of what `_read` reads."""
+    run = (RunRow.id, RunRow.subject_version, RunRow.created_at)
+    result = (TestResultRow.test_id, COUNTED, TestResultRow.duration_us, TestResultRow.signature)
+    return (
+        select(CellRow.pk, CellRow.name, CellRow.state, *run, *result, TestRetryRow.earlier)
+        .add_columns(IngestRow)
+        .select_from(TestResultRow)
+        .join(CellRow, CellRow.pk == TestResultRow.cell)
+        .join(RunRow, RunRow.id == CellRow.run_id)
+        .join(TestRetryRow, of_result(), isouter=True)
+        .join(IngestRow, IngestRow.cell == CellRow.pk, isouter=True)
+    )
+
+
+def _read(session: Session, query: Select[*tuple[Any, ...]]) -> list[CellGo]:
+    return [
+        CellGo(
+            number=pk,
+            run=run,
+            cell=name,
+            version=version,
+            at=launched if ingest is None else ingest.document.dated_at,
+            test=test,
+            outcome=TestOutcome(outcome),
+            is_alive=state is not CellState.DONE,
+            earlier=read_earlier(earlier),
+            duration_s=took / 1_000_000,
+            signature=signature or "",
+        )
+        for pk, name, state, run, version, launched, *result in session.execute(query)
+        for test, outcome, took, signature, earlier, ingest in (result,)
     ]

@@ -8,18 +8,25 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from sqlalchemy import Select, delete, select
+from sqlalchemy import Select, delete, func, select
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Lease, LeaseState, PlaceChoice
 from orchestrator.domain.machine import Login, Reach
+from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
-from orchestrator.store.placement_decisions import add_decision, decisions_of
 from orchestrator.store.rollups import mend_cost
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, changed, insert_into, run_row
-from orchestrator.store.tables import AttemptRow, AttestationRow, CellRow, LeaseLoginRow, LeaseRow
+from orchestrator.store.tables import (
+    AttemptRow,
+    AttestationRow,
+    CellRow,
+    DecisionRow,
+    LeaseLoginRow,
+    LeaseRow,
+)
 
 
 class Reservation(StrEnum):
@@ -315,4 +322,48 @@ def lease_of(row: LeaseRow, attempt_id: str) -> Lease:
         offer=row.offer,
         facts=row.facts or {},
         simulated=row.simulated,
+    )
+
+
+def add_decision(session: Session, attempt_id: str, decision: PlaceChoice) -> None:
+    """Keep one line; what was said before is not said again."""
+    attempt = attempt_row(session, attempt_id, lock=True)
+    last = select(func.max(DecisionRow.number)).where(DecisionRow.attempt == attempt.pk)
+    row = {
+        "attempt": attempt.pk,
+        "number": (session.scalar(last) or 0) + 1,
+        "at": decision.at,
+        "place": short(decision.place),
+        "verdict": decision.verdict,
+        "reason": short(decision.reason),
+        "detail": decision.detail,
+    }
+    session.execute(insert_into(session, DecisionRow).values(row).on_conflict_do_nothing())
+
+
+def decisions_of(session: Session, run_id: str) -> dict[str, list[PlaceChoice]]:
+    """By cell id; a cell without a line has an empty list."""
+    query = (
+        select(CellRow.id, DecisionRow, AttemptRow.number)
+        .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
+        .join(DecisionRow, DecisionRow.attempt == AttemptRow.pk, isouter=True)
+        .where(CellRow.run_id == run_id)
+        .order_by(CellRow.position, AttemptRow.number, DecisionRow.number)
+    )
+    found: dict[str, list[PlaceChoice]] = {}
+    for cell_id, row, number in session.execute(query):
+        mine = found.setdefault(cell_id, [])
+        if row is not None:
+            mine.append(_decision(row, number))
+    return found
+
+
+def _decision(row: DecisionRow, attempt: int) -> PlaceChoice:
+    return PlaceChoice(
+        at=row.at,
+        place=row.place,
+        verdict=row.verdict,
+        reason=row.reason,
+        detail=row.detail,
+        attempt=attempt,
     )

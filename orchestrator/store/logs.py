@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from orchestrator.store.chunks import unpack
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import AttemptRow, CellRow, LogChunkRow
@@ -74,3 +74,11 @@ def log_part(session: Session, attempt_pk: int, low: int, high: int) -> bytes:
     if first > low or first + len(whole) < high:
         raise CorruptEvidenceError(f"bytes {low} to {high} of a log are not all stored")
     return whole[low - first : high - first]
+
+
+def unpack(body: bytes) -> bytes:
+    """The bytes as they came. Raises CorruptEvidenceError."""
+    try:
+        return zlib.decompress(body)
+    except zlib.error as error:
+        raise CorruptEvidenceError(f"a stored chunk cannot be unpacked: {error}") from error

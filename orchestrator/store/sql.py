@@ -10,14 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from sqlalchemy import CursorResult, Float, Select, cast, func, select
+from sqlalchemy import (
+    JSON,
+    CursorResult,
+    Float,
+    Select,
+    Text,
+    cast,
+    exists,
+    func,
+    or_,
+    select,
+    type_coerce,
+)
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql import Executable
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.store.errors import UnknownIdError
-from orchestrator.store.tables import AttemptRow, CellRow, RunRow, Table
+from orchestrator.store.tables import AttemptRow, CellRow, RunRow, RunSpecRow, Table
 
 R = TypeVar("R", bound=Table)
 V = TypeVar("V")
@@ -83,3 +95,23 @@ def _one(session: Session, query: Select[R], *, lock: bool) -> R | None:
     if lock:  # a lock that lets other rows point here, which FOR UPDATE would not
         query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
     return session.scalars(query).one_or_none()
+
+
+def json_text(
+    session: Session, document: InstrumentedAttribute[object], *path: str
+) -> ColumnElement[str | None]:
+    """What stands at a path of a document that is kept as text; NULL for null."""
+    text = type_coerce(document, Text)
+    if is_postgres(session):
+        inside: ColumnElement[str | None] = cast(text, JSON)[path].as_string()
+        return inside
+    found: ColumnElement[str | None] = func.json_extract(text, "$." + ".".join(path))
+    return found
+
+
+def whole_runs(session: Session) -> ColumnElement[bool]:
+    """True of runs that are no rerun, no second machine and no bisection of some jobs alone."""
+    partial = exists().where(
+        RunSpecRow.run_id == RunRow.id, json_text(session, RunSpecRow.spec, "only").is_not(None)
+    )
+    return or_(RunRow.rerun_of.is_(None), ~partial)

@@ -8,7 +8,6 @@ from orchestrator.store.aliases import AliasStore
 from orchestrator.store.annotations import StatementStore
 from orchestrator.store.benchmark_series import SeriesStore
 from orchestrator.store.benchmarks import BenchmarkStore
-from orchestrator.store.browser_sessions import BrowserSessionStore
 from orchestrator.store.cells import CellStore
 from orchestrator.store.controllers import ControllerStore
 from orchestrator.store.cost_aggregates import BillStore
@@ -39,7 +38,7 @@ from orchestrator.store.schedules import ScheduleStore
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.static_hosts import StaticHostStore
 from orchestrator.store.test_histories import TestStore
-from orchestrator.store.tokens import TokenStore
+from orchestrator.store.tokens import BrowserSessionStore, TokenStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ import builtins
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import delete, or_, select, update
 
 from orchestrator.domain.person import Scope
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into
-from orchestrator.store.tables import TokenRow
+from orchestrator.store.tables import BrowserSessionRow, TokenRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +88,38 @@ def token_of_row(row: TokenRow) -> Token:
         last_used_at=row.last_used_at,
         revoked_at=row.revoked_at,
     )
+
+
+class BrowserSessionStore:
+    """Browsers that are signed in, by the sha256 of their session's secret."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def add(self, secret_sha256: str, token_id: str, *, at: datetime, expires_at: datetime) -> None:
+        """Begin one, and forget those that are over by then."""
+        with self._sessions.write() as session:
+            over = delete(BrowserSessionRow).where(BrowserSessionRow.expires_at <= at)
+            changed(session, over)
+            row = BrowserSessionRow(
+                secret_sha256=secret_sha256, token=token_id, expires_at=expires_at
+            )
+            session.add(row)
+
+    def token_of(self, secret_sha256: str, *, at: datetime) -> Token | None:
+        """The token of a session that lasts still, revoked or not; None where there is none."""
+        query = (
+            select(TokenRow)
+            .join(BrowserSessionRow, BrowserSessionRow.token == TokenRow.id)
+            .where(BrowserSessionRow.secret_sha256 == secret_sha256)
+            .where(BrowserSessionRow.expires_at > at)
+        )
+        with self._sessions.read() as session:
+            row = session.scalar(query)
+            return token_of_row(row) if row else None
+
+    def end(self, secret_sha256: str) -> None:
+        """End it; again changes nothing."""
+        mine = BrowserSessionRow.secret_sha256 == secret_sha256
+        with self._sessions.write() as session:
+            changed(session, delete(BrowserSessionRow).where(mine))

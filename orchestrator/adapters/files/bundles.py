@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from orchestrator.adapters.files.tar_stream import Kind, read_members
-from orchestrator.application.ports.archives import ARTIFACT_LIMITS, ArchiveError, Limits
-from orchestrator.application.ports.machine_archives import BundleError
+from orchestrator.application.ports.archives import (
+    ARTIFACT_LIMITS,
+    ArchiveError,
+    BundleError,
+    Limits,
+)
 
 
 def unpack_bundle(
     chunks: Iterable[bytes], limits: Limits = ARTIFACT_LIMITS
 ) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """Yield (flat file name, its chunks); see `orchestrator.application.ports.machine_archives`.
+    """Yield (flat file name, its chunks); see `orchestrator.application.ports.archives`.
 
     What is not read of a file before the next one is asked for is passed over.
     """

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from orchestrator.application.cell.backoff import Backoff
+from orchestrator.application.ports.archives import UnpackBundle
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Value
-from orchestrator.application.ports.machine_archives import UnpackBundle
 from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
 from orchestrator.application.process_locks import Locks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -56,3 +56,11 @@ class PayloadArchives(Protocol):
     def read_file(self, path: Path) -> Manifest:
         """The same for an archive that was uploaded; raises only InvalidDocumentError."""
         ...
+
+
+class BundleError(Exception):
+    """The archive is too large, not an archive, or plays tricks with paths."""
+
+
+UnpackBundle = Callable[[Iterable[bytes]], Iterator[tuple[str, Iterable[bytes]]]]
+"""Yields (flat file name, its chunks), bounded in number and size. Raises BundleError."""

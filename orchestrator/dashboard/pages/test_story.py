@@ -27,7 +27,7 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.quarantine import is_flaky
 from orchestrator.domain.signature import BAD
 from orchestrator.domain.units import duration
-from orchestrator.store.test_strips import CellGo
+from orchestrator.store.grids import CellGo
 
 _WIDTH = 120
 _RUN_SHOWN = 10

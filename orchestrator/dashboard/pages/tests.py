@@ -20,7 +20,7 @@ from orchestrator.dashboard.products import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
 from orchestrator.domain.alias import KnownTest
-from orchestrator.store.test_strips import CellGo
+from orchestrator.store.grids import CellGo
 
 PAGE_SIZE = 50
 EACH = 60

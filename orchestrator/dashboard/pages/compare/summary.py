@@ -11,8 +11,7 @@ from orchestrator.application.compare_cells import Facing, Trait
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.domain.cell import Run
 from orchestrator.domain.difference import Difference
-from orchestrator.store.difference_rows import Pair
-from orchestrator.store.differences import Changed, Counted
+from orchestrator.store.differences import Changed, Counted, Pair
 
 _ONLY_AFTER = frozenset({Difference.NEW, Difference.NEW_FAILURE, Difference.MISSING})
 
