@@ -24,7 +24,7 @@ from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import RuleResult, Verdict
 from orchestrator.store.gates import StoredPolicy, StoredWaiver
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 
 
 def tell_policy(stored: StoredPolicy) -> PolicyShape:

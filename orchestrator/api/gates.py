@@ -34,7 +34,7 @@ from orchestrator.application.launch_run import KeyReusedError
 from orchestrator.application.notify_verdict import announce_verdict
 from orchestrator.application.replay_verdict import find_verdict, replay
 from orchestrator.domain.person import Scope
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["gates"], route_class=secured(Scope.READ), dependencies=_ASKED)

@@ -31,7 +31,7 @@ from orchestrator.domain.schedule import (
 )
 from orchestrator.store.errors import StoreError
 from orchestrator.store.stores import Stores
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 
 logger = logging.getLogger(__name__)
 

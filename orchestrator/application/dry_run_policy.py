@@ -15,7 +15,7 @@ from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.gate_documents import policy_digest
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.verdict import Verdict
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 
 
 @dataclass(frozen=True, slots=True)

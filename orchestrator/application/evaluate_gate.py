@@ -24,7 +24,7 @@ from orchestrator.domain.gate.gate_documents import (
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Verdict
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 
 TOOL = f"seatrial {orchestrator.__version__}"
 

@@ -10,7 +10,7 @@ from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.schedule import CANCELLED, ERRORED, MISSED, SKIPPED, Firing, Schedule
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 
 _BROKEN = (ERRORED, MISSED)
 _RUN_STATES = {

@@ -6,7 +6,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.message_links import verdict_link
 from orchestrator.application.notify_people import announce
 from orchestrator.domain.announcement import Announcement, LineageState
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 
 
 def announce_verdict(context: Context, stored: StoredVerdict) -> bool:

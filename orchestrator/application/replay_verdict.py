@@ -12,7 +12,7 @@ from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.gate_documents import digest_of, read_snapshot, verdict_document
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Verdict
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 
 
 class VerdictMissingError(LookupError):

@@ -16,7 +16,7 @@ from orchestrator.domain.gate.snapshot import Approval, Snapshot, Waiver
 from orchestrator.domain.person import SOCKET, Person, person_key
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
 from orchestrator.store.gates import StoredPolicy, StoredWaiver
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 
 
 class WaiverMissingError(LookupError):

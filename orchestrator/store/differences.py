@@ -1,4 +1,8 @@
-"""Two runs beside each other."""
+"""Two runs beside each other.
+
+Tests of cells are set against each other by one `GROUP BY` over the results of both sides: no row
+of theirs leaves the database.
+"""
 
 from __future__ import annotations
 

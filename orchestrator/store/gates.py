@@ -33,8 +33,12 @@ from orchestrator.store.tables import (
     VerdictRunRow,
     WaiverRow,
 )
-from orchestrator.store.verdict_lines import VerdictLines
-from orchestrator.store.verdict_rows import StoredVerdict, keep_verdict, read_verdicts
+from orchestrator.store.verdict_lines import (
+    StoredVerdict,
+    VerdictLines,
+    keep_verdict,
+    read_verdicts,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

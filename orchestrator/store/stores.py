@@ -21,9 +21,8 @@ from orchestrator.store.ingests import IngestStore
 from orchestrator.store.known_issues import KnownIssueStore
 from orchestrator.store.leases import LeaseStore
 from orchestrator.store.logs import LogStore
-from orchestrator.store.machine_list import RentedStore
+from orchestrator.store.machine_list import RentedStore, SightingStore
 from orchestrator.store.operational_metrics import FigureStore
-from orchestrator.store.orphans import SightingStore
 from orchestrator.store.outbox import OutboxStore
 from orchestrator.store.payloads import PayloadStore
 from orchestrator.store.prices import PriceStore

@@ -1,4 +1,4 @@
-"""API tokens, by the sha256 of their secret."""
+"""API tokens, and the sessions of browsers; both by the sha256 of their secret."""
 
 from __future__ import annotations
 

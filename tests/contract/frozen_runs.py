@@ -14,7 +14,7 @@ from orchestrator.domain.gate.verdict import Decision, Verdict
 from orchestrator.domain.matrix import Accelerator, expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.gates import StoredPolicy
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 from tests.databases import MANIFEST, NOW, Agent, a_run, advance, after, attempt, lease, matrix
 
 METADATA = GateMetadata(name="release", product="proof", owner="me")

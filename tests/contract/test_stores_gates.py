@@ -23,7 +23,7 @@ from orchestrator.store import passing_runs
 from orchestrator.store.database import open_database
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.gates import StoredPolicy, StoredWaiver
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 from tests.databases import (
     MANIFEST,
     NOW,

@@ -15,8 +15,8 @@ from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.reuse_inputs import Reuse
 from orchestrator.store.cell_results import Artifact
 from orchestrator.store.leases import Spending
+from orchestrator.store.results import TestsAsked
 from orchestrator.store.runs import RunNames, RunsAsked
-from orchestrator.store.test_lines import TestsAsked
 from tests.databases import (
     MANIFEST,
     NOW,

@@ -18,8 +18,7 @@ from orchestrator.store.database import Database
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.gates import GateStore
 from orchestrator.store.stores import Stores
-from orchestrator.store.verdict_lines import ProductRuns, RuleLine
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import ProductRuns, RuleLine, StoredVerdict
 from tests.contract.test_stores_gates import POLICY, RULE, STORED, VERDICT
 from tests.databases import MANIFEST, NOW, a_run, after, create, matrix
 

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.domain.gate.gate_documents import verdict_document
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 from tests.integration import gate_world
 from tests.integration.dashboard.desk import PageDesk
 

@@ -8,7 +8,7 @@ from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Badge, Column, Row, Span, Table, Text, Trace
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.store.test_lines import TestLine, TestLines
+from orchestrator.store.results import TestLine, TestLines
 
 PAGE_SIZE = 100
 _COLUMNS = (

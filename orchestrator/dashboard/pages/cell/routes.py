@@ -22,7 +22,7 @@ from orchestrator.dashboard.table import Tally
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord
-from orchestrator.store.test_lines import TestLine, TestsAsked
+from orchestrator.store.results import TestLine, TestsAsked
 
 _EVENTS = "cell evidence run end"
 _LONGEST_TEXT = 200_000

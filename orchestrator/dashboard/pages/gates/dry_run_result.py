@@ -13,7 +13,7 @@ from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
 from orchestrator.domain.gate.gate_documents import verdict_document
 from orchestrator.domain.gate.verdict import Verdict
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 
 _CHANGES = (
     Column("rule", "Rule"),

@@ -10,7 +10,7 @@ from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Column, Row, Table, Text
 from orchestrator.domain.gate.quantities import some
 from orchestrator.domain.gate.verdict import RuleResult
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 
 SHOWN = 50
 _COLUMNS = (

@@ -23,8 +23,7 @@ from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
 from orchestrator.domain.gate.excuse_terms import longest_exception
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
-from orchestrator.store.verdict_lines import VerdictLine
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict, VerdictLine
 
 router = APIRouter()
 RULES_SHOWN = 30

@@ -14,7 +14,7 @@ from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import RuleResult
 from orchestrator.domain.person import Scope, person_key
 from orchestrator.store.gates import StoredWaiver
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict
 
 SHOWN = 50
 OFFERED = 100

@@ -20,8 +20,7 @@ from orchestrator.domain.blobs import BlobMissingError
 from orchestrator.domain.gate.gate_documents import verdict_document
 from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
-from orchestrator.store.verdict_lines import VerdictLine
-from orchestrator.store.verdict_rows import StoredVerdict
+from orchestrator.store.verdict_lines import StoredVerdict, VerdictLine
 
 router = APIRouter()
 ALL = "all"
