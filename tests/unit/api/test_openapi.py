@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -112,6 +115,7 @@ OPERATIONS = {
     ("get", "/metrics"): "get_metrics",
 }  # fmt: skip
 """What clients may rely on: a change here is a change of the interface."""
+GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"
 OPEN = {"get_health", "get_readiness"}
 BODIES: dict[str, type[BaseModel]] = {
     body.__name__: body
@@ -127,6 +131,17 @@ BODIES: dict[str, type[BaseModel]] = {
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
     return create_app(cast(Context, None), guard=None).openapi()
+
+
+def test_the_document_is_the_one_that_was_looked_at(document: dict[str, Any]) -> None:
+    kept = document | {"info": document["info"] | {"version": "any"}}
+    text = json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
+    if os.environ.get("SEATRIAL_WRITE_GOLDENS"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8"), (
+        "the OpenAPI document has changed: SEATRIAL_WRITE_GOLDENS=1 pytest tests/unit/api writes "
+        "the new one; read its diff before you commit it"
+    )
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
