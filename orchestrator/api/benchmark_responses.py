@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orchestrator.api.response_base import Shape
+from orchestrator.api.models import ResponseModel
 
 
-class SeriesPointShape(Shape):
+class SeriesPointResponse(ResponseModel):
     """One run's measurement."""
 
     run: str
@@ -22,7 +22,7 @@ class SeriesPointShape(Shape):
     """Fingerprint of packages, driver and device; empty where it is not known."""
 
 
-class DifferenceShape(Shape):
+class DifferenceResponse(ResponseModel):
     """Something that is another one since."""
 
     what: str
@@ -30,7 +30,7 @@ class DifferenceShape(Shape):
     since: str
 
 
-class ChangeShape(Shape):
+class ChangeResponse(ResponseModel):
     """A step of a series that stayed."""
 
     run: str
@@ -47,11 +47,11 @@ class ChangeShape(Shape):
     p: float
     """Of a step as clear as this one in a series that has none."""
     environment_changed: bool
-    environment: list[DifferenceShape]
+    environment: list[DifferenceResponse]
     """What changed in the environment at about the same time."""
 
 
-class SeriesShape(Shape):
+class SeriesResponse(ResponseModel):
     """One benchmark on one platform, in the order of time."""
 
     job: str
@@ -62,8 +62,8 @@ class SeriesShape(Shape):
     direction: str
     """``higher`` or ``lower`` is better."""
     params: dict[str, object]
-    points: list[SeriesPointShape]
-    changes: list[ChangeShape]
+    points: list[SeriesPointResponse]
+    changes: list[ChangeResponse]
     """They inform; no gate looks at them."""
     autocorrelation: float | None
     """Of each value with the one before; null for fewer than 8 values."""
@@ -72,7 +72,7 @@ class SeriesShape(Shape):
     doubts: list[str]
 
 
-class SeriesListShape(Shape):
+class SeriesListResponse(ResponseModel):
     """Every series of a benchmark."""
 
-    items: list[SeriesShape]
+    items: list[SeriesResponse]

@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Security
 
 from orchestrator.api.benchmark_responses import (
-    ChangeShape,
-    DifferenceShape,
-    SeriesListShape,
-    SeriesPointShape,
-    SeriesShape,
+    ChangeResponse,
+    DifferenceResponse,
+    SeriesListResponse,
+    SeriesPointResponse,
+    SeriesResponse,
 )
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
@@ -41,7 +41,7 @@ def get_benchmark_series(
     product: Annotated[str | None, Query(description="The payload's name", max_length=300)] = None,
     platform: Annotated[str | None, Query(description="A platform's id", max_length=300)] = None,
     runs: Annotated[int, Query(ge=1, le=1000, description="So many newest runs")] = 200,
-) -> SeriesListShape:
+) -> SeriesListResponse:
     """A benchmark over the newest runs, and where its level changed: to look at, never to block."""
     found = series_of(context, benchmark, product=product, platform=platform, runs=runs)
     if not found:
@@ -49,11 +49,11 @@ def get_benchmark_series(
             f"none of the newest {runs} runs measured {benchmark!r}; a benchmark is named "
             "job/metric, and GET /api/v1/runs/{id} lists the metrics of each job"
         )
-    return SeriesListShape(items=[_tell(one) for one in found])
+    return SeriesListResponse(items=[_tell(one) for one in found])
 
 
-def _tell(series: BenchmarkSeries) -> SeriesShape:
-    return SeriesShape(
+def _tell(series: BenchmarkSeries) -> SeriesResponse:
+    return SeriesResponse(
         job=series.job,
         metric=series.metric,
         cell=series.cell,
@@ -62,7 +62,7 @@ def _tell(series: BenchmarkSeries) -> SeriesShape:
         direction=series.direction,
         params=dict(series.params),
         points=[
-            SeriesPointShape(
+            SeriesPointResponse(
                 run=point.run,
                 version=point.version,
                 at=point.at,
@@ -79,8 +79,8 @@ def _tell(series: BenchmarkSeries) -> SeriesShape:
     )
 
 
-def _change(series: BenchmarkSeries, change: ChangePoint) -> ChangeShape:
-    return ChangeShape(
+def _change(series: BenchmarkSeries, change: ChangePoint) -> ChangeResponse:
+    return ChangeResponse(
         run=series.points[change.index].run,
         index=change.index,
         before=change.before,
@@ -90,7 +90,7 @@ def _change(series: BenchmarkSeries, change: ChangePoint) -> ChangeShape:
         p=change.p,
         environment_changed=change.environment_changed,
         environment=[
-            DifferenceShape(what=what, before=before, since=since)
+            DifferenceResponse(what=what, before=before, since=since)
             for what, before, since in series.environment_diff(change)
         ],
     )

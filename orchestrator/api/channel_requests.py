@@ -6,8 +6,9 @@ from typing import Annotated
 
 from fastapi import Body
 from fastapi.openapi.models import Example
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from orchestrator.api.models import RequestModel
 from orchestrator.application.manage_channels import NewChannel
 from orchestrator.domain.channel import GITHUB_API, ChannelKind
 
@@ -17,11 +18,7 @@ _Short = Annotated[str, Field(max_length=200, pattern=_PLAIN)]
 _Url = Annotated[str, Field(min_length=1, max_length=2000, pattern=_PLAIN)]
 
 
-class _Given(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class WebhookBody(_Given):
+class WebhookRequest(RequestModel):
     """A channel to add."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
@@ -43,7 +40,7 @@ class WebhookBody(_Given):
         return NewChannel(**dict(self))
 
 
-class TryBody(_Given):
+class TryRequest(RequestModel):
     """How to test a channel."""
 
     git_sha: Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?$")] = ""
@@ -51,7 +48,7 @@ class TryBody(_Given):
     looked at."""
 
 
-class RotateBody(_Given):
+class RotateRequest(RequestModel):
     """How to renew a secret."""
 
     overlap_hours: Annotated[float, Field(ge=0, le=720)] = 24
@@ -92,6 +89,6 @@ _ROTATE: dict[str, Example] = {
     "week": {"summary": "The old one stands for a week", "value": {"overlap_hours": 168}}
 }
 
-NewWebhook = Annotated[WebhookBody, Body(openapi_examples=_NEW)]
-Try = Annotated[TryBody | None, Body(openapi_examples=_TRY)]
-Rotate = Annotated[RotateBody | None, Body(openapi_examples=_ROTATE)]
+NewWebhook = Annotated[WebhookRequest, Body(openapi_examples=_NEW)]
+Try = Annotated[TryRequest | None, Body(openapi_examples=_TRY)]
+Rotate = Annotated[RotateRequest | None, Body(openapi_examples=_ROTATE)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orchestrator.api.response_base import Shape
+from orchestrator.api.models import ResponseModel
 from orchestrator.domain.announcement import LineageState
 from orchestrator.domain.channel import ChannelKind, DeliveryState, Reception
 
 
-class ChannelShape(Shape):
+class ChannelResponse(ResponseModel):
     """Where people are told."""
 
     id: str
@@ -38,20 +38,20 @@ class ChannelShape(Shape):
     """Deliveries that have not reached it yet."""
 
 
-class ChannelListShape(Shape):
+class ChannelListResponse(ResponseModel):
     """Every channel."""
 
-    items: list[ChannelShape]
+    items: list[ChannelResponse]
 
 
-class NewChannelShape(ChannelShape):
+class NewChannelResponse(ChannelResponse):
     """A channel that was just added."""
 
     secret: str | None
     """What its messages are signed with, as Standard Webhooks has it; it is not told again."""
 
 
-class RenewedShape(Shape):
+class RenewedResponse(ResponseModel):
     """A channel's new secret."""
 
     secret: str
@@ -60,7 +60,7 @@ class RenewedShape(Shape):
     """Until then messages are signed with the old one too."""
 
 
-class ReceiptShape(Shape):
+class ReceiptResponse(ResponseModel):
     """What became of one attempt."""
 
     reception: Reception
@@ -71,14 +71,14 @@ class ReceiptShape(Shape):
     seconds: float
 
 
-class DeliveryAttemptShape(ReceiptShape):
+class DeliveryAttemptResponse(ReceiptResponse):
     """One attempt at a delivery."""
 
     number: int
     at: datetime
 
 
-class DeliveryShape(Shape):
+class DeliveryResponse(ResponseModel):
     """News for a channel."""
 
     id: str
@@ -94,10 +94,10 @@ class DeliveryShape(Shape):
     due_at: datetime | None
     """When it is tried next; null when it is over."""
     done_at: datetime | None
-    attempts: list[DeliveryAttemptShape]
+    attempts: list[DeliveryAttemptResponse]
 
 
-class DeliveryListShape(Shape):
+class DeliveryListResponse(ResponseModel):
     """The newest deliveries, the newest first."""
 
-    items: list[DeliveryShape]
+    items: list[DeliveryResponse]

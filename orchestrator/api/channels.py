@@ -9,14 +9,14 @@ from fastapi import APIRouter, Depends, Path, Query, Response, Security
 
 from orchestrator.api.channel_requests import NewWebhook, Rotate, Try
 from orchestrator.api.channel_responses import (
-    ChannelListShape,
-    ChannelShape,
-    DeliveryAttemptShape,
-    DeliveryListShape,
-    DeliveryShape,
-    NewChannelShape,
-    ReceiptShape,
-    RenewedShape,
+    ChannelListResponse,
+    ChannelResponse,
+    DeliveryAttemptResponse,
+    DeliveryListResponse,
+    DeliveryResponse,
+    NewChannelResponse,
+    ReceiptResponse,
+    RenewedResponse,
 )
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
@@ -49,18 +49,18 @@ ChannelDep = Annotated[Channel, Depends(_channel)]
 
 
 @reading.get("/webhooks")
-def list_webhooks(context: ContextDep) -> ChannelListShape:
+def list_webhooks(context: ContextDep) -> ChannelListResponse:
     """Every channel, and whether what is sent to it gets through."""
     channels = context.stores.outbox.channels()
-    return ChannelListShape(items=[_tell(context, one, health) for one, health in channels])
+    return ChannelListResponse(items=[_tell(context, one, health) for one, health in channels])
 
 
 @writing.post("/webhooks", status_code=201)
-def add_webhook(context: ContextDep, body: NewWebhook) -> NewChannelShape:
+def add_webhook(context: ContextDep, body: NewWebhook) -> NewChannelResponse:
     """Add a channel. Its signing secret is in this answer and nowhere else."""
     channel, secret = add_channel(context, body.new_channel())
     told = _tell(context, channel, Health())
-    return NewChannelShape(**dict(told), secret=secret)
+    return NewChannelResponse(**dict(told), secret=secret)
 
 
 @writing.delete("/webhooks/{channel}", status_code=204, response_class=Response)
@@ -70,18 +70,20 @@ def remove_webhook(context: ContextDep, channel: ChannelDep) -> None:
 
 
 @writing.post("/webhooks/{channel}/test")
-def try_webhook(context: ContextDep, channel: ChannelDep, body: Try = None) -> ReceiptShape:
+def try_webhook(context: ContextDep, channel: ChannelDep, body: Try = None) -> ReceiptResponse:
     """Send a test message now. One that gets through ends the disabling of a channel."""
     return _receipt(call_channel(context, channel, git_sha=body.git_sha if body else ""))
 
 
 @writing.post("/webhooks/{channel}/rotate")
-def rotate_webhook(context: ContextDep, channel: ChannelDep, body: Rotate = None) -> RenewedShape:
+def rotate_webhook(
+    context: ContextDep, channel: ChannelDep, body: Rotate = None
+) -> RenewedResponse:
     """Make a new signing secret, told here only; messages are signed with the old one as well."""
     overlap = timedelta(hours=body.overlap_hours if body else 24)
     renewed, secret = renew_secret(context, channel, overlap=overlap)
     before = renewed.secrets[1:2]
-    return RenewedShape(secret=secret, old_until=before[0].until if before else None)
+    return RenewedResponse(secret=secret, old_until=before[0].until if before else None)
 
 
 @reading.get("/webhooks/{channel}/deliveries")
@@ -89,14 +91,14 @@ def list_deliveries(
     context: ContextDep,
     channel: ChannelDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> DeliveryListShape:
+) -> DeliveryListResponse:
     """The newest deliveries to a channel, each with its attempts."""
     log = context.stores.outbox.log(channel.id, limit=limit)
-    return DeliveryListShape(items=[_delivery(one, attempts) for one, attempts in log])
+    return DeliveryListResponse(items=[_delivery(one, attempts) for one, attempts in log])
 
 
-def _tell(context: ContextDep, channel: Channel, health: Health) -> ChannelShape:
-    return ChannelShape(
+def _tell(context: ContextDep, channel: Channel, health: Health) -> ChannelResponse:
+    return ChannelResponse(
         id=channel.id,
         name=channel.name,
         kind=channel.kind,
@@ -116,9 +118,9 @@ def _tell(context: ContextDep, channel: Channel, health: Health) -> ChannelShape
     )
 
 
-def _delivery(one: Delivery, attempts: list[LoggedAttempt]) -> DeliveryShape:
+def _delivery(one: Delivery, attempts: list[LoggedAttempt]) -> DeliveryResponse:
     told = one.news.announcement
-    return DeliveryShape(
+    return DeliveryResponse(
         id=one.id,
         state=one.state,
         is_test=one.is_test,
@@ -130,14 +132,16 @@ def _delivery(one: Delivery, attempts: list[LoggedAttempt]) -> DeliveryShape:
         due_at=one.due_at if one.done_at is None else None,
         done_at=one.done_at,
         attempts=[
-            DeliveryAttemptShape(number=tried.number, at=tried.at, **dict(_receipt(tried.receipt)))
+            DeliveryAttemptResponse(
+                number=tried.number, at=tried.at, **dict(_receipt(tried.receipt))
+            )
             for tried in attempts
         ],
     )
 
 
-def _receipt(receipt: Receipt) -> ReceiptShape:
-    return ReceiptShape(
+def _receipt(receipt: Receipt) -> ReceiptResponse:
+    return ReceiptResponse(
         reception=receipt.reception,
         status=receipt.status,
         said=receipt.said,

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orchestrator.api.machine_responses import BillShape, LeaseShape
-from orchestrator.api.response_base import Shape, Usd
+from orchestrator.api.machine_responses import BillResponse, LeaseResponse
+from orchestrator.api.models import ResponseModel, Usd
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.outcome import Outcome
 
 
-class PhaseCostShape(Shape):
+class PhaseCostResponse(ResponseModel):
     """What was spent while cells were in one state."""
 
     phase: CellState
     usd: Usd
 
 
-class JobCostShape(Shape):
+class JobCostResponse(ResponseModel):
     """What was spent while one job ran."""
 
     id: str
     usd: Usd
 
 
-class PlatformCostShape(Shape):
+class PlatformCostResponse(ResponseModel):
     """The bill of one cell."""
 
     cell: str
@@ -34,12 +34,12 @@ class PlatformCostShape(Shape):
     """Emulated machines: nobody was charged."""
     seconds: float
     """Its machines were held for so long, together."""
-    bill: BillShape
-    machines: list[LeaseShape]
+    bill: BillResponse
+    machines: list[LeaseResponse]
     """Those that it was given; refusals cost nothing."""
-    phases: list[PhaseCostShape]
+    phases: list[PhaseCostResponse]
     """The total again, by state."""
-    jobs: list[JobCostShape]
+    jobs: list[JobCostResponse]
     overhead_usd: Usd
     """Spent on none of the jobs: booting, installing, giving back. With the jobs, the total."""
     validated_tests: int
@@ -47,7 +47,7 @@ class PlatformCostShape(Shape):
     usd_per_validated_test: Usd | None
 
 
-class RunCostShape(Shape):
+class RunCostResponse(ResponseModel):
     """The bill of one run."""
 
     run: str
@@ -60,25 +60,25 @@ class RunCostShape(Shape):
     """Some of its machines were emulated: nobody was charged for these."""
     max_usd: Usd | None
     """The matrix's limit."""
-    bill: BillShape
-    platforms: list[PlatformCostShape]
-    phases: list[PhaseCostShape]
-    jobs: list[JobCostShape]
+    bill: BillResponse
+    platforms: list[PlatformCostResponse]
+    phases: list[PhaseCostResponse]
+    jobs: list[JobCostResponse]
     overhead_usd: Usd
     validated_tests: int
     usd_per_validated_test: Usd | None
 
 
-class ProviderCostShape(Shape):
+class ProviderCostResponse(ResponseModel):
     """What one provider's machines came to."""
 
     provider: str
     machines: int
     seconds: float
-    bill: BillShape
+    bill: BillResponse
 
 
-class RunTotalShape(Shape):
+class RunTotalResponse(ResponseModel):
     """One run's total."""
 
     run: str
@@ -88,20 +88,20 @@ class RunTotalShape(Shape):
     total_usd: Usd
 
 
-class SpendingShape(Shape):
+class SpendingResponse(ResponseModel):
     """What was spent on runs that were launched within a time."""
 
     since: datetime
     until: datetime
-    bill: BillShape
+    bill: BillResponse
     simulated_usd: Usd
     """The part of it that emulated machines would have cost: nobody was charged."""
-    providers: list[ProviderCostShape]
-    runs: list[RunTotalShape]
+    providers: list[ProviderCostResponse]
+    runs: list[RunTotalResponse]
     """Newest first."""
 
 
-class PriceShape(Shape):
+class PriceResponse(ResponseModel):
     """What one unit of something costs somewhere."""
 
     provider: str
@@ -115,23 +115,23 @@ class PriceShape(Shape):
     """``table`` is the one that is shipped."""
 
 
-class PriceListShape(Shape):
+class PriceListResponse(ResponseModel):
     """What is reckoned with now."""
 
-    items: list[PriceShape]
+    items: list[PriceResponse]
 
 
-class DoubtfulPriceShape(Shape):
+class DoubtfulPriceResponse(ResponseModel):
     """A price that breaks a rule; it is not used."""
 
-    price: PriceShape
+    price: PriceResponse
     why: str
 
 
-class RefreshedShape(Shape):
+class RefreshedResponse(ResponseModel):
     """What came of reading the prices anew."""
 
-    kept: list[PriceShape]
-    doubtful: list[DoubtfulPriceShape]
+    kept: list[PriceResponse]
+    doubtful: list[DoubtfulPriceResponse]
     unread: dict[str, str]
     """Providers that could not be asked, with the reason; their prices stay as they were."""

@@ -7,16 +7,16 @@ from datetime import datetime
 from decimal import Decimal
 
 from orchestrator.api.cost_responses import (
-    DoubtfulPriceShape,
-    JobCostShape,
-    PhaseCostShape,
-    PlatformCostShape,
-    PriceShape,
-    ProviderCostShape,
-    RefreshedShape,
-    RunCostShape,
-    RunTotalShape,
-    SpendingShape,
+    DoubtfulPriceResponse,
+    JobCostResponse,
+    PhaseCostResponse,
+    PlatformCostResponse,
+    PriceResponse,
+    ProviderCostResponse,
+    RefreshedResponse,
+    RunCostResponse,
+    RunTotalResponse,
+    SpendingResponse,
 )
 from orchestrator.api.machine_serializers import tell_bill, tell_lease
 from orchestrator.application.refresh_prices import Refreshed
@@ -30,11 +30,11 @@ _NOTHING = Decimal(0)
 FAKE = "fake"
 
 
-def tell_run_cost(record: RunRecord, max_usd: Decimal | None) -> RunCostShape:
+def tell_run_cost(record: RunRecord, max_usd: Decimal | None) -> RunCostResponse:
     """The bill of a run."""
     leases = [lease for cell in record.cells for lease in cell.leases]
     run = record.run
-    return RunCostShape(
+    return RunCostResponse(
         run=run.id,
         state=run.state,
         outcome=run.outcome,
@@ -52,9 +52,9 @@ def tell_run_cost(record: RunRecord, max_usd: Decimal | None) -> RunCostShape:
     )
 
 
-def _platform(cell: CellRecord) -> PlatformCostShape:
+def _platform(cell: CellRecord) -> PlatformCostResponse:
     costs = cell.job_costs
-    return PlatformCostShape(
+    return PlatformCostResponse(
         cell=cell.id,
         platform=cell.platform.id,
         provider=cell.platform.provider,
@@ -72,9 +72,9 @@ def _platform(cell: CellRecord) -> PlatformCostShape:
 
 def tell_spending(
     runs: Iterable[tuple[Run, list[Lease]]], *, since: datetime, until: datetime
-) -> SpendingShape:
+) -> SpendingResponse:
     """What several runs came to until now."""
-    told: list[RunTotalShape] = []
+    told: list[RunTotalResponse] = []
     by_provider: dict[str, list[tuple[Lease, Bill]]] = {}
     for run, leases in runs:
         bills = [(lease, lease_bill(lease, until)) for lease in leases]
@@ -83,7 +83,7 @@ def tell_spending(
             by_provider.setdefault(lease.provider, []).append((lease, bill))
     every = [pair for pairs in by_provider.values() for pair in pairs]
     emulated = [bill for lease, bill in every if lease.simulated or lease.provider == FAKE]
-    return SpendingShape(
+    return SpendingResponse(
         since=since,
         until=until,
         bill=tell_bill(_bill(bill for _, bill in every)),
@@ -93,8 +93,8 @@ def tell_spending(
     )
 
 
-def _run_total(run: Run, bills: list[Bill]) -> RunTotalShape:
-    return RunTotalShape(
+def _run_total(run: Run, bills: list[Bill]) -> RunTotalResponse:
+    return RunTotalResponse(
         run=run.id,
         matrix=run.matrix_name,
         created_at=run.created_at,
@@ -103,8 +103,8 @@ def _run_total(run: Run, bills: list[Bill]) -> RunTotalShape:
     )
 
 
-def _provider(name: str, pairs: list[tuple[Lease, Bill]], until: datetime) -> ProviderCostShape:
-    return ProviderCostShape(
+def _provider(name: str, pairs: list[tuple[Lease, Bill]], until: datetime) -> ProviderCostResponse:
+    return ProviderCostResponse(
         provider=name,
         machines=len([lease for lease, _ in pairs if lease.machine_id]),
         seconds=sum(machine_seconds(lease, until) for lease, _ in pairs),
@@ -112,9 +112,9 @@ def _provider(name: str, pairs: list[tuple[Lease, Bill]], until: datetime) -> Pr
     )
 
 
-def tell_price(price: Price) -> PriceShape:
+def tell_price(price: Price) -> PriceResponse:
     """One price."""
-    return PriceShape(
+    return PriceResponse(
         provider=price.provider,
         item=price.item,
         place=price.place,
@@ -125,12 +125,12 @@ def tell_price(price: Price) -> PriceShape:
     )
 
 
-def tell_refreshed(found: Refreshed) -> RefreshedShape:
+def tell_refreshed(found: Refreshed) -> RefreshedResponse:
     """What came of reading prices."""
-    return RefreshedShape(
+    return RefreshedResponse(
         kept=[tell_price(price) for price in found.kept],
         doubtful=[
-            DoubtfulPriceShape(price=tell_price(doubtful.price), why=doubtful.why)
+            DoubtfulPriceResponse(price=tell_price(doubtful.price), why=doubtful.why)
             for doubtful in found.doubtful
         ],
         unread=dict(found.unread),
@@ -148,20 +148,20 @@ def _bill(bills: Iterable[Bill]) -> Bill:
     return total
 
 
-def _phases(spent: Iterable[Mapping[CellState, Decimal]]) -> list[PhaseCostShape]:
+def _phases(spent: Iterable[Mapping[CellState, Decimal]]) -> list[PhaseCostResponse]:
     total = dict.fromkeys(PHASES, _NOTHING)
     for one in spent:
         for phase, usd in one.items():
             total[phase] += usd
-    return [PhaseCostShape(phase=phase, usd=usd) for phase, usd in total.items()]
+    return [PhaseCostResponse(phase=phase, usd=usd) for phase, usd in total.items()]
 
 
-def _jobs(spent: Iterable[Mapping[str, Decimal]]) -> list[JobCostShape]:
+def _jobs(spent: Iterable[Mapping[str, Decimal]]) -> list[JobCostResponse]:
     total: dict[str, Decimal] = {}
     for one in spent:
         for job, usd in one.items():
             total[job] = total.get(job, _NOTHING) + usd
-    return [JobCostShape(id=job, usd=usd) for job, usd in total.items()]
+    return [JobCostResponse(id=job, usd=usd) for job, usd in total.items()]
 
 
 def _validated(counts: Counts) -> int:

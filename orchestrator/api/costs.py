@@ -9,10 +9,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Security
 
 from orchestrator.api.cost_responses import (
-    PriceListShape,
-    RefreshedShape,
-    RunCostShape,
-    SpendingShape,
+    PriceListResponse,
+    RefreshedResponse,
+    RunCostResponse,
+    SpendingResponse,
 )
 from orchestrator.api.cost_serializers import (
     tell_price,
@@ -41,7 +41,7 @@ def get_costs(
         str | None, Query(max_length=64, description="A run's id, its beginning, or `latest`")
     ] = None,
     days: Annotated[int, Query(ge=1, le=3650, description="Without a run: how far back")] = 30,
-) -> RunCostShape | SpendingShape:
+) -> RunCostResponse | SpendingResponse:
     """The bill of one run; without one, what the runs of the last days came to."""
     now = context.clock.now()
     if run is None:
@@ -53,13 +53,13 @@ def get_costs(
 
 
 @reading.get("/costs/prices")
-def get_prices(context: ContextDep) -> PriceListShape:
+def get_prices(context: ContextDep) -> PriceListResponse:
     """The prices that are reckoned with now: the shipped tables, and what was read since."""
-    return PriceListShape(items=[tell_price(price) for price in known_prices(context)])
+    return PriceListResponse(items=[tell_price(price) for price in known_prices(context)])
 
 
 @writing.post("/costs/refresh")
-def refresh_costs(context: ContextDep) -> RefreshedShape:
+def refresh_costs(context: ContextDep) -> RefreshedResponse:
     """Read the prices anew from the providers; a doubtful one replaces nothing."""
     return tell_refreshed(refresh_prices(context))
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from fastapi import Body
 from fastapi.openapi.models import Example
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
-from orchestrator.api.history_requests import Filled, Word
+from orchestrator.api.models import Filled, RequestModel, Word
 from orchestrator.domain.gate.payload_review import LONGEST_REVIEW, PayloadLevel
 
 POLICY_TEXT = """\
@@ -42,11 +42,7 @@ Policy = Annotated[
 Runs = Annotated[list[Filled], Field(max_length=50)]
 
 
-class _Given(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class PolicyBody(_Given):
+class PolicyRequest(RequestModel):
     """A policy for a gate."""
 
     policy: Policy
@@ -69,10 +65,10 @@ Moment = Annotated[
 ]
 
 
-class EvaluateBody(_Given):
+class EvaluateRequest(RequestModel):
     """What a gate is to look at."""
 
-    runs: Runs = []
+    runs: Runs = Field(default=[])
     """Ids of runs, the beginning of them, or ``latest``; none: the product's newest finished."""
     lineage: Word = ""
     """The line of verdicts that it stands in; the gate's own by default."""
@@ -81,14 +77,14 @@ class EvaluateBody(_Given):
     default."""
 
 
-class DryRunBody(_Given):
+class DryRunRequest(RequestModel):
     """What a gate would decide; nothing is kept."""
 
     policy: Policy | None = None
     """null: the gate's present policy."""
     name: str = Field(default="policy", min_length=1, max_length=200)
     """What messages call it."""
-    runs: Runs = []
+    runs: Runs = Field(default=[])
     """As of an evaluation."""
     now: Moment | None = None
     """The time that ages and expiries are measured at; null: now."""
@@ -98,7 +94,7 @@ class DryRunBody(_Given):
         return self.now or now
 
 
-class WaiverBody(_Given):
+class WaiverRequest(RequestModel):
     """An exception for one rule of a gate, for some days. The caller is its author."""
 
     gate: Filled
@@ -113,7 +109,7 @@ class WaiverBody(_Given):
     """It is for the evidence of that verdict only."""
 
 
-class ReviewBody(_Given):
+class ReviewRequest(RequestModel):
     """A person's word that they read a payload."""
 
     payload: Filled
@@ -125,7 +121,7 @@ class ReviewBody(_Given):
     """What the reviewer read; verdicts show it."""
 
 
-class ApprovalBody(_Given):
+class ApprovalRequest(RequestModel):
     """An approval of a verdict's evidence. The caller is the approver."""
 
     gate: Filled
@@ -176,9 +172,9 @@ _APPROVE: dict[str, Example] = {
     "newest": {"summary": "The newest verdict", "value": {"gate": "release"}}
 }
 
-PutPolicy = Annotated[PolicyBody, Body(openapi_examples=_PUT)]
-Evaluate = Annotated[EvaluateBody | None, Body(openapi_examples=_EVALUATE)]
-DryRun = Annotated[DryRunBody | None, Body(openapi_examples=_DRY_RUN)]
-Waive = Annotated[WaiverBody, Body(openapi_examples=_WAIVE)]
-Review = Annotated[ReviewBody, Body(openapi_examples=_REVIEW)]
-Approve = Annotated[ApprovalBody, Body(openapi_examples=_APPROVE)]
+PutPolicy = Annotated[PolicyRequest, Body(openapi_examples=_PUT)]
+Evaluate = Annotated[EvaluateRequest | None, Body(openapi_examples=_EVALUATE)]
+DryRun = Annotated[DryRunRequest | None, Body(openapi_examples=_DRY_RUN)]
+Waive = Annotated[WaiverRequest, Body(openapi_examples=_WAIVE)]
+Review = Annotated[ReviewRequest, Body(openapi_examples=_REVIEW)]
+Approve = Annotated[ApprovalRequest, Body(openapi_examples=_APPROVE)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from orchestrator.api.response_base import Shape
+from orchestrator.api.models import ResponseModel
 from orchestrator.domain.gate.payload_review import PayloadLevel
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 
 
-class PolicyShape(Shape):
+class PolicyResponse(ResponseModel):
     """One version of a gate's policy."""
 
     gate: str
@@ -27,13 +27,13 @@ class PolicyShape(Shape):
     by: str
 
 
-class PolicyListShape(Shape):
+class PolicyListResponse(ResponseModel):
     """Policies."""
 
-    items: list[PolicyShape]
+    items: list[PolicyResponse]
 
 
-class RuleShape(Shape):
+class RuleResponse(ResponseModel):
     """One rule, explained."""
 
     id: str
@@ -48,7 +48,7 @@ class RuleShape(Shape):
     """Ids of the known issues, exceptions, waivers and quarantines at work."""
 
 
-class DecidedShape(Shape):
+class DecidedResponse(ResponseModel):
     """What a gate decides."""
 
     gate: str
@@ -59,7 +59,7 @@ class DecidedShape(Shape):
     """The time that it was made for."""
     subject: dict[str, str]
     """Name, version and the digests that it binds to."""
-    rules: list[RuleShape]
+    rules: list[RuleResponse]
     warnings: list[str]
     policy_digest: str
     evidence_digest: str
@@ -69,7 +69,7 @@ class DecidedShape(Shape):
     """Of the rules that decided."""
 
 
-class VerdictShape(DecidedShape):
+class VerdictResponse(DecidedResponse):
     """A verdict; it never changes."""
 
     id: str
@@ -87,7 +87,7 @@ class VerdictShape(DecidedShape):
     """Who signed."""
 
 
-class VerdictBriefShape(Shape):
+class VerdictBriefResponse(ResponseModel):
     """A verdict in a list."""
 
     id: str
@@ -101,15 +101,15 @@ class VerdictBriefShape(Shape):
     policy_digest: str
 
 
-class VerdictListShape(Shape):
+class VerdictListResponse(ResponseModel):
     """Verdicts, newest first."""
 
-    items: list[VerdictBriefShape]
+    items: list[VerdictBriefResponse]
     next: str | None
     """The cursor of the next page."""
 
 
-class ReplayShape(Shape):
+class ReplayResponse(ResponseModel):
     """A verdict, evaluated again from what it was made from."""
 
     id: str
@@ -123,7 +123,7 @@ class ReplayShape(Shape):
     """What they come to now."""
 
 
-class WaiverShape(Shape):
+class WaiverResponse(ResponseModel):
     """A person's exception for a rule: it counts once somebody else has approved it."""
 
     id: str
@@ -149,13 +149,13 @@ class WaiverShape(Shape):
     is_expired: bool
 
 
-class WaiverListShape(Shape):
+class WaiverListResponse(ResponseModel):
     """Waivers, those that are over too."""
 
-    items: list[WaiverShape]
+    items: list[WaiverResponse]
 
 
-class ReviewShape(Shape):
+class ReviewResponse(ResponseModel):
     """A person's word that they read a payload."""
 
     id: str
@@ -172,13 +172,13 @@ class ReviewShape(Shape):
     is_expired: bool
 
 
-class ReviewListShape(Shape):
+class ReviewListResponse(ResponseModel):
     """Reviews of payloads, those that are over too."""
 
-    items: list[ReviewShape]
+    items: list[ReviewResponse]
 
 
-class ApprovalShape(Shape):
+class ApprovalResponse(ResponseModel):
     """A person's yes to some evidence."""
 
     gate: str
@@ -190,13 +190,13 @@ class ApprovalShape(Shape):
     evidence: str
 
 
-class ApprovalListShape(Shape):
+class ApprovalListResponse(ResponseModel):
     """Approvals, in the order they came."""
 
-    items: list[ApprovalShape]
+    items: list[ApprovalResponse]
 
 
-class KeyShape(Shape):
+class KeyResponse(ResponseModel):
     """The public half of a key that verdicts are signed with."""
 
     id: str
@@ -209,7 +209,7 @@ class KeyShape(Shape):
     """It signs nothing any more, and still proves what it signed before."""
 
 
-class KeyListShape(Shape):
+class KeyListResponse(ResponseModel):
     """Keys, oldest first."""
 
-    items: list[KeyShape]
+    items: list[KeyResponse]

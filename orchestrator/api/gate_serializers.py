@@ -7,16 +7,16 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.api.gate_responses import (
-    ApprovalShape,
-    DecidedShape,
-    KeyShape,
-    PolicyShape,
-    ReplayShape,
-    ReviewShape,
-    RuleShape,
-    VerdictBriefShape,
-    VerdictShape,
-    WaiverShape,
+    ApprovalResponse,
+    DecidedResponse,
+    KeyResponse,
+    PolicyResponse,
+    ReplayResponse,
+    ReviewResponse,
+    RuleResponse,
+    VerdictBriefResponse,
+    VerdictResponse,
+    WaiverResponse,
 )
 from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict, StoredWaiver
 from orchestrator.application.ports.signer import PublicKey
@@ -26,9 +26,9 @@ from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import RuleResult, Verdict
 
 
-def tell_policy(stored: StoredPolicy) -> PolicyShape:
+def tell_policy(stored: StoredPolicy) -> PolicyResponse:
     """A version of a policy."""
-    return PolicyShape(
+    return PolicyResponse(
         gate=stored.gate,
         product=stored.product,
         digest=stored.digest,
@@ -39,14 +39,14 @@ def tell_policy(stored: StoredPolicy) -> PolicyShape:
     )
 
 
-def tell_decided(verdict: Verdict) -> DecidedShape:
+def tell_decided(verdict: Verdict) -> DecidedResponse:
     """What a gate decides, stored or not."""
-    return DecidedShape(**_decided(verdict))
+    return DecidedResponse(**_decided(verdict))
 
 
-def tell_verdict(stored: StoredVerdict) -> VerdictShape:
+def tell_verdict(stored: StoredVerdict) -> VerdictResponse:
     """A stored verdict."""
-    return VerdictShape(
+    return VerdictResponse(
         **_decided(stored.verdict),
         id=stored.id,
         runs=list(stored.runs),
@@ -59,9 +59,9 @@ def tell_verdict(stored: StoredVerdict) -> VerdictShape:
     )
 
 
-def tell_verdict_briefly(stored: StoredVerdict) -> VerdictBriefShape:
+def tell_verdict_briefly(stored: StoredVerdict) -> VerdictBriefResponse:
     """The same in a list."""
-    return VerdictBriefShape(
+    return VerdictBriefResponse(
         id=stored.id,
         gate=stored.gate,
         decision=stored.verdict.decision,
@@ -74,9 +74,9 @@ def tell_verdict_briefly(stored: StoredVerdict) -> VerdictBriefShape:
     )
 
 
-def tell_replay(found: Replay) -> ReplayShape:
+def tell_replay(found: Replay) -> ReplayResponse:
     """What came of evaluating again."""
-    return ReplayShape(
+    return ReplayResponse(
         id=found.stored.id,
         identical=found.is_identical,
         document_digest=found.stored.document_digest,
@@ -85,10 +85,10 @@ def tell_replay(found: Replay) -> ReplayShape:
     )
 
 
-def tell_waiver(stored: StoredWaiver, *, at: datetime) -> WaiverShape:
+def tell_waiver(stored: StoredWaiver, *, at: datetime) -> WaiverResponse:
     """A waiver, as it stands at a time."""
     waiver = stored.waiver
-    return WaiverShape(
+    return WaiverResponse(
         id=waiver.id,
         gate=waiver.gate,
         rule=waiver.rule,
@@ -107,14 +107,14 @@ def tell_waiver(stored: StoredWaiver, *, at: datetime) -> WaiverShape:
     )
 
 
-def tell_review(review: PayloadReview, *, at: datetime) -> ReviewShape:
+def tell_review(review: PayloadReview, *, at: datetime) -> ReviewResponse:
     """A review of a payload, as it stands at a time."""
-    return ReviewShape(**asdict(review), is_expired=at >= review.expires)
+    return ReviewResponse(**asdict(review), is_expired=at >= review.expires)
 
 
-def tell_approval(gate: str, approval: Approval) -> ApprovalShape:
+def tell_approval(gate: str, approval: Approval) -> ApprovalResponse:
     """An approval."""
-    return ApprovalShape(
+    return ApprovalResponse(
         gate=gate,
         by=approval.by,
         token=approval.token,
@@ -123,9 +123,9 @@ def tell_approval(gate: str, approval: Approval) -> ApprovalShape:
     )
 
 
-def tell_key(key: PublicKey, *, at: datetime) -> KeyShape:
+def tell_key(key: PublicKey, *, at: datetime) -> KeyResponse:
     """A key, as it stands at a time."""
-    return KeyShape(
+    return KeyResponse(
         id=key.id,
         public=key.public,
         created_at=key.created_at,
@@ -152,8 +152,8 @@ def _decided(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _rule(rule: RuleResult) -> RuleShape:
-    return RuleShape(
+def _rule(rule: RuleResult) -> RuleResponse:
+    return RuleResponse(
         id=rule.id,
         kind=rule.kind,
         blocking=rule.blocking,

@@ -10,14 +10,14 @@ from fastapi.responses import Response
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.gate_requests import Approve, Review, Waive
 from orchestrator.api.gate_responses import (
-    ApprovalListShape,
-    ApprovalShape,
-    KeyListShape,
-    KeyShape,
-    ReviewListShape,
-    ReviewShape,
-    WaiverListShape,
-    WaiverShape,
+    ApprovalListResponse,
+    ApprovalResponse,
+    KeyListResponse,
+    KeyResponse,
+    ReviewListResponse,
+    ReviewResponse,
+    WaiverListResponse,
+    WaiverResponse,
 )
 from orchestrator.api.gate_serializers import tell_approval, tell_key, tell_review, tell_waiver
 from orchestrator.api.identity import CallerDep
@@ -36,15 +36,15 @@ OfGate = Annotated[str | None, Query(description="Only of this gate")]
 
 
 @reading.get("/waivers")
-def list_waivers(context: ContextDep, gate: OfGate = None) -> WaiverListShape:
+def list_waivers(context: ContextDep, gate: OfGate = None) -> WaiverListResponse:
     """Every waiver, those that are over too."""
     at = context.clock.now()
     found = context.stores.gates.waivers(gate=gate)
-    return WaiverListShape(items=[tell_waiver(one, at=at) for one in found])
+    return WaiverListResponse(items=[tell_waiver(one, at=at) for one in found])
 
 
 @writing.post("/waivers", status_code=201)
-def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> WaiverShape:
+def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> WaiverResponse:
     """Ask to waive one rule of a gate for some days: it counts once somebody else approves it.
 
     It is shown in every verdict that it changes.
@@ -62,7 +62,7 @@ def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> Waiver
 
 
 @writing.post("/waivers/{waiver_id}/approve")
-def approve_one_waiver(context: ContextDep, waiver_id: str, caller: CallerDep) -> WaiverShape:
+def approve_one_waiver(context: ContextDep, waiver_id: str, caller: CallerDep) -> WaiverResponse:
     """Approve a waiver that somebody else asked for; doing so again changes nothing."""
     approved = approve_waiver(context, waiver_id, by=caller)
     return tell_waiver(approved, at=context.clock.now())
@@ -74,15 +74,15 @@ def list_payload_reviews(
     payload: Annotated[
         str | None, Query(pattern="^[0-9a-f]{64}$", description="sha256: only of this payload")
     ] = None,
-) -> ReviewListShape:
+) -> ReviewListResponse:
     """Who said that they read a payload, and what they hold it for; those that are over too."""
     at = context.clock.now()
     found = context.stores.gates.reviews(None if payload is None else [payload])
-    return ReviewListShape(items=[tell_review(one, at=at) for one in found])
+    return ReviewListResponse(items=[tell_review(one, at=at) for one in found])
 
 
 @writing.post("/payload-reviews", status_code=201)
-def create_payload_review(context: ContextDep, body: Review, caller: CallerDep) -> ReviewShape:
+def create_payload_review(context: ContextDep, body: Review, caller: CallerDep) -> ReviewResponse:
     """Say that you read a payload. Gates that ask for its level count it from now on."""
     new = NewReview(
         payload=body.payload,
@@ -97,25 +97,25 @@ def create_payload_review(context: ContextDep, body: Review, caller: CallerDep) 
 @reading.get("/approvals")
 def list_approvals(
     context: ContextDep, gate: Annotated[str, Query(description="Of this gate")]
-) -> ApprovalListShape:
+) -> ApprovalListResponse:
     """Every approval of a gate's evidence."""
     find_policy(context, gate)
     found = context.stores.gates.approvals(gate)
-    return ApprovalListShape(items=[tell_approval(gate, one) for one in found])
+    return ApprovalListResponse(items=[tell_approval(gate, one) for one in found])
 
 
 @writing.post("/approvals", status_code=201)
-def create_approval(context: ContextDep, body: Approve, caller: CallerDep) -> ApprovalShape:
+def create_approval(context: ContextDep, body: Approve, caller: CallerDep) -> ApprovalResponse:
     """Say yes to the evidence of a verdict: the gate's next evaluation of it counts this."""
     return tell_approval(body.gate, approve(context, body.gate, by=caller, verdict=body.verdict))
 
 
 @reading.get("/keys")
-def list_keys(context: ContextDep) -> KeyListShape:
+def list_keys(context: ContextDep) -> KeyListResponse:
     """The public keys that verdicts were and are signed with."""
     at = context.clock.now()
     found = context.stores.gates.signing_keys()
-    return KeyListShape(items=[tell_key(key, at=at) for key in found])
+    return KeyListResponse(items=[tell_key(key, at=at) for key in found])
 
 
 @reading.get("/keyring", response_class=Response)
@@ -125,12 +125,12 @@ def get_keyring(context: ContextDep) -> Response:
 
 
 @keeping.post("/keys/rotate", status_code=201)
-def rotate_keys(context: ContextDep) -> KeyShape:
+def rotate_keys(context: ContextDep) -> KeyResponse:
     """Sign with a new key from now on; the one before is retired, and still proves its verdicts."""
     return tell_key(rotate_key(context), at=context.clock.now())
 
 
 @keeping.post("/keys/{key_id}/retire")
-def retire_signing_key(context: ContextDep, key_id: str) -> KeyShape:
+def retire_signing_key(context: ContextDep, key_id: str) -> KeyResponse:
     """End a key now; doing so again changes nothing."""
     return tell_key(retire_key(context, key_id), at=context.clock.now())

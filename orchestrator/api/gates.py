@@ -9,14 +9,20 @@ from fastapi import APIRouter, Path, Query, Response, Security
 from fastapi.responses import StreamingResponse
 
 from orchestrator.api.dependencies import ContextDep, KeyHeader, resolve_run
-from orchestrator.api.gate_requests import DryRun, DryRunBody, Evaluate, EvaluateBody, PutPolicy
+from orchestrator.api.gate_requests import (
+    DryRun,
+    DryRunRequest,
+    Evaluate,
+    EvaluateRequest,
+    PutPolicy,
+)
 from orchestrator.api.gate_responses import (
-    DecidedShape,
-    PolicyListShape,
-    PolicyShape,
-    ReplayShape,
-    VerdictListShape,
-    VerdictShape,
+    DecidedResponse,
+    PolicyListResponse,
+    PolicyResponse,
+    ReplayResponse,
+    VerdictListResponse,
+    VerdictResponse,
 )
 from orchestrator.api.gate_serializers import (
     tell_decided,
@@ -46,13 +52,13 @@ STATEMENTS = "application/vnd.in-toto+jsonl"
 
 
 @reading.get("/gates")
-def list_gates(context: ContextDep) -> PolicyListShape:
+def list_gates(context: ContextDep) -> PolicyListResponse:
     """The present policy of every gate."""
-    return PolicyListShape(items=[tell_policy(one) for one in context.stores.gates.policies()])
+    return PolicyListResponse(items=[tell_policy(one) for one in context.stores.gates.policies()])
 
 
 @reading.get("/gates/{name}")
-def get_gate(context: ContextDep, name: GateName) -> PolicyShape:
+def get_gate(context: ContextDep, name: GateName) -> PolicyResponse:
     """The gate's present policy."""
     return tell_policy(find_policy(context, name))
 
@@ -60,18 +66,18 @@ def get_gate(context: ContextDep, name: GateName) -> PolicyShape:
 @writing.put("/gates/{name}")
 def put_gate(
     context: ContextDep, name: GateName, body: PutPolicy, caller: CallerDep
-) -> PolicyShape:
+) -> PolicyResponse:
     """Make this the gate's policy; the same again changes nothing, older ones are kept."""
     put = put_policy(context, body.policy, body.name, gate=name, by=caller.name)
     return tell_policy(put)
 
 
 @reading.get("/gates/{name}/policies")
-def list_gate_policies(context: ContextDep, name: GateName) -> PolicyListShape:
+def list_gate_policies(context: ContextDep, name: GateName) -> PolicyListResponse:
     """Every policy that the gate had, newest first."""
     find_policy(context, name)
     history = context.stores.gates.policy_history(name)
-    return PolicyListShape(items=[tell_policy(one) for one in history])
+    return PolicyListResponse(items=[tell_policy(one) for one in history])
 
 
 @writing.post("/gates/{name}/evaluate", status_code=201)
@@ -81,9 +87,9 @@ def evaluate(
     key: KeyHeader,
     response: Response,
     body: Evaluate = None,
-) -> VerdictShape:
+) -> VerdictResponse:
     """Decide now, sign the verdict and keep it. The same key again is the same verdict."""
-    asked = body or EvaluateBody()
+    asked = body or EvaluateRequest()
     find_policy(context, name)
     runs = [resolve_run(context, run) for run in asked.runs]
     stored = evaluate_gate(
@@ -101,9 +107,9 @@ def evaluate(
 
 
 @reading.post("/gates/{name}/dry-run")
-def dry_run_gate(context: ContextDep, name: GateName, body: DryRun = None) -> DecidedShape:
+def dry_run_gate(context: ContextDep, name: GateName, body: DryRun = None) -> DecidedResponse:
     """What would be decided; nothing is stored and nothing is signed."""
-    asked = body or DryRunBody()
+    asked = body or DryRunRequest()
     policy = asked.policy if asked.policy is not None else find_policy(context, name).text
     runs = [resolve_run(context, run) for run in asked.runs]
     now = asked.at(context.clock.now())
@@ -117,20 +123,20 @@ def list_verdicts(
     limit: Limit = 50,
     before: Annotated[str | None, Query(description="`next` of the page before")] = None,
     lineage: Annotated[str | None, Query(description="Only of this line")] = None,
-) -> VerdictListShape:
+) -> VerdictListResponse:
     """The gate's verdicts, newest first."""
     find_policy(context, name)
     gates = context.stores.gates
     found = gates.verdicts(gate=name, lineage=lineage, limit=limit + 1, before=before)
     shown = found[:limit]
-    return VerdictListShape(
+    return VerdictListResponse(
         items=[tell_verdict_briefly(one) for one in shown],
         next=shown[-1].id if len(found) > limit else None,
     )
 
 
 @reading.get("/verdicts/{verdict_id}")
-def get_verdict(context: ContextDep, verdict_id: VerdictId) -> VerdictShape:
+def get_verdict(context: ContextDep, verdict_id: VerdictId) -> VerdictResponse:
     """A verdict with every rule."""
     return tell_verdict(find_verdict(context, verdict_id))
 
@@ -150,13 +156,13 @@ def get_frozen_evidence(context: ContextDep, verdict_id: VerdictId) -> Response:
 
 
 @reading.get("/verdicts/{verdict_id}/replay")
-def replay_verdict(context: ContextDep, verdict_id: VerdictId) -> ReplayShape:
+def replay_verdict(context: ContextDep, verdict_id: VerdictId) -> ReplayResponse:
     """Evaluate it again with the policy, the evidence and the time of then."""
     return tell_replay(replay(context, verdict_id))
 
 
 def _refuse_other(
-    stored: StoredVerdict, gate: str, runs: Sequence[str], asked: EvaluateBody
+    stored: StoredVerdict, gate: str, runs: Sequence[str], asked: EvaluateRequest
 ) -> None:
     """Raise KeyReusedError where the key belongs to another request."""
     same_runs = not runs or set(runs) == set(stored.runs)

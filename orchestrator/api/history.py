@@ -11,12 +11,12 @@ from orchestrator.api.dependencies import LARGEST, ContextDep, resolve_run
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.history_requests import Decide, Match
 from orchestrator.api.history_responses import (
-    AliasListShape,
-    AliasShape,
-    ClusterListShape,
-    HistoryShape,
-    KnownTestPageShape,
-    MatchingShape,
+    AliasListResponse,
+    AliasResponse,
+    ClusterListResponse,
+    HistoryResponse,
+    KnownTestPageResponse,
+    MatchingResponse,
 )
 from orchestrator.api.history_serializers import (
     tell_alias,
@@ -52,7 +52,7 @@ def list_signatures(
     run: Annotated[str | None, Query(description="Only of this run", max_length=300)] = None,
     product: ProductQuery = None,
     runs: Annotated[int, Query(ge=1, le=500, description="So many newest runs")] = 50,
-) -> ClusterListShape:
+) -> ClusterListResponse:
     """Failures by signature, of a run or of the newest runs, the largest cluster first."""
     if run is not None:
         return tell_review(review_run(context, resolve_run(context, run)))
@@ -67,14 +67,14 @@ def list_known_tests(
     contains: Annotated[str, Query(description="Stands in the node id", max_length=300)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
     after: Annotated[int | None, Query(ge=0, le=LARGEST)] = None,
-) -> KnownTestPageShape:
+) -> KnownTestPageResponse:
     """Tests, whatever ran them."""
     page = context.stores.tests.page(
         product=product, job=job, contains=contains, limit=limit, after=after
     )
     aliases = context.stores.aliases.confirmed()
     items = [tell_known_test(test, aliases) for test in page.items]
-    return KnownTestPageShape(items=items, next=page.next)
+    return KnownTestPageResponse(items=items, next=page.next)
 
 
 @reading.get("/tests/{test_id}/history")
@@ -82,7 +82,7 @@ def get_test_history(
     context: ContextDep,
     test_id: Annotated[str, Path(description="As `GET /tests` shows it")],
     limit: Annotated[int, Query(ge=1, le=2000)] = 200,
-) -> HistoryShape:
+) -> HistoryResponse:
     """How a test went, under all its names, and whether it is flaky."""
     known = _NUMBER.fullmatch(test_id)
     history = history_of(context.stores, int(test_id), limit=limit) if known else None
@@ -94,14 +94,14 @@ def get_test_history(
 @reading.get("/aliases")
 def list_aliases(
     context: ContextDep, product: ProductQuery = None, state: AliasState | None = None
-) -> AliasListShape:
+) -> AliasListResponse:
     """Tests that stand under other names: suggested, confirmed and rejected."""
     found = context.stores.aliases.list(product=product, state=state)
-    return AliasListShape(items=[tell_alias(alias) for alias in found])
+    return AliasListResponse(items=[tell_alias(alias) for alias in found])
 
 
 @writing.post("/aliases")
-def match_tests(context: ContextDep, body: Match) -> MatchingShape:
+def match_tests(context: ContextDep, body: Match) -> MatchingResponse:
     """Compare the tests of two runs; what may be one test is suggested, and nothing is merged."""
     old, new = resolve_run(context, body.old_run), resolve_run(context, body.new_run)
     return tell_matching(suggest_aliases(context, old, new))
@@ -110,7 +110,7 @@ def match_tests(context: ContextDep, body: Match) -> MatchingShape:
 @writing.post("/aliases/{alias_id}/confirm")
 def confirm_alias(
     context: ContextDep, alias_id: AliasId, caller: CallerDep, body: Decide = None
-) -> AliasShape:
+) -> AliasResponse:
     """Say that two names are one test: its history and its counts follow."""
     return _decide(context, alias_id, AliasState.CONFIRMED, caller)
 
@@ -118,7 +118,7 @@ def confirm_alias(
 @writing.post("/aliases/{alias_id}/reject")
 def reject_alias(
     context: ContextDep, alias_id: AliasId, caller: CallerDep, body: Decide = None
-) -> AliasShape:
+) -> AliasResponse:
     """Say that two names are two tests: it is not suggested again."""
     return _decide(context, alias_id, AliasState.REJECTED, caller)
 
@@ -126,12 +126,12 @@ def reject_alias(
 @writing.post("/aliases/{alias_id}/undo")
 def undo_alias(
     context: ContextDep, alias_id: AliasId, caller: CallerDep, body: Decide = None
-) -> AliasShape:
+) -> AliasResponse:
     """Take back what was said; it is a suggestion again."""
     return _decide(context, alias_id, AliasState.SUGGESTED, caller)
 
 
-def _decide(context: Context, alias_id: str, state: AliasState, by: Person) -> AliasShape:
+def _decide(context: Context, alias_id: str, state: AliasState, by: Person) -> AliasResponse:
     known = _NUMBER.fullmatch(alias_id)
     alias = decide_alias(context, int(alias_id), state, by=by.name) if known else None
     if alias is None:

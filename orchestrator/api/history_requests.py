@@ -7,22 +7,15 @@ from typing import Annotated
 
 from fastapi import Body
 from fastapi.openapi.models import Example
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from orchestrator.api.models import Filled, RequestModel, Word
 from orchestrator.application.known_issues import NewIssue
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from orchestrator.domain.person import Person
 
-_PLAIN = r"^[^\x00-\x1f\x7f]*$"
-Word = Annotated[str, Field(max_length=300, pattern=_PLAIN)]
-Filled = Annotated[str, Field(min_length=1, max_length=300, pattern=_PLAIN)]
 
-
-class _Given(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class MatchBody(_Given):
+class MatchRequest(RequestModel):
     """Two runs whose tests are compared."""
 
     old_run: Filled
@@ -30,11 +23,11 @@ class MatchBody(_Given):
     new_run: Filled
 
 
-class DecisionBody(_Given):
+class DecisionRequest(RequestModel):
     """Nothing: whoever sends it says so."""
 
 
-class IssueMatchBody(_Given):
+class IssueMatchRequest(RequestModel):
     """Which failures are meant: all of what is not empty."""
 
     signature: Word = ""
@@ -46,7 +39,7 @@ class IssueMatchBody(_Given):
     """Stands in the masked message."""
 
 
-class IssueScopeBody(_Given):
+class IssueScopeRequest(RequestModel):
     """Where it applies; what is empty does not restrict."""
 
     platforms: tuple[Filled, ...] = ()
@@ -56,7 +49,7 @@ class IssueScopeBody(_Given):
     requires_package: Word = ""
 
 
-class KnownIssueBody(_Given):
+class KnownIssueRequest(RequestModel):
     """A known issue to add."""
 
     product: Filled
@@ -65,8 +58,8 @@ class KnownIssueBody(_Given):
     owner: Filled
     expires: date
     """The last day on which it applies."""
-    match: IssueMatchBody
-    scope: IssueScopeBody = IssueScopeBody()
+    match: IssueMatchRequest
+    scope: IssueScopeRequest = IssueScopeRequest()
     url: Annotated[str, Field(max_length=1000, pattern=r"^(https?://[!-~]+)?$")] = ""
     max_failures: int | None = Field(default=None, ge=1, le=10**9)
 
@@ -126,6 +119,6 @@ _ISSUE: dict[str, Example] = {
     },
 }
 
-Match = Annotated[MatchBody, Body(openapi_examples=_MATCH)]
-Decide = Annotated[DecisionBody | None, Body(openapi_examples=_NOTHING)]
-Issue = Annotated[KnownIssueBody, Body(openapi_examples=_ISSUE)]
+Match = Annotated[MatchRequest, Body(openapi_examples=_MATCH)]
+Decide = Annotated[DecisionRequest | None, Body(openapi_examples=_NOTHING)]
+Issue = Annotated[KnownIssueRequest, Body(openapi_examples=_ISSUE)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from orchestrator.api.response_base import Shape
+from orchestrator.api.models import ResponseModel
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.blame import Culprit
 from orchestrator.domain.failures import FailureClass
@@ -14,7 +14,7 @@ from orchestrator.domain.quarantine import QuarantineState
 from orchestrator.domain.retests import TrialKind
 
 
-class SignatureShape(Shape):
+class SignatureResponse(ResponseModel):
     """What is the same of all failures of one kind."""
 
     id: str
@@ -28,10 +28,10 @@ class SignatureShape(Shape):
     """With what changes from run to run masked."""
 
 
-class ClusterShape(Shape):
+class ClusterResponse(ResponseModel):
     """Failures of one signature."""
 
-    signature: SignatureShape
+    signature: SignatureResponse
     count: int
     """Failing results."""
     tests: list[str]
@@ -53,17 +53,17 @@ class ClusterShape(Shape):
     """Ids of signatures that may be the same; a suggestion."""
 
 
-class ClusterListShape(Shape):
+class ClusterListResponse(ResponseModel):
     """Failures by signature, the largest cluster first."""
 
-    items: list[ClusterShape]
+    items: list[ClusterResponse]
     runs: int
     """Runs that were looked at."""
     is_cut: bool
     """There were more failures than one question looks at; those of the newest runs are here."""
 
 
-class QuarantinedShape(Shape):
+class QuarantinedResponse(ResponseModel):
     """A failing result whose test is, or was, in quarantine when the run was launched."""
 
     id: str
@@ -77,7 +77,7 @@ class QuarantinedShape(Shape):
     state: QuarantineState
 
 
-class AgainShape(Shape):
+class AgainResponse(ResponseModel):
     """How a test went each time that it ran again with the same thing changed."""
 
     kind: TrialKind
@@ -88,7 +88,7 @@ class AgainShape(Shape):
     outcomes: list[str]
 
 
-class DiagnosedShape(Shape):
+class DiagnosedResponse(ResponseModel):
     """A failing test that ran again, and who broke it."""
 
     cell: str
@@ -102,10 +102,10 @@ class DiagnosedShape(Shape):
     """All of it."""
     tried: str
     """`again` in words."""
-    again: list[AgainShape]
+    again: list[AgainResponse]
 
 
-class KnownTestShape(Shape):
+class KnownTestResponse(ResponseModel):
     """A test, whatever ran it."""
 
     id: int
@@ -116,15 +116,15 @@ class KnownTestShape(Shape):
     """The test that it is now, as a person confirmed; null where it has no newer name."""
 
 
-class KnownTestPageShape(Shape):
+class KnownTestPageResponse(ResponseModel):
     """Tests."""
 
-    items: list[KnownTestShape]
+    items: list[KnownTestResponse]
     next: int | None
     """Give it as `after` to see more; null on the last page."""
 
 
-class ResultShape(Shape):
+class ResultResponse(ResponseModel):
     """One result in the history of a test."""
 
     run: str
@@ -145,7 +145,7 @@ class ResultShape(Shape):
     signature: str
 
 
-class FlakyShape(Shape):
+class FlakyResponse(ResponseModel):
     """What the history says of a test's reliability."""
 
     passed_on_retry: int
@@ -161,18 +161,18 @@ class FlakyShape(Shape):
     """Lower bound of the rate of failures that did not last, with 95 %."""
 
 
-class HistoryShape(Shape):
+class HistoryResponse(ResponseModel):
     """A test, and how it went."""
 
-    test: KnownTestShape
+    test: KnownTestResponse
     """Under its newest name."""
-    older_names: list[KnownTestShape]
-    items: list[ResultShape]
+    older_names: list[KnownTestResponse]
+    items: list[ResultResponse]
     """The newest first."""
-    flaky: FlakyShape
+    flaky: FlakyResponse
 
 
-class AliasShape(Shape):
+class AliasResponse(ResponseModel):
     """Two names that are, or are not, one test."""
 
     id: int
@@ -190,13 +190,13 @@ class AliasShape(Shape):
     decided_by: str
 
 
-class AliasListShape(Shape):
+class AliasListResponse(ResponseModel):
     """Aliases, in the order they were suggested."""
 
-    items: list[AliasShape]
+    items: list[AliasResponse]
 
 
-class FamilyShape(Shape):
+class FamilyResponse(ResponseModel):
     """What became of the tests of one family of jobs."""
 
     family: str
@@ -209,17 +209,17 @@ class FamilyShape(Shape):
     """New names that more than one old test could be: nothing is suggested."""
 
 
-class MatchingShape(Shape):
+class MatchingResponse(ResponseModel):
     """What became of the tests of an older run in a newer one."""
 
     old_run: str
     new_run: str
-    families: list[FamilyShape]
-    suggestions: list[AliasShape]
+    families: list[FamilyResponse]
+    suggestions: list[AliasResponse]
     """To confirm or reject."""
 
 
-class IssueMatchShape(Shape):
+class IssueMatchResponse(ResponseModel):
     """Which failures are meant: all of what is not empty."""
 
     signature: str
@@ -228,7 +228,7 @@ class IssueMatchShape(Shape):
     contains: str
 
 
-class IssueScopeShape(Shape):
+class IssueScopeResponse(ResponseModel):
     """Where it applies; what is empty does not restrict."""
 
     platforms: list[str]
@@ -237,14 +237,14 @@ class IssueScopeShape(Shape):
     requires_package: str
 
 
-class KnownIssueShape(Shape):
+class KnownIssueResponse(ResponseModel):
     """An owned, dated, expiring exception for failures."""
 
     id: str
     product: str
     title: str
-    match: IssueMatchShape
-    scope: IssueScopeShape
+    match: IssueMatchResponse
+    scope: IssueScopeResponse
     owner: str
     author: str
     """Who added it: the name that their token had then."""
@@ -260,13 +260,13 @@ class KnownIssueShape(Shape):
     is_expired: bool
 
 
-class KnownIssueListShape(Shape):
+class KnownIssueListResponse(ResponseModel):
     """Known issues, by id."""
 
-    items: list[KnownIssueShape]
+    items: list[KnownIssueResponse]
 
 
-class IssueUseShape(Shape):
+class IssueUseResponse(ResponseModel):
     """A known issue in a run."""
 
     id: str

@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from datetime import date
 
 from orchestrator.api.history_responses import (
-    AgainShape,
-    AliasShape,
-    ClusterListShape,
-    ClusterShape,
-    DiagnosedShape,
-    FamilyShape,
-    FlakyShape,
-    HistoryShape,
-    IssueMatchShape,
-    IssueScopeShape,
-    IssueUseShape,
-    KnownIssueShape,
-    KnownTestShape,
-    MatchingShape,
-    QuarantinedShape,
-    ResultShape,
-    SignatureShape,
+    AgainResponse,
+    AliasResponse,
+    ClusterListResponse,
+    ClusterResponse,
+    DiagnosedResponse,
+    FamilyResponse,
+    FlakyResponse,
+    HistoryResponse,
+    IssueMatchResponse,
+    IssueScopeResponse,
+    IssueUseResponse,
+    KnownIssueResponse,
+    KnownTestResponse,
+    MatchingResponse,
+    QuarantinedResponse,
+    ResultResponse,
+    SignatureResponse,
 )
 from orchestrator.application.explain_failures import FailureReview
 from orchestrator.application.match_tests import FamilyChanges, Matching
@@ -37,9 +37,9 @@ from orchestrator.domain.quarantine import Quarantined
 from orchestrator.domain.signature import Cluster, Signature
 
 
-def tell_cluster(cluster: Cluster) -> ClusterShape:
+def tell_cluster(cluster: Cluster) -> ClusterResponse:
     """Failures of one signature."""
-    return ClusterShape(
+    return ClusterResponse(
         signature=_signature(cluster.signature),
         count=cluster.count,
         tests=list(cluster.tests),
@@ -56,15 +56,15 @@ def tell_cluster(cluster: Cluster) -> ClusterShape:
     )
 
 
-def _signature(one: Signature) -> SignatureShape:
-    return SignatureShape(
+def _signature(one: Signature) -> SignatureResponse:
+    return SignatureResponse(
         id=one.id, kind=one.kind, exception=one.exception, frame=one.frame, message=one.message
     )
 
 
-def tell_quarantined(one: Quarantined) -> QuarantinedShape:
+def tell_quarantined(one: Quarantined) -> QuarantinedResponse:
     """A failing result in quarantine."""
-    return QuarantinedShape(
+    return QuarantinedResponse(
         id=one.quarantine.id,
         nodeid=one.nodeid,
         cell=one.cell,
@@ -76,9 +76,9 @@ def tell_quarantined(one: Quarantined) -> QuarantinedShape:
     )
 
 
-def tell_diagnosed(one: Diagnosed) -> DiagnosedShape:
+def tell_diagnosed(one: Diagnosed) -> DiagnosedResponse:
     """Who broke a failing test."""
-    return DiagnosedShape(
+    return DiagnosedResponse(
         cell=one.cell,
         job=one.job,
         nodeid=one.nodeid,
@@ -87,7 +87,7 @@ def tell_diagnosed(one: Diagnosed) -> DiagnosedShape:
         evidence=list(one.evidence),
         tried=one.tried,
         again=[
-            AgainShape(
+            AgainResponse(
                 kind=each.kind,
                 changed=each.changed,
                 whole=each.whole,
@@ -98,15 +98,15 @@ def tell_diagnosed(one: Diagnosed) -> DiagnosedShape:
     )
 
 
-def tell_review(review: FailureReview) -> ClusterListShape:
+def tell_review(review: FailureReview) -> ClusterListResponse:
     """Failures by signature."""
     items = [tell_cluster(cluster) for cluster in review.clusters]
-    return ClusterListShape(items=items, runs=review.runs, is_cut=review.is_cut)
+    return ClusterListResponse(items=items, runs=review.runs, is_cut=review.is_cut)
 
 
-def tell_use(use: IssueUse) -> IssueUseShape:
+def tell_use(use: IssueUse) -> IssueUseResponse:
     """A known issue in a run."""
-    return IssueUseShape(
+    return IssueUseResponse(
         id=use.issue.id,
         title=use.issue.title,
         owner=use.issue.owner,
@@ -119,10 +119,10 @@ def tell_use(use: IssueUse) -> IssueUseShape:
     )
 
 
-def tell_known_test(test: KnownTest, aliases: Mapping[int, int]) -> KnownTestShape:
+def tell_known_test(test: KnownTest, aliases: Mapping[int, int]) -> KnownTestResponse:
     """A test, whatever ran it."""
     newest = resolve(test.id, aliases)
-    return KnownTestShape(
+    return KnownTestResponse(
         id=test.id,
         product=test.product,
         job=test.job,
@@ -131,10 +131,10 @@ def tell_known_test(test: KnownTest, aliases: Mapping[int, int]) -> KnownTestSha
     )
 
 
-def tell_history(history: TestHistory) -> HistoryShape:
+def tell_history(history: TestHistory) -> HistoryResponse:
     """A test, and how it went."""
     older = {one.id: history.test.id for one in history.names}
-    return HistoryShape(
+    return HistoryResponse(
         test=tell_known_test(history.test, {}),
         older_names=[tell_known_test(one, older) for one in history.names],
         items=[_result(one) for one in history.goes],
@@ -142,8 +142,8 @@ def tell_history(history: TestHistory) -> HistoryShape:
     )
 
 
-def _result(one: TestGo) -> ResultShape:
-    return ResultShape(
+def _result(one: TestGo) -> ResultResponse:
+    return ResultResponse(
         run=one.go.run,
         cell=one.cell,
         platform=one.go.platform,
@@ -159,10 +159,10 @@ def _result(one: TestGo) -> ResultShape:
     )
 
 
-def tell_flaky(found: FlakyEvidence) -> FlakyShape:
+def tell_flaky(found: FlakyEvidence) -> FlakyResponse:
     """How reliable a test is."""
     rate = found.flip_rate
-    return FlakyShape(
+    return FlakyResponse(
         passed_on_retry=found.passed_on_retry,
         split=found.split,
         flips=found.flips,
@@ -173,9 +173,9 @@ def tell_flaky(found: FlakyEvidence) -> FlakyShape:
     )
 
 
-def tell_alias(alias: Alias) -> AliasShape:
+def tell_alias(alias: Alias) -> AliasResponse:
     """Two names."""
-    return AliasShape(
+    return AliasResponse(
         id=alias.id,
         product=alias.product,
         job=alias.job,
@@ -192,9 +192,9 @@ def tell_alias(alias: Alias) -> AliasShape:
     )
 
 
-def tell_matching(matching: Matching) -> MatchingShape:
+def tell_matching(matching: Matching) -> MatchingResponse:
     """What became of the tests of a run."""
-    return MatchingShape(
+    return MatchingResponse(
         old_run=matching.old_run,
         new_run=matching.new_run,
         families=[_family(one) for one in matching.families],
@@ -202,8 +202,8 @@ def tell_matching(matching: Matching) -> MatchingShape:
     )
 
 
-def _family(one: FamilyChanges) -> FamilyShape:
-    return FamilyShape(
+def _family(one: FamilyChanges) -> FamilyResponse:
+    return FamilyResponse(
         family=one.family,
         summary=str(one.changes),
         same=len(one.changes.same),
@@ -213,20 +213,20 @@ def _family(one: FamilyChanges) -> FamilyShape:
     )
 
 
-def tell_known_issue(issue: KnownIssue, *, on: date) -> KnownIssueShape:
+def tell_known_issue(issue: KnownIssue, *, on: date) -> KnownIssueResponse:
     """A known issue, as it stands on a day."""
     match, scope = issue.match, issue.scope
-    return KnownIssueShape(
+    return KnownIssueResponse(
         id=issue.id,
         product=issue.product,
         title=issue.title,
-        match=IssueMatchShape(
+        match=IssueMatchResponse(
             signature=match.signature,
             exception=match.exception,
             frame=match.frame,
             contains=match.contains,
         ),
-        scope=IssueScopeShape(
+        scope=IssueScopeResponse(
             platforms=list(scope.platforms),
             jobs=list(scope.jobs),
             versions=scope.versions,

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request, Response, Security
 from starlette.concurrency import run_in_threadpool
 
 from orchestrator.api.dependencies import ContextDep, resolve_run
-from orchestrator.api.ingest_responses import IngestAnswerShape
+from orchestrator.api.ingest_responses import IngestResponse
 from orchestrator.api.ingest_serializers import tell_answer
 from orchestrator.api.run_requests import archive_body
 from orchestrator.api.security import bearer, secured
@@ -36,7 +36,7 @@ router = APIRouter(
     dependencies=[Security(bearer)],
 )
 _ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"model": IngestAnswerShape, "description": "The very same was handed in before"}
+    200: {"model": IngestResponse, "description": "The very same was handed in before"}
 }
 
 
@@ -65,7 +65,7 @@ async def ingest(
     name: Annotated[
         str, Query(max_length=300, description="What a single file is called where it is from")
     ] = "",
-) -> IngestAnswerShape:
+) -> IngestResponse:
     """Make a finished run of one cell from files of other programs, or add the cell to a run.
 
     The same content again answers the same run.
@@ -102,5 +102,5 @@ def _check_form(request: Request) -> None:
             raise IntakeError(f"{key!r} stands in the query {times} times: say it once")
 
 
-def _told(context: Context, answer: IngestAnswer) -> IngestAnswerShape:
+def _told(context: Context, answer: IngestAnswer) -> IngestResponse:
     return tell_answer(context.stores, answer)

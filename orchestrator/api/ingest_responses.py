@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from orchestrator.api.response_base import Shape
+from orchestrator.api.models import ResponseModel
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.ingested import SourceState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.parsed_results import Provenance
 
 
-class SourceShape(Shape):
+class SourceResponse(ResponseModel):
     """One artifact, and what was made of it."""
 
     name: str
@@ -38,22 +38,22 @@ class SourceShape(Shape):
     remarks: list[str]
 
 
-class ToldOtherwiseShape(Shape):
+class ToldOtherwiseResponse(ResponseModel):
     """What one artifact says of a test."""
 
     source: str
     outcome: str
 
 
-class DisagreementShape(Shape):
+class DisagreementResponse(ResponseModel):
     """A test that artifacts tell differently; it counts once, as the worst."""
 
     job: str
     nodeid: str
-    sources: list[ToldOtherwiseShape]
+    sources: list[ToldOtherwiseResponse]
 
 
-class StatedMachineShape(Shape):
+class StatedMachineResponse(ResponseModel):
     """The machine as a person stated it."""
 
     place: str
@@ -65,7 +65,7 @@ class StatedMachineShape(Shape):
     machine_id: str
 
 
-class IngestedShape(Shape):
+class IngestedResponse(ResponseModel):
     """What an ingested cell is made from."""
 
     provenance: Provenance
@@ -74,14 +74,14 @@ class IngestedShape(Shape):
     dated_at: datetime
     is_dated: bool
     """Whether anybody says when it happened; else `dated_at` is when it was handed in."""
-    sources: list[SourceShape]
-    disagreements: list[DisagreementShape]
+    sources: list[SourceResponse]
+    disagreements: list[DisagreementResponse]
     repeated: int
     """Tests that stand in more than one artifact; each counts once."""
-    machine: StatedMachineShape | None
+    machine: StatedMachineResponse | None
 
 
-class IngestAnswerShape(Shape):
+class IngestResponse(ResponseModel):
     """What became of what was handed in."""
 
     run: str
@@ -92,4 +92,4 @@ class IngestAnswerShape(Shape):
     """The cell's."""
     replayed: bool
     """The very same was handed in before."""
-    ingested: IngestedShape
+    ingested: IngestedResponse

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from orchestrator.api.ingest_responses import (
-    DisagreementShape,
-    IngestAnswerShape,
-    IngestedShape,
-    SourceShape,
-    StatedMachineShape,
-    ToldOtherwiseShape,
+    DisagreementResponse,
+    IngestedResponse,
+    IngestResponse,
+    SourceResponse,
+    StatedMachineResponse,
+    ToldOtherwiseResponse,
 )
 from orchestrator.application.describe_run import find_run
 from orchestrator.application.ingest_artifacts import IngestAnswer
@@ -16,11 +16,11 @@ from orchestrator.application.ports.stores import Stores
 from orchestrator.domain.ingested import Disagreement, Ingested, Source, StatedMachine
 
 
-def tell_answer(stores: Stores, answer: IngestAnswer) -> IngestAnswerShape:
+def tell_answer(stores: Stores, answer: IngestAnswer) -> IngestResponse:
     """What a client is told that handed something in."""
     run = find_run(stores, answer.run_id)
     cell = next(one for one in stores.cells.of_run(run.id) if one.name == answer.cell)
-    return IngestAnswerShape(
+    return IngestResponse(
         run=run.id,
         cell=cell.name,
         state=run.state,
@@ -30,9 +30,9 @@ def tell_answer(stores: Stores, answer: IngestAnswer) -> IngestAnswerShape:
     )
 
 
-def tell_ingested(ingested: Ingested) -> IngestedShape:
+def tell_ingested(ingested: Ingested) -> IngestedResponse:
     """Where a cell's evidence is from."""
-    return IngestedShape(
+    return IngestedResponse(
         provenance=ingested.provenance,
         ingested_at=ingested.ingested_at,
         dated_at=ingested.dated_at,
@@ -44,8 +44,8 @@ def tell_ingested(ingested: Ingested) -> IngestedShape:
     )
 
 
-def _source(source: Source) -> SourceShape:
-    return SourceShape(
+def _source(source: Source) -> SourceResponse:
+    return SourceResponse(
         name=source.name,
         sha256=source.digest,
         size_bytes=source.size_bytes,
@@ -62,13 +62,13 @@ def _source(source: Source) -> SourceShape:
     )
 
 
-def _disagreement(one: Disagreement) -> DisagreementShape:
-    told = [ToldOtherwiseShape(source=name, outcome=word) for name, word in one.sources]
-    return DisagreementShape(job=one.job, nodeid=one.nodeid, sources=told)
+def _disagreement(one: Disagreement) -> DisagreementResponse:
+    told = [ToldOtherwiseResponse(source=name, outcome=word) for name, word in one.sources]
+    return DisagreementResponse(job=one.job, nodeid=one.nodeid, sources=told)
 
 
-def _machine(machine: StatedMachine) -> StatedMachineShape:
-    return StatedMachineShape(
+def _machine(machine: StatedMachine) -> StatedMachineResponse:
+    return StatedMachineResponse(
         place=machine.place,
         instance_type=machine.instance_type,
         market=machine.market,

@@ -8,7 +8,7 @@ from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.history import ProductQuery
 from orchestrator.api.history_requests import Decide, Issue
-from orchestrator.api.history_responses import KnownIssueListShape, KnownIssueShape
+from orchestrator.api.history_responses import KnownIssueListResponse, KnownIssueResponse
 from orchestrator.api.history_serializers import tell_known_issue
 from orchestrator.api.identity import CallerDep
 from orchestrator.api.security import bearer, secured
@@ -21,15 +21,15 @@ writing = APIRouter(tags=["known issues"], route_class=secured(Scope.GATE), depe
 
 
 @reading.get("/known-issues")
-def list_known_issues(context: ContextDep, product: ProductQuery = None) -> KnownIssueListShape:
+def list_known_issues(context: ContextDep, product: ProductQuery = None) -> KnownIssueListResponse:
     """Every known issue, those that are over too."""
     today = context.clock.now().date()
     issues = context.stores.known_issues.list(product=product)
-    return KnownIssueListShape(items=[tell_known_issue(issue, on=today) for issue in issues])
+    return KnownIssueListResponse(items=[tell_known_issue(issue, on=today) for issue in issues])
 
 
 @writing.post("/known-issues", status_code=201)
-def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> KnownIssueShape:
+def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> KnownIssueResponse:
     """Add one, opened today. The failures that it explains stay failures in every count."""
     issue = add_known_issue(context, body.new_issue(caller))
     return tell_known_issue(issue, on=context.clock.now().date())
@@ -38,7 +38,7 @@ def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> K
 @writing.post("/known-issues/{issue_id}/expire")
 def expire_known_issue(
     context: ContextDep, issue_id: str, caller: CallerDep, body: Decide = None
-) -> KnownIssueShape:
+) -> KnownIssueResponse:
     """End one now; doing so again changes nothing."""
     issue = end_known_issue(context, issue_id, by=caller.name)
     if issue is None:

@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from orchestrator.api.dependencies import LARGEST, CellDep, ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.run_responses import LogShape, TestPageShape
+from orchestrator.api.run_responses import LogResponse, TestPageResponse
 from orchestrator.api.run_serializers import tell_test
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.ports.evidence import Artifact
@@ -44,7 +44,7 @@ router = APIRouter(
 
 
 @router.get(
-    "/runs/{run_id}/cells/{cell}/log", response_model=LogShape, responses={200: {**_BINARY}}
+    "/runs/{run_id}/cells/{cell}/log", response_model=LogResponse, responses={200: {**_BINARY}}
 )
 def read_log(
     context: ContextDep,
@@ -52,7 +52,7 @@ def read_log(
     after: Annotated[int, Query(ge=0, le=LARGEST, description="A byte offset")] = 0,
     limit: Annotated[int, Query(ge=4, le=_LOG_LIMIT_BYTES, description="In bytes")] = 64 * 1024,
     accept: Annotated[str, Header(include_in_schema=False)] = "*/*",
-) -> LogShape | Response:
+) -> LogResponse | Response:
     """A piece of the log: text cut between characters, or (`Accept`) the bytes as they came."""
     data, ahead = context.stores.evidence.log(cell.id, after=after, limit=limit)
     last = cell.state is CellState.DONE and len(data) < limit
@@ -60,7 +60,7 @@ def read_log(
         headers = {**UNTRUSTED, NEXT_OFFSET: str(ahead), DONE: str(last).lower()}
         return _attachment(f"{cell.name}.log", Response(data, headers=headers, media_type=BYTES))
     text, held = _cut(data, whole=last)
-    return LogShape(text=text, next=ahead - held, done=last)
+    return LogResponse(text=text, next=ahead - held, done=last)
 
 
 def _cut(data: bytes, *, whole: bool) -> tuple[str, int]:
@@ -82,7 +82,7 @@ def list_tests(
     ] = None,
     after: Annotated[int, Query(ge=0, le=LARGEST, description="`next` of the page before")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> TestPageShape:
+) -> TestPageResponse:
     """The cell's tests, in the order they were collected, with the text of each failure."""
     tests = told_tests(context.stores, cell.id, job=job)
     # The cursor counts all tests, so that outcomes which change meanwhile do not shift it.
@@ -93,7 +93,7 @@ def list_tests(
     )
     page = list(islice(fitting, limit + 1))
     more = page[limit][0] if len(page) > limit else None
-    return TestPageShape(items=[tell_test(test) for _, test in page[:limit]], next=more)
+    return TestPageResponse(items=[tell_test(test) for _, test in page[:limit]], next=more)
 
 
 @router.get(

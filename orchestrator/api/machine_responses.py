@@ -6,13 +6,13 @@ from datetime import datetime
 
 from pydantic import Field
 
-from orchestrator.api.response_base import Shape, Usd
+from orchestrator.api.models import ResponseModel, Usd
 from orchestrator.application.janitor import Standing
 from orchestrator.domain.cell import PlaceAnswer
 from orchestrator.domain.machine import MachineState
 
 
-class BillShape(Shape):
+class BillResponse(ResponseModel):
     """What was or will be paid; the parts come to the total."""
 
     machine_usd: Usd
@@ -21,7 +21,7 @@ class BillShape(Shape):
     total_usd: Usd
 
 
-class MachineShape(Shape):
+class MachineResponse(ResponseModel):
     """A machine as the ledger has it."""
 
     provider: str
@@ -45,13 +45,13 @@ class MachineShape(Shape):
     """Its provider is an emulation: no gate accepts what it produced."""
 
 
-class LeaseShape(MachineShape):
+class LeaseResponse(MachineResponse):
     """One row of the ledger."""
 
     attempt: int
     cost_usd: Usd
     """What was settled, or what it comes to so far."""
-    bill: BillShape
+    bill: BillResponse
     """The parts of the cost."""
     billed_s: int
     """Seconds of the machine's price: whole ones, and at least the offer's minimum."""
@@ -61,7 +61,7 @@ class LeaseShape(MachineShape):
     """The provider's answer where it gave no machine."""
 
 
-class DecisionShape(Shape):
+class DecisionResponse(ResponseModel):
     """One line of why a cell's machine is where it is."""
 
     at: datetime
@@ -74,7 +74,7 @@ class DecisionShape(Shape):
     """The provider's answer, or what is known."""
 
 
-class DeviceShape(Shape):
+class DeviceResponse(ResponseModel):
     """One accelerator, as the machine's own tool names it."""
 
     vendor: str
@@ -84,12 +84,12 @@ class DeviceShape(Shape):
     driver: str
 
 
-class AttestationShape(Shape):
+class AttestationResponse(ResponseModel):
     """Who produced the results."""
 
     facts: dict[str, str]
     """The provider's: instance id and type, zone, market, image id and name."""
-    devices: list[DeviceShape]
+    devices: list[DeviceResponse]
     torch: str
     simulated: bool
     """The provider is an emulation: no gate accepts these results."""
@@ -97,7 +97,7 @@ class AttestationShape(Shape):
     """How the devices differ from what the matrix asked for; empty when they do not."""
 
 
-class SightShape(Shape):
+class SightResponse(ResponseModel):
     """One thing that a cloud shows, and what is made of it."""
 
     provider: str
@@ -123,15 +123,15 @@ class SightShape(Shape):
     simulated: bool
 
 
-class SurveyShape(Shape):
+class SurveyResponse(ResponseModel):
     """Everything that the clouds show of this project."""
 
-    items: list[SightShape]
+    items: list[SightResponse]
     unread: dict[str, str]
     """Providers that could not be asked, with the reason: nothing is known of these."""
 
 
-class AccessShape(Shape):
+class AccessResponse(ResponseModel):
     """How to sign in on a cell's machine, as the controller itself does."""
 
     address: str

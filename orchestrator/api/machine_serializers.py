@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from orchestrator.api.machine_responses import (
-    AccessShape,
-    AttestationShape,
-    BillShape,
-    DecisionShape,
-    DeviceShape,
-    LeaseShape,
-    MachineShape,
-    SightShape,
+    AccessResponse,
+    AttestationResponse,
+    BillResponse,
+    DecisionResponse,
+    DeviceResponse,
+    LeaseResponse,
+    MachineResponse,
+    SightResponse,
 )
-from orchestrator.api.plan_responses import HeadroomShape, PlaceShape, PlannedCellShape, PlanShape
+from orchestrator.api.plan_responses import (
+    HeadroomResponse,
+    PlaceResponse,
+    PlannedCellResponse,
+    PlanResponse,
+)
 from orchestrator.application.janitor import Sight
 from orchestrator.application.plan_run import Plan, PlannedCell
 from orchestrator.application.ssh_access import Entrance
@@ -25,9 +30,9 @@ from orchestrator.domain.quota import Headroom
 from orchestrator.domain.run_record import LeaseRecord
 
 
-def tell_machine(lease: LeaseRecord) -> MachineShape:
+def tell_machine(lease: LeaseRecord) -> MachineResponse:
     """The machine of a lease."""
-    return MachineShape(
+    return MachineResponse(
         provider=lease.provider,
         place=lease.place,
         id=lease.machine_id,
@@ -45,9 +50,9 @@ def tell_machine(lease: LeaseRecord) -> MachineShape:
     )
 
 
-def tell_lease(lease: LeaseRecord) -> LeaseShape:
+def tell_lease(lease: LeaseRecord) -> LeaseResponse:
     """A row of the ledger."""
-    return LeaseShape(
+    return LeaseResponse(
         **dict(tell_machine(lease)),
         attempt=lease.attempt,
         cost_usd=lease.cost_usd,
@@ -58,9 +63,9 @@ def tell_lease(lease: LeaseRecord) -> LeaseShape:
     )
 
 
-def tell_bill(bill: Bill) -> BillShape:
+def tell_bill(bill: Bill) -> BillResponse:
     """The parts, and their sum."""
-    return BillShape(
+    return BillResponse(
         machine_usd=bill.machine_usd,
         disk_usd=bill.disk_usd,
         address_usd=bill.address_usd,
@@ -68,9 +73,9 @@ def tell_bill(bill: Bill) -> BillShape:
     )
 
 
-def tell_decision(decision: PlaceChoice) -> DecisionShape:
+def tell_decision(decision: PlaceChoice) -> DecisionResponse:
     """One line of the decision log."""
-    return DecisionShape(
+    return DecisionResponse(
         at=decision.at,
         attempt=decision.attempt,
         place=decision.place,
@@ -80,12 +85,12 @@ def tell_decision(decision: PlaceChoice) -> DecisionShape:
     )
 
 
-def tell_attestation(attestation: Attestation) -> AttestationShape:
+def tell_attestation(attestation: Attestation) -> AttestationResponse:
     """Who produced the results."""
-    return AttestationShape(
+    return AttestationResponse(
         facts=dict(attestation.facts),
         devices=[
-            DeviceShape(
+            DeviceResponse(
                 vendor=device.vendor,
                 name=device.name,
                 uuid=device.uuid,
@@ -100,10 +105,10 @@ def tell_attestation(attestation: Attestation) -> AttestationShape:
     )
 
 
-def tell_sight(sight: Sight, *, cell: str = "") -> SightShape:
+def tell_sight(sight: Sight, *, cell: str = "") -> SightResponse:
     """What a cloud shows. Its tags say whose it is; they are the cloud's words."""
     machine, tags = sight.machine, sight.machine.tags
-    return SightShape(
+    return SightResponse(
         provider=sight.provider,
         id=machine.id,
         kind=machine.kind,
@@ -123,9 +128,9 @@ def tell_sight(sight: Sight, *, cell: str = "") -> SightShape:
     )
 
 
-def tell_access(entrance: Entrance) -> AccessShape:
+def tell_access(entrance: Entrance) -> AccessResponse:
     """How to sign in."""
-    return AccessShape(
+    return AccessResponse(
         address=entrance.address,
         port=entrance.port,
         user=entrance.user,
@@ -135,9 +140,9 @@ def tell_access(entrance: Entrance) -> AccessShape:
     )
 
 
-def tell_plan(plan: Plan) -> PlanShape:
+def tell_plan(plan: Plan) -> PlanResponse:
     """What a launch would do."""
-    return PlanShape(
+    return PlanResponse(
         cells=[_planned(cell) for cell in plan.cells],
         headroom=[_headroom(room) for room in plan.headroom],
         worst_usd=plan.worst_usd,
@@ -146,9 +151,9 @@ def tell_plan(plan: Plan) -> PlanShape:
     )
 
 
-def _planned(planned: PlannedCell) -> PlannedCellShape:
+def _planned(planned: PlannedCell) -> PlannedCellResponse:
     cell = planned.cell
-    return PlannedCellShape(
+    return PlannedCellResponse(
         id=cell.id,
         platform=cell.platform.id,
         provider=cell.platform.provider,
@@ -161,8 +166,8 @@ def _planned(planned: PlannedCell) -> PlannedCellShape:
     )
 
 
-def _place(place: Place) -> PlaceShape:
-    return PlaceShape(
+def _place(place: Place) -> PlaceResponse:
+    return PlaceResponse(
         name=place.name,
         region=place.region,
         zone=place.zone,
@@ -176,9 +181,9 @@ def _place(place: Place) -> PlaceShape:
     )
 
 
-def _headroom(found: Headroom) -> HeadroomShape:
+def _headroom(found: Headroom) -> HeadroomResponse:
     quota, level = found.quota, found.level
-    return HeadroomShape(
+    return HeadroomResponse(
         provider=quota.provider,
         quota=quota.code,
         name=quota.name,

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response, Security
 
 from orchestrator.api.dependencies import CellDep, ContextDep
-from orchestrator.api.machine_responses import AccessShape, SightShape, SurveyShape
+from orchestrator.api.machine_responses import AccessResponse, SightResponse, SurveyResponse
 from orchestrator.api.machine_serializers import tell_access, tell_sight
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
@@ -27,11 +27,11 @@ def list_machines(
     orphans: Annotated[
         bool, Query(description="Only what nobody owns: orphan, expired and idle")
     ] = False,
-) -> SurveyShape:
+) -> SurveyResponse:
     """Ask the clouds what they have of this project, and say whose each thing is."""
     survey = context.janitor.survey()
     wanted = [s for s in survey.sights if not orphans or s.standing in DOOMED]
-    return SurveyShape(
+    return SurveyResponse(
         items=[_told(context, sight) for sight in wanted], unread=dict(survey.unread)
     )
 
@@ -41,19 +41,19 @@ def terminate_machine(
     context: ContextDep,
     provider: str,
     machine_id: Annotated[str, Path(description="As `GET /machines` shows it")],
-) -> SightShape:
+) -> SightResponse:
     """End now what nobody owns. A leased machine goes by cancelling its run."""
     return _told(context, end_machine(context, provider, machine_id))
 
 
 @writing.get("/runs/{run_id}/cells/{cell}/access")
-def get_access(context: ContextDep, cell: CellDep, response: Response) -> AccessShape:
+def get_access(context: ContextDep, cell: CellDep, response: Response) -> AccessResponse:
     """How to sign in on the machine that the cell holds now, with the private key to it."""
     response.headers["Cache-Control"] = "no-store"
     return tell_access(enter_machine(context, cell))
 
 
-def _told(context: Context, sight: Sight) -> SightShape:
+def _told(context: Context, sight: Sight) -> SightResponse:
     """By the name that its run calls the cell, where the ledger knows it; the tag has an id."""
     if sight.lease is None:
         return tell_sight(sight)

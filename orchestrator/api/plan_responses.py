@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from orchestrator.api.response_base import Shape, Usd
+from orchestrator.api.models import ResponseModel, Usd
 from orchestrator.domain.quota import Room
 
 
-class PlaceShape(Shape):
+class PlaceResponse(ResponseModel):
     """Somewhere a machine could be launched."""
 
     name: str
@@ -25,7 +25,7 @@ class PlaceShape(Shape):
     """Where the prices are from, and of when."""
 
 
-class PlannedCellShape(Shape):
+class PlannedCellResponse(ResponseModel):
     """One cell as it would be launched."""
 
     id: str
@@ -35,7 +35,7 @@ class PlannedCellShape(Shape):
     expect: str
     """What its machine must be, by the matrix, in words; empty where it says nothing."""
     jobs: list[str]
-    places: list[PlaceShape]
+    places: list[PlaceResponse]
     """In the order they would be tried."""
     worst_usd: Usd | None
     """What one attempt can cost at most; null if a price is unknown."""
@@ -43,7 +43,7 @@ class PlannedCellShape(Shape):
     """What the provider said instead of an offer."""
 
 
-class HeadroomShape(Shape):
+class HeadroomResponse(ResponseModel):
     """All that the matrix takes of one quota at a time, against what is free."""
 
     provider: str
@@ -63,11 +63,11 @@ class HeadroomShape(Shape):
     """The same for a person, with what to do."""
 
 
-class PlanShape(Shape):
+class PlanResponse(ResponseModel):
     """What a launch would do."""
 
-    cells: list[PlannedCellShape]
-    headroom: list[HeadroomShape]
+    cells: list[PlannedCellResponse]
+    headroom: list[HeadroomResponse]
     worst_usd: Usd | None
     max_usd: Usd | None
     """The matrix's own limit."""

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from fastapi import Body
 from fastapi.openapi.models import Example
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from orchestrator.api.response_base import Shape
+from orchestrator.api.models import RequestModel, ResponseModel
 from orchestrator.application.bisect_gate import BisectRange
 from orchestrator.domain.blame import Blame, Culprit
 from orchestrator.domain.retests import Sitting, SittingState, TrialAsk, TrialKind
@@ -18,7 +18,7 @@ from orchestrator.domain.retests import Sitting, SittingState, TrialAsk, TrialKi
 _DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 
-class SittingShape(Shape):
+class SittingResponse(ResponseModel):
     """The tests, run again so many times with the same thing changed."""
 
     id: str
@@ -41,7 +41,7 @@ class SittingShape(Shape):
     """Why there are none."""
 
 
-class BlameShape(Shape):
+class BlameResponse(ResponseModel):
     """Who broke a failing test."""
 
     job: str
@@ -50,14 +50,14 @@ class BlameShape(Shape):
     evidence: list[str]
 
 
-class TrialsShape(Shape):
+class TrialsResponse(ResponseModel):
     """Everything that was tried in the cell's last attempt, and what follows from it."""
 
-    items: list[SittingShape]
-    blame: list[BlameShape]
+    items: list[SittingResponse]
+    blame: list[BlameResponse]
 
 
-class BisectRangeShape(Shape):
+class BisectRangeResponse(ResponseModel):
     """Where a search for the revision begins."""
 
     url: str
@@ -68,25 +68,21 @@ class BisectRangeShape(Shape):
     tests: list[str]
 
 
-class SecondMachineShape(Shape):
+class SecondMachineResponse(ResponseModel):
     """The follow-up on another machine."""
 
     run: str | None
     """null where nothing failed, no other machine is to be had, or it could cost too much."""
 
 
-class _Given(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class BisectBody(_Given):
+class BisectRequest(RequestModel):
     """How long the machine may be kept."""
 
     minutes: float = Field(default=60.0, gt=0, le=1440, allow_inf_nan=False)
     """For all the trials together; it goes home earlier when it is let go."""
 
 
-class TrialBody(_Given):
+class TrialRequest(RequestModel):
     """One revision to try."""
 
     subject: str = Field(pattern="^[0-9a-f]{64}$")
@@ -113,7 +109,7 @@ class TrialBody(_Given):
         )
 
 
-class SecondMachineBody(_Given):
+class SecondMachineRequest(RequestModel):
     """What it may cost."""
 
     max_usd: str = Field(pattern=r"^[0-9]{1,8}(\.[0-9]{1,6})?$")
@@ -137,15 +133,15 @@ _TRIAL: dict[str, Example] = {
 _SECOND: dict[str, Example] = {
     "five": {"summary": "For five dollars at the most", "value": {"max_usd": "5"}},
 }
-Bisect = Annotated[BisectBody | None, Body(openapi_examples=_BISECT)]
-AskedTrial = Annotated[TrialBody, Body(openapi_examples=_TRIAL)]
-SecondMachine = Annotated[SecondMachineBody, Body(openapi_examples=_SECOND)]
+Bisect = Annotated[BisectRequest | None, Body(openapi_examples=_BISECT)]
+AskedTrial = Annotated[TrialRequest, Body(openapi_examples=_TRIAL)]
+SecondMachine = Annotated[SecondMachineRequest, Body(openapi_examples=_SECOND)]
 
 
-def tell_sitting(sitting: Sitting) -> SittingShape:
+def tell_sitting(sitting: Sitting) -> SittingResponse:
     """A sitting as the API shows it."""
     ask = sitting.ask
-    return SittingShape(
+    return SittingResponse(
         id=sitting.id,
         number=sitting.number,
         kind=ask.kind,
@@ -162,16 +158,16 @@ def tell_sitting(sitting: Sitting) -> SittingShape:
     )
 
 
-def tell_blame(found: Blame) -> BlameShape:
+def tell_blame(found: Blame) -> BlameResponse:
     """An answer as the API shows it."""
-    return BlameShape(
+    return BlameResponse(
         job=found.job, nodeid=found.nodeid, answer=found.answer, evidence=list(found.evidence)
     )
 
 
-def tell_range(found: BisectRange) -> BisectRangeShape:
+def tell_range(found: BisectRange) -> BisectRangeResponse:
     """Where a search begins, as the API shows it."""
-    return BisectRangeShape(
+    return BisectRangeResponse(
         url=found.url,
         good=found.good,
         good_run=found.good_run,

@@ -6,21 +6,21 @@ from fastapi import APIRouter, Request, Response, Security
 
 from orchestrator.api.dependencies import CellDep, ContextDep, KeyHeader, RunId, idempotency_key
 from orchestrator.api.machine_serializers import tell_plan
-from orchestrator.api.plan_responses import PlanShape
+from orchestrator.api.plan_responses import PlanResponse
 from orchestrator.api.retest_responses import (
     AskedTrial,
     Bisect,
-    BisectBody,
-    BisectRangeShape,
+    BisectRangeResponse,
+    BisectRequest,
     SecondMachine,
-    SecondMachineShape,
-    SittingShape,
-    TrialsShape,
+    SecondMachineResponse,
+    SittingResponse,
+    TrialsResponse,
     tell_blame,
     tell_range,
     tell_sitting,
 )
-from orchestrator.api.run_responses import RunShape
+from orchestrator.api.run_responses import RunResponse
 from orchestrator.api.run_serializers import tell_run
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.bisect_gate import (
@@ -43,19 +43,21 @@ writing = APIRouter(tags=["trials"], route_class=secured(Scope.RUN), dependencie
 
 
 @reading.get("/runs/{run_id}/cells/{cell}/trials")
-def list_trials(context: ContextDep, cell: CellDep) -> TrialsShape:
+def list_trials(context: ContextDep, cell: CellDep) -> TrialsResponse:
     """How the failed tests went when they ran again, and who broke them."""
     stores = context.stores
     attempts = stores.cells.attempts(cell.id)
     sittings = stores.trials.of_attempt(attempts[-1].id) if attempts else ()
-    return TrialsShape(
+    return TrialsResponse(
         items=[tell_sitting(sitting) for sitting in sittings],
         blame=[tell_blame(found) for found in blame_cell(stores, cell)] if sittings else [],
     )
 
 
 @writing.post("/runs/{run_id}/cells/{cell}/trials", status_code=202)
-def add_trial(context: ContextDep, cell: CellDep, key: KeyHeader, body: AskedTrial) -> SittingShape:
+def add_trial(
+    context: ContextDep, cell: CellDep, key: KeyHeader, body: AskedTrial
+) -> SittingResponse:
     """Try another revision on the cell's machine while it waits; the same key asks once."""
     if not context.blobs.has(body.subject):
         raise PayloadMissingError(f"the wheel {body.subject} was not uploaded")
@@ -69,15 +71,15 @@ def end_trials(context: ContextDep, cell: CellDep) -> None:
 
 
 @reading.get("/runs/{run_id}/cells/{cell}/bisect")
-def get_bisect_range(context: ContextDep, cell: CellDep) -> BisectRangeShape:
+def get_bisect_range(context: ContextDep, cell: CellDep) -> BisectRangeResponse:
     """Where a search for the revision that broke the cell would begin."""
     return tell_range(bisect_range(context, cell))
 
 
 @writing.post("/runs/{run_id}/cells/{cell}/bisect/plan")
-def plan_bisect(context: ContextDep, cell: CellDep, body: Bisect = None) -> PlanShape:
+def plan_bisect(context: ContextDep, cell: CellDep, body: Bisect = None) -> PlanResponse:
     """Say what `bisect` would launch, and the most it can cost. Changes nothing."""
-    minutes = (body or BisectBody()).minutes
+    minutes = (body or BisectRequest()).minutes
     return tell_plan(plan_run(context, bisect_order(context, cell, minutes=minutes)))
 
 
@@ -89,9 +91,9 @@ def bisect(
     request: Request,
     response: Response,
     body: Bisect = None,
-) -> RunShape:
+) -> RunResponse:
     """Launch the failing jobs again, on a machine that then waits for trials of revisions."""
-    body = body or BisectBody()
+    body = body or BisectRequest()
     claim = idempotency_key(key, f"POST /runs/{cell.run_id}/cells/{cell.name}/bisect", body)
     run = begin_bisect(context, cell, minutes=body.minutes, key=claim).run
     response.headers["Location"] = request.app.url_path_for("show_run", run_id=run.id)
@@ -99,6 +101,8 @@ def bisect(
 
 
 @writing.post("/runs/{run_id}/second-machine")
-def second_machine(context: ContextDep, run_id: RunId, body: SecondMachine) -> SecondMachineShape:
+def second_machine(
+    context: ContextDep, run_id: RunId, body: SecondMachine
+) -> SecondMachineResponse:
     """Launch what failed on another machine of the platform; asking again launches nothing."""
-    return SecondMachineShape(run=ask_second_machine(context, run_id, max_usd=body.usd))
+    return SecondMachineResponse(run=ask_second_machine(context, run_id, max_usd=body.usd))

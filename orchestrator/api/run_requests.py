@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Body
 from fastapi.openapi.models import Example
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from orchestrator.api.models import RequestModel
 from orchestrator.application.launch_run import BUILTIN, LaunchOrder
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.ports.stores import Scope
@@ -48,11 +49,7 @@ Matrix = Annotated[
 ]
 
 
-class _Given(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class TrialsBody(_Given):
+class TrialsRequest(RequestModel):
     """What is found out about failing tests while their machine is still there."""
 
     reruns: int = Field(default=0, ge=0, le=20)
@@ -72,7 +69,7 @@ class TrialsBody(_Given):
         return TrialOrder(**self.model_dump())
 
 
-class LaunchBody(_Given):
+class LaunchRequest(RequestModel):
     """A matrix and what it is about."""
 
     matrix: Matrix
@@ -87,7 +84,7 @@ class LaunchBody(_Given):
     """The digest of the uploaded baseline, a wheel or a payload, where the matrix names one."""
     hold_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
     """How long the machine of a cell that does not pass is kept for a person to look at."""
-    trials: TrialsBody | None = None
+    trials: TrialsRequest | None = None
     """What is found out about failing tests; null for nothing."""
     reuse_hours: float | None = Field(default=None, gt=0, le=8760, allow_inf_nan=False)
     """Jobs that passed no longer ago, with nothing changed since, are not run; null runs all."""
@@ -107,7 +104,7 @@ class LaunchBody(_Given):
         )
 
 
-class RerunBody(_Given):
+class RerunRequest(RequestModel):
     """Which jobs to run again."""
 
     only: Only | None = None
@@ -116,7 +113,7 @@ class RerunBody(_Given):
     """How long the machine of a cell that does not pass is kept for a person to look at."""
 
 
-class TokenBody(_Given):
+class TokenRequest(RequestModel):
     """A token to make."""
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
@@ -165,9 +162,9 @@ _TOKEN_EXAMPLES: dict[str, Example] = {
     }
 }
 
-Launch = Annotated[LaunchBody, Body(openapi_examples=_LAUNCH_EXAMPLES)]
-Rerun = Annotated[RerunBody | None, Body(openapi_examples=_RERUN_EXAMPLES)]
-NewToken = Annotated[TokenBody, Body(openapi_examples=_TOKEN_EXAMPLES)]
+Launch = Annotated[LaunchRequest, Body(openapi_examples=_LAUNCH_EXAMPLES)]
+Rerun = Annotated[RerunRequest | None, Body(openapi_examples=_RERUN_EXAMPLES)]
+NewToken = Annotated[TokenRequest, Body(openapi_examples=_TOKEN_EXAMPLES)]
 
 
 def archive_body(what: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What the API answers with. `RunShape` is also what ``seatrial show --json`` prints.
+"""What the API answers with. `RunResponse` is also what ``seatrial show --json`` prints.
 
 Money is decimal text in US dollars, times are RFC 3339 in UTC, sizes are bytes and durations
 seconds. Everything that came back from a machine is plain data in these shapes.
@@ -11,25 +11,25 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.api.history_responses import (
-    ClusterShape,
-    DiagnosedShape,
-    IssueUseShape,
-    QuarantinedShape,
+    ClusterResponse,
+    DiagnosedResponse,
+    IssueUseResponse,
+    QuarantinedResponse,
 )
-from orchestrator.api.ingest_responses import IngestedShape
+from orchestrator.api.ingest_responses import IngestedResponse
 from orchestrator.api.machine_responses import (
-    AttestationShape,
-    DecisionShape,
-    LeaseShape,
-    MachineShape,
+    AttestationResponse,
+    DecisionResponse,
+    LeaseResponse,
+    MachineResponse,
 )
-from orchestrator.api.response_base import Shape, Usd
+from orchestrator.api.models import ResponseModel, Usd
 from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.outcome import Outcome
 
 
-class CountsShape(Shape):
+class CountsResponse(ResponseModel):
     """Pytest results by outcome."""
 
     passed: int
@@ -44,7 +44,7 @@ class CountsShape(Shape):
     """Collected, and never started."""
 
 
-class CheckShape(Shape):
+class CheckResponse(ResponseModel):
     """One statement that a job made about itself."""
 
     name: str
@@ -55,7 +55,7 @@ class CheckShape(Shape):
     reason: str
 
 
-class MetricShape(Shape):
+class MetricResponse(ResponseModel):
     """One measured quantity, with every sample."""
 
     name: str
@@ -66,7 +66,7 @@ class MetricShape(Shape):
     params: dict[str, object]
 
 
-class PairShape(Shape):
+class PairResponse(ResponseModel):
     """A benchmark that was measured in turns with its baseline, on the same machine."""
 
     metric: str
@@ -81,7 +81,7 @@ class PairShape(Shape):
     """What speaks against the figures, such as a throttled device."""
 
 
-class JobShape(Shape):
+class JobResponse(ResponseModel):
     """One job of one cell."""
 
     id: str
@@ -92,11 +92,11 @@ class JobShape(Shape):
     reason: str
     detail: str
     degraded: str | None
-    counts: CountsShape
+    counts: CountsResponse
     """Of a suite; all zero for other jobs, which have checks and metrics."""
-    checks: list[CheckShape]
-    metrics: list[MetricShape]
-    pairs: list[PairShape]
+    checks: list[CheckResponse]
+    metrics: list[MetricResponse]
+    pairs: list[PairResponse]
     """Of a benchmark with a baseline."""
     started_at: datetime | None
     duration_s: float | None
@@ -111,7 +111,7 @@ class JobShape(Shape):
     """Why it was reused, or was not; empty where nobody asked for reuse."""
 
 
-class AttemptShape(Shape):
+class AttemptResponse(ResponseModel):
     """One try at a cell."""
 
     number: int
@@ -122,7 +122,7 @@ class AttemptShape(Shape):
     closed_at: datetime | None
 
 
-class TransitionShape(Shape):
+class TransitionResponse(ResponseModel):
     """One step of a cell's life."""
 
     at: datetime
@@ -132,7 +132,7 @@ class TransitionShape(Shape):
     reason: str
 
 
-class NoticeShape(Shape):
+class NoticeResponse(ResponseModel):
     """Something the agent wants a person to know."""
 
     at: datetime
@@ -142,7 +142,7 @@ class NoticeShape(Shape):
     message: str
 
 
-class ArtifactShape(Shape):
+class ArtifactResponse(ResponseModel):
     """A raw file that came home."""
 
     name: str
@@ -150,7 +150,7 @@ class ArtifactShape(Shape):
     sha256: str
 
 
-class CellShape(Shape):
+class CellResponse(ResponseModel):
     """One platform x environment of the run."""
 
     id: str
@@ -166,23 +166,23 @@ class CellShape(Shape):
     detail: str
     optional: bool
     simulated: bool
-    counts: CountsShape
+    counts: CountsResponse
     pass_rate: float | None
     """``passed / (passed + failed + error)``; null when none of these happened."""
-    jobs: list[JobShape]
+    jobs: list[JobResponse]
     cost_usd: Usd
-    attempts: list[AttemptShape]
-    machine: MachineShape | None
+    attempts: list[AttemptResponse]
+    machine: MachineResponse | None
     """The one of its last lease."""
-    leases: list[LeaseShape]
+    leases: list[LeaseResponse]
     """Every row of the ledger, refused places too, in their order."""
     kept_until: datetime | None
     """Its machine is kept for a person until then, since it did not pass; null where it is not."""
-    decisions: list[DecisionShape]
+    decisions: list[DecisionResponse]
     """Why its machine is where it is."""
-    attestation: AttestationShape | None
+    attestation: AttestationResponse | None
     """Who produced its results; null before a machine told."""
-    ingested: IngestedShape | None
+    ingested: IngestedResponse | None
     """Where its evidence is from, if our agent did not produce it; then nothing is attested."""
     packages: dict[str, str]
     """What the jobs could import: name and version."""
@@ -190,30 +190,30 @@ class CellShape(Shape):
     """Of its environment: the same where device, driver, runtime, Python, packages are the same."""
     probed: dict[str, object]
     """What the agent found on the machine, without the packages."""
-    transitions: list[TransitionShape]
-    notices: list[NoticeShape]
-    artifacts: list[ArtifactShape]
+    transitions: list[TransitionResponse]
+    notices: list[NoticeResponse]
+    artifacts: list[ArtifactResponse]
 
 
-class SubjectShape(Shape):
+class SubjectResponse(ResponseModel):
     """What is being validated."""
 
     name: str
     version: str
 
 
-class RunSummaryShape(Shape):
+class RunSummaryResponse(ResponseModel):
     """A run without its cells."""
 
     id: str
     state: RunState
     outcome: Outcome | None
     """Its worst cell's; null while it runs."""
-    subject: SubjectShape
+    subject: SubjectResponse
     matrix: str
     """The matrix's name."""
     cost_usd: Usd
-    counts: CountsShape
+    counts: CountsResponse
     pass_rate: float | None
     """``passed / (passed + failed + error)``; null when none of these happened."""
     payload: str
@@ -224,30 +224,30 @@ class RunSummaryShape(Shape):
     cancel_requested_at: datetime | None
 
 
-class RunShape(RunSummaryShape):
+class RunResponse(RunSummaryResponse):
     """A run with everything but its single tests."""
 
-    cells: list[CellShape]
+    cells: list[CellResponse]
     """In matrix order."""
-    clusters: list[ClusterShape]
+    clusters: list[ClusterResponse]
     """Its failures by signature, the largest first."""
-    known_issues: list[IssueUseShape]
+    known_issues: list[IssueUseResponse]
     """How the product's known issues stand to it; those out of its scope are not here."""
-    quarantined: list[QuarantinedShape]
+    quarantined: list[QuarantinedResponse]
     """Its failing results whose tests are in quarantine; they are failures in every count."""
-    diagnosed: list[DiagnosedShape]
+    diagnosed: list[DiagnosedResponse]
     """Its failing tests that ran again, and who broke them; once that is over."""
 
 
-class RunPageShape(Shape):
+class RunPageResponse(ResponseModel):
     """Runs, newest first."""
 
-    items: list[RunSummaryShape]
+    items: list[RunSummaryResponse]
     next: str | None
     """Give it as `before` to see older ones; null on the last page."""
 
 
-class TestShape(Shape):
+class TestResponse(ResponseModel):
     """One test, with the text of its failure."""
 
     __test__ = False
@@ -263,17 +263,17 @@ class TestShape(Shape):
     text: str
 
 
-class TestPageShape(Shape):
+class TestPageResponse(ResponseModel):
     """Tests, in the order they were collected."""
 
     __test__ = False
 
-    items: list[TestShape]
+    items: list[TestResponse]
     next: int | None
     """Give it as `after` to see more; null on the last page."""
 
 
-class LogShape(Shape):
+class LogResponse(ResponseModel):
     """A piece of a cell's log."""
 
     text: str
@@ -283,7 +283,7 @@ class LogShape(Shape):
     """Nothing will ever come after this piece."""
 
 
-class PayloadShape(Shape):
+class PayloadResponse(ResponseModel):
     """An uploaded payload."""
 
     digest: str
@@ -294,14 +294,14 @@ class PayloadShape(Shape):
     """Ids, in the order they run."""
 
 
-class SubjectFileShape(Shape):
+class SubjectFileResponse(ResponseModel):
     """An uploaded wheel."""
 
     digest: str
     size_bytes: int
 
 
-class PlatformShape(Shape):
+class PlatformResponse(ResponseModel):
     """One provider, and what a platform of it may say."""
 
     provider: str
@@ -311,13 +311,13 @@ class PlatformShape(Shape):
     required: list[str]
 
 
-class PlatformListShape(Shape):
+class PlatformListResponse(ResponseModel):
     """Every provider."""
 
-    items: list[PlatformShape]
+    items: list[PlatformResponse]
 
 
-class TokenShape(Shape):
+class TokenResponse(ResponseModel):
     """An API token, without its secret."""
 
     id: str
@@ -329,20 +329,20 @@ class TokenShape(Shape):
     revoked_at: datetime | None
 
 
-class NewTokenShape(TokenShape):
+class NewTokenResponse(TokenResponse):
     """A token that was just made."""
 
     secret: str
     """Shown here, and never again."""
 
 
-class TokenListShape(Shape):
+class TokenListResponse(ResponseModel):
     """Every token."""
 
-    items: list[TokenShape]
+    items: list[TokenResponse]
 
 
-class FaultShape(BaseModel):
+class FaultResponse(BaseModel):
     """One thing to mend in a request."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
@@ -356,7 +356,7 @@ class FaultShape(BaseModel):
     column: int | None = None
 
 
-class ProblemShape(BaseModel):
+class ProblemResponse(BaseModel):
     """A problem document (RFC 9457)."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
@@ -368,6 +368,6 @@ class ProblemShape(BaseModel):
     detail: str
     instance: str
     """The path of the request."""
-    errors: list[FaultShape] | None = None
+    errors: list[FaultResponse] | None = None
     matches: list[str] | None = None
     """Of an ambiguous id: the runs that it could mean."""

@@ -21,22 +21,22 @@ from orchestrator.api.machine_serializers import (
     tell_machine,
 )
 from orchestrator.api.run_responses import (
-    ArtifactShape,
-    AttemptShape,
-    CellShape,
-    CheckShape,
-    CountsShape,
-    JobShape,
-    MetricShape,
-    NoticeShape,
-    PairShape,
-    PayloadShape,
-    RunShape,
-    RunSummaryShape,
-    SubjectShape,
-    TestShape,
-    TokenShape,
-    TransitionShape,
+    ArtifactResponse,
+    AttemptResponse,
+    CellResponse,
+    CheckResponse,
+    CountsResponse,
+    JobResponse,
+    MetricResponse,
+    NoticeResponse,
+    PairResponse,
+    PayloadResponse,
+    RunResponse,
+    RunSummaryResponse,
+    SubjectResponse,
+    TestResponse,
+    TokenResponse,
+    TransitionResponse,
 )
 from orchestrator.application.ports.stores import StoredPayload, Token
 from orchestrator.domain.cell import Attempt, Run, Transition
@@ -50,10 +50,10 @@ from orchestrator.domain.run_record import ArtifactRecord, CellRecord, JobRecord
 PACKAGES = "packages"
 
 
-def tell_run(record: RunRecord) -> RunShape:
+def tell_run(record: RunRecord) -> RunResponse:
     """A run with its cells."""
     summary = tell_summary(record.run, record.counts, record.cost_usd)
-    return RunShape(
+    return RunResponse(
         **dict(summary),
         cells=[tell_cell(cell, record) for cell in record.cells],
         clusters=[tell_cluster(cluster) for cluster in record.clusters],
@@ -63,13 +63,13 @@ def tell_run(record: RunRecord) -> RunShape:
     )
 
 
-def tell_summary(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummaryShape:
+def tell_summary(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummaryResponse:
     """A run without its cells."""
-    return RunSummaryShape(
+    return RunSummaryResponse(
         id=run.id,
         state=run.state,
         outcome=run.outcome,
-        subject=SubjectShape(name=run.subject_name, version=run.subject_version),
+        subject=SubjectResponse(name=run.subject_name, version=run.subject_version),
         matrix=run.matrix_name,
         cost_usd=cost_usd,
         counts=_counts(counts),
@@ -82,10 +82,10 @@ def tell_summary(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummaryShape
     )
 
 
-def tell_cell(cell: CellRecord, run: RunRecord) -> CellShape:
+def tell_cell(cell: CellRecord, run: RunRecord) -> CellResponse:
     """One cell of a run."""
     last = cell.leases[-1] if cell.leases else None
-    return CellShape(
+    return CellResponse(
         id=cell.id,
         platform=cell.platform.id,
         environment=cell.environment,
@@ -128,12 +128,12 @@ def _rate(rate: Fraction | None) -> float | None:
     return None if rate is None else float(rate)
 
 
-def _counts(counts: Counts) -> CountsShape:
-    return CountsShape(**counts.as_dict())
+def _counts(counts: Counts) -> CountsResponse:
+    return CountsResponse(**counts.as_dict())
 
 
-def _job(job: JobRecord) -> JobShape:
-    return JobShape(
+def _job(job: JobRecord) -> JobResponse:
+    return JobResponse(
         id=job.id,
         kind=job.kind,
         title=job.title,
@@ -155,8 +155,8 @@ def _job(job: JobRecord) -> JobShape:
     )
 
 
-def _check(check: CheckFact) -> CheckShape:
-    return CheckShape(
+def _check(check: CheckFact) -> CheckResponse:
+    return CheckResponse(
         name=check.name,
         outcome=check.outcome,
         value=check.value,
@@ -166,8 +166,8 @@ def _check(check: CheckFact) -> CheckShape:
     )
 
 
-def _metric(metric: MetricFact) -> MetricShape:
-    return MetricShape(
+def _metric(metric: MetricFact) -> MetricResponse:
+    return MetricResponse(
         name=metric.name,
         samples=list(metric.samples),
         unit=metric.unit,
@@ -176,8 +176,8 @@ def _metric(metric: MetricFact) -> MetricShape:
     )
 
 
-def _pair(pairs: Pairs) -> PairShape:
-    return PairShape(
+def _pair(pairs: Pairs) -> PairResponse:
+    return PairResponse(
         metric=pairs.metric,
         unit=pairs.unit,
         direction=pairs.direction,
@@ -187,9 +187,9 @@ def _pair(pairs: Pairs) -> PairShape:
     )
 
 
-def _attempt(attempt: Attempt) -> AttemptShape:
+def _attempt(attempt: Attempt) -> AttemptResponse:
     cause = attempt.cause
-    return AttemptShape(
+    return AttemptResponse(
         number=attempt.number,
         outcome=attempt.outcome,
         reason=cause.reason if cause else "",
@@ -199,13 +199,13 @@ def _attempt(attempt: Attempt) -> AttemptShape:
     )
 
 
-def _transition(step: Transition) -> TransitionShape:
+def _transition(step: Transition) -> TransitionResponse:
     words = {"from": step.origin, "to": step.target}
-    return TransitionShape(at=step.at, attempt=step.attempt, reason=step.reason, **words)
+    return TransitionResponse(at=step.at, attempt=step.attempt, reason=step.reason, **words)
 
 
-def _notice(notice: Notice) -> NoticeShape:
-    return NoticeShape(
+def _notice(notice: Notice) -> NoticeResponse:
+    return NoticeResponse(
         at=datetime.fromtimestamp(notice.ts, UTC),
         job=notice.job,
         level=notice.level,
@@ -213,13 +213,15 @@ def _notice(notice: Notice) -> NoticeShape:
     )
 
 
-def _artifact(artifact: ArtifactRecord) -> ArtifactShape:
-    return ArtifactShape(name=artifact.name, size_bytes=artifact.size_bytes, sha256=artifact.digest)
+def _artifact(artifact: ArtifactRecord) -> ArtifactResponse:
+    return ArtifactResponse(
+        name=artifact.name, size_bytes=artifact.size_bytes, sha256=artifact.digest
+    )
 
 
-def tell_test(test: TestFact) -> TestShape:
+def tell_test(test: TestFact) -> TestResponse:
     """One test."""
-    return TestShape(
+    return TestResponse(
         job=test.job,
         nodeid=test.nodeid,
         outcome=test.outcome.word,
@@ -231,9 +233,9 @@ def tell_test(test: TestFact) -> TestShape:
     )
 
 
-def tell_payload(payload: StoredPayload) -> PayloadShape:
+def tell_payload(payload: StoredPayload) -> PayloadResponse:
     """An uploaded payload."""
-    return PayloadShape(
+    return PayloadResponse(
         digest=payload.digest,
         size_bytes=payload.size_bytes,
         name=payload.manifest.name,
@@ -242,9 +244,9 @@ def tell_payload(payload: StoredPayload) -> PayloadShape:
     )
 
 
-def tell_token(token: Token) -> TokenShape:
+def tell_token(token: Token) -> TokenResponse:
     """A token, without its secret."""
-    return TokenShape(
+    return TokenResponse(
         id=token.id,
         name=token.name,
         scope=token.scope,

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query, Request, Response, Security
 
 from orchestrator.api.dependencies import ContextDep, KeyHeader, RunId, idempotency_key
 from orchestrator.api.machine_serializers import tell_plan
-from orchestrator.api.plan_responses import PlanShape
-from orchestrator.api.run_requests import Launch, Rerun, RerunBody
-from orchestrator.api.run_responses import RunPageShape, RunShape
+from orchestrator.api.plan_responses import PlanResponse
+from orchestrator.api.run_requests import Launch, Rerun, RerunRequest
+from orchestrator.api.run_responses import RunPageResponse, RunResponse
 from orchestrator.api.run_serializers import tell_run, tell_summary
 from orchestrator.api.security import bearer, secured
 from orchestrator.application import list_runs as listing
@@ -41,7 +41,7 @@ _LAUNCHED: dict[int | str, dict[str, Any]] = {
 
 
 @writing.post("/plan")
-def plan(context: ContextDep, body: Launch) -> PlanShape:
+def plan(context: ContextDep, body: Launch) -> PlanResponse:
     """Say what a launch would do: cells, places, and the most it can cost. Changes nothing."""
     return tell_plan(plan_run(context, body.order()))
 
@@ -49,7 +49,7 @@ def plan(context: ContextDep, body: Launch) -> PlanShape:
 @writing.post("/runs", status_code=202, responses=_LAUNCHED)
 def launch(
     context: ContextDep, body: Launch, key: KeyHeader, request: Request, response: Response
-) -> RunShape:
+) -> RunResponse:
     """Launch a matrix. Everything is checked first; a refusal changes nothing."""
     claim = idempotency_key(key, "POST /runs", body)
     return _answer(context, launch_run(context, body.order(), claim), request, response)
@@ -60,31 +60,31 @@ def list_runs(
     context: ContextDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
     before: Annotated[str | None, Query(pattern="^[!-~]{1,200}$")] = None,
-) -> RunPageShape:
+) -> RunPageResponse:
     """Runs, newest first."""
     at = context.clock.now()
     listed, cursor = listing.list_runs(context.stores, limit=limit, before=before, at=at)
     items = [tell_summary(one.run, one.counts, one.cost_usd) for one in listed]
-    return RunPageShape(items=items, next=cursor)
+    return RunPageResponse(items=items, next=cursor)
 
 
 @reading.get("/runs/{run_id}")
-def show_run(context: ContextDep, run_id: RunId) -> RunShape:
+def show_run(context: ContextDep, run_id: RunId) -> RunResponse:
     """Everything about a run but its single tests."""
     return tell_run(describe_run(context.stores, run_id, at=context.clock.now()))
 
 
 @writing.post("/runs/{run_id}/cancel", status_code=202)
-def cancel(context: ContextDep, run_id: RunId) -> RunShape:
+def cancel(context: ContextDep, run_id: RunId) -> RunResponse:
     """Cancel a run: finished tests are kept, machines go home. A finished run stays as it is."""
     cancel_run(context, run_id)
     return tell_run(describe_run(context.stores, run_id, at=context.clock.now()))
 
 
 @writing.post("/runs/{run_id}/rerun/plan")
-def plan_again(context: ContextDep, run_id: RunId, body: Rerun = None) -> PlanShape:
+def plan_again(context: ContextDep, run_id: RunId, body: Rerun = None) -> PlanResponse:
     """Say what running it again would launch, and the most it can cost. Changes nothing."""
-    body = body or RerunBody()
+    body = body or RerunRequest()
     planned = plan_rerun(context, run_id, only=body.only, hold_minutes=body.hold_minutes)
     return tell_plan(planned)
 
@@ -97,15 +97,17 @@ def rerun(
     request: Request,
     response: Response,
     body: Rerun = None,
-) -> RunShape:
+) -> RunResponse:
     """Launch a finished run again, or only some of its jobs, as a new run."""
-    body = body or RerunBody()
+    body = body or RerunRequest()
     claim = idempotency_key(key, f"POST /runs/{run_id}/rerun", body)
     launched = rerun_run(context, run_id, only=body.only, key=claim, hold_minutes=body.hold_minutes)
     return _answer(context, launched, request, response)
 
 
-def _answer(context: Context, launched: Launched, request: Request, response: Response) -> RunShape:
+def _answer(
+    context: Context, launched: Launched, request: Request, response: Response
+) -> RunResponse:
     run_id = launched.run.id
     response.headers["Location"] = request.app.url_path_for("show_run", run_id=run_id)
     if launched.replayed:

@@ -8,8 +8,9 @@ from typing import Annotated
 
 from fastapi import Body
 from fastapi.openapi.models import Example
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from orchestrator.api.models import RequestModel
 from orchestrator.api.run_requests import MATRIX_TEXT, Matrix
 from orchestrator.application.launch_run import BUILTIN
 from orchestrator.domain.schedule import (
@@ -25,11 +26,7 @@ _Word = Annotated[str, Field(max_length=300, pattern=_PLAIN)]
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-class _Given(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class SelectorBody(_Given):
+class SelectorRequest(RequestModel):
     """Which subject a firing is about; resolved when it fires."""
 
     kind: SubjectKind = SubjectKind.FIXED
@@ -43,7 +40,7 @@ class SelectorBody(_Given):
     """Its name; empty takes the matrix's revision."""
 
 
-class ScheduleBody(_Given):
+class ScheduleRequest(RequestModel):
     """A schedule to add."""
 
     name: _Word
@@ -63,7 +60,7 @@ class ScheduleBody(_Given):
     """The digest of the uploaded wheel of a fixed subject that is one."""
     baseline: _Digest | None = None
     """The digest of the uploaded baseline, where the matrix names a file."""
-    select: SelectorBody = SelectorBody()
+    select: SelectorRequest = SelectorRequest()
     """What is validated each time."""
     last_passed_baseline: bool = False
     """Pair benchmarks with the version that the gate passed last."""
@@ -105,7 +102,7 @@ class ScheduleBody(_Given):
         )
 
 
-class TriggerBody(_Given):
+class TriggerRequest(RequestModel):
     """Nothing: whoever sends it says so."""
 
 
@@ -142,5 +139,5 @@ _SCHEDULES: dict[str, Example] = {
 }
 _NOTHING: dict[str, Example] = {"nothing": {"summary": "Nothing", "value": {}}}
 
-NewSchedule = Annotated[ScheduleBody, Body(openapi_examples=_SCHEDULES)]
-Trigger = Annotated[TriggerBody | None, Body(openapi_examples=_NOTHING)]
+NewSchedule = Annotated[ScheduleRequest, Body(openapi_examples=_SCHEDULES)]
+Trigger = Annotated[TriggerRequest | None, Body(openapi_examples=_NOTHING)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orchestrator.api.response_base import Shape
+from orchestrator.api.models import ResponseModel
 from orchestrator.application.schedules import ShownSchedule
 from orchestrator.domain.schedule import CatchUp, Firing, FiringState, Overlap, SubjectKind
 
 
-class FiringShape(Shape):
+class FiringResponse(ResponseModel):
     """One time that a schedule was due."""
 
     due_at: datetime
@@ -37,7 +37,7 @@ class FiringShape(Shape):
     ended_at: datetime | None
 
 
-class SelectorShape(Shape):
+class SelectorResponse(ResponseModel):
     """Which subject a firing is about."""
 
     kind: SubjectKind
@@ -47,7 +47,7 @@ class SelectorShape(Shape):
     branch: str
 
 
-class ScheduleShape(Shape):
+class ScheduleResponse(ResponseModel):
     """A matrix that is launched again and again."""
 
     name: str
@@ -58,7 +58,7 @@ class ScheduleShape(Shape):
     """The file's name."""
     payload: str
     subject: str | None
-    select: SelectorShape
+    select: SelectorResponse
     last_passed_baseline: bool
     gate: str
     lineage: str
@@ -72,22 +72,22 @@ class ScheduleShape(Shape):
     paused_at: datetime | None
     upcoming: list[datetime]
     """Its next times; none while it is paused."""
-    firings: list[FiringShape]
+    firings: list[FiringResponse]
     """The latest first; of a list of schedules, only the latest."""
 
 
-class ScheduleListShape(Shape):
+class ScheduleListResponse(ResponseModel):
     """Schedules, by name."""
 
-    items: list[ScheduleShape]
+    items: list[ScheduleResponse]
 
 
-def tell_schedule(shown: ShownSchedule) -> ScheduleShape:
+def tell_schedule(shown: ShownSchedule) -> ScheduleResponse:
     """A schedule with its firings."""
     schedule = shown.schedule
     selector = schedule.subject
     reuse_s = schedule.reuse_max_age_s
-    return ScheduleShape(
+    return ScheduleResponse(
         name=schedule.name,
         cron=schedule.cron,
         tz=schedule.tz,
@@ -95,7 +95,7 @@ def tell_schedule(shown: ShownSchedule) -> ScheduleShape:
         matrix=schedule.matrix_name,
         payload=schedule.payload,
         subject=schedule.subject_digest,
-        select=SelectorShape(
+        select=SelectorResponse(
             kind=selector.kind,
             package=selector.package,
             prereleases=selector.prereleases,
@@ -117,10 +117,10 @@ def tell_schedule(shown: ShownSchedule) -> ScheduleShape:
     )
 
 
-def tell_firing(firing: Firing) -> FiringShape:
+def tell_firing(firing: Firing) -> FiringResponse:
     """A firing, without the document that it launches."""
     resolved = firing.resolved
-    return FiringShape(
+    return FiringResponse(
         due_at=firing.due_at,
         state=firing.state,
         outcome=firing.outcome,

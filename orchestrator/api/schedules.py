@@ -8,9 +8,9 @@ from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.identity import CallerDep
 from orchestrator.api.schedule_requests import NewSchedule, Trigger
 from orchestrator.api.schedule_responses import (
-    FiringShape,
-    ScheduleListShape,
-    ScheduleShape,
+    FiringResponse,
+    ScheduleListResponse,
+    ScheduleResponse,
     tell_firing,
     tell_schedule,
 )
@@ -25,14 +25,14 @@ writing = APIRouter(tags=["schedules"], route_class=secured(Scope.GATE), depende
 
 
 @reading.get("/schedules")
-def list_schedules(context: ContextDep) -> ScheduleListShape:
+def list_schedules(context: ContextDep) -> ScheduleListResponse:
     """Every schedule with its latest firing."""
     known = schedules.list_schedules(context)
-    return ScheduleListShape(items=[tell_schedule(shown) for shown in known])
+    return ScheduleListResponse(items=[tell_schedule(shown) for shown in known])
 
 
 @writing.post("/schedules", status_code=201)
-def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> ScheduleShape:
+def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> ScheduleResponse:
     """Add one, once all that can be checked before it fires was; the very same again is one.
 
     It fires while a controller runs that stays: `seatrial serve`.
@@ -42,19 +42,19 @@ def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> S
 
 
 @reading.get("/schedules/{name}")
-def show_schedule(context: ContextDep, name: str) -> ScheduleShape:
+def show_schedule(context: ContextDep, name: str) -> ScheduleResponse:
     """A schedule with its firings, the latest first."""
     return tell_schedule(schedules.show_schedule(context, name))
 
 
 @writing.post("/schedules/{name}/pause")
-def pause_schedule(context: ContextDep, name: str) -> ScheduleShape:
+def pause_schedule(context: ContextDep, name: str) -> ScheduleResponse:
     """Let it fire no more; what it began goes on. Doing so again changes nothing."""
     return tell_schedule(schedules.pause_schedule(context, name))
 
 
 @writing.post("/schedules/{name}/resume")
-def resume_schedule(context: ContextDep, name: str) -> ScheduleShape:
+def resume_schedule(context: ContextDep, name: str) -> ScheduleResponse:
     """Let it fire again; what was due meanwhile stays undone."""
     return tell_schedule(schedules.resume_schedule(context, name))
 
@@ -62,7 +62,7 @@ def resume_schedule(context: ContextDep, name: str) -> ScheduleShape:
 @running.post("/schedules/{name}/trigger", status_code=202)
 def trigger_schedule(
     context: ContextDep, name: str, caller: CallerDep, body: Trigger = None
-) -> FiringShape:
+) -> FiringResponse:
     """Let it fire now, paused or not; within one second it is one firing."""
     return tell_firing(schedules.trigger_schedule(context, name, by=caller.name))
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response, Security
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.run_requests import NewToken
-from orchestrator.api.run_responses import NewTokenShape, TokenListShape
+from orchestrator.api.run_responses import NewTokenResponse, TokenListResponse
 from orchestrator.api.run_serializers import tell_token
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.ports.stores import Scope
@@ -22,16 +22,16 @@ router = APIRouter(
 
 
 @router.get("/tokens")
-def list_tokens(context: ContextDep) -> TokenListShape:
+def list_tokens(context: ContextDep) -> TokenListResponse:
     """Every token, without the secrets, which are not kept."""
-    return TokenListShape(items=[tell_token(token) for token in context.stores.tokens.list()])
+    return TokenListResponse(items=[tell_token(token) for token in context.stores.tokens.list()])
 
 
 @router.post("/tokens", status_code=201)
-def create_token(context: ContextDep, body: NewToken) -> NewTokenShape:
+def create_token(context: ContextDep, body: NewToken) -> NewTokenResponse:
     """Make a token. Its secret is in this answer and nowhere else."""
     token, secret = make_token(context, body.name, body.wanted, days=body.days)
-    return NewTokenShape(**dict(tell_token(token)), secret=secret)
+    return NewTokenResponse(**dict(tell_token(token)), secret=secret)
 
 
 @router.delete("/tokens/{token_id}", status_code=204, response_class=Response)

@@ -12,22 +12,22 @@ import pytest
 from pydantic import BaseModel
 
 from orchestrator.api.app import create_app
-from orchestrator.api.channel_requests import RotateBody, TryBody, WebhookBody
+from orchestrator.api.channel_requests import RotateRequest, TryRequest, WebhookRequest
 from orchestrator.api.gate_requests import (
-    ApprovalBody,
-    DryRunBody,
-    EvaluateBody,
-    PolicyBody,
-    ReviewBody,
-    WaiverBody,
+    ApprovalRequest,
+    DryRunRequest,
+    EvaluateRequest,
+    PolicyRequest,
+    ReviewRequest,
+    WaiverRequest,
 )
-from orchestrator.api.history_requests import DecisionBody, KnownIssueBody, MatchBody
-from orchestrator.api.linting import LintBody
-from orchestrator.api.quarantines import QuarantineBody
-from orchestrator.api.retest_responses import BisectBody, SecondMachineBody, TrialBody
-from orchestrator.api.run_annotations import StatementsBody
-from orchestrator.api.run_requests import LaunchBody, RerunBody, TokenBody
-from orchestrator.api.schedule_requests import ScheduleBody, TriggerBody
+from orchestrator.api.history_requests import DecisionRequest, KnownIssueRequest, MatchRequest
+from orchestrator.api.linting import LintRequest
+from orchestrator.api.quarantines import QuarantineRequest
+from orchestrator.api.retest_responses import BisectRequest, SecondMachineRequest, TrialRequest
+from orchestrator.api.run_annotations import StatementsRequest
+from orchestrator.api.run_requests import LaunchRequest, RerunRequest, TokenRequest
+from orchestrator.api.schedule_requests import ScheduleRequest, TriggerRequest
 from orchestrator.application.context import Context
 
 OPERATIONS = {
@@ -120,10 +120,11 @@ OPEN = {"get_health", "get_readiness"}
 BODIES: dict[str, type[BaseModel]] = {
     body.__name__: body
     for body in (
-        LaunchBody, RerunBody, TokenBody, MatchBody, DecisionBody, KnownIssueBody, LintBody,
-        PolicyBody, EvaluateBody, DryRunBody, WaiverBody, ReviewBody, ApprovalBody, StatementsBody,
-        BisectBody, TrialBody, SecondMachineBody, QuarantineBody, WebhookBody, TryBody, RotateBody,
-        ScheduleBody, TriggerBody,
+        LaunchRequest, RerunRequest, TokenRequest, MatchRequest, DecisionRequest,
+        KnownIssueRequest, LintRequest, PolicyRequest, EvaluateRequest, DryRunRequest,
+        WaiverRequest, ReviewRequest, ApprovalRequest, StatementsRequest, BisectRequest,
+        TrialRequest, SecondMachineRequest, QuarantineRequest, WebhookRequest, TryRequest,
+        RotateRequest, ScheduleRequest, TriggerRequest,
     )
 }  # fmt: skip
 
