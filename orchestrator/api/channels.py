@@ -2,33 +2,212 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Response, Security
+from fastapi import APIRouter, Body, Depends, Path, Query, Response, Security
+from fastapi.openapi.models import Example
+from pydantic import Field
 
-from orchestrator.api.channel_requests import NewWebhook, Rotate, Try
-from orchestrator.api.channel_responses import (
-    ChannelListResponse,
-    ChannelResponse,
-    DeliveryAttemptResponse,
-    DeliveryListResponse,
-    DeliveryResponse,
-    NewChannelResponse,
-    ReceiptResponse,
-    RenewedResponse,
-)
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
+from orchestrator.api.models import RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.manage_channels import (
+    NewChannel,
     add_channel,
     call_channel,
     find_channel,
     renew_secret,
 )
 from orchestrator.application.ports.stores import Scope
-from orchestrator.domain.channel import Channel, Delivery, Health, LoggedAttempt, Receipt
+from orchestrator.domain.announcement import LineageState
+from orchestrator.domain.channel import (
+    GITHUB_API,
+    Channel,
+    ChannelKind,
+    Delivery,
+    DeliveryState,
+    Health,
+    LoggedAttempt,
+    Receipt,
+    Reception,
+)
+
+_PLAIN = r"^[^\x00-\x1f\x7f]*$"
+_Pattern = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN)]
+_Short = Annotated[str, Field(max_length=200, pattern=_PLAIN)]
+_Url = Annotated[str, Field(min_length=1, max_length=2000, pattern=_PLAIN)]
+
+
+class WebhookRequest(RequestModel):
+    """A channel to add."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+    kind: ChannelKind = ChannelKind.WEBHOOK
+    target: _Url
+    """An URL; of ``github``, ``owner/repository``."""
+    lineages: Annotated[tuple[_Pattern, ...], Field(max_length=50)] = ()
+    """Only these lines of verdicts; ``*`` and ``?`` stand for anything. Empty takes all."""
+    allow_private: bool = False
+    """For receivers in one's own network: private addresses and plain HTTP are allowed."""
+    api_base: _Url = GITHUB_API
+    """For a GitHub of one's own: ``https://github.example.org/api/v3``."""
+    token_from: _Short = ""
+    """Where the controller finds GitHub's token: ``env:GITHUB_TOKEN``, or ``file:NAME`` of a file
+    under its ``HOME/keys``."""
+
+    def new_channel(self) -> NewChannel:
+        """As the operation takes it."""
+        return NewChannel(**dict(self))
+
+
+class TryRequest(RequestModel):
+    """How to test a channel."""
+
+    git_sha: Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?$")] = ""
+    """Of ``github``: set the status ``seatrial/test`` there; without it, the repository is only
+    looked at."""
+
+
+class RotateRequest(RequestModel):
+    """How to renew a secret."""
+
+    overlap_hours: Annotated[float, Field(ge=0, le=720)] = 24
+    """For so long messages are signed with the old secret too."""
+
+
+_NEW: dict[str, Example] = {
+    "webhook": {
+        "summary": "Signed JSON",
+        "value": {"name": "release-bot", "target": "https://hooks.example.org/seatrial"},
+    },
+    "slack": {
+        "summary": "A room, told of the nightly only",
+        "value": {
+            "name": "release-room",
+            "kind": "slack",
+            "target": "https://hooks.slack.com/services/T000/B000/XXXX",
+            "lineages": ["nightly*"],
+        },
+    },
+    "github": {
+        "summary": "Statuses of commits",
+        "value": {
+            "name": "commits",
+            "kind": "github",
+            "target": "example/torchbridge",
+            "token_from": "env:GITHUB_TOKEN",
+        },
+    },
+}
+_TRY: dict[str, Example] = {
+    "commit": {
+        "summary": "A real status, on a commit of GitHub",
+        "value": {"git_sha": "0123456789abcdef0123456789abcdef01234567"},
+    }
+}
+_ROTATE: dict[str, Example] = {
+    "week": {"summary": "The old one stands for a week", "value": {"overlap_hours": 168}}
+}
+NewWebhook = Annotated[WebhookRequest, Body(openapi_examples=_NEW)]
+Try = Annotated[TryRequest | None, Body(openapi_examples=_TRY)]
+Rotate = Annotated[RotateRequest | None, Body(openapi_examples=_ROTATE)]
+
+
+class ChannelResponse(ResponseModel):
+    """Where people are told."""
+
+    id: str
+    name: str
+    kind: ChannelKind
+    target: str
+    """``owner/repository``, or the URL up to its host: what follows is a secret with many."""
+    lineages: list[str]
+    """Only these, as in ``nightly*``; empty takes all."""
+    allow_private: bool
+    """Addresses of one's own network are allowed, and plain HTTP."""
+    api_base: str
+    """Of GitHub."""
+    token_from: str
+    """Where the controller finds GitHub's token, not the token."""
+    created_at: datetime
+    signing_secrets: int
+    """So many stand now; two while one replaces the other."""
+    state: str
+    """``ok``, ``failing`` or ``disabled``."""
+    failing_since: datetime | None
+    last_ok_at: datetime | None
+    disabled_at: datetime | None
+    disabled_why: str
+    waiting: int
+    """Deliveries that have not reached it yet."""
+
+
+class ChannelListResponse(ResponseModel):
+    """Every channel."""
+
+    items: list[ChannelResponse]
+
+
+class NewChannelResponse(ChannelResponse):
+    """A channel that was just added."""
+
+    secret: str | None
+    """What its messages are signed with, as Standard Webhooks has it; it is not told again."""
+
+
+class RenewedResponse(ResponseModel):
+    """A channel's new secret."""
+
+    secret: str
+    """It is not told again."""
+    old_until: datetime | None
+    """Until then messages are signed with the old one too."""
+
+
+class ReceiptResponse(ResponseModel):
+    """What became of one attempt."""
+
+    reception: Reception
+    """``taken``, ``failed`` (it is tried again), ``refused`` or ``gone``."""
+    status: int | None
+    """The HTTP status; null where there was no answer."""
+    said: str
+    seconds: float
+
+
+class DeliveryAttemptResponse(ReceiptResponse):
+    """One attempt at a delivery."""
+
+    number: int
+    at: datetime
+
+
+class DeliveryResponse(ResponseModel):
+    """News for a channel."""
+
+    id: str
+    """The ``webhook-id``: the same in every attempt."""
+    state: DeliveryState
+    is_test: bool
+    lineage: str
+    lineage_state: LineageState
+    previous: LineageState | None
+    """What the line stood at before; null for its first news."""
+    title: str
+    created_at: datetime
+    due_at: datetime | None
+    """When it is tried next; null when it is over."""
+    done_at: datetime | None
+    attempts: list[DeliveryAttemptResponse]
+
+
+class DeliveryListResponse(ResponseModel):
+    """The newest deliveries, the newest first."""
+
+    items: list[DeliveryResponse]
+
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["webhooks"], route_class=secured(Scope.READ), dependencies=_ASKED)

@@ -12,11 +12,11 @@ from typing import cast
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
-from orchestrator.api.run_responses import FaultResponse, ProblemResponse
 from orchestrator.application.add_annotations import TooManyStatementsError
 from orchestrator.application.bisect_gate import NothingToBisectError
 from orchestrator.application.describe_run import RunMissingError
@@ -55,6 +55,38 @@ from orchestrator.application.terminate_machine import (
 )
 from orchestrator.domain.machine import ProviderError
 from orchestrator.domain.problems import InvalidDocumentError, Path, Problem
+
+
+class FaultResponse(BaseModel):
+    """One thing to mend in a request."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    detail: str
+    pointer: str | None = None
+    """JSON Pointer into the body, or into the document that the body carries."""
+    parameter: str | None = None
+    """The path, query or header parameter that is meant."""
+    line: int | None = None
+    column: int | None = None
+
+
+class ProblemResponse(BaseModel):
+    """A problem document (RFC 9457)."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    type: str
+    """A URN that is the same for every problem of a kind."""
+    title: str
+    status: int
+    detail: str
+    instance: str
+    """The path of the request."""
+    errors: list[FaultResponse] | None = None
+    matches: list[str] | None = None
+    """Of an ambiguous id: the runs that it could mean."""
+
 
 MEDIA_TYPE = "application/problem+json"
 FAULT_LIMIT = 100
@@ -163,8 +195,6 @@ TABLE: Mapping[type[Exception], Refusal] = {
     HostRefusedError: Refusal(400, "host-refused", "The Host header is not this server's"),
     ClientDisconnect: Refusal(400, "cut-off", "The request was cut off"),
 }
-
-
 _NAMES = frozenset({"author", "approver", "by"})
 _NO_NAMES = (
     "no name can be sent: whoever makes the request says it, as the owner of the token or, on the"

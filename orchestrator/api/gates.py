@@ -3,44 +3,244 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response, Security
+from fastapi import APIRouter, Body, Path, Query, Response, Security
+from fastapi.openapi.models import Example
 from fastapi.responses import StreamingResponse
+from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from orchestrator.api.dependencies import ContextDep, KeyHeader, resolve_run
-from orchestrator.api.gate_requests import (
-    DryRun,
-    DryRunRequest,
-    Evaluate,
-    EvaluateRequest,
-    PutPolicy,
-)
-from orchestrator.api.gate_responses import (
-    DecidedResponse,
-    PolicyListResponse,
-    PolicyResponse,
-    ReplayResponse,
-    VerdictListResponse,
-    VerdictResponse,
-)
-from orchestrator.api.gate_serializers import (
-    tell_decided,
-    tell_policy,
-    tell_replay,
-    tell_verdict,
-    tell_verdict_briefly,
-)
 from orchestrator.api.identity import CallerDep
+from orchestrator.api.models import Filled, RequestModel, ResponseModel, Word
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import dry_run, evaluate_gate
 from orchestrator.application.gate_policies import find_policy, put_policy
 from orchestrator.application.launch_run import KeyReusedError
 from orchestrator.application.notify_verdict import announce_verdict
-from orchestrator.application.ports.gates import StoredVerdict
+from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict
 from orchestrator.application.ports.stores import Scope
-from orchestrator.application.replay_verdict import find_verdict, replay
+from orchestrator.application.replay_verdict import Replay, find_verdict, replay
+from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
+
+POLICY_TEXT = """\
+apiVersion: seatrial/v1
+kind: ReleaseGate
+metadata: {name: release, product: torchbridge, owner: release-team}
+spec:
+  platforms:
+    - {id: gcp-l4}
+"""
+_POLICY_OBJECT = {
+    "apiVersion": "seatrial/v1",
+    "kind": "ReleaseGate",
+    "metadata": {"name": "release", "product": "torchbridge", "owner": "release-team"},
+    "spec": {"platforms": [{"id": "gcp-l4"}]},
+}
+
+
+def _is_source(value: object) -> object:
+    if not isinstance(value, str | dict):
+        raise ValueError("a policy is the text of a YAML file, or an object")
+    return value
+
+
+Policy = Annotated[
+    Any,
+    BeforeValidator(_is_source),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}], "title": "Policy"}),
+]
+Runs = Annotated[list[Filled], Field(max_length=50)]
+
+
+class PolicyRequest(RequestModel):
+    """A policy for a gate."""
+
+    policy: Policy
+    """The text of a policy file, or the same as an object."""
+    name: str = Field(default="policy", min_length=1, max_length=200)
+    """What messages call it: its file's name."""
+
+
+def _is_written_out(value: object) -> object:
+    """Numbers, and digits alone, would be read as seconds since 1970."""
+    if isinstance(value, str) and not value.strip().lstrip("+-").replace(".", "").isdecimal():
+        return value
+    raise ValueError("must be a time with its zone, as 2026-01-20T12:00:00Z")
+
+
+Moment = Annotated[
+    AwareDatetime,
+    BeforeValidator(_is_written_out),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+
+
+class EvaluateRequest(RequestModel):
+    """What a gate is to look at."""
+
+    runs: Runs = Field(default=[])
+    """Ids of runs, the beginning of them, or ``latest``; none: the product's newest finished."""
+    lineage: Word = ""
+    """The line of verdicts that it stands in; the gate's own by default."""
+    policy_digest: Word = ""
+    """The version of the gate's policy that decides, as its PUT answered; the present one by
+    default."""
+
+
+class DryRunRequest(RequestModel):
+    """What a gate would decide; nothing is kept."""
+
+    policy: Policy | None = None
+    """null: the gate's present policy."""
+    name: str = Field(default="policy", min_length=1, max_length=200)
+    """What messages call it."""
+    runs: Runs = Field(default=[])
+    """As of an evaluation."""
+    now: Moment | None = None
+    """The time that ages and expiries are measured at; null: now."""
+
+    def at(self, now: datetime) -> datetime:
+        """The time that it is made for."""
+        return self.now or now
+
+
+_PUT: dict[str, Example] = {
+    "text": {
+        "summary": "A policy file's text",
+        "value": {"policy": POLICY_TEXT, "name": "release.yaml"},
+    },
+    "object": {"summary": "The policy as an object", "value": {"policy": _POLICY_OBJECT}},
+}
+_EVALUATE: dict[str, Example] = {
+    "newest": {"summary": "The newest finished run of the product", "value": {"runs": []}},
+    "named": {"summary": "Two runs, one of them ingested", "value": {"runs": ["01jc", "01jd"]}},
+}
+_DRY_RUN: dict[str, Example] = {
+    "change": {
+        "summary": "What another policy would have said, back then",
+        "value": {"policy": POLICY_TEXT, "runs": ["latest"], "now": "2026-01-20T12:00:00Z"},
+    }
+}
+PutPolicy = Annotated[PolicyRequest, Body(openapi_examples=_PUT)]
+Evaluate = Annotated[EvaluateRequest | None, Body(openapi_examples=_EVALUATE)]
+DryRun = Annotated[DryRunRequest | None, Body(openapi_examples=_DRY_RUN)]
+
+
+class PolicyResponse(ResponseModel):
+    """One version of a gate's policy."""
+
+    gate: str
+    product: str
+    """The payload's name."""
+    digest: str
+    """Of what it says: it stays when only comments or layout change."""
+    text: str
+    """The file as it came."""
+    first_seen: datetime
+    """When this version was first put."""
+    since: datetime
+    """When it became this gate's policy."""
+    by: str
+
+
+class PolicyListResponse(ResponseModel):
+    """Policies."""
+
+    items: list[PolicyResponse]
+
+
+class RuleResponse(ResponseModel):
+    """One rule, explained."""
+
+    id: str
+    kind: str
+    blocking: bool
+    """Whether it can stop a release."""
+    outcome: RuleOutcome
+    sentence: str
+    inputs: dict[str, Any]
+    """The figures that it rests on."""
+    by: list[str]
+    """Ids of the known issues, exceptions, waivers and quarantines at work."""
+
+
+class DecidedResponse(ResponseModel):
+    """What a gate decides."""
+
+    gate: str
+    product: str
+    decision: Decision
+    summary: str
+    at: datetime
+    """The time that it was made for."""
+    subject: dict[str, str]
+    """Name, version and the digests that it binds to."""
+    rules: list[RuleResponse]
+    warnings: list[str]
+    policy_digest: str
+    evidence_digest: str
+    """Of the frozen evidence without waivers and approvals, which are given for it."""
+    tool: str
+    rules_version: int
+    """Of the rules that decided."""
+
+
+class VerdictResponse(DecidedResponse):
+    """A verdict; it never changes."""
+
+    id: str
+    """``V-0001``."""
+    runs: list[str]
+    lineage: str
+    created_at: datetime
+    snapshot_digest: str
+    """Of everything that it was made from."""
+    document_digest: str
+    """Of the verdict's canonical JSON."""
+    envelope_digest: str
+    """Of the signed statements."""
+    key_id: str
+    """Who signed."""
+
+
+class VerdictBriefResponse(ResponseModel):
+    """A verdict in a list."""
+
+    id: str
+    gate: str
+    decision: Decision
+    summary: str
+    at: datetime
+    subject: dict[str, str]
+    runs: list[str]
+    lineage: str
+    policy_digest: str
+
+
+class VerdictListResponse(ResponseModel):
+    """Verdicts, newest first."""
+
+    items: list[VerdictBriefResponse]
+    next: str | None
+    """The cursor of the next page."""
+
+
+class ReplayResponse(ResponseModel):
+    """A verdict, evaluated again from what it was made from."""
+
+    id: str
+    identical: bool
+    """Whether the bytes are the same."""
+    document_digest: str
+    """Of the stored verdict."""
+    replayed_digest: str
+    """Of what its inputs come to now."""
+    decision: Decision
+    """What they come to now."""
+
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["gates"], route_class=secured(Scope.READ), dependencies=_ASKED)
@@ -175,3 +375,91 @@ def _refuse_other(
 def _file(context: Context, digest: str, name: str, media: str) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(context.blobs.open(digest), media_type=media, headers=headers)
+
+
+def tell_policy(stored: StoredPolicy) -> PolicyResponse:
+    """A version of a policy."""
+    return PolicyResponse(
+        gate=stored.gate,
+        product=stored.product,
+        digest=stored.digest,
+        text=stored.text,
+        first_seen=stored.first_seen,
+        since=stored.since,
+        by=stored.by,
+    )
+
+
+def tell_decided(verdict: Verdict) -> DecidedResponse:
+    """What a gate decides, stored or not."""
+    return DecidedResponse(**_decided(verdict))
+
+
+def tell_verdict(stored: StoredVerdict) -> VerdictResponse:
+    """A stored verdict."""
+    return VerdictResponse(
+        **_decided(stored.verdict),
+        id=stored.id,
+        runs=list(stored.runs),
+        lineage=stored.lineage,
+        created_at=stored.created_at,
+        snapshot_digest=stored.snapshot_digest,
+        document_digest=stored.document_digest,
+        envelope_digest=stored.envelope_digest,
+        key_id=stored.key_id,
+    )
+
+
+def tell_verdict_briefly(stored: StoredVerdict) -> VerdictBriefResponse:
+    """The same in a list."""
+    return VerdictBriefResponse(
+        id=stored.id,
+        gate=stored.gate,
+        decision=stored.verdict.decision,
+        summary=stored.verdict.summary,
+        at=stored.verdict.at,
+        subject=dict(stored.verdict.subject),
+        runs=list(stored.runs),
+        lineage=stored.lineage,
+        policy_digest=stored.verdict.policy_digest,
+    )
+
+
+def tell_replay(found: Replay) -> ReplayResponse:
+    """What came of evaluating again."""
+    return ReplayResponse(
+        id=found.stored.id,
+        identical=found.is_identical,
+        document_digest=found.stored.document_digest,
+        replayed_digest=found.digest,
+        decision=found.again.decision,
+    )
+
+
+def _decided(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "gate": verdict.gate,
+        "product": verdict.product,
+        "decision": verdict.decision,
+        "summary": verdict.summary,
+        "at": verdict.at,
+        "subject": dict(verdict.subject),
+        "rules": [_rule(rule) for rule in verdict.rules],
+        "warnings": list(verdict.warnings),
+        "policy_digest": verdict.policy_digest,
+        "evidence_digest": verdict.evidence_digest,
+        "tool": verdict.tool,
+        "rules_version": verdict.rules_version,
+    }
+
+
+def _rule(rule: RuleResult) -> RuleResponse:
+    return RuleResponse(
+        id=rule.id,
+        kind=rule.kind,
+        blocking=rule.blocking,
+        outcome=rule.outcome,
+        sentence=rule.sentence,
+        inputs=dict(rule.inputs),
+        by=list(rule.by),
+    )

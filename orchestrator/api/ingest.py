@@ -6,18 +6,19 @@ The body is the file itself, not a form: ``curl -X POST -T results.tar.gz`` stre
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response, Security
 from starlette.concurrency import run_in_threadpool
 
 from orchestrator.api.dependencies import ContextDep, resolve_run
-from orchestrator.api.ingest_responses import IngestResponse
-from orchestrator.api.ingest_serializers import tell_answer
-from orchestrator.api.run_requests import archive_body
+from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
-from orchestrator.api.uploads import received
+from orchestrator.api.uploads import archive_body, received
 from orchestrator.application.context import Context
+from orchestrator.application.describe_run import find_run
 from orchestrator.application.ingest_artifacts import (
     BODY_LIMIT_BYTES,
     IngestAnswer,
@@ -25,8 +26,96 @@ from orchestrator.application.ingest_artifacts import (
     ingest_artifacts,
 )
 from orchestrator.application.ports.ingest_upload import IntakeError
-from orchestrator.application.ports.stores import Scope
+from orchestrator.application.ports.stores import Scope, Stores
+from orchestrator.domain.cell import RunState
+from orchestrator.domain.ingested import Disagreement, Ingested, Source, SourceState, StatedMachine
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.parsed_results import Provenance
 from orchestrator.domain.problems import nearest
+
+
+class SourceResponse(ResponseModel):
+    """One artifact, and what was made of it."""
+
+    name: str
+    """Its path below the folder or archive."""
+    sha256: str
+    size_bytes: int
+    state: SourceState
+    """``inconsistent``: its lines, what it announced and what it summed up do not agree."""
+    dialect: str
+    """Name and version; empty where none knows it."""
+    provenance: Provenance | None
+    confidence: float
+    """From 0 to 1."""
+    jobs: list[str]
+    announced: int | None
+    """Tests that it says were collected."""
+    named: int | None
+    """Tests that it names, or counts."""
+    summed: int | None
+    """Tests in its own sum."""
+    stamps: list[str]
+    """What it says was under test."""
+    remarks: list[str]
+
+
+class ToldOtherwiseResponse(ResponseModel):
+    """What one artifact says of a test."""
+
+    source: str
+    outcome: str
+
+
+class DisagreementResponse(ResponseModel):
+    """A test that artifacts tell differently; it counts once, as the worst."""
+
+    job: str
+    nodeid: str
+    sources: list[ToldOtherwiseResponse]
+
+
+class StatedMachineResponse(ResponseModel):
+    """The machine as a person stated it."""
+
+    place: str
+    instance_type: str
+    market: str
+    seconds: Decimal | None
+    usd_per_hour: Decimal | None
+    priced: str
+    machine_id: str
+
+
+class IngestedResponse(ResponseModel):
+    """What an ingested cell is made from."""
+
+    provenance: Provenance
+    """Of the least reliable source."""
+    ingested_at: datetime
+    dated_at: datetime
+    is_dated: bool
+    """Whether anybody says when it happened; else `dated_at` is when it was handed in."""
+    sources: list[SourceResponse]
+    disagreements: list[DisagreementResponse]
+    repeated: int
+    """Tests that stand in more than one artifact; each counts once."""
+    machine: StatedMachineResponse | None
+
+
+class IngestResponse(ResponseModel):
+    """What became of what was handed in."""
+
+    run: str
+    """The run's id."""
+    cell: str
+    state: RunState
+    outcome: Outcome | None
+    """The cell's."""
+    replayed: bool
+    """The very same was handed in before."""
+    ingested: IngestedResponse
+
 
 REPLAYED = "Idempotency-Replayed"
 _QUERY = ("environment", "name", "platform", "run", "subject")
@@ -104,3 +193,66 @@ def _check_form(request: Request) -> None:
 
 def _told(context: Context, answer: IngestAnswer) -> IngestResponse:
     return tell_answer(context.stores, answer)
+
+
+def tell_answer(stores: Stores, answer: IngestAnswer) -> IngestResponse:
+    """What a client is told that handed something in."""
+    run = find_run(stores, answer.run_id)
+    cell = next(one for one in stores.cells.of_run(run.id) if one.name == answer.cell)
+    return IngestResponse(
+        run=run.id,
+        cell=cell.name,
+        state=run.state,
+        outcome=cell.outcome,
+        replayed=answer.replayed,
+        ingested=tell_ingested(stores.ingests.of_run(run.id)[cell.id]),
+    )
+
+
+def tell_ingested(ingested: Ingested) -> IngestedResponse:
+    """Where a cell's evidence is from."""
+    return IngestedResponse(
+        provenance=ingested.provenance,
+        ingested_at=ingested.ingested_at,
+        dated_at=ingested.dated_at,
+        is_dated=ingested.is_dated,
+        sources=[_source(source) for source in ingested.sources],
+        disagreements=[_disagreement(one) for one in ingested.disagreements],
+        repeated=ingested.repeated,
+        machine=_machine(ingested.machine) if ingested.machine else None,
+    )
+
+
+def _source(source: Source) -> SourceResponse:
+    return SourceResponse(
+        name=source.name,
+        sha256=source.digest,
+        size_bytes=source.size_bytes,
+        state=source.state,
+        dialect=source.dialect,
+        provenance=source.provenance,
+        confidence=source.confidence,
+        jobs=list(source.jobs),
+        announced=source.announced,
+        named=source.named,
+        summed=source.summed,
+        stamps=list(source.stamps),
+        remarks=list(source.remarks),
+    )
+
+
+def _disagreement(one: Disagreement) -> DisagreementResponse:
+    told = [ToldOtherwiseResponse(source=name, outcome=word) for name, word in one.sources]
+    return DisagreementResponse(job=one.job, nodeid=one.nodeid, sources=told)
+
+
+def _machine(machine: StatedMachine) -> StatedMachineResponse:
+    return StatedMachineResponse(
+        place=machine.place,
+        instance_type=machine.instance_type,
+        market=machine.market,
+        seconds=machine.seconds,
+        usd_per_hour=machine.usd_per_hour,
+        priced=machine.priced,
+        machine_id=machine.machine_id,
+    )

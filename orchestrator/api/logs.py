@@ -12,13 +12,50 @@ from fastapi.responses import StreamingResponse
 
 from orchestrator.api.dependencies import LARGEST, CellDep, ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.run_responses import LogResponse, TestPageResponse
-from orchestrator.api.run_serializers import tell_test
+from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.ports.evidence import Artifact
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.reused_results import told_tests
 from orchestrator.domain.cell import CellState
+from orchestrator.domain.facts import TestFact
+
+
+class TestResponse(ResponseModel):
+    """One test, with the text of its failure."""
+
+    __test__ = False
+
+    job: str
+    nodeid: str
+    outcome: str
+    final: bool
+    """Whether its outcome can still get worse."""
+    duration_s: float
+    reason: str
+    message: str
+    text: str
+
+
+class TestPageResponse(ResponseModel):
+    """Tests, in the order they were collected."""
+
+    __test__ = False
+
+    items: list[TestResponse]
+    next: int | None
+    """Give it as `after` to see more; null on the last page."""
+
+
+class LogResponse(ResponseModel):
+    """A piece of a cell's log."""
+
+    text: str
+    next: int
+    """The byte offset to ask for next."""
+    done: bool
+    """Nothing will ever come after this piece."""
+
 
 BYTES = "application/octet-stream"
 NEXT_OFFSET = "Seatrial-Next-Offset"
@@ -37,7 +74,6 @@ _FILE = {
     f"{', '.join(_TEXTS)} as ``{_TEXT}``, anything else as ``{BYTES}``",
     "content": {"text/plain": {"schema": {"type": "string"}}, **_BINARY["content"]},
 }
-
 router = APIRouter(
     tags=["evidence"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
 )
@@ -125,3 +161,17 @@ def _attachment(name: str, response: Response) -> Response:
     named = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
     response.headers["Content-Disposition"] = named
     return response
+
+
+def tell_test(test: TestFact) -> TestResponse:
+    """One test."""
+    return TestResponse(
+        job=test.job,
+        nodeid=test.nodeid,
+        outcome=test.outcome.word,
+        final=test.final,
+        duration_s=test.duration_s,
+        reason=test.reason,
+        message=test.message,
+        text=test.text,
+    )

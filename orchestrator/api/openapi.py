@@ -13,8 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from orchestrator.api.errors import MEDIA_TYPE
-from orchestrator.api.run_responses import ProblemResponse
+from orchestrator.api.errors import MEDIA_TYPE, ProblemResponse
 
 STATIC = Path(__file__).resolve().parent / "static"
 POLICY = "; ".join(

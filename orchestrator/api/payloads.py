@@ -7,11 +7,9 @@ from starlette.concurrency import run_in_threadpool
 
 from orchestrator.api.dependencies import ContextDep, Digest
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.run_requests import archive_body
-from orchestrator.api.run_responses import PayloadResponse, SubjectFileResponse
-from orchestrator.api.run_serializers import tell_payload
+from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
-from orchestrator.api.uploads import received
+from orchestrator.api.uploads import archive_body, received
 from orchestrator.application.context import Context
 from orchestrator.application.ports.stores import Scope, StoredPayload
 from orchestrator.application.put_payload import (
@@ -20,6 +18,25 @@ from orchestrator.application.put_payload import (
     put_payload,
     put_subject,
 )
+
+
+class PayloadResponse(ResponseModel):
+    """An uploaded payload."""
+
+    digest: str
+    size_bytes: int
+    name: str
+    version: str
+    jobs: list[str]
+    """Ids, in the order they run."""
+
+
+class SubjectFileResponse(ResponseModel):
+    """An uploaded wheel."""
+
+    digest: str
+    size_bytes: int
+
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["payloads"], route_class=secured(Scope.READ), dependencies=_ASKED)
@@ -88,3 +105,14 @@ def _known(context: Context, digest: str) -> StoredPayload | None:
     """A payload counts when its bytes are there as well."""
     found = context.stores.payloads.get(digest)
     return found if found is not None and context.blobs.has(digest) else None
+
+
+def tell_payload(payload: StoredPayload) -> PayloadResponse:
+    """An uploaded payload."""
+    return PayloadResponse(
+        digest=payload.digest,
+        size_bytes=payload.size_bytes,
+        name=payload.manifest.name,
+        version=payload.manifest.version,
+        jobs=[job.id for job in payload.manifest.job],
+    )

@@ -11,10 +11,7 @@ from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.history import ProductQuery
-from orchestrator.api.history_requests import Decide
-from orchestrator.api.history_responses import FlakyResponse
-from orchestrator.api.history_serializers import tell_flaky
+from orchestrator.api.history import Decide, FlakyResponse, ProductQuery, tell_flaky
 from orchestrator.api.identity import CallerDep
 from orchestrator.api.models import Filled, RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured

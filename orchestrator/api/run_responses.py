@@ -6,27 +6,44 @@ seconds. Everything that came back from a machine is plain data in these shapes.
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from orchestrator.api.history_responses import (
+from orchestrator.api.history import (
     ClusterResponse,
     DiagnosedResponse,
     IssueUseResponse,
     QuarantinedResponse,
+    tell_cluster,
+    tell_diagnosed,
+    tell_quarantined,
+    tell_use,
 )
-from orchestrator.api.ingest_responses import IngestedResponse
-from orchestrator.api.machine_responses import (
+from orchestrator.api.ingest import IngestedResponse, tell_ingested
+from orchestrator.api.machines import (
     AttestationResponse,
     DecisionResponse,
     LeaseResponse,
     MachineResponse,
+    tell_attestation,
+    tell_decision,
+    tell_lease,
+    tell_machine,
 )
 from orchestrator.api.models import ResponseModel, Usd
-from orchestrator.application.ports.stores import Scope
-from orchestrator.domain.cell import CellState, RunState
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.cell import Attempt, CellState, Run, RunState, Transition
+from orchestrator.domain.facts import CheckFact, MetricFact, Notice
+from orchestrator.domain.fingerprint import fingerprint
+from orchestrator.domain.gate.snapshot import Pairs
+from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.paired_samples import pairs_of, slowdown
+from orchestrator.domain.run_record import ArtifactRecord, CellRecord, JobRecord, RunRecord
+
+PACKAGES = "packages"
 
 
 class CountsResponse(ResponseModel):
@@ -247,127 +264,175 @@ class RunPageResponse(ResponseModel):
     """Give it as `before` to see older ones; null on the last page."""
 
 
-class TestResponse(ResponseModel):
-    """One test, with the text of its failure."""
-
-    __test__ = False
-
-    job: str
-    nodeid: str
-    outcome: str
-    final: bool
-    """Whether its outcome can still get worse."""
-    duration_s: float
-    reason: str
-    message: str
-    text: str
+def tell_run(record: RunRecord) -> RunResponse:
+    """A run with its cells."""
+    summary = tell_summary(record.run, record.counts, record.cost_usd)
+    return RunResponse(
+        **dict(summary),
+        cells=[tell_cell(cell, record) for cell in record.cells],
+        clusters=[tell_cluster(cluster) for cluster in record.clusters],
+        known_issues=[tell_use(use) for use in record.known_issues],
+        quarantined=[tell_quarantined(one) for one in record.quarantined],
+        diagnosed=[tell_diagnosed(one) for one in record.diagnosed],
+    )
 
 
-class TestPageResponse(ResponseModel):
-    """Tests, in the order they were collected."""
-
-    __test__ = False
-
-    items: list[TestResponse]
-    next: int | None
-    """Give it as `after` to see more; null on the last page."""
-
-
-class LogResponse(ResponseModel):
-    """A piece of a cell's log."""
-
-    text: str
-    next: int
-    """The byte offset to ask for next."""
-    done: bool
-    """Nothing will ever come after this piece."""
-
-
-class PayloadResponse(ResponseModel):
-    """An uploaded payload."""
-
-    digest: str
-    size_bytes: int
-    name: str
-    version: str
-    jobs: list[str]
-    """Ids, in the order they run."""
+def tell_summary(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummaryResponse:
+    """A run without its cells."""
+    return RunSummaryResponse(
+        id=run.id,
+        state=run.state,
+        outcome=run.outcome,
+        subject=SubjectResponse(name=run.subject_name, version=run.subject_version),
+        matrix=run.matrix_name,
+        cost_usd=cost_usd,
+        counts=_counts(counts),
+        pass_rate=_rate(counts.pass_rate),
+        payload=run.payload_digest,
+        rerun_of=run.rerun_of,
+        created_at=run.created_at,
+        finished_at=run.finished_at,
+        cancel_requested_at=run.cancel_requested_at,
+    )
 
 
-class SubjectFileResponse(ResponseModel):
-    """An uploaded wheel."""
-
-    digest: str
-    size_bytes: int
-
-
-class PlatformResponse(ResponseModel):
-    """One provider, and what a platform of it may say."""
-
-    provider: str
-    rented: bool
-    """Costs money, so that a matrix that names it needs ``limits.max_usd``."""
-    keys: list[str]
-    required: list[str]
-
-
-class PlatformListResponse(ResponseModel):
-    """Every provider."""
-
-    items: list[PlatformResponse]
-
-
-class TokenResponse(ResponseModel):
-    """An API token, without its secret."""
-
-    id: str
-    name: str
-    scope: Scope
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-    revoked_at: datetime | None
-
-
-class NewTokenResponse(TokenResponse):
-    """A token that was just made."""
-
-    secret: str
-    """Shown here, and never again."""
+def tell_cell(cell: CellRecord, run: RunRecord) -> CellResponse:
+    """One cell of a run."""
+    last = cell.leases[-1] if cell.leases else None
+    return CellResponse(
+        id=cell.id,
+        platform=cell.platform.id,
+        environment=cell.environment,
+        state=cell.state,
+        entered_at=cell.entered_at,
+        outcome=cell.outcome,
+        reason=cell.reason,
+        detail=cell.detail,
+        optional=cell.platform.optional,
+        simulated=cell.simulated,
+        counts=_counts(cell.counts),
+        pass_rate=_rate(cell.counts.pass_rate),
+        jobs=[_job(job) for job in cell.jobs],
+        cost_usd=cell.cost_usd,
+        attempts=[_attempt(attempt) for attempt in cell.attempts],
+        machine=tell_machine(last) if last else None,
+        leases=[tell_lease(lease) for lease in cell.leases],
+        kept_until=run.kept_until(cell),
+        decisions=[tell_decision(decision) for decision in cell.decisions],
+        attestation=tell_attestation(cell.attestation) if cell.attestation else None,
+        ingested=tell_ingested(cell.ingested) if cell.ingested else None,
+        packages=_packages(cell.probed),
+        fingerprint=fingerprint(cell.probed),
+        probed={key: value for key, value in cell.probed.items() if key != PACKAGES},
+        transitions=[_transition(step) for step in cell.transitions],
+        notices=[_notice(notice) for notice in cell.notices],
+        artifacts=[_artifact(artifact) for artifact in cell.artifacts],
+    )
 
 
-class TokenListResponse(ResponseModel):
-    """Every token."""
-
-    items: list[TokenResponse]
-
-
-class FaultResponse(BaseModel):
-    """One thing to mend in a request."""
-
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
-
-    detail: str
-    pointer: str | None = None
-    """JSON Pointer into the body, or into the document that the body carries."""
-    parameter: str | None = None
-    """The path, query or header parameter that is meant."""
-    line: int | None = None
-    column: int | None = None
+def _packages(probed: Mapping[str, object]) -> dict[str, str]:
+    """A machine said it: whatever else it may be, it becomes names and texts."""
+    found = probed.get(PACKAGES)
+    if not isinstance(found, Mapping):
+        return {}
+    return {str(name): str(version) for name, version in found.items()}
 
 
-class ProblemResponse(BaseModel):
-    """A problem document (RFC 9457)."""
+def _rate(rate: Fraction | None) -> float | None:
+    return None if rate is None else float(rate)
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
-    type: str
-    """A URN that is the same for every problem of a kind."""
-    title: str
-    status: int
-    detail: str
-    instance: str
-    """The path of the request."""
-    errors: list[FaultResponse] | None = None
-    matches: list[str] | None = None
-    """Of an ambiguous id: the runs that it could mean."""
+def _counts(counts: Counts) -> CountsResponse:
+    return CountsResponse(**counts.as_dict())
+
+
+def _job(job: JobRecord) -> JobResponse:
+    return JobResponse(
+        id=job.id,
+        kind=job.kind,
+        title=job.title,
+        outcome=job.outcome,
+        reason=job.reason,
+        detail=job.detail,
+        degraded=job.degraded,
+        counts=_counts(job.counts),
+        checks=[_check(check) for check in job.checks],
+        metrics=[_metric(metric) for metric in job.metrics],
+        pairs=[_pair(pairs) for pairs in pairs_of(job)],
+        started_at=job.started_at,
+        duration_s=job.duration_s,
+        timeout_s=job.timeout_s,
+        current=job.current,
+        reused_from=job.reused_from,
+        at=job.at,
+        reuse=job.reuse,
+    )
+
+
+def _check(check: CheckFact) -> CheckResponse:
+    return CheckResponse(
+        name=check.name,
+        outcome=check.outcome,
+        value=check.value,
+        unit=check.unit,
+        tolerance=check.tolerance,
+        reason=check.reason,
+    )
+
+
+def _metric(metric: MetricFact) -> MetricResponse:
+    return MetricResponse(
+        name=metric.name,
+        samples=list(metric.samples),
+        unit=metric.unit,
+        direction=metric.direction,
+        params=dict(metric.params),
+    )
+
+
+def _pair(pairs: Pairs) -> PairResponse:
+    return PairResponse(
+        metric=pairs.metric,
+        unit=pairs.unit,
+        direction=pairs.direction,
+        pairs=len(pairs.subject),
+        slowdown=slowdown(pairs),
+        remarks=list(pairs.remarks),
+    )
+
+
+def _attempt(attempt: Attempt) -> AttemptResponse:
+    cause = attempt.cause
+    return AttemptResponse(
+        number=attempt.number,
+        outcome=attempt.outcome,
+        reason=cause.reason if cause else "",
+        detail=cause.detail if cause else "",
+        opened_at=attempt.opened_at,
+        closed_at=attempt.closed_at,
+    )
+
+
+def _transition(step: Transition) -> TransitionResponse:
+    words = {"from": step.origin, "to": step.target}
+    return TransitionResponse(at=step.at, attempt=step.attempt, reason=step.reason, **words)
+
+
+def _notice(notice: Notice) -> NoticeResponse:
+    return NoticeResponse(
+        at=datetime.fromtimestamp(notice.ts, UTC),
+        job=notice.job,
+        level=notice.level,
+        message=notice.message,
+    )
+
+
+def _artifact(artifact: ArtifactRecord) -> ArtifactResponse:
+    return ArtifactResponse(
+        name=artifact.name, size_bytes=artifact.size_bytes, sha256=artifact.digest
+    )
+
+
+def sum_usd(costs: Iterable[Decimal]) -> Decimal:
+    """Add money up."""
+    return sum(costs, Decimal(0))

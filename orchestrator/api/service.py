@@ -10,12 +10,27 @@ from fastapi import APIRouter, Depends, Request, Response, Security
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import Refusal, answer
 from orchestrator.api.models import ResponseModel
-from orchestrator.api.run_responses import PlatformListResponse, PlatformResponse
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.ports.stores import Scope, StoreUnusableError
 
-_UNREADY = Refusal(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})
 
+class PlatformResponse(ResponseModel):
+    """One provider, and what a platform of it may say."""
+
+    provider: str
+    rented: bool
+    """Costs money, so that a matrix that names it needs ``limits.max_usd``."""
+    keys: list[str]
+    required: list[str]
+
+
+class PlatformListResponse(ResponseModel):
+    """Every provider."""
+
+    items: list[PlatformResponse]
+
+
+_UNREADY = Refusal(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})
 health = APIRouter(tags=["service"])
 router = APIRouter(
     tags=["service"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]

@@ -3,17 +3,70 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Response, Security
+from fastapi import APIRouter, Body, Response, Security
+from fastapi.openapi.models import Example
+from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.run_requests import NewToken
-from orchestrator.api.run_responses import NewTokenResponse, TokenListResponse
-from orchestrator.api.run_serializers import tell_token
+from orchestrator.api.models import RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
-from orchestrator.application.ports.stores import Scope
+from orchestrator.application.ports.stores import Scope, Token
 from orchestrator.application.tokens import create_token as make_token
+
+
+class TokenRequest(RequestModel):
+    """A token to make."""
+
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
+    """Says who or what will use it."""
+    scope: Literal["read", "run", "gate", "admin"]
+    """Each includes the ones before it."""
+    days: int | None = Field(default=90, ge=1, le=3650)
+    """Until it expires; null for never."""
+
+    @property
+    def wanted(self) -> Scope:
+        """The scope as the domain has it."""
+        return Scope(self.scope)
+
+
+_TOKEN_EXAMPLES: dict[str, Example] = {
+    "pipeline": {
+        "summary": "A token for a pipeline that launches runs",
+        "value": {"name": "nightly pipeline", "scope": "run", "days": 90},
+    }
+}
+NewToken = Annotated[TokenRequest, Body(openapi_examples=_TOKEN_EXAMPLES)]
+
+
+class TokenResponse(ResponseModel):
+    """An API token, without its secret."""
+
+    id: str
+    name: str
+    scope: Scope
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewTokenResponse(TokenResponse):
+    """A token that was just made."""
+
+    secret: str
+    """Shown here, and never again."""
+
+
+class TokenListResponse(ResponseModel):
+    """Every token."""
+
+    items: list[TokenResponse]
+
 
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 router = APIRouter(
@@ -42,3 +95,16 @@ def revoke_token(context: ContextDep, token_id: str) -> None:
     if not known:
         raise NotFoundError(f"there is no token {token_id!r}; GET /api/v1/tokens lists them")
     tokens.revoke(token_id, at=context.clock.now())
+
+
+def tell_token(token: Token) -> TokenResponse:
+    """A token, without its secret."""
+    return TokenResponse(
+        id=token.id,
+        name=token.name,
+        scope=token.scope,
+        created_at=token.created_at,
+        expires_at=token.expires_at,
+        last_used_at=token.last_used_at,
+        revoked_at=token.revoked_at,
+    )

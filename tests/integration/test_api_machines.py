@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.api.machine_responses import AccessResponse
+from orchestrator.api.machines import AccessResponse
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.machine import Machine, MachineState
 from orchestrator.domain.outcome import Outcome

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from orchestrator.api.dependencies import idempotency_key
-from orchestrator.api.run_requests import LaunchRequest
+from orchestrator.api.runs import LaunchRequest
 from orchestrator.domain.outcome import Outcome
 from tests.databases import lease
 from tests.integration.api_context import MATRIX, Desk, archive, sha256

@@ -12,22 +12,18 @@ import pytest
 from pydantic import BaseModel
 
 from orchestrator.api.app import create_app
-from orchestrator.api.channel_requests import RotateRequest, TryRequest, WebhookRequest
-from orchestrator.api.gate_requests import (
-    ApprovalRequest,
-    DryRunRequest,
-    EvaluateRequest,
-    PolicyRequest,
-    ReviewRequest,
-    WaiverRequest,
-)
-from orchestrator.api.history_requests import DecisionRequest, KnownIssueRequest, MatchRequest
+from orchestrator.api.channels import RotateRequest, TryRequest, WebhookRequest
+from orchestrator.api.gate_signoff import ApprovalRequest, ReviewRequest, WaiverRequest
+from orchestrator.api.gates import DryRunRequest, EvaluateRequest, PolicyRequest
+from orchestrator.api.history import DecisionRequest, MatchRequest
+from orchestrator.api.known_issues import KnownIssueRequest
 from orchestrator.api.linting import LintRequest
 from orchestrator.api.quarantines import QuarantineRequest
-from orchestrator.api.retest_responses import BisectRequest, SecondMachineRequest, TrialRequest
+from orchestrator.api.retests import BisectRequest, SecondMachineRequest, TrialRequest
 from orchestrator.api.run_annotations import StatementsRequest
-from orchestrator.api.run_requests import LaunchRequest, RerunRequest, TokenRequest
-from orchestrator.api.schedule_requests import ScheduleRequest, TriggerRequest
+from orchestrator.api.runs import LaunchRequest, RerunRequest
+from orchestrator.api.schedules import ScheduleRequest, TriggerRequest
+from orchestrator.api.tokens import TokenRequest
 from orchestrator.application.context import Context
 
 OPERATIONS = {
