@@ -119,42 +119,18 @@ def get_benchmark_series(
 
 
 def _tell(series: BenchmarkSeries) -> SeriesResponse:
-    return SeriesResponse(
-        job=series.job,
-        metric=series.metric,
-        cell=series.cell,
-        platform=series.platform,
-        unit=series.unit,
-        direction=series.direction,
-        params=dict(series.params),
-        points=[
-            SeriesPointResponse(
-                run=point.run,
-                version=point.version,
-                at=point.at,
-                value=point.value,
-                samples=point.samples,
-                environment=point.environment,
-            )
-            for point in series.points
-        ],
+    return SeriesResponse.of(
+        series,
+        series.trend,
         changes=[_change(series, change) for change in series.trend.changes],
-        autocorrelation=series.trend.autocorrelation,
-        is_noisy=series.trend.is_noisy,
-        doubts=list(series.trend.doubts),
     )
 
 
 def _change(series: BenchmarkSeries, change: ChangePoint) -> ChangeResponse:
-    return ChangeResponse(
+    return ChangeResponse.of(
+        change,
         run=series.points[change.index].run,
-        index=change.index,
-        before=change.before,
-        after=change.after,
-        change=change.change,
         is_worse=series.is_worse(change),
-        p=change.p,
-        environment_changed=change.environment_changed,
         environment=[
             DifferenceResponse(what=what, before=before, since=since)
             for what, before, since in series.environment_diff(change)

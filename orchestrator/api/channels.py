@@ -277,23 +277,11 @@ def list_deliveries(
 
 
 def _tell(context: ContextDep, channel: Channel, health: Health) -> ChannelResponse:
-    return ChannelResponse(
-        id=channel.id,
-        name=channel.name,
-        kind=channel.kind,
+    return ChannelResponse.of(
+        channel,
+        health,
         target=channel.shown_target,
-        lineages=list(channel.lineages),
-        allow_private=channel.allow_private,
-        api_base=channel.api_base,
-        token_from=channel.token_from,
-        created_at=channel.created_at,
         signing_secrets=len(channel.signing(context.clock.now())),
-        state=health.state,
-        failing_since=health.failing_since,
-        last_ok_at=health.last_ok_at,
-        disabled_at=health.disabled_at,
-        disabled_why=health.disabled_why,
-        waiting=health.waiting,
     )
 
 
@@ -320,9 +308,4 @@ def _delivery(one: Delivery, attempts: list[LoggedAttempt]) -> DeliveryResponse:
 
 
 def _receipt(receipt: Receipt) -> ReceiptResponse:
-    return ReceiptResponse(
-        reception=receipt.reception,
-        status=receipt.status,
-        said=receipt.said,
-        seconds=receipt.seconds,
-    )
+    return ReceiptResponse.of(receipt)

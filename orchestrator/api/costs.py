@@ -10,17 +10,16 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Security
 
 from orchestrator.api.dependencies import ContextDep, resolve_run
-from orchestrator.api.machines import BillResponse, LeaseResponse, tell_bill, tell_lease
+from orchestrator.api.machines import BillResponse, LeaseResponse, tell_lease
 from orchestrator.api.models import ResponseModel, Usd
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.ports.stores import Scope
-from orchestrator.application.refresh_prices import Refreshed, known_prices, refresh_prices
+from orchestrator.application.refresh_prices import known_prices, refresh_prices
 from orchestrator.domain.cell import CellState, Lease, LeaseState, Run, RunState
 from orchestrator.domain.money import PHASES, Bill, lease_bill, machine_seconds
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.prices import Price
 from orchestrator.domain.run_record import CellRecord, RunRecord
 
 _NOTHING = Decimal(0)
@@ -181,13 +180,13 @@ def get_costs(
 @reading.get("/costs/prices")
 def get_prices(context: ContextDep) -> PriceListResponse:
     """The prices that are reckoned with now: the shipped tables, and what was read since."""
-    return PriceListResponse(items=[tell_price(price) for price in known_prices(context)])
+    return PriceListResponse.of(items=known_prices(context))
 
 
 @writing.post("/costs/refresh")
 def refresh_costs(context: ContextDep) -> RefreshedResponse:
     """Read the prices anew from the providers; a doubtful one replaces nothing."""
-    return tell_refreshed(refresh_prices(context))
+    return RefreshedResponse.of(refresh_prices(context))
 
 
 def _spent(context: Context, since: datetime) -> Iterator[tuple[Run, list[Lease]]]:
@@ -208,39 +207,36 @@ def tell_run_cost(record: RunRecord, max_usd: Decimal | None) -> RunCostResponse
     """The bill of a run."""
     leases = [lease for cell in record.cells for lease in cell.leases]
     run = record.run
-    return RunCostResponse(
+    return RunCostResponse.of(
+        run,
+        record,
         run=run.id,
-        state=run.state,
-        outcome=run.outcome,
-        as_of=record.as_of,
         settled=all(lease.state == LeaseState.GONE for lease in leases),
         simulated=any(cell.simulated for cell in record.cells),
         max_usd=max_usd,
-        bill=tell_bill(_bill(lease.bill for lease in leases)),
+        bill=BillResponse.of(_bill(lease.bill for lease in leases)),
         platforms=[_platform(cell) for cell in record.cells],
         phases=_phases(lease.phase_usd for lease in leases),
         jobs=_jobs(cell.job_costs.by_job for cell in record.cells),
         overhead_usd=sum((cell.job_costs.overhead_usd for cell in record.cells), _NOTHING),
         validated_tests=_validated(record.counts),
-        usd_per_validated_test=record.usd_per_validated_test,
     )
 
 
 def _platform(cell: CellRecord) -> PlatformCostResponse:
     costs = cell.job_costs
-    return PlatformCostResponse(
+    return PlatformCostResponse.of(
+        cell,
         cell=cell.id,
         platform=cell.platform.id,
         provider=cell.platform.provider,
-        simulated=cell.simulated,
         seconds=sum(lease.seconds for lease in cell.leases),
-        bill=tell_bill(_bill(lease.bill for lease in cell.leases)),
+        bill=BillResponse.of(_bill(lease.bill for lease in cell.leases)),
         machines=[tell_lease(lease) for lease in cell.leases if lease.machine_id],
         phases=_phases(lease.phase_usd for lease in cell.leases),
         jobs=_jobs([costs.by_job]),
         overhead_usd=costs.overhead_usd,
         validated_tests=_validated(cell.counts),
-        usd_per_validated_test=cell.usd_per_validated_test,
     )
 
 
@@ -260,7 +256,7 @@ def tell_spending(
     return SpendingResponse(
         since=since,
         until=until,
-        bill=tell_bill(_bill(bill for _, bill in every)),
+        bill=BillResponse.of(_bill(bill for _, bill in every)),
         simulated_usd=_bill(emulated).total_usd,
         providers=[_provider(name, pairs, until) for name, pairs in sorted(by_provider.items())],
         runs=told,
@@ -268,12 +264,8 @@ def tell_spending(
 
 
 def _run_total(run: Run, bills: list[Bill]) -> RunTotalResponse:
-    return RunTotalResponse(
-        run=run.id,
-        matrix=run.matrix_name,
-        created_at=run.created_at,
-        outcome=run.outcome,
-        total_usd=_bill(bills).total_usd,
+    return RunTotalResponse.of(
+        run, run=run.id, matrix=run.matrix_name, total_usd=_bill(bills).total_usd
     )
 
 
@@ -282,32 +274,7 @@ def _provider(name: str, pairs: list[tuple[Lease, Bill]], until: datetime) -> Pr
         provider=name,
         machines=len([lease for lease, _ in pairs if lease.machine_id]),
         seconds=sum(machine_seconds(lease, until) for lease, _ in pairs),
-        bill=tell_bill(_bill(bill for _, bill in pairs)),
-    )
-
-
-def tell_price(price: Price) -> PriceResponse:
-    """One price."""
-    return PriceResponse(
-        provider=price.provider,
-        item=price.item,
-        place=price.place,
-        market=price.market,
-        usd_per_hour=price.usd_per_hour,
-        as_of=price.as_of,
-        source=price.source,
-    )
-
-
-def tell_refreshed(found: Refreshed) -> RefreshedResponse:
-    """What came of reading prices."""
-    return RefreshedResponse(
-        kept=[tell_price(price) for price in found.kept],
-        doubtful=[
-            DoubtfulPriceResponse(price=tell_price(doubtful.price), why=doubtful.why)
-            for doubtful in found.doubtful
-        ],
-        unread=dict(found.unread),
+        bill=BillResponse.of(_bill(bill for _, bill in pairs)),
     )
 
 

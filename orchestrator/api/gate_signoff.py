@@ -294,23 +294,7 @@ def retire_signing_key(context: ContextDep, key_id: str) -> KeyResponse:
 def tell_waiver(stored: StoredWaiver, *, at: datetime) -> WaiverResponse:
     """A waiver, as it stands at a time."""
     waiver = stored.waiver
-    return WaiverResponse(
-        id=waiver.id,
-        gate=waiver.gate,
-        rule=waiver.rule,
-        reason=waiver.reason,
-        author=waiver.author,
-        author_token=waiver.author_token,
-        approver=waiver.approver,
-        approver_token=waiver.approver_token,
-        at=waiver.at,
-        approved_at=waiver.approved_at,
-        expires=waiver.expires,
-        evidence=waiver.evidence,
-        verdict=stored.verdict,
-        seen=stored.seen,
-        is_expired=at >= waiver.expires,
-    )
+    return WaiverResponse.of(waiver, stored, is_expired=at >= waiver.expires)
 
 
 def tell_review(review: PayloadReview, *, at: datetime) -> ReviewResponse:
@@ -320,22 +304,9 @@ def tell_review(review: PayloadReview, *, at: datetime) -> ReviewResponse:
 
 def tell_approval(gate: str, approval: Approval) -> ApprovalResponse:
     """An approval."""
-    return ApprovalResponse(
-        gate=gate,
-        by=approval.by,
-        token=approval.token,
-        at=approval.at,
-        evidence=approval.evidence,
-    )
+    return ApprovalResponse.of(approval, gate=gate)
 
 
 def tell_key(key: PublicKey, *, at: datetime) -> KeyResponse:
     """A key, as it stands at a time."""
-    return KeyResponse(
-        id=key.id,
-        public=key.public,
-        created_at=key.created_at,
-        not_after=key.not_after,
-        retired_at=key.retired_at,
-        is_over=key.ends_at is not None and at >= key.ends_at,
-    )
+    return KeyResponse.of(key, is_over=key.ends_at is not None and at >= key.ends_at)

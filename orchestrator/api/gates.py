@@ -20,10 +20,10 @@ from orchestrator.application.evaluate_gate import dry_run, evaluate_gate
 from orchestrator.application.gate_policies import find_policy, put_policy
 from orchestrator.application.launch_run import KeyReusedError
 from orchestrator.application.notify_verdict import announce_verdict
-from orchestrator.application.ports.gates import StoredPolicy, StoredVerdict
+from orchestrator.application.ports.gates import StoredVerdict
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.replay_verdict import Replay, find_verdict, replay
-from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
+from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 
 POLICY_TEXT = """\
 apiVersion: seatrial/v1
@@ -254,13 +254,15 @@ STATEMENTS = "application/vnd.in-toto+jsonl"
 @reading.get("/gates")
 def list_gates(context: ContextDep) -> PolicyListResponse:
     """The present policy of every gate."""
-    return PolicyListResponse(items=[tell_policy(one) for one in context.stores.gates.policies()])
+    return PolicyListResponse(
+        items=[PolicyResponse.of(one) for one in context.stores.gates.policies()]
+    )
 
 
 @reading.get("/gates/{name}")
 def get_gate(context: ContextDep, name: GateName) -> PolicyResponse:
     """The gate's present policy."""
-    return tell_policy(find_policy(context, name))
+    return PolicyResponse.of(find_policy(context, name))
 
 
 @writing.put("/gates/{name}")
@@ -269,7 +271,7 @@ def put_gate(
 ) -> PolicyResponse:
     """Make this the gate's policy; the same again changes nothing, older ones are kept."""
     put = put_policy(context, body.policy, body.name, gate=name, by=caller.name)
-    return tell_policy(put)
+    return PolicyResponse.of(put)
 
 
 @reading.get("/gates/{name}/policies")
@@ -277,7 +279,7 @@ def list_gate_policies(context: ContextDep, name: GateName) -> PolicyListRespons
     """Every policy that the gate had, newest first."""
     find_policy(context, name)
     history = context.stores.gates.policy_history(name)
-    return PolicyListResponse(items=[tell_policy(one) for one in history])
+    return PolicyListResponse(items=[PolicyResponse.of(one) for one in history])
 
 
 @writing.post("/gates/{name}/evaluate", status_code=201)
@@ -303,7 +305,7 @@ def evaluate(
     _refuse_other(stored, name, runs, asked)
     announce_verdict(context, stored)
     response.headers["Location"] = f"/api/v1/verdicts/{stored.id}"
-    return tell_verdict(stored)
+    return VerdictResponse.of(stored, stored.verdict)
 
 
 @reading.post("/gates/{name}/dry-run")
@@ -313,7 +315,7 @@ def dry_run_gate(context: ContextDep, name: GateName, body: DryRun = None) -> De
     policy = asked.policy if asked.policy is not None else find_policy(context, name).text
     runs = [resolve_run(context, run) for run in asked.runs]
     now = asked.at(context.clock.now())
-    return tell_decided(dry_run(context, policy, runs, now, name=asked.name))
+    return DecidedResponse.of(dry_run(context, policy, runs, now, name=asked.name))
 
 
 @reading.get("/gates/{name}/verdicts")
@@ -330,7 +332,7 @@ def list_verdicts(
     found = gates.verdicts(gate=name, lineage=lineage, limit=limit + 1, before=before)
     shown = found[:limit]
     return VerdictListResponse(
-        items=[tell_verdict_briefly(one) for one in shown],
+        items=[VerdictBriefResponse.of(one, one.verdict) for one in shown],
         next=shown[-1].id if len(found) > limit else None,
     )
 
@@ -338,7 +340,8 @@ def list_verdicts(
 @reading.get("/verdicts/{verdict_id}")
 def get_verdict(context: ContextDep, verdict_id: VerdictId) -> VerdictResponse:
     """A verdict with every rule."""
-    return tell_verdict(find_verdict(context, verdict_id))
+    stored = find_verdict(context, verdict_id)
+    return VerdictResponse.of(stored, stored.verdict)
 
 
 @reading.get("/verdicts/{verdict_id}/statement", response_class=StreamingResponse)
@@ -377,89 +380,11 @@ def _file(context: Context, digest: str, name: str, media: str) -> Response:
     return StreamingResponse(context.blobs.open(digest), media_type=media, headers=headers)
 
 
-def tell_policy(stored: StoredPolicy) -> PolicyResponse:
-    """A version of a policy."""
-    return PolicyResponse(
-        gate=stored.gate,
-        product=stored.product,
-        digest=stored.digest,
-        text=stored.text,
-        first_seen=stored.first_seen,
-        since=stored.since,
-        by=stored.by,
-    )
-
-
-def tell_decided(verdict: Verdict) -> DecidedResponse:
-    """What a gate decides, stored or not."""
-    return DecidedResponse(**_decided(verdict))
-
-
-def tell_verdict(stored: StoredVerdict) -> VerdictResponse:
-    """A stored verdict."""
-    return VerdictResponse(
-        **_decided(stored.verdict),
-        id=stored.id,
-        runs=list(stored.runs),
-        lineage=stored.lineage,
-        created_at=stored.created_at,
-        snapshot_digest=stored.snapshot_digest,
-        document_digest=stored.document_digest,
-        envelope_digest=stored.envelope_digest,
-        key_id=stored.key_id,
-    )
-
-
-def tell_verdict_briefly(stored: StoredVerdict) -> VerdictBriefResponse:
-    """The same in a list."""
-    return VerdictBriefResponse(
-        id=stored.id,
-        gate=stored.gate,
-        decision=stored.verdict.decision,
-        summary=stored.verdict.summary,
-        at=stored.verdict.at,
-        subject=dict(stored.verdict.subject),
-        runs=list(stored.runs),
-        lineage=stored.lineage,
-        policy_digest=stored.verdict.policy_digest,
-    )
-
-
 def tell_replay(found: Replay) -> ReplayResponse:
     """What came of evaluating again."""
-    return ReplayResponse(
-        id=found.stored.id,
+    return ReplayResponse.of(
+        found.stored,
         identical=found.is_identical,
-        document_digest=found.stored.document_digest,
         replayed_digest=found.digest,
         decision=found.again.decision,
-    )
-
-
-def _decided(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "gate": verdict.gate,
-        "product": verdict.product,
-        "decision": verdict.decision,
-        "summary": verdict.summary,
-        "at": verdict.at,
-        "subject": dict(verdict.subject),
-        "rules": [_rule(rule) for rule in verdict.rules],
-        "warnings": list(verdict.warnings),
-        "policy_digest": verdict.policy_digest,
-        "evidence_digest": verdict.evidence_digest,
-        "tool": verdict.tool,
-        "rules_version": verdict.rules_version,
-    }
-
-
-def _rule(rule: RuleResult) -> RuleResponse:
-    return RuleResponse(
-        id=rule.id,
-        kind=rule.kind,
-        blocking=rule.blocking,
-        outcome=rule.outcome,
-        sentence=rule.sentence,
-        inputs=dict(rule.inputs),
-        by=list(rule.by),
     )

@@ -13,10 +13,10 @@ from fastapi.openapi.models import Example
 from orchestrator.api.dependencies import LARGEST, ContextDep, resolve_run
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.identity import CallerDep
-from orchestrator.api.models import Filled, RequestModel, ResponseModel
+from orchestrator.api.models import Filled, RequestModel, ResponseModel, documented
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
-from orchestrator.application.explain_failures import FailureReview, review_failures, review_run
+from orchestrator.application.explain_failures import review_failures, review_run
 from orchestrator.application.match_tests import (
     FamilyChanges,
     Matching,
@@ -28,15 +28,15 @@ from orchestrator.application.ports.stores import Scope
 from orchestrator.application.test_history import TestHistory, history_of
 from orchestrator.domain.alias import Alias, AliasState, KnownTest
 from orchestrator.domain.blame import Culprit
-from orchestrator.domain.diagnosis import Diagnosed
-from orchestrator.domain.failures import FailureClass
+from orchestrator.domain.diagnosis import Again
 from orchestrator.domain.flaky import FlakyEvidence
-from orchestrator.domain.identity import Change, resolve
+from orchestrator.domain.identity import resolve
 from orchestrator.domain.known_issue import IssueState, IssueUse
 from orchestrator.domain.person import Person
 from orchestrator.domain.quarantine import Quarantined, QuarantineState
-from orchestrator.domain.retests import TrialKind
 from orchestrator.domain.signature import Cluster, Signature
+
+documented(Again, Alias, Cluster, Signature)
 
 
 class MatchRequest(RequestModel):
@@ -62,49 +62,10 @@ Match = Annotated[MatchRequest, Body(openapi_examples=_MATCH)]
 Decide = Annotated[DecisionRequest | None, Body(openapi_examples=_NOTHING)]
 
 
-class SignatureResponse(ResponseModel):
-    """What is the same of all failures of one kind."""
-
-    id: str
-    """``s1-0123456789ab``: the algorithm's version and a digest."""
-    kind: FailureClass
-    """Whose failure it probably is; a hint."""
-    exception: str
-    frame: str
-    """``module.function``, the last of the product's own frames."""
-    message: str
-    """With what changes from run to run masked."""
-
-
-class ClusterResponse(ResponseModel):
-    """Failures of one signature."""
-
-    signature: SignatureResponse
-    count: int
-    """Failing results."""
-    tests: list[str]
-    """Node ids, each once."""
-    jobs: list[str]
-    cells: list[str]
-    platforms: list[str]
-    versions: list[str]
-    """Of the subject."""
-    runs: int
-    first_seen: datetime | None
-    """Among everything that is stored."""
-    last_seen: datetime | None
-    known_issues: list[str]
-    """Ids of those that apply to at least one of its results; told of one run only."""
-    tolerated: int
-    """Results that a known issue applies to; they stay failed in every count."""
-    similar: list[str]
-    """Ids of signatures that may be the same; a suggestion."""
-
-
 class ClusterListResponse(ResponseModel):
     """Failures by signature, the largest cluster first."""
 
-    items: list[ClusterResponse]
+    items: list[Cluster]
     runs: int
     """Runs that were looked at."""
     is_cut: bool
@@ -125,17 +86,6 @@ class QuarantinedResponse(ResponseModel):
     state: QuarantineState
 
 
-class AgainResponse(ResponseModel):
-    """How a test went each time that it ran again with the same thing changed."""
-
-    kind: TrialKind
-    changed: str
-    """For a person; empty where nothing was."""
-    whole: bool
-    """Its whole job ran."""
-    outcomes: list[str]
-
-
 class DiagnosedResponse(ResponseModel):
     """A failing test that ran again, and who broke it."""
 
@@ -150,7 +100,7 @@ class DiagnosedResponse(ResponseModel):
     """All of it."""
     tried: str
     """`again` in words."""
-    again: list[AgainResponse]
+    again: list[Again]
 
 
 class KnownTestResponse(ResponseModel):
@@ -220,28 +170,10 @@ class HistoryResponse(ResponseModel):
     flaky: FlakyResponse
 
 
-class AliasResponse(ResponseModel):
-    """Two names that are, or are not, one test."""
-
-    id: int
-    product: str
-    job: str
-    old_test: int
-    old: str
-    new_test: int
-    new: str
-    change: Change
-    likeness: float
-    state: AliasState
-    suggested_at: datetime
-    decided_at: datetime | None
-    decided_by: str
-
-
 class AliasListResponse(ResponseModel):
     """Aliases, in the order they were suggested."""
 
-    items: list[AliasResponse]
+    items: list[Alias]
 
 
 class FamilyResponse(ResponseModel):
@@ -263,7 +195,7 @@ class MatchingResponse(ResponseModel):
     old_run: str
     new_run: str
     families: list[FamilyResponse]
-    suggestions: list[AliasResponse]
+    suggestions: list[Alias]
     """To confirm or reject."""
 
 
@@ -301,8 +233,10 @@ def list_signatures(
 ) -> ClusterListResponse:
     """Failures by signature, of a run or of the newest runs, the largest cluster first."""
     if run is not None:
-        return tell_review(review_run(context, resolve_run(context, run)))
-    return tell_review(review_failures(context, product=product, runs=runs))
+        review = review_run(context, resolve_run(context, run))
+    else:
+        review = review_failures(context, product=product, runs=runs)
+    return ClusterListResponse.of(review, items=review.clusters)
 
 
 @reading.get("/tests")
@@ -343,7 +277,7 @@ def list_aliases(
 ) -> AliasListResponse:
     """Tests that stand under other names: suggested, confirmed and rejected."""
     found = context.stores.aliases.list(product=product, state=state)
-    return AliasListResponse(items=[tell_alias(alias) for alias in found])
+    return AliasListResponse(items=list(found))
 
 
 @writing.post("/aliases")
@@ -356,7 +290,7 @@ def match_tests(context: ContextDep, body: Match) -> MatchingResponse:
 @writing.post("/aliases/{alias_id}/confirm")
 def confirm_alias(
     context: ContextDep, alias_id: AliasId, caller: CallerDep, body: Decide = None
-) -> AliasResponse:
+) -> Alias:
     """Say that two names are one test: its history and its counts follow."""
     return _decide(context, alias_id, AliasState.CONFIRMED, caller)
 
@@ -364,7 +298,7 @@ def confirm_alias(
 @writing.post("/aliases/{alias_id}/reject")
 def reject_alias(
     context: ContextDep, alias_id: AliasId, caller: CallerDep, body: Decide = None
-) -> AliasResponse:
+) -> Alias:
     """Say that two names are two tests: it is not suggested again."""
     return _decide(context, alias_id, AliasState.REJECTED, caller)
 
@@ -372,111 +306,33 @@ def reject_alias(
 @writing.post("/aliases/{alias_id}/undo")
 def undo_alias(
     context: ContextDep, alias_id: AliasId, caller: CallerDep, body: Decide = None
-) -> AliasResponse:
+) -> Alias:
     """Take back what was said; it is a suggestion again."""
     return _decide(context, alias_id, AliasState.SUGGESTED, caller)
 
 
-def _decide(context: Context, alias_id: str, state: AliasState, by: Person) -> AliasResponse:
+def _decide(context: Context, alias_id: str, state: AliasState, by: Person) -> Alias:
     known = _NUMBER.fullmatch(alias_id)
     alias = decide_alias(context, int(alias_id), state, by=by.name) if known else None
     if alias is None:
         raise NotFoundError(f"there is no alias {alias_id!r}; GET /api/v1/aliases lists them")
-    return tell_alias(alias)
-
-
-def tell_cluster(cluster: Cluster) -> ClusterResponse:
-    """Failures of one signature."""
-    return ClusterResponse(
-        signature=_signature(cluster.signature),
-        count=cluster.count,
-        tests=list(cluster.tests),
-        jobs=list(cluster.jobs),
-        cells=list(cluster.cells),
-        platforms=list(cluster.platforms),
-        versions=list(cluster.versions),
-        runs=cluster.runs,
-        first_seen=cluster.first_seen,
-        last_seen=cluster.last_seen,
-        known_issues=list(cluster.known_issues),
-        tolerated=cluster.tolerated,
-        similar=list(cluster.similar),
-    )
-
-
-def _signature(one: Signature) -> SignatureResponse:
-    return SignatureResponse(
-        id=one.id, kind=one.kind, exception=one.exception, frame=one.frame, message=one.message
-    )
+    return alias
 
 
 def tell_quarantined(one: Quarantined) -> QuarantinedResponse:
     """A failing result in quarantine."""
-    return QuarantinedResponse(
-        id=one.quarantine.id,
-        nodeid=one.nodeid,
-        cell=one.cell,
-        job=one.job,
-        reason=one.quarantine.reason,
-        owner=one.quarantine.owner,
-        expires=one.quarantine.expires,
-        state=one.state,
-    )
-
-
-def tell_diagnosed(one: Diagnosed) -> DiagnosedResponse:
-    """Who broke a failing test."""
-    return DiagnosedResponse(
-        cell=one.cell,
-        job=one.job,
-        nodeid=one.nodeid,
-        answer=one.answer,
-        sentence=one.sentence,
-        evidence=list(one.evidence),
-        tried=one.tried,
-        again=[
-            AgainResponse(
-                kind=each.kind,
-                changed=each.changed,
-                whole=each.whole,
-                outcomes=list(each.outcomes),
-            )
-            for each in one.again
-        ],
-    )
-
-
-def tell_review(review: FailureReview) -> ClusterListResponse:
-    """Failures by signature."""
-    items = [tell_cluster(cluster) for cluster in review.clusters]
-    return ClusterListResponse(items=items, runs=review.runs, is_cut=review.is_cut)
+    return QuarantinedResponse.of(one, one.quarantine)
 
 
 def tell_use(use: IssueUse) -> IssueUseResponse:
     """A known issue in a run."""
-    return IssueUseResponse(
-        id=use.issue.id,
-        title=use.issue.title,
-        owner=use.issue.owner,
-        url=use.issue.url,
-        expires=use.issue.expires,
-        state=use.state,
-        count=use.count,
-        max_failures=use.issue.max_failures,
-        expired_days=use.expired_days,
-    )
+    return IssueUseResponse.of(use.issue, use)
 
 
 def tell_known_test(test: KnownTest, aliases: Mapping[int, int]) -> KnownTestResponse:
     """A test, whatever ran it."""
     newest = resolve(test.id, aliases)
-    return KnownTestResponse(
-        id=test.id,
-        product=test.product,
-        job=test.job,
-        nodeid=test.nodeid,
-        now=newest if newest != test.id else None,
-    )
+    return KnownTestResponse.of(test, now=newest if newest != test.id else None)
 
 
 def tell_history(history: TestHistory) -> HistoryResponse:
@@ -491,71 +347,30 @@ def tell_history(history: TestHistory) -> HistoryResponse:
 
 
 def _result(one: TestGo) -> ResultResponse:
-    return ResultResponse(
-        run=one.go.run,
-        cell=one.cell,
-        platform=one.go.platform,
-        version=one.go.version,
-        at=one.at,
+    return ResultResponse.of(
+        one,
+        one.go,
         test=one.test_id,
         outcome=one.go.outcome.word,
         earlier=[outcome.word for outcome in one.go.earlier],
-        duration_s=one.duration_s,
-        reason=one.reason,
-        message=one.message,
-        signature=one.signature,
     )
 
 
 def tell_flaky(found: FlakyEvidence) -> FlakyResponse:
     """How reliable a test is."""
     rate = found.flip_rate
-    return FlakyResponse(
-        passed_on_retry=found.passed_on_retry,
-        split=found.split,
-        flips=found.flips,
-        flip_rate=None if rate is None else float(rate),
-        failures=found.failures,
-        judged=found.judged,
-        likely=found.likely,
-    )
-
-
-def tell_alias(alias: Alias) -> AliasResponse:
-    """Two names."""
-    return AliasResponse(
-        id=alias.id,
-        product=alias.product,
-        job=alias.job,
-        old_test=alias.old_test,
-        old=alias.old,
-        new_test=alias.new_test,
-        new=alias.new,
-        change=alias.change,
-        likeness=alias.likeness,
-        state=alias.state,
-        suggested_at=alias.suggested_at,
-        decided_at=alias.decided_at,
-        decided_by=alias.decided_by,
-    )
+    return FlakyResponse.of(found, flip_rate=None if rate is None else float(rate))
 
 
 def tell_matching(matching: Matching) -> MatchingResponse:
     """What became of the tests of a run."""
-    return MatchingResponse(
-        old_run=matching.old_run,
-        new_run=matching.new_run,
+    return MatchingResponse.of(
+        matching,
         families=[_family(one) for one in matching.families],
-        suggestions=[tell_alias(alias) for alias in matching.suggestions],
     )
 
 
 def _family(one: FamilyChanges) -> FamilyResponse:
-    return FamilyResponse(
-        family=one.family,
-        summary=str(one.changes),
-        same=len(one.changes.same),
-        new=list(one.changes.new),
-        gone=list(one.changes.gone),
-        ambiguous=list(one.changes.ambiguous),
+    return FamilyResponse.of(
+        one.changes, family=one.family, summary=str(one.changes), same=len(one.changes.same)
     )

@@ -28,7 +28,7 @@ from orchestrator.application.ingest_artifacts import (
 from orchestrator.application.ports.ingest_upload import IntakeError
 from orchestrator.application.ports.stores import Scope, Stores
 from orchestrator.domain.cell import RunState
-from orchestrator.domain.ingested import Disagreement, Ingested, Source, SourceState, StatedMachine
+from orchestrator.domain.ingested import Disagreement, Ingested, Source, SourceState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.parsed_results import Provenance
 from orchestrator.domain.problems import nearest
@@ -211,48 +211,17 @@ def tell_answer(stores: Stores, answer: IngestAnswer) -> IngestResponse:
 
 def tell_ingested(ingested: Ingested) -> IngestedResponse:
     """Where a cell's evidence is from."""
-    return IngestedResponse(
-        provenance=ingested.provenance,
-        ingested_at=ingested.ingested_at,
-        dated_at=ingested.dated_at,
-        is_dated=ingested.is_dated,
+    return IngestedResponse.of(
+        ingested,
         sources=[_source(source) for source in ingested.sources],
         disagreements=[_disagreement(one) for one in ingested.disagreements],
-        repeated=ingested.repeated,
-        machine=_machine(ingested.machine) if ingested.machine else None,
     )
 
 
 def _source(source: Source) -> SourceResponse:
-    return SourceResponse(
-        name=source.name,
-        sha256=source.digest,
-        size_bytes=source.size_bytes,
-        state=source.state,
-        dialect=source.dialect,
-        provenance=source.provenance,
-        confidence=source.confidence,
-        jobs=list(source.jobs),
-        announced=source.announced,
-        named=source.named,
-        summed=source.summed,
-        stamps=list(source.stamps),
-        remarks=list(source.remarks),
-    )
+    return SourceResponse.of(source, sha256=source.digest)
 
 
 def _disagreement(one: Disagreement) -> DisagreementResponse:
     told = [ToldOtherwiseResponse(source=name, outcome=word) for name, word in one.sources]
-    return DisagreementResponse(job=one.job, nodeid=one.nodeid, sources=told)
-
-
-def _machine(machine: StatedMachine) -> StatedMachineResponse:
-    return StatedMachineResponse(
-        place=machine.place,
-        instance_type=machine.instance_type,
-        market=machine.market,
-        seconds=machine.seconds,
-        usd_per_hour=machine.usd_per_hour,
-        priced=machine.priced,
-        machine_id=machine.machine_id,
-    )
+    return DisagreementResponse.of(one, sources=told)

@@ -16,12 +16,14 @@ from orchestrator.api.history import (
     ProductQuery,
 )
 from orchestrator.api.identity import CallerDep
-from orchestrator.api.models import Filled, RequestModel, ResponseModel, Word
+from orchestrator.api.models import Filled, RequestModel, ResponseModel, Word, documented
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.known_issues import NewIssue, add_known_issue, end_known_issue
 from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.person import Person
+
+documented(IssueMatch, IssueScope)
 
 
 class IssueMatchRequest(RequestModel):
@@ -111,32 +113,14 @@ _ISSUE: dict[str, Example] = {
 Issue = Annotated[KnownIssueRequest, Body(openapi_examples=_ISSUE)]
 
 
-class IssueMatchResponse(ResponseModel):
-    """Which failures are meant: all of what is not empty."""
-
-    signature: str
-    exception: str
-    frame: str
-    contains: str
-
-
-class IssueScopeResponse(ResponseModel):
-    """Where it applies; what is empty does not restrict."""
-
-    platforms: list[str]
-    jobs: list[str]
-    versions: str
-    requires_package: str
-
-
 class KnownIssueResponse(ResponseModel):
     """An owned, dated, expiring exception for failures."""
 
     id: str
     product: str
     title: str
-    match: IssueMatchResponse
-    scope: IssueScopeResponse
+    match: IssueMatch
+    scope: IssueScope
     owner: str
     author: str
     """Who added it: the name that their token had then."""
@@ -193,31 +177,4 @@ def expire_known_issue(
 
 def tell_known_issue(issue: KnownIssue, *, on: date) -> KnownIssueResponse:
     """A known issue, as it stands on a day."""
-    match, scope = issue.match, issue.scope
-    return KnownIssueResponse(
-        id=issue.id,
-        product=issue.product,
-        title=issue.title,
-        match=IssueMatchResponse(
-            signature=match.signature,
-            exception=match.exception,
-            frame=match.frame,
-            contains=match.contains,
-        ),
-        scope=IssueScopeResponse(
-            platforms=list(scope.platforms),
-            jobs=list(scope.jobs),
-            versions=scope.versions,
-            requires_package=scope.requires_package,
-        ),
-        owner=issue.owner,
-        author=issue.author,
-        author_token=issue.author_token,
-        url=issue.url,
-        opened=issue.opened,
-        expires=issue.expires,
-        max_failures=issue.max_failures,
-        ended_at=issue.ended_at,
-        ended_by=issue.ended_by,
-        is_expired=issue.is_expired(on),
-    )
+    return KnownIssueResponse.of(issue, is_expired=issue.is_expired(on))

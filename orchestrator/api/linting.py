@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Security
 from fastapi.openapi.models import Example
 from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep, resolve_run
-from orchestrator.api.models import RequestModel, ResponseModel
+from orchestrator.api.models import RequestModel, ResponseModel, documented
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.application.ports.stores import Scope
-from orchestrator.domain.lint_findings import LEVELS, ForeignDocument
+from orchestrator.domain.lint_findings import LEVELS, DocumentFinding, ForeignDocument
+
+documented(DocumentFinding)
 
 LARGEST_TEXT = 1 << 19
 """Characters of one document."""
@@ -61,23 +63,10 @@ _EXAMPLES: dict[str, Example] = {
 Lint = Annotated[LintRequest, Body(openapi_examples=_EXAMPLES)]
 
 
-class FindingResponse(ResponseModel):
-    """One thing that is wrong."""
-
-    level: Literal["error", "warning", "note"]
-    """Contradicted; not supported; worth knowing."""
-    rule: str
-    document: str
-    line: int
-    message: str
-    advice: str
-    """What to do about it."""
-
-
 class LintResponse(ResponseModel):
     """What was found, by document, level and line."""
 
-    findings: tuple[FindingResponse, ...]
+    findings: tuple[DocumentFinding, ...]
     counts: dict[str, int]
     """Findings by level."""
     run: str | None
@@ -91,19 +80,8 @@ def lint_documents(context: ContextDep, body: Lint) -> LintResponse:
     evidence = evidence_of(context.stores, run, at=context.clock.now()) if run else None
     documents = [ForeignDocument(d.name, d.text, d.replaced) for d in _named(body.documents)]
     found = context.lint(documents, evidence)
-    shapes = tuple(
-        FindingResponse(
-            level=f.level,
-            rule=f.rule,
-            document=f.document,
-            line=f.line,
-            message=f.message,
-            advice=f.advice,
-        )
-        for f in found
-    )
     counts = {str(level): len([f for f in found if f.level == level]) for level in LEVELS}
-    return LintResponse(findings=shapes, counts=counts, run=run)
+    return LintResponse(findings=tuple(found), counts=counts, run=run)
 
 
 def _named(documents: tuple[DocumentRequest, ...]) -> list[DocumentRequest]:

@@ -165,13 +165,4 @@ def _attachment(name: str, response: Response) -> Response:
 
 def tell_test(test: TestFact) -> TestResponse:
     """One test."""
-    return TestResponse(
-        job=test.job,
-        nodeid=test.nodeid,
-        outcome=test.outcome.word,
-        final=test.final,
-        duration_s=test.duration_s,
-        reason=test.reason,
-        message=test.message,
-        text=test.text,
-    )
+    return TestResponse.of(test, outcome=test.outcome.word)

@@ -6,21 +6,21 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response, Security
-from pydantic import Field
 
 from orchestrator.api.dependencies import CellDep, ContextDep
-from orchestrator.api.models import ResponseModel, Usd
+from orchestrator.api.models import ResponseModel, Usd, documented
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.janitor import DOOMED, Sight, Standing
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.ssh_access import Entrance, enter_machine
 from orchestrator.application.terminate_machine import end_machine
-from orchestrator.domain.attestation import Attestation
-from orchestrator.domain.cell import PlaceAnswer, PlaceChoice
+from orchestrator.domain.attestation import Attestation, Device
+from orchestrator.domain.cell import PlaceChoice
 from orchestrator.domain.machine import MachineState
-from orchestrator.domain.money import Bill
 from orchestrator.domain.run_record import LeaseRecord
+
+documented(Attestation, Device, Entrance, PlaceChoice)
 
 
 class BillResponse(ResponseModel):
@@ -72,42 +72,6 @@ class LeaseResponse(MachineResponse):
     """The provider's answer where it gave no machine."""
 
 
-class DecisionResponse(ResponseModel):
-    """One line of why a cell's machine is where it is."""
-
-    at: datetime
-    attempt: int
-    place: str
-    verdict: PlaceAnswer
-    reason: str
-    """One word; empty where the place was chosen."""
-    detail: str
-    """The provider's answer, or what is known."""
-
-
-class DeviceResponse(ResponseModel):
-    """One accelerator, as the machine's own tool names it."""
-
-    vendor: str
-    name: str
-    uuid: str
-    compute_capability: str
-    driver: str
-
-
-class AttestationResponse(ResponseModel):
-    """Who produced the results."""
-
-    facts: dict[str, str]
-    """The provider's: instance id and type, zone, market, image id and name."""
-    devices: list[DeviceResponse]
-    torch: str
-    simulated: bool
-    """The provider is an emulation: no gate accepts these results."""
-    mismatch: str
-    """How the devices differ from what the matrix asked for; empty when they do not."""
-
-
 class SightResponse(ResponseModel):
     """One thing that a cloud shows, and what is made of it."""
 
@@ -142,20 +106,6 @@ class SurveyResponse(ResponseModel):
     """Providers that could not be asked, with the reason: nothing is known of these."""
 
 
-class AccessResponse(ResponseModel):
-    """How to sign in on a cell's machine, as the controller itself does."""
-
-    address: str
-    port: int
-    user: str
-    host_key: str
-    """The only one that is to answer, as in known_hosts."""
-    private_key: str = Field(repr=False)
-    """OpenSSH PEM; empty where the key is a file below the controller's ``HOME/keys``."""
-    key_file: str
-    """Name of that file; empty where the lease has the key."""
-
-
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["machines"], route_class=secured(Scope.READ), dependencies=_ASKED)
 writing = APIRouter(tags=["machines"], route_class=secured(Scope.ADMIN), dependencies=_ASKED)
@@ -187,10 +137,10 @@ def terminate_machine(
 
 
 @writing.get("/runs/{run_id}/cells/{cell}/access")
-def get_access(context: ContextDep, cell: CellDep, response: Response) -> AccessResponse:
+def get_access(context: ContextDep, cell: CellDep, response: Response) -> Entrance:
     """How to sign in on the machine that the cell holds now, with the private key to it."""
     response.headers["Cache-Control"] = "no-store"
-    return tell_access(enter_machine(context, cell))
+    return enter_machine(context, cell)
 
 
 def _told(context: Context, sight: Sight) -> SightResponse:
@@ -203,109 +153,22 @@ def _told(context: Context, sight: Sight) -> SightResponse:
 
 def tell_machine(lease: LeaseRecord) -> MachineResponse:
     """The machine of a lease."""
-    return MachineResponse(
-        provider=lease.provider,
-        place=lease.place,
-        id=lease.machine_id,
-        address=lease.address,
-        state=lease.state,
-        price_usd_per_hour=lease.price_usd_per_hour,
-        seconds=lease.seconds,
-        instance_type=lease.instance_type,
-        market=lease.market,
-        region=lease.region,
-        zone=lease.zone,
-        image_id=lease.image_id,
-        image_name=lease.image_name,
-        simulated=lease.simulated,
-    )
+    return MachineResponse.of(lease, id=lease.machine_id)
 
 
 def tell_lease(lease: LeaseRecord) -> LeaseResponse:
     """A row of the ledger."""
-    return LeaseResponse(
-        **dict(tell_machine(lease)),
-        attempt=lease.attempt,
-        cost_usd=lease.cost_usd,
-        bill=tell_bill(lease.bill),
-        billed_s=lease.billed_s,
-        priced=lease.priced,
-        refusal=lease.refusal,
-    )
-
-
-def tell_bill(bill: Bill) -> BillResponse:
-    """The parts, and their sum."""
-    return BillResponse(
-        machine_usd=bill.machine_usd,
-        disk_usd=bill.disk_usd,
-        address_usd=bill.address_usd,
-        total_usd=bill.total_usd,
-    )
-
-
-def tell_decision(decision: PlaceChoice) -> DecisionResponse:
-    """One line of the decision log."""
-    return DecisionResponse(
-        at=decision.at,
-        attempt=decision.attempt,
-        place=decision.place,
-        verdict=decision.verdict,
-        reason=decision.reason,
-        detail=decision.detail,
-    )
-
-
-def tell_attestation(attestation: Attestation) -> AttestationResponse:
-    """Who produced the results."""
-    return AttestationResponse(
-        facts=dict(attestation.facts),
-        devices=[
-            DeviceResponse(
-                vendor=device.vendor,
-                name=device.name,
-                uuid=device.uuid,
-                compute_capability=device.compute_capability,
-                driver=device.driver,
-            )
-            for device in attestation.devices
-        ],
-        torch=attestation.torch,
-        simulated=attestation.simulated,
-        mismatch=attestation.mismatch,
-    )
+    return LeaseResponse.of(lease, id=lease.machine_id)
 
 
 def tell_sight(sight: Sight, *, cell: str = "") -> SightResponse:
     """What a cloud shows. Its tags say whose it is; they are the cloud's words."""
     machine, tags = sight.machine, sight.machine.tags
-    return SightResponse(
-        provider=sight.provider,
-        id=machine.id,
-        kind=machine.kind,
-        state=machine.state,
-        standing=sight.standing,
+    return SightResponse.of(
+        machine,
+        sight,
         run=tags.get("seatrial-run", ""),
         cell=cell or tags.get("seatrial-cell", ""),
         attempt=tags.get("seatrial-attempt", ""),
-        token=machine.token,
         controller=tags.get("seatrial-controller", ""),
-        expires_at=sight.expires_at,
-        first_seen=sight.first_seen,
-        ends_after=sight.ends_after,
-        detail=machine.detail,
-        facts=dict(machine.facts),
-        simulated=machine.simulated,
-    )
-
-
-def tell_access(entrance: Entrance) -> AccessResponse:
-    """How to sign in."""
-    return AccessResponse(
-        address=entrance.address,
-        port=entrance.port,
-        user=entrance.user,
-        host_key=entrance.host_key,
-        private_key=entrance.private_key,
-        key_file=entrance.key_file,
     )

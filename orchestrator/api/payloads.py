@@ -109,10 +109,6 @@ def _known(context: Context, digest: str) -> StoredPayload | None:
 
 def tell_payload(payload: StoredPayload) -> PayloadResponse:
     """An uploaded payload."""
-    return PayloadResponse(
-        digest=payload.digest,
-        size_bytes=payload.size_bytes,
-        name=payload.manifest.name,
-        version=payload.manifest.version,
-        jobs=[job.id for job in payload.manifest.job],
+    return PayloadResponse.of(
+        payload, payload.manifest, jobs=[job.id for job in payload.manifest.job]
     )

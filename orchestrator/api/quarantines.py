@@ -157,29 +157,8 @@ def end_one_quarantine(
 
 
 def _tell(one: Quarantine, *, at: datetime) -> QuarantineResponse:
-    return QuarantineResponse(
-        id=one.id,
-        product=one.product,
-        nodeid=one.nodeid,
-        platforms=list(one.platforms),
-        reason=one.reason,
-        owner=one.owner,
-        author=one.author,
-        author_token=one.author_token,
-        opened=one.opened,
-        expires=one.expires,
-        returns_after=one.returns_after,
-        ended_at=one.ended_at,
-        ended_by=one.ended_by,
-        state=state_of(one, at),
-    )
+    return QuarantineResponse.of(one, state=state_of(one, at))
 
 
 def _tell_candidate(one: Candidate) -> CandidateResponse:
-    return CandidateResponse(
-        job=one.job,
-        nodeid=one.nodeid,
-        platforms=list(one.platforms),
-        flaky=tell_flaky(one.evidence),
-        quarantine=one.quarantine,
-    )
+    return CandidateResponse.of(one, flaky=tell_flaky(one.evidence))

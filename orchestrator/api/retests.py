@@ -11,7 +11,7 @@ from fastapi.openapi.models import Example
 from pydantic import Field
 
 from orchestrator.api.dependencies import CellDep, ContextDep, KeyHeader, RunId, idempotency_key
-from orchestrator.api.models import RequestModel, ResponseModel
+from orchestrator.api.models import RequestModel, ResponseModel, documented
 from orchestrator.api.run_responses import RunResponse, tell_run
 from orchestrator.api.runs import PlanResponse, tell_plan
 from orchestrator.api.security import bearer, secured
@@ -29,8 +29,10 @@ from orchestrator.application.describe_run import describe_run
 from orchestrator.application.launch_run import PayloadMissingError
 from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.stores import Scope
-from orchestrator.domain.blame import Blame, Culprit
+from orchestrator.domain.blame import Blame
 from orchestrator.domain.retests import Sitting, SittingState, TrialAsk, TrialKind
+
+documented(BisectRange, Blame)
 
 _DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
@@ -58,31 +60,11 @@ class SittingResponse(ResponseModel):
     """Why there are none."""
 
 
-class BlameResponse(ResponseModel):
-    """Who broke a failing test."""
-
-    job: str
-    nodeid: str
-    answer: Culprit
-    evidence: list[str]
-
-
 class TrialsResponse(ResponseModel):
     """Everything that was tried in the cell's last attempt, and what follows from it."""
 
     items: list[SittingResponse]
-    blame: list[BlameResponse]
-
-
-class BisectRangeResponse(ResponseModel):
-    """Where a search for the revision begins."""
-
-    url: str
-    good: str
-    """Revision of the last green run; empty where there is none."""
-    good_run: str
-    bad: str
-    tests: list[str]
+    blame: list[Blame]
 
 
 class SecondMachineResponse(ResponseModel):
@@ -166,7 +148,7 @@ def list_trials(context: ContextDep, cell: CellDep) -> TrialsResponse:
     sittings = stores.trials.of_attempt(attempts[-1].id) if attempts else ()
     return TrialsResponse(
         items=[tell_sitting(sitting) for sitting in sittings],
-        blame=[tell_blame(found) for found in blame_cell(stores, cell)] if sittings else [],
+        blame=list(blame_cell(stores, cell)) if sittings else [],
     )
 
 
@@ -187,9 +169,9 @@ def end_trials(context: ContextDep, cell: CellDep) -> None:
 
 
 @reading.get("/runs/{run_id}/cells/{cell}/bisect")
-def get_bisect_range(context: ContextDep, cell: CellDep) -> BisectRangeResponse:
+def get_bisect_range(context: ContextDep, cell: CellDep) -> BisectRange:
     """Where a search for the revision that broke the cell would begin."""
-    return tell_range(bisect_range(context, cell))
+    return bisect_range(context, cell)
 
 
 @writing.post("/runs/{run_id}/cells/{cell}/bisect/plan")
@@ -227,36 +209,9 @@ def second_machine(
 def tell_sitting(sitting: Sitting) -> SittingResponse:
     """A sitting as the API shows it."""
     ask = sitting.ask
-    return SittingResponse(
-        id=sitting.id,
-        number=sitting.number,
-        kind=ask.kind,
-        changed=ask.changed,
-        whole=ask.whole,
-        times=ask.times,
+    return SittingResponse.of(
+        sitting,
+        ask,
         tests={job: list(nodeids) for job, nodeids in ask.tests.items()},
-        state=sitting.state,
-        asked_at=sitting.asked_at,
-        started_at=sitting.started_at,
-        ended_at=sitting.ended_at,
         outcomes=[dict(time) for time in sitting.outcomes],
-        trouble=sitting.trouble,
-    )
-
-
-def tell_blame(found: Blame) -> BlameResponse:
-    """An answer as the API shows it."""
-    return BlameResponse(
-        job=found.job, nodeid=found.nodeid, answer=found.answer, evidence=list(found.evidence)
-    )
-
-
-def tell_range(found: BisectRange) -> BisectRangeResponse:
-    """Where a search begins, as the API shows it."""
-    return BisectRangeResponse(
-        url=found.url,
-        good=found.good,
-        good_run=found.good_run,
-        bad=found.bad,
-        tests=list(found.tests),
     )

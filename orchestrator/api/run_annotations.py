@@ -151,18 +151,8 @@ def _told(items: tuple[Judged, ...]) -> StatementListResponse:
 
 def _statement(one: Judged) -> StatementResponse:
     said = one.statement
-    return StatementResponse(
-        kind=said.kind,
-        author=said.author,
-        at=said.at,
-        title=said.title,
-        text=said.text,
-        cell=said.cell,
-        files=list(said.files),
-        problem=said.problem,
-        before=said.before,
-        after=said.after,
-        commit=said.commit,
+    return StatementResponse.of(
+        said,
         doubts=[
             DoubtResponse.model_validate({"level": d.level, "message": d.message})
             for d in one.doubts

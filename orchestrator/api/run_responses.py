@@ -14,51 +14,33 @@ from fractions import Fraction
 from pydantic import Field
 
 from orchestrator.api.history import (
-    ClusterResponse,
     DiagnosedResponse,
     IssueUseResponse,
     QuarantinedResponse,
-    tell_cluster,
-    tell_diagnosed,
     tell_quarantined,
     tell_use,
 )
 from orchestrator.api.ingest import IngestedResponse, tell_ingested
 from orchestrator.api.machines import (
-    AttestationResponse,
-    DecisionResponse,
     LeaseResponse,
     MachineResponse,
-    tell_attestation,
-    tell_decision,
     tell_lease,
     tell_machine,
 )
-from orchestrator.api.models import ResponseModel, Usd
-from orchestrator.domain.cell import Attempt, CellState, Run, RunState, Transition
-from orchestrator.domain.facts import CheckFact, MetricFact, Notice
+from orchestrator.api.models import ResponseModel, Usd, documented
+from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.cell import Attempt, CellState, PlaceChoice, Run, RunState, Transition
+from orchestrator.domain.facts import Notice
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.paired_samples import pairs_of, slowdown
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, JobRecord, RunRecord
+from orchestrator.domain.signature import Cluster
+
+documented(Counts)
 
 PACKAGES = "packages"
-
-
-class CountsResponse(ResponseModel):
-    """Pytest results by outcome."""
-
-    passed: int
-    failed: int
-    error: int
-    skipped: int
-    xfailed: int
-    xpassed: int
-    missing: int
-    """Collected, and not reported (yet, while the job runs)."""
-    not_run: int
-    """Collected, and never started."""
 
 
 class CheckResponse(ResponseModel):
@@ -109,7 +91,7 @@ class JobResponse(ResponseModel):
     reason: str
     detail: str
     degraded: str | None
-    counts: CountsResponse
+    counts: Counts
     """Of a suite; all zero for other jobs, which have checks and metrics."""
     checks: list[CheckResponse]
     metrics: list[MetricResponse]
@@ -183,7 +165,7 @@ class CellResponse(ResponseModel):
     detail: str
     optional: bool
     simulated: bool
-    counts: CountsResponse
+    counts: Counts
     pass_rate: float | None
     """``passed / (passed + failed + error)``; null when none of these happened."""
     jobs: list[JobResponse]
@@ -195,9 +177,9 @@ class CellResponse(ResponseModel):
     """Every row of the ledger, refused places too, in their order."""
     kept_until: datetime | None
     """Its machine is kept for a person until then, since it did not pass; null where it is not."""
-    decisions: list[DecisionResponse]
+    decisions: list[PlaceChoice]
     """Why its machine is where it is."""
-    attestation: AttestationResponse | None
+    attestation: Attestation | None
     """Who produced its results; null before a machine told."""
     ingested: IngestedResponse | None
     """Where its evidence is from, if our agent did not produce it; then nothing is attested."""
@@ -230,7 +212,7 @@ class RunSummaryResponse(ResponseModel):
     matrix: str
     """The matrix's name."""
     cost_usd: Usd
-    counts: CountsResponse
+    counts: Counts
     pass_rate: float | None
     """``passed / (passed + failed + error)``; null when none of these happened."""
     payload: str
@@ -246,7 +228,7 @@ class RunResponse(RunSummaryResponse):
 
     cells: list[CellResponse]
     """In matrix order."""
-    clusters: list[ClusterResponse]
+    clusters: list[Cluster]
     """Its failures by signature, the largest first."""
     known_issues: list[IssueUseResponse]
     """How the product's known issues stand to it; those out of its scope are not here."""
@@ -270,56 +252,39 @@ def tell_run(record: RunRecord) -> RunResponse:
     return RunResponse(
         **dict(summary),
         cells=[tell_cell(cell, record) for cell in record.cells],
-        clusters=[tell_cluster(cluster) for cluster in record.clusters],
+        clusters=list(record.clusters),
         known_issues=[tell_use(use) for use in record.known_issues],
         quarantined=[tell_quarantined(one) for one in record.quarantined],
-        diagnosed=[tell_diagnosed(one) for one in record.diagnosed],
+        diagnosed=[DiagnosedResponse.of(one) for one in record.diagnosed],
     )
 
 
 def tell_summary(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummaryResponse:
     """A run without its cells."""
-    return RunSummaryResponse(
-        id=run.id,
-        state=run.state,
-        outcome=run.outcome,
+    return RunSummaryResponse.of(
+        run,
         subject=SubjectResponse(name=run.subject_name, version=run.subject_version),
         matrix=run.matrix_name,
         cost_usd=cost_usd,
-        counts=_counts(counts),
+        counts=counts,
         pass_rate=_rate(counts.pass_rate),
         payload=run.payload_digest,
-        rerun_of=run.rerun_of,
-        created_at=run.created_at,
-        finished_at=run.finished_at,
-        cancel_requested_at=run.cancel_requested_at,
     )
 
 
 def tell_cell(cell: CellRecord, run: RunRecord) -> CellResponse:
     """One cell of a run."""
     last = cell.leases[-1] if cell.leases else None
-    return CellResponse(
-        id=cell.id,
+    return CellResponse.of(
+        cell,
         platform=cell.platform.id,
-        environment=cell.environment,
-        state=cell.state,
-        entered_at=cell.entered_at,
-        outcome=cell.outcome,
-        reason=cell.reason,
-        detail=cell.detail,
         optional=cell.platform.optional,
-        simulated=cell.simulated,
-        counts=_counts(cell.counts),
         pass_rate=_rate(cell.counts.pass_rate),
         jobs=[_job(job) for job in cell.jobs],
-        cost_usd=cell.cost_usd,
         attempts=[_attempt(attempt) for attempt in cell.attempts],
         machine=tell_machine(last) if last else None,
         leases=[tell_lease(lease) for lease in cell.leases],
         kept_until=run.kept_until(cell),
-        decisions=[tell_decision(decision) for decision in cell.decisions],
-        attestation=tell_attestation(cell.attestation) if cell.attestation else None,
         ingested=tell_ingested(cell.ingested) if cell.ingested else None,
         packages=_packages(cell.probed),
         fingerprint=fingerprint(cell.probed),
@@ -342,74 +307,21 @@ def _rate(rate: Fraction | None) -> float | None:
     return None if rate is None else float(rate)
 
 
-def _counts(counts: Counts) -> CountsResponse:
-    return CountsResponse(**counts.as_dict())
-
-
 def _job(job: JobRecord) -> JobResponse:
-    return JobResponse(
-        id=job.id,
-        kind=job.kind,
-        title=job.title,
-        outcome=job.outcome,
-        reason=job.reason,
-        detail=job.detail,
-        degraded=job.degraded,
-        counts=_counts(job.counts),
-        checks=[_check(check) for check in job.checks],
-        metrics=[_metric(metric) for metric in job.metrics],
+    return JobResponse.of(
+        job,
         pairs=[_pair(pairs) for pairs in pairs_of(job)],
-        started_at=job.started_at,
-        duration_s=job.duration_s,
-        timeout_s=job.timeout_s,
-        current=job.current,
-        reused_from=job.reused_from,
-        at=job.at,
-        reuse=job.reuse,
-    )
-
-
-def _check(check: CheckFact) -> CheckResponse:
-    return CheckResponse(
-        name=check.name,
-        outcome=check.outcome,
-        value=check.value,
-        unit=check.unit,
-        tolerance=check.tolerance,
-        reason=check.reason,
-    )
-
-
-def _metric(metric: MetricFact) -> MetricResponse:
-    return MetricResponse(
-        name=metric.name,
-        samples=list(metric.samples),
-        unit=metric.unit,
-        direction=metric.direction,
-        params=dict(metric.params),
     )
 
 
 def _pair(pairs: Pairs) -> PairResponse:
-    return PairResponse(
-        metric=pairs.metric,
-        unit=pairs.unit,
-        direction=pairs.direction,
-        pairs=len(pairs.subject),
-        slowdown=slowdown(pairs),
-        remarks=list(pairs.remarks),
-    )
+    return PairResponse.of(pairs, pairs=len(pairs.subject), slowdown=slowdown(pairs))
 
 
 def _attempt(attempt: Attempt) -> AttemptResponse:
     cause = attempt.cause
-    return AttemptResponse(
-        number=attempt.number,
-        outcome=attempt.outcome,
-        reason=cause.reason if cause else "",
-        detail=cause.detail if cause else "",
-        opened_at=attempt.opened_at,
-        closed_at=attempt.closed_at,
+    return AttemptResponse.of(
+        attempt, reason=cause.reason if cause else "", detail=cause.detail if cause else ""
     )
 
 
@@ -419,18 +331,11 @@ def _transition(step: Transition) -> TransitionResponse:
 
 
 def _notice(notice: Notice) -> NoticeResponse:
-    return NoticeResponse(
-        at=datetime.fromtimestamp(notice.ts, UTC),
-        job=notice.job,
-        level=notice.level,
-        message=notice.message,
-    )
+    return NoticeResponse.of(notice, at=datetime.fromtimestamp(notice.ts, UTC))
 
 
 def _artifact(artifact: ArtifactRecord) -> ArtifactResponse:
-    return ArtifactResponse(
-        name=artifact.name, size_bytes=artifact.size_bytes, sha256=artifact.digest
-    )
+    return ArtifactResponse.of(artifact, sha256=artifact.digest)
 
 
 def sum_usd(costs: Iterable[Decimal]) -> Decimal:

@@ -22,7 +22,6 @@ from orchestrator.application.ports.documents import Source
 from orchestrator.application.ports.stores import Scope
 from orchestrator.application.rerun_run import Only, plan_rerun, rerun_run
 from orchestrator.domain.expected_hardware import in_words
-from orchestrator.domain.machine import Place
 from orchestrator.domain.quota import Headroom, Room
 from orchestrator.domain.retests import TrialOrder
 
@@ -328,45 +327,15 @@ def tell_plan(plan: Plan) -> PlanResponse:
 
 def _planned(planned: PlannedCell) -> PlannedCellResponse:
     cell = planned.cell
-    return PlannedCellResponse(
-        id=cell.id,
+    return PlannedCellResponse.of(
+        cell,
+        planned,
         platform=cell.platform.id,
         provider=cell.platform.provider,
-        environment=cell.environment,
         expect=in_words(cell.platform.expect) if cell.platform.expect else "",
-        jobs=list(cell.jobs),
-        places=[_place(place) for place in planned.places],
-        worst_usd=planned.worst_usd,
-        note=planned.note,
-    )
-
-
-def _place(place: Place) -> PlaceResponse:
-    return PlaceResponse(
-        name=place.name,
-        region=place.region,
-        zone=place.zone,
-        market=place.market,
-        instance_type=place.instance_type,
-        price_usd_per_hour=place.price_usd_per_hour,
-        disk_usd_per_hour=place.disk_usd_per_hour,
-        address_usd_per_hour=place.address_usd_per_hour,
-        usd_per_hour=place.usd_per_hour,
-        priced=place.priced,
     )
 
 
 def _headroom(found: Headroom) -> HeadroomResponse:
     quota, level = found.quota, found.level
-    return HeadroomResponse(
-        provider=quota.provider,
-        quota=quota.code,
-        name=quota.name,
-        scope=quota.scope,
-        unit=quota.unit,
-        needed=found.needed,
-        limit=level.limit,
-        used=level.used,
-        room=found.room,
-        sentence=found.sentence,
-    )
+    return HeadroomResponse.of(quota, found, level, quota=quota.code)

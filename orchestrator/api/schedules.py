@@ -12,7 +12,7 @@ from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.identity import CallerDep
-from orchestrator.api.models import RequestModel, ResponseModel
+from orchestrator.api.models import RequestModel, ResponseModel, documented
 from orchestrator.api.runs import MATRIX_TEXT, Matrix
 from orchestrator.api.security import bearer, secured
 from orchestrator.application import schedules
@@ -28,6 +28,8 @@ from orchestrator.domain.schedule import (
     SubjectKind,
     SubjectSelector,
 )
+
+documented(SubjectSelector)
 
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
 _Word = Annotated[str, Field(max_length=300, pattern=_PLAIN)]
@@ -178,16 +180,6 @@ class FiringResponse(ResponseModel):
     ended_at: datetime | None
 
 
-class SelectorResponse(ResponseModel):
-    """Which subject a firing is about."""
-
-    kind: SubjectKind
-    package: str
-    prereleases: bool
-    url: str
-    branch: str
-
-
 class ScheduleResponse(ResponseModel):
     """A matrix that is launched again and again."""
 
@@ -199,7 +191,7 @@ class ScheduleResponse(ResponseModel):
     """The file's name."""
     payload: str
     subject: str | None
-    select: SelectorResponse
+    select: SubjectSelector
     last_passed_baseline: bool
     gate: str
     lineage: str
@@ -281,34 +273,14 @@ def remove_schedule(context: ContextDep, name: str) -> None:
 def tell_schedule(shown: ShownSchedule) -> ScheduleResponse:
     """A schedule with its firings."""
     schedule = shown.schedule
-    selector = schedule.subject
     reuse_s = schedule.reuse_max_age_s
-    return ScheduleResponse(
-        name=schedule.name,
-        cron=schedule.cron,
-        tz=schedule.tz,
-        owner=schedule.owner,
+    return ScheduleResponse.of(
+        schedule,
         matrix=schedule.matrix_name,
-        payload=schedule.payload,
         subject=schedule.subject_digest,
-        select=SelectorResponse(
-            kind=selector.kind,
-            package=selector.package,
-            prereleases=selector.prereleases,
-            url=selector.url,
-            branch=selector.branch,
-        ),
-        last_passed_baseline=schedule.last_passed_baseline,
-        gate=schedule.gate,
-        lineage=schedule.lineage,
-        deadline=schedule.deadline,
-        overlap=schedule.overlap,
-        catch_up=schedule.catch_up,
-        catch_up_hours=schedule.catch_up_hours,
+        select=schedule.subject,
         reuse_hours=reuse_s / 3600 if reuse_s is not None else None,
-        created_at=schedule.created_at,
-        paused_at=schedule.paused_at,
-        upcoming=list(shown.upcoming),
+        upcoming=shown.upcoming,
         firings=[tell_firing(firing) for firing in shown.firings],
     )
 
@@ -316,19 +288,8 @@ def tell_schedule(shown: ShownSchedule) -> ScheduleResponse:
 def tell_firing(firing: Firing) -> FiringResponse:
     """A firing, without the document that it launches."""
     resolved = firing.resolved
-    return FiringResponse(
-        due_at=firing.due_at,
-        state=firing.state,
-        outcome=firing.outcome,
-        reason=firing.reason,
-        by=firing.by,
-        deadline_at=firing.deadline_at,
-        overdue=firing.overdue,
-        retry_at=firing.retry_at,
+    return FiringResponse.of(
+        firing,
         subject=resolved.subject if resolved else "",
         remarks=list(resolved.remarks) if resolved else [],
-        run=firing.run,
-        second_run=firing.second_run,
-        verdict=firing.verdict,
-        ended_at=firing.ended_at,
     )

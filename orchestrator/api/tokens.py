@@ -12,10 +12,12 @@ from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import RequestModel, ResponseModel
+from orchestrator.api.models import RequestModel, ResponseModel, documented
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.ports.stores import Scope, Token
 from orchestrator.application.tokens import create_token as make_token
+
+documented(Token)
 
 
 class TokenRequest(RequestModel):
@@ -43,8 +45,8 @@ _TOKEN_EXAMPLES: dict[str, Example] = {
 NewToken = Annotated[TokenRequest, Body(openapi_examples=_TOKEN_EXAMPLES)]
 
 
-class TokenResponse(ResponseModel):
-    """An API token, without its secret."""
+class NewTokenResponse(ResponseModel):
+    """A token that was just made."""
 
     id: str
     name: str
@@ -54,10 +56,6 @@ class TokenResponse(ResponseModel):
     last_used_at: datetime | None
     revoked_at: datetime | None
 
-
-class NewTokenResponse(TokenResponse):
-    """A token that was just made."""
-
     secret: str
     """Shown here, and never again."""
 
@@ -65,7 +63,7 @@ class NewTokenResponse(TokenResponse):
 class TokenListResponse(ResponseModel):
     """Every token."""
 
-    items: list[TokenResponse]
+    items: list[Token]
 
 
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
@@ -77,14 +75,14 @@ router = APIRouter(
 @router.get("/tokens")
 def list_tokens(context: ContextDep) -> TokenListResponse:
     """Every token, without the secrets, which are not kept."""
-    return TokenListResponse(items=[tell_token(token) for token in context.stores.tokens.list()])
+    return TokenListResponse(items=list(context.stores.tokens.list()))
 
 
 @router.post("/tokens", status_code=201)
 def create_token(context: ContextDep, body: NewToken) -> NewTokenResponse:
     """Make a token. Its secret is in this answer and nowhere else."""
     token, secret = make_token(context, body.name, body.wanted, days=body.days)
-    return NewTokenResponse(**dict(tell_token(token)), secret=secret)
+    return NewTokenResponse.of(token, secret=secret)
 
 
 @router.delete("/tokens/{token_id}", status_code=204, response_class=Response)
@@ -95,16 +93,3 @@ def revoke_token(context: ContextDep, token_id: str) -> None:
     if not known:
         raise NotFoundError(f"there is no token {token_id!r}; GET /api/v1/tokens lists them")
     tokens.revoke(token_id, at=context.clock.now())
-
-
-def tell_token(token: Token) -> TokenResponse:
-    """A token, without its secret."""
-    return TokenResponse(
-        id=token.id,
-        name=token.name,
-        scope=token.scope,
-        created_at=token.created_at,
-        expires_at=token.expires_at,
-        last_used_at=token.last_used_at,
-        revoked_at=token.revoked_at,
-    )
