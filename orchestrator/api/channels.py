@@ -30,7 +30,6 @@ from orchestrator.domain.channel import (
     DeliveryState,
     Health,
     LoggedAttempt,
-    Receipt,
     Reception,
 )
 
@@ -251,7 +250,7 @@ def remove_webhook(context: ContextDep, channel: ChannelDep) -> None:
 @writing.post("/webhooks/{channel}/test")
 def try_webhook(context: ContextDep, channel: ChannelDep, body: Try = None) -> ReceiptResponse:
     """Send a test message now. One that gets through ends the disabling of a channel."""
-    return _receipt(call_channel(context, channel, git_sha=body.git_sha if body else ""))
+    return ReceiptResponse.of(call_channel(context, channel, git_sha=body.git_sha if body else ""))
 
 
 @writing.post("/webhooks/{channel}/rotate")
@@ -287,25 +286,11 @@ def _tell(context: ContextDep, channel: Channel, health: Health) -> ChannelRespo
 
 def _delivery(one: Delivery, attempts: list[LoggedAttempt]) -> DeliveryResponse:
     told = one.news.announcement
-    return DeliveryResponse(
-        id=one.id,
-        state=one.state,
-        is_test=one.is_test,
-        lineage=told.lineage,
+    return DeliveryResponse.of(
+        one,
+        told,
         lineage_state=told.state,
         previous=one.news.previous,
-        title=told.title,
-        created_at=one.created_at,
         due_at=one.due_at if one.done_at is None else None,
-        done_at=one.done_at,
-        attempts=[
-            DeliveryAttemptResponse(
-                number=tried.number, at=tried.at, **dict(_receipt(tried.receipt))
-            )
-            for tried in attempts
-        ],
+        attempts=[DeliveryAttemptResponse.of(tried, tried.receipt) for tried in attempts],
     )
-
-
-def _receipt(receipt: Receipt) -> ReceiptResponse:
-    return ReceiptResponse.of(receipt)

@@ -42,7 +42,7 @@ class ResponseModel(BaseModel):
         """
         for name, field in cls.model_fields.items():
             if name not in derived and field.alias not in derived:
-                owner = next(one for one in records if hasattr(one, name))
+                owner = next((one for one in records if hasattr(one, name)), None)
                 derived[name] = getattr(owner, name)
         return cls.model_validate(derived, from_attributes=True)
 

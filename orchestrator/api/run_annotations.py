@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response, Security
 from fastapi.openapi.models import Example
@@ -16,6 +16,7 @@ from orchestrator.application.add_annotations import Judged, state, statements_o
 from orchestrator.application.ports.stores import Scope
 from orchestrator.domain.annotation import MOST_STATEMENTS, Written
 from orchestrator.domain.ingested import StatementKind
+from orchestrator.domain.lint_findings import Level
 
 REPLAYED = "Idempotency-Replayed"
 _ASKED = [Security(bearer)]
@@ -57,7 +58,7 @@ class StatementsRequest(RequestModel):
 class DoubtResponse(ResponseModel):
     """What the results say against a statement."""
 
-    level: Literal["error", "warning", "note"]
+    level: Level
     """``error``: they contradict it. ``warning``: nothing backs it."""
     message: str
 
@@ -146,15 +147,4 @@ def add_statements(
 
 
 def _told(items: tuple[Judged, ...]) -> StatementListResponse:
-    return StatementListResponse(items=[_statement(one) for one in items])
-
-
-def _statement(one: Judged) -> StatementResponse:
-    said = one.statement
-    return StatementResponse.of(
-        said,
-        doubts=[
-            DoubtResponse.model_validate({"level": d.level, "message": d.message})
-            for d in one.doubts
-        ],
-    )
+    return StatementListResponse(items=[StatementResponse.of(one.statement, one) for one in items])

@@ -6,7 +6,7 @@ seconds. Everything that came back from a machine is plain data in these shapes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -336,8 +336,3 @@ def _notice(notice: Notice) -> NoticeResponse:
 
 def _artifact(artifact: ArtifactRecord) -> ArtifactResponse:
     return ArtifactResponse.of(artifact, sha256=artifact.digest)
-
-
-def sum_usd(costs: Iterable[Decimal]) -> Decimal:
-    """Add money up."""
-    return sum(costs, Decimal(0))
