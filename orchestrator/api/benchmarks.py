@@ -2,28 +2,94 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Security
 
-from orchestrator.api.benchmark_responses import (
-    ChangeShape,
-    DifferenceShape,
-    SeriesListShape,
-    SeriesPointShape,
-    SeriesShape,
-)
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
+from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.benchmark_series import BenchmarkSeries, series_of
 from orchestrator.application.ports.trends import ChangePoint
 from orchestrator.domain.person import Scope
 
+
+class SeriesPointResponse(ResponseModel):
+    """One run's measurement."""
+
+    run: str
+    version: str
+    """The subject's."""
+    at: datetime
+    """When its run was launched, or is said to have happened."""
+    value: float
+    """The median of its samples; of a paired benchmark, of the subject's turns."""
+    samples: int
+    environment: str
+    """Fingerprint of packages, driver and device; empty where it is not known."""
+
+
+class DifferenceResponse(ResponseModel):
+    """Something that is another one since."""
+
+    what: str
+    before: str
+    since: str
+
+
+class ChangeResponse(ResponseModel):
+    """A step of a series that stayed."""
+
+    run: str
+    """The first on the new level."""
+    index: int
+    """Of that run's point."""
+    before: float
+    after: float
+    """Medians of the levels on both sides."""
+    change: float
+    """0.05: the new level is 5 % higher."""
+    is_worse: bool
+    """By the metric's direction."""
+    p: float
+    """Of a step as clear as this one in a series that has none."""
+    environment_changed: bool
+    environment: list[DifferenceResponse]
+    """What changed in the environment at about the same time."""
+
+
+class SeriesResponse(ResponseModel):
+    """One benchmark on one platform, in the order of time."""
+
+    job: str
+    metric: str
+    cell: str
+    platform: str
+    unit: str
+    direction: str
+    """``higher`` or ``lower`` is better."""
+    params: dict[str, object]
+    points: list[SeriesPointResponse]
+    changes: list[ChangeResponse]
+    """They inform; no gate looks at them."""
+    autocorrelation: float | None
+    """Of each value with the one before; null for fewer than 8 values."""
+    is_noisy: bool
+    """The change points prove nothing, for the reasons in `doubts`."""
+    doubts: list[str]
+
+
+class SeriesListResponse(ResponseModel):
+    """Every series of a benchmark."""
+
+    items: list[SeriesResponse]
+
+
 reading = APIRouter(
     tags=["history"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
 )
-
 BenchmarkId = Annotated[
     str,
     Path(
@@ -41,7 +107,7 @@ def get_benchmark_series(
     product: Annotated[str | None, Query(description="The payload's name", max_length=300)] = None,
     platform: Annotated[str | None, Query(description="A platform's id", max_length=300)] = None,
     runs: Annotated[int, Query(ge=1, le=1000, description="So many newest runs")] = 200,
-) -> SeriesListShape:
+) -> SeriesListResponse:
     """A benchmark over the newest runs, and where its level changed: to look at, never to block."""
     found = series_of(context, benchmark, product=product, platform=platform, runs=runs)
     if not found:
@@ -49,48 +115,24 @@ def get_benchmark_series(
             f"none of the newest {runs} runs measured {benchmark!r}; a benchmark is named "
             "job/metric, and GET /api/v1/runs/{id} lists the metrics of each job"
         )
-    return SeriesListShape(items=[_tell(one) for one in found])
+    return SeriesListResponse(items=[_tell(one) for one in found])
 
 
-def _tell(series: BenchmarkSeries) -> SeriesShape:
-    return SeriesShape(
-        job=series.job,
-        metric=series.metric,
-        cell=series.cell,
-        platform=series.platform,
-        unit=series.unit,
-        direction=series.direction,
-        params=dict(series.params),
-        points=[
-            SeriesPointShape(
-                run=point.run,
-                version=point.version,
-                at=point.at,
-                value=point.value,
-                samples=point.samples,
-                environment=point.environment,
-            )
-            for point in series.points
-        ],
+def _tell(series: BenchmarkSeries) -> SeriesResponse:
+    return SeriesResponse.of(
+        series,
+        series.trend,
         changes=[_change(series, change) for change in series.trend.changes],
-        autocorrelation=series.trend.autocorrelation,
-        is_noisy=series.trend.is_noisy,
-        doubts=list(series.trend.doubts),
     )
 
 
-def _change(series: BenchmarkSeries, change: ChangePoint) -> ChangeShape:
-    return ChangeShape(
+def _change(series: BenchmarkSeries, change: ChangePoint) -> ChangeResponse:
+    return ChangeResponse.of(
+        change,
         run=series.points[change.index].run,
-        index=change.index,
-        before=change.before,
-        after=change.after,
-        change=change.change,
         is_worse=series.is_worse(change),
-        p=change.p,
-        environment_changed=change.environment_changed,
         environment=[
-            DifferenceShape(what=what, before=before, since=since)
+            DifferenceResponse(what=what, before=before, since=since)
             for what, before, since in series.environment_diff(change)
         ],
     )

@@ -2,33 +2,211 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Response, Security
+from fastapi import APIRouter, Body, Depends, Path, Query, Response, Security
+from fastapi.openapi.models import Example
+from pydantic import Field
 
-from orchestrator.api.channel_requests import NewWebhook, Rotate, Try
-from orchestrator.api.channel_responses import (
-    ChannelListShape,
-    ChannelShape,
-    DeliveryAttemptShape,
-    DeliveryListShape,
-    DeliveryShape,
-    NewChannelShape,
-    ReceiptShape,
-    RenewedShape,
-)
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
+from orchestrator.api.models import RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.manage_channels import (
+    NewChannel,
     add_channel,
     call_channel,
     find_channel,
     renew_secret,
 )
-from orchestrator.domain.channel import Channel, Delivery, Health, LoggedAttempt, Receipt
+from orchestrator.domain.announcement import LineageState
+from orchestrator.domain.channel import (
+    GITHUB_API,
+    Channel,
+    ChannelKind,
+    Delivery,
+    DeliveryState,
+    Health,
+    LoggedAttempt,
+    Reception,
+)
 from orchestrator.domain.person import Scope
+
+_PLAIN = r"^[^\x00-\x1f\x7f]*$"
+_Pattern = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN)]
+_Short = Annotated[str, Field(max_length=200, pattern=_PLAIN)]
+_Url = Annotated[str, Field(min_length=1, max_length=2000, pattern=_PLAIN)]
+
+
+class WebhookRequest(RequestModel):
+    """A channel to add."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+    kind: ChannelKind = ChannelKind.WEBHOOK
+    target: _Url
+    """An URL; of ``github``, ``owner/repository``."""
+    lineages: Annotated[tuple[_Pattern, ...], Field(max_length=50)] = ()
+    """Only these lines of verdicts; ``*`` and ``?`` stand for anything. Empty takes all."""
+    allow_private: bool = False
+    """For receivers in one's own network: private addresses and plain HTTP are allowed."""
+    api_base: _Url = GITHUB_API
+    """For a GitHub of one's own: ``https://github.example.org/api/v3``."""
+    token_from: _Short = ""
+    """Where the controller finds GitHub's token: ``env:GITHUB_TOKEN``, or ``file:NAME`` of a file
+    under its ``HOME/keys``."""
+
+    def new_channel(self) -> NewChannel:
+        """As the operation takes it."""
+        return NewChannel(**dict(self))
+
+
+class TryRequest(RequestModel):
+    """How to test a channel."""
+
+    git_sha: Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?$")] = ""
+    """Of ``github``: set the status ``seatrial/test`` there; without it, the repository is only
+    looked at."""
+
+
+class RotateRequest(RequestModel):
+    """How to renew a secret."""
+
+    overlap_hours: Annotated[float, Field(ge=0, le=720)] = 24
+    """For so long messages are signed with the old secret too."""
+
+
+_NEW: dict[str, Example] = {
+    "webhook": {
+        "summary": "Signed JSON",
+        "value": {"name": "release-bot", "target": "https://hooks.example.org/seatrial"},
+    },
+    "slack": {
+        "summary": "A room, told of the nightly only",
+        "value": {
+            "name": "release-room",
+            "kind": "slack",
+            "target": "https://hooks.slack.com/services/T000/B000/XXXX",
+            "lineages": ["nightly*"],
+        },
+    },
+    "github": {
+        "summary": "Statuses of commits",
+        "value": {
+            "name": "commits",
+            "kind": "github",
+            "target": "example/torchbridge",
+            "token_from": "env:GITHUB_TOKEN",
+        },
+    },
+}
+_TRY: dict[str, Example] = {
+    "commit": {
+        "summary": "A real status, on a commit of GitHub",
+        "value": {"git_sha": "0123456789abcdef0123456789abcdef01234567"},
+    }
+}
+_ROTATE: dict[str, Example] = {
+    "week": {"summary": "The old one stands for a week", "value": {"overlap_hours": 168}}
+}
+NewWebhook = Annotated[WebhookRequest, Body(openapi_examples=_NEW)]
+Try = Annotated[TryRequest | None, Body(openapi_examples=_TRY)]
+Rotate = Annotated[RotateRequest | None, Body(openapi_examples=_ROTATE)]
+
+
+class ChannelResponse(ResponseModel):
+    """Where people are told."""
+
+    id: str
+    name: str
+    kind: ChannelKind
+    target: str
+    """``owner/repository``, or the URL up to its host: what follows is a secret with many."""
+    lineages: list[str]
+    """Only these, as in ``nightly*``; empty takes all."""
+    allow_private: bool
+    """Addresses of one's own network are allowed, and plain HTTP."""
+    api_base: str
+    """Of GitHub."""
+    token_from: str
+    """Where the controller finds GitHub's token, not the token."""
+    created_at: datetime
+    signing_secrets: int
+    """So many stand now; two while one replaces the other."""
+    state: str
+    """``ok``, ``failing`` or ``disabled``."""
+    failing_since: datetime | None
+    last_ok_at: datetime | None
+    disabled_at: datetime | None
+    disabled_why: str
+    waiting: int
+    """Deliveries that have not reached it yet."""
+
+
+class ChannelListResponse(ResponseModel):
+    """Every channel."""
+
+    items: list[ChannelResponse]
+
+
+class NewChannelResponse(ChannelResponse):
+    """A channel that was just added."""
+
+    secret: str | None
+    """What its messages are signed with, as Standard Webhooks has it; it is not told again."""
+
+
+class RenewedResponse(ResponseModel):
+    """A channel's new secret."""
+
+    secret: str
+    """It is not told again."""
+    old_until: datetime | None
+    """Until then messages are signed with the old one too."""
+
+
+class ReceiptResponse(ResponseModel):
+    """What became of one attempt."""
+
+    reception: Reception
+    """``taken``, ``failed`` (it is tried again), ``refused`` or ``gone``."""
+    status: int | None
+    """The HTTP status; null where there was no answer."""
+    said: str
+    seconds: float
+
+
+class DeliveryAttemptResponse(ReceiptResponse):
+    """One attempt at a delivery."""
+
+    number: int
+    at: datetime
+
+
+class DeliveryResponse(ResponseModel):
+    """News for a channel."""
+
+    id: str
+    """The ``webhook-id``: the same in every attempt."""
+    state: DeliveryState
+    is_test: bool
+    lineage: str
+    lineage_state: LineageState
+    previous: LineageState | None
+    """What the line stood at before; null for its first news."""
+    title: str
+    created_at: datetime
+    due_at: datetime | None
+    """When it is tried next; null when it is over."""
+    done_at: datetime | None
+    attempts: list[DeliveryAttemptResponse]
+
+
+class DeliveryListResponse(ResponseModel):
+    """The newest deliveries, the newest first."""
+
+    items: list[DeliveryResponse]
+
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["webhooks"], route_class=secured(Scope.READ), dependencies=_ASKED)
@@ -49,18 +227,18 @@ ChannelDep = Annotated[Channel, Depends(_channel)]
 
 
 @reading.get("/webhooks")
-def list_webhooks(context: ContextDep) -> ChannelListShape:
+def list_webhooks(context: ContextDep) -> ChannelListResponse:
     """Every channel, and whether what is sent to it gets through."""
     channels = context.stores.outbox.channels()
-    return ChannelListShape(items=[_tell(context, one, health) for one, health in channels])
+    return ChannelListResponse(items=[_tell(context, one, health) for one, health in channels])
 
 
 @writing.post("/webhooks", status_code=201)
-def add_webhook(context: ContextDep, body: NewWebhook) -> NewChannelShape:
+def add_webhook(context: ContextDep, body: NewWebhook) -> NewChannelResponse:
     """Add a channel. Its signing secret is in this answer and nowhere else."""
     channel, secret = add_channel(context, body.new_channel())
     told = _tell(context, channel, Health())
-    return NewChannelShape(**dict(told), secret=secret)
+    return NewChannelResponse(**dict(told), secret=secret)
 
 
 @writing.delete("/webhooks/{channel}", status_code=204, response_class=Response)
@@ -70,18 +248,20 @@ def remove_webhook(context: ContextDep, channel: ChannelDep) -> None:
 
 
 @writing.post("/webhooks/{channel}/test")
-def try_webhook(context: ContextDep, channel: ChannelDep, body: Try = None) -> ReceiptShape:
+def try_webhook(context: ContextDep, channel: ChannelDep, body: Try = None) -> ReceiptResponse:
     """Send a test message now. One that gets through ends the disabling of a channel."""
-    return _receipt(call_channel(context, channel, git_sha=body.git_sha if body else ""))
+    return ReceiptResponse.of(call_channel(context, channel, git_sha=body.git_sha if body else ""))
 
 
 @writing.post("/webhooks/{channel}/rotate")
-def rotate_webhook(context: ContextDep, channel: ChannelDep, body: Rotate = None) -> RenewedShape:
+def rotate_webhook(
+    context: ContextDep, channel: ChannelDep, body: Rotate = None
+) -> RenewedResponse:
     """Make a new signing secret, told here only; messages are signed with the old one as well."""
     overlap = timedelta(hours=body.overlap_hours if body else 24)
     renewed, secret = renew_secret(context, channel, overlap=overlap)
     before = renewed.secrets[1:2]
-    return RenewedShape(secret=secret, old_until=before[0].until if before else None)
+    return RenewedResponse(secret=secret, old_until=before[0].until if before else None)
 
 
 @reading.get("/webhooks/{channel}/deliveries")
@@ -89,57 +269,28 @@ def list_deliveries(
     context: ContextDep,
     channel: ChannelDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> DeliveryListShape:
+) -> DeliveryListResponse:
     """The newest deliveries to a channel, each with its attempts."""
     log = context.stores.outbox.log(channel.id, limit=limit)
-    return DeliveryListShape(items=[_delivery(one, attempts) for one, attempts in log])
+    return DeliveryListResponse(items=[_delivery(one, attempts) for one, attempts in log])
 
 
-def _tell(context: ContextDep, channel: Channel, health: Health) -> ChannelShape:
-    return ChannelShape(
-        id=channel.id,
-        name=channel.name,
-        kind=channel.kind,
+def _tell(context: ContextDep, channel: Channel, health: Health) -> ChannelResponse:
+    return ChannelResponse.of(
+        channel,
+        health,
         target=channel.shown_target,
-        lineages=list(channel.lineages),
-        allow_private=channel.allow_private,
-        api_base=channel.api_base,
-        token_from=channel.token_from,
-        created_at=channel.created_at,
         signing_secrets=len(channel.signing(context.clock.now())),
-        state=health.state,
-        failing_since=health.failing_since,
-        last_ok_at=health.last_ok_at,
-        disabled_at=health.disabled_at,
-        disabled_why=health.disabled_why,
-        waiting=health.waiting,
     )
 
 
-def _delivery(one: Delivery, attempts: list[LoggedAttempt]) -> DeliveryShape:
+def _delivery(one: Delivery, attempts: list[LoggedAttempt]) -> DeliveryResponse:
     told = one.news.announcement
-    return DeliveryShape(
-        id=one.id,
-        state=one.state,
-        is_test=one.is_test,
-        lineage=told.lineage,
+    return DeliveryResponse.of(
+        one,
+        told,
         lineage_state=told.state,
         previous=one.news.previous,
-        title=told.title,
-        created_at=one.created_at,
         due_at=one.due_at if one.done_at is None else None,
-        done_at=one.done_at,
-        attempts=[
-            DeliveryAttemptShape(number=tried.number, at=tried.at, **dict(_receipt(tried.receipt)))
-            for tried in attempts
-        ],
-    )
-
-
-def _receipt(receipt: Receipt) -> ReceiptShape:
-    return ReceiptShape(
-        reception=receipt.reception,
-        status=receipt.status,
-        said=receipt.said,
-        seconds=receipt.seconds,
+        attempts=[DeliveryAttemptResponse.of(tried, tried.receipt) for tried in attempts],
     )

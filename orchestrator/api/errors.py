@@ -12,11 +12,11 @@ from typing import cast
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
-from orchestrator.api.run_responses import FaultShape, ProblemShape
 from orchestrator.application.add_annotations import TooManyStatementsError
 from orchestrator.application.bisect_gate import NothingToBisectError
 from orchestrator.application.describe_run import RunMissingError
@@ -51,6 +51,38 @@ from orchestrator.store.errors import StoreUnusableError
 from orchestrator.store.ingests import CellTakenError, RunBusyError
 from orchestrator.store.retests import NoTrialsError
 from orchestrator.store.schedules import ScheduleTakenError
+
+
+class FaultResponse(BaseModel):
+    """One thing to mend in a request."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    detail: str
+    pointer: str | None = None
+    """JSON Pointer into the body, or into the document that the body carries."""
+    parameter: str | None = None
+    """The path, query or header parameter that is meant."""
+    line: int | None = None
+    column: int | None = None
+
+
+class ProblemResponse(BaseModel):
+    """A problem document (RFC 9457)."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    type: str
+    """A URN that is the same for every problem of a kind."""
+    title: str
+    status: int
+    detail: str
+    instance: str
+    """The path of the request."""
+    errors: list[FaultResponse] | None = None
+    matches: list[str] | None = None
+    """Of an ambiguous id: the runs that it could mean."""
+
 
 MEDIA_TYPE = "application/problem+json"
 FAULT_LIMIT = 100
@@ -159,8 +191,6 @@ TABLE: Mapping[type[Exception], Refusal] = {
     HostRefusedError: Refusal(400, "host-refused", "The Host header is not this server's"),
     ClientDisconnect: Refusal(400, "cut-off", "The request was cut off"),
 }
-
-
 _NAMES = frozenset({"author", "approver", "by"})
 _NO_NAMES = (
     "no name can be sent: whoever makes the request says it, as the owner of the token or, on the"
@@ -182,11 +212,11 @@ def answer(
     refusal: Refusal,
     detail: str,
     *,
-    faults: Sequence[FaultShape] = (),
+    faults: Sequence[FaultResponse] = (),
     matches: Sequence[str] = (),
 ) -> Response:
     """Build the problem document. What stands in it may have come from anyone: plain ASCII JSON."""
-    problem = ProblemShape(
+    problem = ProblemResponse(
         type=f"urn:seatrial:problem:{refusal.kind}",
         title=refusal.title,
         status=refusal.status,
@@ -211,9 +241,9 @@ def answer_known(path: str, error: Exception) -> Response:
         return _answer_document(path, refusal, error)
     if isinstance(error, StoreUnusableError):
         return answer(path, refusal, f"{error.advice}; send the request again later")
-    faults: list[FaultShape] = []
+    faults: list[FaultResponse] = []
     if isinstance(error, PayloadMissingError):
-        faults = [FaultShape(pointer="/payload", detail=str(error))]
+        faults = [FaultResponse(pointer="/payload", detail=str(error))]
     matches = error.matches if isinstance(error, AmbiguousRunError) else ()
     return answer(path, refusal, str(error) or refusal.title, faults=faults, matches=matches)
 
@@ -225,8 +255,8 @@ def _answer_document(path: str, refusal: Refusal, error: InvalidDocumentError) -
     return answer(path, refusal, f"{error.name}: {first}{more}", faults=faults)
 
 
-def _fault(problem: Problem) -> FaultShape:
-    return FaultShape(
+def _fault(problem: Problem) -> FaultResponse:
+    return FaultResponse(
         detail=problem.message,
         pointer=pointer(problem.path),
         line=problem.line,
@@ -262,12 +292,12 @@ def _is_malformed(one: Mapping[str, object]) -> bool:
     return one["type"] == "json_invalid" or (in_header and one["type"] == "missing")
 
 
-def _place(one: Mapping[str, object], body: object) -> FaultShape:
+def _place(one: Mapping[str, object], body: object) -> FaultResponse:
     place = cast("tuple[str | int, ...]", one["loc"])
     detail = str(one["msg"])
     if one["type"] == "json_invalid":
         line, column = _line_and_column(str(body), int(place[1]))
-        return FaultShape(detail="is not JSON", pointer="", line=line, column=column)
+        return FaultResponse(detail="is not JSON", pointer="", line=line, column=column)
     if one["type"] == "model_attributes_type":
         detail = "must be a JSON object, sent with `Content-Type: application/json`"
     if one["type"] == "extra_forbidden" and place[-1] in _NAMES:
@@ -275,8 +305,8 @@ def _place(one: Mapping[str, object], body: object) -> FaultShape:
     if one["type"] == "string_pattern_mismatch":
         detail = _pattern_fault(cast("Mapping[str, object]", one["ctx"])["pattern"])
     if place[0] == "body":
-        return FaultShape(detail=detail, pointer=pointer(place[1:]))
-    return FaultShape(detail=detail, parameter=str(place[-1]))
+        return FaultResponse(detail=detail, pointer=pointer(place[1:]))
+    return FaultResponse(detail=detail, parameter=str(place[-1]))
 
 
 def _pattern_fault(pattern: object) -> str:

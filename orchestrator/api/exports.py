@@ -11,8 +11,8 @@ from fastapi.responses import StreamingResponse
 
 from orchestrator.api.dependencies import ContextDep, RunId
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.logs import UNTRUSTED
-from orchestrator.api.run_serializers import tell_run, tell_test
+from orchestrator.api.logs import UNTRUSTED, tell_test
+from orchestrator.api.run_responses import tell_run
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.person import Scope

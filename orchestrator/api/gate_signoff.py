@@ -2,31 +2,186 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Security
+from fastapi import APIRouter, Body, Query, Security
+from fastapi.openapi.models import Example
 from fastapi.responses import Response
+from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
-from orchestrator.api.gate_requests import Approve, Review, Waive
-from orchestrator.api.gate_responses import (
-    ApprovalListShape,
-    ApprovalShape,
-    KeyListShape,
-    KeyShape,
-    ReviewListShape,
-    ReviewShape,
-    WaiverListShape,
-    WaiverShape,
-)
-from orchestrator.api.gate_serializers import tell_approval, tell_key, tell_review, tell_waiver
 from orchestrator.api.identity import CallerDep
+from orchestrator.api.models import Filled, RequestModel, ResponseModel, Word
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.review_payload import NewReview, review_payload
 from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, waive
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
+from orchestrator.domain.gate.payload_review import LONGEST_REVIEW, PayloadLevel, PayloadReview
+from orchestrator.domain.gate.signing_key import PublicKey
+from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.person import Scope
+from orchestrator.store.gates import StoredWaiver
+
+
+class WaiverRequest(RequestModel):
+    """An exception for one rule of a gate, for some days. The caller is its author."""
+
+    gate: Filled
+    rule: Filled
+    """As the verdict prints it: ``platform/aws-a10g``."""
+    reason: Annotated[str, Field(min_length=1, max_length=2000)]
+    days: int = Field(ge=1, le=36_500)
+    """At most the policy's `exception_max_age`."""
+    verdict: Word = ""
+    """``V-0001``, which its author has read; the gate's newest one by default."""
+    only_this: bool = False
+    """It is for the evidence of that verdict only."""
+
+
+class ReviewRequest(RequestModel):
+    """A person's word that they read a payload."""
+
+    payload: Filled
+    """sha256 of its archive, as verdicts and `PUT /payloads/{sha256}` have it."""
+    level: PayloadLevel
+    """What they hold it for; `untrusted` takes back what was said before."""
+    days: int = Field(ge=1, le=LONGEST_REVIEW.days)
+    note: Annotated[str, Field(max_length=2000)] = ""
+    """What the reviewer read; verdicts show it."""
+
+
+class ApprovalRequest(RequestModel):
+    """An approval of a verdict's evidence. The caller is the approver."""
+
+    gate: Filled
+    verdict: Word = ""
+    """``V-0001``; the gate's newest one by default."""
+
+
+_WAIVE: dict[str, Example] = {
+    "week": {
+        "summary": "For a week",
+        "value": {
+            "gate": "release",
+            "rule": "platform/aws-a10g",
+            "reason": "The region is out of machines; its last run was green.",
+            "days": 7,
+        },
+    }
+}
+_REVIEW: dict[str, Example] = {
+    "quarter": {
+        "summary": "For a quarter",
+        "value": {
+            "payload": "0f1e2d3c" * 8,
+            "level": "reviewed",
+            "days": 90,
+            "note": "conftest.py and the plugins, and what changed since 0.4.39",
+        },
+    }
+}
+_APPROVE: dict[str, Example] = {
+    "newest": {"summary": "The newest verdict", "value": {"gate": "release"}}
+}
+Waive = Annotated[WaiverRequest, Body(openapi_examples=_WAIVE)]
+Review = Annotated[ReviewRequest, Body(openapi_examples=_REVIEW)]
+Approve = Annotated[ApprovalRequest, Body(openapi_examples=_APPROVE)]
+
+
+class WaiverResponse(ResponseModel):
+    """A person's exception for a rule: it counts once somebody else has approved it."""
+
+    id: str
+    gate: str
+    rule: str
+    reason: str
+    author: str
+    """Who asked for it: the name that their token had then."""
+    author_token: str
+    """Its id; `socket`: the operating-system user, on the home's socket. Empty: typed."""
+    approver: str
+    """Who approved it; empty while nobody has: then it does not count."""
+    approver_token: str
+    at: datetime
+    approved_at: datetime | None
+    expires: datetime
+    evidence: str
+    """The only evidence that it is for; empty: whatever the gate looks at until it expires."""
+    verdict: str
+    """That its author had read: the one that they named, else the gate's newest."""
+    seen: str
+    """The evidence of that verdict."""
+    is_expired: bool
+
+
+class WaiverListResponse(ResponseModel):
+    """Waivers, those that are over too."""
+
+    items: list[WaiverResponse]
+
+
+class ReviewResponse(ResponseModel):
+    """A person's word that they read a payload."""
+
+    id: str
+    payload: str
+    """sha256 of its archive."""
+    level: PayloadLevel
+    by: str
+    """The name that their token had then."""
+    token: str
+    """Its id; `socket`: the operating-system user, on the home's socket."""
+    note: str
+    at: datetime
+    expires: datetime
+    is_expired: bool
+
+
+class ReviewListResponse(ResponseModel):
+    """Reviews of payloads, those that are over too."""
+
+    items: list[ReviewResponse]
+
+
+class ApprovalResponse(ResponseModel):
+    """A person's yes to some evidence."""
+
+    gate: str
+    by: str
+    """The name that their token had then."""
+    token: str
+    """Its id; `socket`: the operating-system user, on the home's socket. Empty: typed."""
+    at: datetime
+    evidence: str
+
+
+class ApprovalListResponse(ResponseModel):
+    """Approvals, in the order they came."""
+
+    items: list[ApprovalResponse]
+
+
+class KeyResponse(ResponseModel):
+    """The public half of a key that verdicts are signed with."""
+
+    id: str
+    public: str
+    """The raw bytes of Ed25519, in hex."""
+    created_at: datetime | None
+    not_after: datetime | None
+    retired_at: datetime | None
+    is_over: bool
+    """It signs nothing any more, and still proves what it signed before."""
+
+
+class KeyListResponse(ResponseModel):
+    """Keys, oldest first."""
+
+    items: list[KeyResponse]
+
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["gates"], route_class=secured(Scope.READ), dependencies=_ASKED)
@@ -36,15 +191,15 @@ OfGate = Annotated[str | None, Query(description="Only of this gate")]
 
 
 @reading.get("/waivers")
-def list_waivers(context: ContextDep, gate: OfGate = None) -> WaiverListShape:
+def list_waivers(context: ContextDep, gate: OfGate = None) -> WaiverListResponse:
     """Every waiver, those that are over too."""
     at = context.clock.now()
     found = context.stores.gates.waivers(gate=gate)
-    return WaiverListShape(items=[tell_waiver(one, at=at) for one in found])
+    return WaiverListResponse(items=[tell_waiver(one, at=at) for one in found])
 
 
 @writing.post("/waivers", status_code=201)
-def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> WaiverShape:
+def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> WaiverResponse:
     """Ask to waive one rule of a gate for some days: it counts once somebody else approves it.
 
     It is shown in every verdict that it changes.
@@ -62,7 +217,7 @@ def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> Waiver
 
 
 @writing.post("/waivers/{waiver_id}/approve")
-def approve_one_waiver(context: ContextDep, waiver_id: str, caller: CallerDep) -> WaiverShape:
+def approve_one_waiver(context: ContextDep, waiver_id: str, caller: CallerDep) -> WaiverResponse:
     """Approve a waiver that somebody else asked for; doing so again changes nothing."""
     approved = approve_waiver(context, waiver_id, by=caller)
     return tell_waiver(approved, at=context.clock.now())
@@ -74,15 +229,15 @@ def list_payload_reviews(
     payload: Annotated[
         str | None, Query(pattern="^[0-9a-f]{64}$", description="sha256: only of this payload")
     ] = None,
-) -> ReviewListShape:
+) -> ReviewListResponse:
     """Who said that they read a payload, and what they hold it for; those that are over too."""
     at = context.clock.now()
     found = context.stores.gates.reviews(None if payload is None else [payload])
-    return ReviewListShape(items=[tell_review(one, at=at) for one in found])
+    return ReviewListResponse(items=[tell_review(one, at=at) for one in found])
 
 
 @writing.post("/payload-reviews", status_code=201)
-def create_payload_review(context: ContextDep, body: Review, caller: CallerDep) -> ReviewShape:
+def create_payload_review(context: ContextDep, body: Review, caller: CallerDep) -> ReviewResponse:
     """Say that you read a payload. Gates that ask for its level count it from now on."""
     new = NewReview(
         payload=body.payload,
@@ -97,25 +252,25 @@ def create_payload_review(context: ContextDep, body: Review, caller: CallerDep) 
 @reading.get("/approvals")
 def list_approvals(
     context: ContextDep, gate: Annotated[str, Query(description="Of this gate")]
-) -> ApprovalListShape:
+) -> ApprovalListResponse:
     """Every approval of a gate's evidence."""
     find_policy(context, gate)
     found = context.stores.gates.approvals(gate)
-    return ApprovalListShape(items=[tell_approval(gate, one) for one in found])
+    return ApprovalListResponse(items=[tell_approval(gate, one) for one in found])
 
 
 @writing.post("/approvals", status_code=201)
-def create_approval(context: ContextDep, body: Approve, caller: CallerDep) -> ApprovalShape:
+def create_approval(context: ContextDep, body: Approve, caller: CallerDep) -> ApprovalResponse:
     """Say yes to the evidence of a verdict: the gate's next evaluation of it counts this."""
     return tell_approval(body.gate, approve(context, body.gate, by=caller, verdict=body.verdict))
 
 
 @reading.get("/keys")
-def list_keys(context: ContextDep) -> KeyListShape:
+def list_keys(context: ContextDep) -> KeyListResponse:
     """The public keys that verdicts were and are signed with."""
     at = context.clock.now()
     found = context.stores.gates.signing_keys()
-    return KeyListShape(items=[tell_key(key, at=at) for key in found])
+    return KeyListResponse(items=[tell_key(key, at=at) for key in found])
 
 
 @reading.get("/keyring", response_class=Response)
@@ -125,12 +280,33 @@ def get_keyring(context: ContextDep) -> Response:
 
 
 @keeping.post("/keys/rotate", status_code=201)
-def rotate_keys(context: ContextDep) -> KeyShape:
+def rotate_keys(context: ContextDep) -> KeyResponse:
     """Sign with a new key from now on; the one before is retired, and still proves its verdicts."""
     return tell_key(rotate_key(context), at=context.clock.now())
 
 
 @keeping.post("/keys/{key_id}/retire")
-def retire_signing_key(context: ContextDep, key_id: str) -> KeyShape:
+def retire_signing_key(context: ContextDep, key_id: str) -> KeyResponse:
     """End a key now; doing so again changes nothing."""
     return tell_key(retire_key(context, key_id), at=context.clock.now())
+
+
+def tell_waiver(stored: StoredWaiver, *, at: datetime) -> WaiverResponse:
+    """A waiver, as it stands at a time."""
+    waiver = stored.waiver
+    return WaiverResponse.of(waiver, stored, is_expired=at >= waiver.expires)
+
+
+def tell_review(review: PayloadReview, *, at: datetime) -> ReviewResponse:
+    """A review of a payload, as it stands at a time."""
+    return ReviewResponse(**asdict(review), is_expired=at >= review.expires)
+
+
+def tell_approval(gate: str, approval: Approval) -> ApprovalResponse:
+    """An approval."""
+    return ApprovalResponse.of(approval, gate=gate)
+
+
+def tell_key(key: PublicKey, *, at: datetime) -> KeyResponse:
+    """A key, as it stands at a time."""
+    return KeyResponse.of(key, is_over=key.ends_at is not None and at >= key.ends_at)

@@ -3,38 +3,244 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response, Security
+from fastapi import APIRouter, Body, Path, Query, Response, Security
+from fastapi.openapi.models import Example
 from fastapi.responses import StreamingResponse
+from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from orchestrator.api.dependencies import ContextDep, KeyHeader, resolve_run
-from orchestrator.api.gate_requests import DryRun, DryRunBody, Evaluate, EvaluateBody, PutPolicy
-from orchestrator.api.gate_responses import (
-    DecidedShape,
-    PolicyListShape,
-    PolicyShape,
-    ReplayShape,
-    VerdictListShape,
-    VerdictShape,
-)
-from orchestrator.api.gate_serializers import (
-    tell_decided,
-    tell_policy,
-    tell_replay,
-    tell_verdict,
-    tell_verdict_briefly,
-)
 from orchestrator.api.identity import CallerDep
+from orchestrator.api.models import Filled, RequestModel, ResponseModel, Word
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import dry_run, evaluate_gate
 from orchestrator.application.gate_policies import find_policy, put_policy
 from orchestrator.application.launch_run import KeyReusedError
 from orchestrator.application.notify_verdict import announce_verdict
-from orchestrator.application.replay_verdict import find_verdict, replay
+from orchestrator.application.replay_verdict import Replay, find_verdict, replay
+from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.person import Scope
 from orchestrator.store.verdict_lines import StoredVerdict
+
+POLICY_TEXT = """\
+apiVersion: seatrial/v1
+kind: ReleaseGate
+metadata: {name: release, product: torchbridge, owner: release-team}
+spec:
+  platforms:
+    - {id: gcp-l4}
+"""
+_POLICY_OBJECT = {
+    "apiVersion": "seatrial/v1",
+    "kind": "ReleaseGate",
+    "metadata": {"name": "release", "product": "torchbridge", "owner": "release-team"},
+    "spec": {"platforms": [{"id": "gcp-l4"}]},
+}
+
+
+def _is_source(value: object) -> object:
+    if not isinstance(value, str | dict):
+        raise ValueError("a policy is the text of a YAML file, or an object")
+    return value
+
+
+Policy = Annotated[
+    Any,
+    BeforeValidator(_is_source),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}], "title": "Policy"}),
+]
+Runs = Annotated[list[Filled], Field(max_length=50)]
+
+
+class PolicyRequest(RequestModel):
+    """A policy for a gate."""
+
+    policy: Policy
+    """The text of a policy file, or the same as an object."""
+    name: str = Field(default="policy", min_length=1, max_length=200)
+    """What messages call it: its file's name."""
+
+
+def _is_written_out(value: object) -> object:
+    """Numbers, and digits alone, would be read as seconds since 1970."""
+    if isinstance(value, str) and not value.strip().lstrip("+-").replace(".", "").isdecimal():
+        return value
+    raise ValueError("must be a time with its zone, as 2026-01-20T12:00:00Z")
+
+
+Moment = Annotated[
+    AwareDatetime,
+    BeforeValidator(_is_written_out),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+
+
+class EvaluateRequest(RequestModel):
+    """What a gate is to look at."""
+
+    runs: Runs = Field(default=[])
+    """Ids of runs, the beginning of them, or ``latest``; none: the product's newest finished."""
+    lineage: Word = ""
+    """The line of verdicts that it stands in; the gate's own by default."""
+    policy_digest: Word = ""
+    """The version of the gate's policy that decides, as its PUT answered; the present one by
+    default."""
+
+
+class DryRunRequest(RequestModel):
+    """What a gate would decide; nothing is kept."""
+
+    policy: Policy | None = None
+    """null: the gate's present policy."""
+    name: str = Field(default="policy", min_length=1, max_length=200)
+    """What messages call it."""
+    runs: Runs = Field(default=[])
+    """As of an evaluation."""
+    now: Moment | None = None
+    """The time that ages and expiries are measured at; null: now."""
+
+    def at(self, now: datetime) -> datetime:
+        """The time that it is made for."""
+        return self.now or now
+
+
+_PUT: dict[str, Example] = {
+    "text": {
+        "summary": "A policy file's text",
+        "value": {"policy": POLICY_TEXT, "name": "release.yaml"},
+    },
+    "object": {"summary": "The policy as an object", "value": {"policy": _POLICY_OBJECT}},
+}
+_EVALUATE: dict[str, Example] = {
+    "newest": {"summary": "The newest finished run of the product", "value": {"runs": []}},
+    "named": {"summary": "Two runs, one of them ingested", "value": {"runs": ["01jc", "01jd"]}},
+}
+_DRY_RUN: dict[str, Example] = {
+    "change": {
+        "summary": "What another policy would have said, back then",
+        "value": {"policy": POLICY_TEXT, "runs": ["latest"], "now": "2026-01-20T12:00:00Z"},
+    }
+}
+PutPolicy = Annotated[PolicyRequest, Body(openapi_examples=_PUT)]
+Evaluate = Annotated[EvaluateRequest | None, Body(openapi_examples=_EVALUATE)]
+DryRun = Annotated[DryRunRequest | None, Body(openapi_examples=_DRY_RUN)]
+
+
+class PolicyResponse(ResponseModel):
+    """One version of a gate's policy."""
+
+    gate: str
+    product: str
+    """The payload's name."""
+    digest: str
+    """Of what it says: it stays when only comments or layout change."""
+    text: str
+    """The file as it came."""
+    first_seen: datetime
+    """When this version was first put."""
+    since: datetime
+    """When it became this gate's policy."""
+    by: str
+
+
+class PolicyListResponse(ResponseModel):
+    """Policies."""
+
+    items: list[PolicyResponse]
+
+
+class RuleResponse(ResponseModel):
+    """One rule, explained."""
+
+    id: str
+    kind: str
+    blocking: bool
+    """Whether it can stop a release."""
+    outcome: RuleOutcome
+    sentence: str
+    inputs: dict[str, Any]
+    """The figures that it rests on."""
+    by: list[str]
+    """Ids of the known issues, exceptions, waivers and quarantines at work."""
+
+
+class DecidedResponse(ResponseModel):
+    """What a gate decides."""
+
+    gate: str
+    product: str
+    decision: Decision
+    summary: str
+    at: datetime
+    """The time that it was made for."""
+    subject: dict[str, str]
+    """Name, version and the digests that it binds to."""
+    rules: list[RuleResponse]
+    warnings: list[str]
+    policy_digest: str
+    evidence_digest: str
+    """Of the frozen evidence without waivers and approvals, which are given for it."""
+    tool: str
+    rules_version: int
+    """Of the rules that decided."""
+
+
+class VerdictResponse(DecidedResponse):
+    """A verdict; it never changes."""
+
+    id: str
+    """``V-0001``."""
+    runs: list[str]
+    lineage: str
+    created_at: datetime
+    snapshot_digest: str
+    """Of everything that it was made from."""
+    document_digest: str
+    """Of the verdict's canonical JSON."""
+    envelope_digest: str
+    """Of the signed statements."""
+    key_id: str
+    """Who signed."""
+
+
+class VerdictBriefResponse(ResponseModel):
+    """A verdict in a list."""
+
+    id: str
+    gate: str
+    decision: Decision
+    summary: str
+    at: datetime
+    subject: dict[str, str]
+    runs: list[str]
+    lineage: str
+    policy_digest: str
+
+
+class VerdictListResponse(ResponseModel):
+    """Verdicts, newest first."""
+
+    items: list[VerdictBriefResponse]
+    next: str | None
+    """The cursor of the next page."""
+
+
+class ReplayResponse(ResponseModel):
+    """A verdict, evaluated again from what it was made from."""
+
+    id: str
+    identical: bool
+    """Whether the bytes are the same."""
+    document_digest: str
+    """Of the stored verdict."""
+    replayed_digest: str
+    """Of what its inputs come to now."""
+    decision: Decision
+    """What they come to now."""
+
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["gates"], route_class=secured(Scope.READ), dependencies=_ASKED)
@@ -46,32 +252,34 @@ STATEMENTS = "application/vnd.in-toto+jsonl"
 
 
 @reading.get("/gates")
-def list_gates(context: ContextDep) -> PolicyListShape:
+def list_gates(context: ContextDep) -> PolicyListResponse:
     """The present policy of every gate."""
-    return PolicyListShape(items=[tell_policy(one) for one in context.stores.gates.policies()])
+    return PolicyListResponse(
+        items=[PolicyResponse.of(one) for one in context.stores.gates.policies()]
+    )
 
 
 @reading.get("/gates/{name}")
-def get_gate(context: ContextDep, name: GateName) -> PolicyShape:
+def get_gate(context: ContextDep, name: GateName) -> PolicyResponse:
     """The gate's present policy."""
-    return tell_policy(find_policy(context, name))
+    return PolicyResponse.of(find_policy(context, name))
 
 
 @writing.put("/gates/{name}")
 def put_gate(
     context: ContextDep, name: GateName, body: PutPolicy, caller: CallerDep
-) -> PolicyShape:
+) -> PolicyResponse:
     """Make this the gate's policy; the same again changes nothing, older ones are kept."""
     put = put_policy(context, body.policy, body.name, gate=name, by=caller.name)
-    return tell_policy(put)
+    return PolicyResponse.of(put)
 
 
 @reading.get("/gates/{name}/policies")
-def list_gate_policies(context: ContextDep, name: GateName) -> PolicyListShape:
+def list_gate_policies(context: ContextDep, name: GateName) -> PolicyListResponse:
     """Every policy that the gate had, newest first."""
     find_policy(context, name)
     history = context.stores.gates.policy_history(name)
-    return PolicyListShape(items=[tell_policy(one) for one in history])
+    return PolicyListResponse(items=[PolicyResponse.of(one) for one in history])
 
 
 @writing.post("/gates/{name}/evaluate", status_code=201)
@@ -81,9 +289,9 @@ def evaluate(
     key: KeyHeader,
     response: Response,
     body: Evaluate = None,
-) -> VerdictShape:
+) -> VerdictResponse:
     """Decide now, sign the verdict and keep it. The same key again is the same verdict."""
-    asked = body or EvaluateBody()
+    asked = body or EvaluateRequest()
     find_policy(context, name)
     runs = [resolve_run(context, run) for run in asked.runs]
     stored = evaluate_gate(
@@ -97,17 +305,17 @@ def evaluate(
     _refuse_other(stored, name, runs, asked)
     announce_verdict(context, stored)
     response.headers["Location"] = f"/api/v1/verdicts/{stored.id}"
-    return tell_verdict(stored)
+    return VerdictResponse.of(stored, stored.verdict)
 
 
 @reading.post("/gates/{name}/dry-run")
-def dry_run_gate(context: ContextDep, name: GateName, body: DryRun = None) -> DecidedShape:
+def dry_run_gate(context: ContextDep, name: GateName, body: DryRun = None) -> DecidedResponse:
     """What would be decided; nothing is stored and nothing is signed."""
-    asked = body or DryRunBody()
+    asked = body or DryRunRequest()
     policy = asked.policy if asked.policy is not None else find_policy(context, name).text
     runs = [resolve_run(context, run) for run in asked.runs]
     now = asked.at(context.clock.now())
-    return tell_decided(dry_run(context, policy, runs, now, name=asked.name))
+    return DecidedResponse.of(dry_run(context, policy, runs, now, name=asked.name))
 
 
 @reading.get("/gates/{name}/verdicts")
@@ -117,22 +325,23 @@ def list_verdicts(
     limit: Limit = 50,
     before: Annotated[str | None, Query(description="`next` of the page before")] = None,
     lineage: Annotated[str | None, Query(description="Only of this line")] = None,
-) -> VerdictListShape:
+) -> VerdictListResponse:
     """The gate's verdicts, newest first."""
     find_policy(context, name)
     gates = context.stores.gates
     found = gates.verdicts(gate=name, lineage=lineage, limit=limit + 1, before=before)
     shown = found[:limit]
-    return VerdictListShape(
-        items=[tell_verdict_briefly(one) for one in shown],
+    return VerdictListResponse(
+        items=[VerdictBriefResponse.of(one, one.verdict) for one in shown],
         next=shown[-1].id if len(found) > limit else None,
     )
 
 
 @reading.get("/verdicts/{verdict_id}")
-def get_verdict(context: ContextDep, verdict_id: VerdictId) -> VerdictShape:
+def get_verdict(context: ContextDep, verdict_id: VerdictId) -> VerdictResponse:
     """A verdict with every rule."""
-    return tell_verdict(find_verdict(context, verdict_id))
+    stored = find_verdict(context, verdict_id)
+    return VerdictResponse.of(stored, stored.verdict)
 
 
 @reading.get("/verdicts/{verdict_id}/statement", response_class=StreamingResponse)
@@ -150,13 +359,13 @@ def get_frozen_evidence(context: ContextDep, verdict_id: VerdictId) -> Response:
 
 
 @reading.get("/verdicts/{verdict_id}/replay")
-def replay_verdict(context: ContextDep, verdict_id: VerdictId) -> ReplayShape:
+def replay_verdict(context: ContextDep, verdict_id: VerdictId) -> ReplayResponse:
     """Evaluate it again with the policy, the evidence and the time of then."""
     return tell_replay(replay(context, verdict_id))
 
 
 def _refuse_other(
-    stored: StoredVerdict, gate: str, runs: Sequence[str], asked: EvaluateBody
+    stored: StoredVerdict, gate: str, runs: Sequence[str], asked: EvaluateRequest
 ) -> None:
     """Raise KeyReusedError where the key belongs to another request."""
     same_runs = not runs or set(runs) == set(stored.runs)
@@ -169,3 +378,13 @@ def _refuse_other(
 def _file(context: Context, digest: str, name: str, media: str) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(context.blobs.open(digest), media_type=media, headers=headers)
+
+
+def tell_replay(found: Replay) -> ReplayResponse:
+    """What came of evaluating again."""
+    return ReplayResponse.of(
+        found.stored,
+        identical=found.is_identical,
+        replayed_digest=found.digest,
+        decision=found.again.decision,
+    )

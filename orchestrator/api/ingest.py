@@ -6,18 +6,19 @@ The body is the file itself, not a form: ``curl -X POST -T results.tar.gz`` stre
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response, Security
 from starlette.concurrency import run_in_threadpool
 
 from orchestrator.api.dependencies import ContextDep, resolve_run
-from orchestrator.api.ingest_responses import IngestAnswerShape
-from orchestrator.api.ingest_serializers import tell_answer
-from orchestrator.api.run_requests import archive_body
+from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
-from orchestrator.api.uploads import received
+from orchestrator.api.uploads import archive_body, received
 from orchestrator.application.context import Context
+from orchestrator.application.describe_run import find_run
 from orchestrator.application.ingest_artifacts import (
     BODY_LIMIT_BYTES,
     IngestAnswer,
@@ -25,8 +26,97 @@ from orchestrator.application.ingest_artifacts import (
     ingest_artifacts,
 )
 from orchestrator.application.ports.ingest_upload import IntakeError
+from orchestrator.domain.cell import RunState
+from orchestrator.domain.ingested import Disagreement, Ingested, Source, SourceState
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.parsed_results import Provenance
 from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import nearest
+from orchestrator.store.stores import Stores
+
+
+class SourceResponse(ResponseModel):
+    """One artifact, and what was made of it."""
+
+    name: str
+    """Its path below the folder or archive."""
+    sha256: str
+    size_bytes: int
+    state: SourceState
+    """``inconsistent``: its lines, what it announced and what it summed up do not agree."""
+    dialect: str
+    """Name and version; empty where none knows it."""
+    provenance: Provenance | None
+    confidence: float
+    """From 0 to 1."""
+    jobs: list[str]
+    announced: int | None
+    """Tests that it says were collected."""
+    named: int | None
+    """Tests that it names, or counts."""
+    summed: int | None
+    """Tests in its own sum."""
+    stamps: list[str]
+    """What it says was under test."""
+    remarks: list[str]
+
+
+class ToldOtherwiseResponse(ResponseModel):
+    """What one artifact says of a test."""
+
+    source: str
+    outcome: str
+
+
+class DisagreementResponse(ResponseModel):
+    """A test that artifacts tell differently; it counts once, as the worst."""
+
+    job: str
+    nodeid: str
+    sources: list[ToldOtherwiseResponse]
+
+
+class StatedMachineResponse(ResponseModel):
+    """The machine as a person stated it."""
+
+    place: str
+    instance_type: str
+    market: str
+    seconds: Decimal | None
+    usd_per_hour: Decimal | None
+    priced: str
+    machine_id: str
+
+
+class IngestedResponse(ResponseModel):
+    """What an ingested cell is made from."""
+
+    provenance: Provenance
+    """Of the least reliable source."""
+    ingested_at: datetime
+    dated_at: datetime
+    is_dated: bool
+    """Whether anybody says when it happened; else `dated_at` is when it was handed in."""
+    sources: list[SourceResponse]
+    disagreements: list[DisagreementResponse]
+    repeated: int
+    """Tests that stand in more than one artifact; each counts once."""
+    machine: StatedMachineResponse | None
+
+
+class IngestResponse(ResponseModel):
+    """What became of what was handed in."""
+
+    run: str
+    """The run's id."""
+    cell: str
+    state: RunState
+    outcome: Outcome | None
+    """The cell's."""
+    replayed: bool
+    """The very same was handed in before."""
+    ingested: IngestedResponse
+
 
 REPLAYED = "Idempotency-Replayed"
 _QUERY = ("environment", "name", "platform", "run", "subject")
@@ -36,7 +126,7 @@ router = APIRouter(
     dependencies=[Security(bearer)],
 )
 _ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"model": IngestAnswerShape, "description": "The very same was handed in before"}
+    200: {"model": IngestResponse, "description": "The very same was handed in before"}
 }
 
 
@@ -65,7 +155,7 @@ async def ingest(
     name: Annotated[
         str, Query(max_length=300, description="What a single file is called where it is from")
     ] = "",
-) -> IngestAnswerShape:
+) -> IngestResponse:
     """Make a finished run of one cell from files of other programs, or add the cell to a run.
 
     The same content again answers the same run.
@@ -102,5 +192,37 @@ def _check_form(request: Request) -> None:
             raise IntakeError(f"{key!r} stands in the query {times} times: say it once")
 
 
-def _told(context: Context, answer: IngestAnswer) -> IngestAnswerShape:
+def _told(context: Context, answer: IngestAnswer) -> IngestResponse:
     return tell_answer(context.stores, answer)
+
+
+def tell_answer(stores: Stores, answer: IngestAnswer) -> IngestResponse:
+    """What a client is told that handed something in."""
+    run = find_run(stores, answer.run_id)
+    cell = next(one for one in stores.cells.of_run(run.id) if one.name == answer.cell)
+    return IngestResponse(
+        run=run.id,
+        cell=cell.name,
+        state=run.state,
+        outcome=cell.outcome,
+        replayed=answer.replayed,
+        ingested=tell_ingested(stores.ingests.of_run(run.id)[cell.id]),
+    )
+
+
+def tell_ingested(ingested: Ingested) -> IngestedResponse:
+    """Where a cell's evidence is from."""
+    return IngestedResponse.of(
+        ingested,
+        sources=[_source(source) for source in ingested.sources],
+        disagreements=[_disagreement(one) for one in ingested.disagreements],
+    )
+
+
+def _source(source: Source) -> SourceResponse:
+    return SourceResponse.of(source, sha256=source.digest)
+
+
+def _disagreement(one: Disagreement) -> DisagreementResponse:
+    told = [ToldOtherwiseResponse(source=name, outcome=word) for name, word in one.sources]
+    return DisagreementResponse.of(one, sources=told)

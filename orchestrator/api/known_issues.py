@@ -2,18 +2,144 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Security
+from datetime import date, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Security
+from fastapi.openapi.models import Example
+from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.history import ProductQuery
-from orchestrator.api.history_requests import Decide, Issue
-from orchestrator.api.history_responses import KnownIssueListShape, KnownIssueShape
-from orchestrator.api.history_serializers import tell_known_issue
+from orchestrator.api.history import (
+    Decide,
+    ProductQuery,
+)
 from orchestrator.api.identity import CallerDep
+from orchestrator.api.models import Filled, RequestModel, ResponseModel, Word, documented
 from orchestrator.api.security import bearer, secured
-from orchestrator.application.known_issues import add_known_issue, end_known_issue
-from orchestrator.domain.person import Scope
+from orchestrator.application.known_issues import NewIssue, add_known_issue, end_known_issue
+from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
+from orchestrator.domain.person import Person, Scope
+
+documented(IssueMatch, IssueScope)
+
+
+class IssueMatchRequest(RequestModel):
+    """Which failures are meant: all of what is not empty."""
+
+    signature: Word = ""
+    exception: Word = ""
+    """The exception's class; ``*`` stands for anything."""
+    frame: Word = ""
+    """``module.function``; ``*`` stands for anything."""
+    contains: Word = ""
+    """Stands in the masked message."""
+
+
+class IssueScopeRequest(RequestModel):
+    """Where it applies; what is empty does not restrict."""
+
+    platforms: tuple[Filled, ...] = ()
+    jobs: tuple[Filled, ...] = ()
+    versions: Word = ""
+    """Of the subject: ``>=0.4.6,<0.5``."""
+    requires_package: Word = ""
+
+
+class KnownIssueRequest(RequestModel):
+    """A known issue to add."""
+
+    product: Filled
+    """The payload's name."""
+    title: Filled
+    owner: Filled
+    expires: date
+    """The last day on which it applies."""
+    match: IssueMatchRequest
+    scope: IssueScopeRequest = IssueScopeRequest()
+    url: Annotated[str, Field(max_length=1000, pattern=r"^(https?://[!-~]+)?$")] = ""
+    max_failures: int | None = Field(default=None, ge=1, le=10**9)
+
+    def new_issue(self, author: Person) -> NewIssue:
+        """As the operation takes it."""
+        return NewIssue(
+            product=self.product,
+            title=self.title,
+            owner=self.owner,
+            author=author,
+            expires=self.expires,
+            match=IssueMatch(**dict(self.match)),
+            scope=IssueScope(**dict(self.scope)),
+            url=self.url,
+            max_failures=self.max_failures,
+        )
+
+
+_ISSUE: dict[str, Example] = {
+    "patterns": {
+        "summary": "By what the failures have in common",
+        "value": {
+            "product": "torchbridge",
+            "title": "Transformer Engine's DelayedScaling refuses its recipe",
+            "owner": "fp8-team",
+            "expires": "2026-04-30",
+            "match": {
+                "exception": "ValidationError",
+                "frame": "fp8_training_engine.to_te_recipe",
+                "contains": "scaling_factor_compute_algo",
+            },
+            "scope": {
+                "platforms": ["aws-a10g"],
+                "versions": ">=0.4.6,<0.5",
+                "requires_package": "transformer_engine",
+            },
+            "url": "https://github.com/example/torchbridge/issues/123",
+            "max_failures": 11,
+        },
+    },
+    "signature": {
+        "summary": "By a signature, on every platform",
+        "value": {
+            "product": "torchbridge",
+            "title": "A test asks a compiled model for its mode",
+            "owner": "tpu-team",
+            "expires": "2026-04-30",
+            "match": {"signature": "s1-0123456789ab"},
+        },
+    },
+}
+Issue = Annotated[KnownIssueRequest, Body(openapi_examples=_ISSUE)]
+
+
+class KnownIssueResponse(ResponseModel):
+    """An owned, dated, expiring exception for failures."""
+
+    id: str
+    product: str
+    title: str
+    match: IssueMatch
+    scope: IssueScope
+    owner: str
+    author: str
+    """Who added it: the name that their token had then."""
+    author_token: str
+    """Its id; `socket`: the operating-system user, on the home's socket. Empty: unknown."""
+    url: str
+    opened: date
+    expires: date
+    """The last day on which it applies."""
+    max_failures: int | None
+    ended_at: datetime | None
+    ended_by: str
+    is_expired: bool
+
+
+class KnownIssueListResponse(ResponseModel):
+    """Known issues, by id."""
+
+    items: list[KnownIssueResponse]
+
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["known issues"], route_class=secured(Scope.READ), dependencies=_ASKED)
@@ -21,15 +147,15 @@ writing = APIRouter(tags=["known issues"], route_class=secured(Scope.GATE), depe
 
 
 @reading.get("/known-issues")
-def list_known_issues(context: ContextDep, product: ProductQuery = None) -> KnownIssueListShape:
+def list_known_issues(context: ContextDep, product: ProductQuery = None) -> KnownIssueListResponse:
     """Every known issue, those that are over too."""
     today = context.clock.now().date()
     issues = context.stores.known_issues.list(product=product)
-    return KnownIssueListShape(items=[tell_known_issue(issue, on=today) for issue in issues])
+    return KnownIssueListResponse(items=[tell_known_issue(issue, on=today) for issue in issues])
 
 
 @writing.post("/known-issues", status_code=201)
-def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> KnownIssueShape:
+def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> KnownIssueResponse:
     """Add one, opened today. The failures that it explains stay failures in every count."""
     issue = add_known_issue(context, body.new_issue(caller))
     return tell_known_issue(issue, on=context.clock.now().date())
@@ -38,7 +164,7 @@ def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> K
 @writing.post("/known-issues/{issue_id}/expire")
 def expire_known_issue(
     context: ContextDep, issue_id: str, caller: CallerDep, body: Decide = None
-) -> KnownIssueShape:
+) -> KnownIssueResponse:
     """End one now; doing so again changes nothing."""
     issue = end_known_issue(context, issue_id, by=caller.name)
     if issue is None:
@@ -46,3 +172,8 @@ def expire_known_issue(
             f"there is no known issue {issue_id!r}; GET /api/v1/known-issues lists them"
         )
     return tell_known_issue(issue, on=context.clock.now().date())
+
+
+def tell_known_issue(issue: KnownIssue, *, on: date) -> KnownIssueResponse:
+    """A known issue, as it stands on a day."""
+    return KnownIssueResponse.of(issue, is_expired=issue.is_expired(on))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Security
 from fastapi.openapi.models import Example
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep, resolve_run
-from orchestrator.api.response_base import Shape
+from orchestrator.api.models import RequestModel, ResponseModel, documented
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import evidence_of
-from orchestrator.domain.lint_findings import LEVELS, ForeignDocument
+from orchestrator.domain.lint_findings import LEVELS, DocumentFinding, ForeignDocument
 from orchestrator.domain.person import Scope
+
+documented(DocumentFinding)
 
 LARGEST_TEXT = 1 << 19
 """Characters of one document."""
@@ -24,10 +26,8 @@ router = APIRouter(
 )
 
 
-class DocumentBody(BaseModel):
+class DocumentRequest(RequestModel):
     """One Markdown document."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name: str = Field(min_length=1, max_length=200)
     """What findings call it: its file's name."""
@@ -36,12 +36,10 @@ class DocumentBody(BaseModel):
     """Bytes that were no UTF-8, and are replacement characters in the text."""
 
 
-class LintBody(BaseModel):
+class LintRequest(RequestModel):
     """Documents, and the run that they are about."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    documents: tuple[DocumentBody, ...] = Field(min_length=1, max_length=MOST_DOCUMENTS)
+    documents: tuple[DocumentRequest, ...] = Field(min_length=1, max_length=MOST_DOCUMENTS)
     """Several are held against one another too."""
     run: Annotated[str | None, Field(max_length=200)] = None
     """A run whose results the documents are held against: its id, or the beginning of it."""
@@ -62,55 +60,31 @@ _EXAMPLES: dict[str, Example] = {
         },
     },
 }
-Lint = Annotated[LintBody, Body(openapi_examples=_EXAMPLES)]
+Lint = Annotated[LintRequest, Body(openapi_examples=_EXAMPLES)]
 
 
-class FindingShape(Shape):
-    """One thing that is wrong."""
-
-    level: Literal["error", "warning", "note"]
-    """Contradicted; not supported; worth knowing."""
-    rule: str
-    document: str
-    line: int
-    message: str
-    advice: str
-    """What to do about it."""
-
-
-class LintShape(Shape):
+class LintResponse(ResponseModel):
     """What was found, by document, level and line."""
 
-    findings: tuple[FindingShape, ...]
+    findings: tuple[DocumentFinding, ...]
     counts: dict[str, int]
     """Findings by level."""
     run: str | None
     """The run that the documents were held against."""
 
 
-@router.post("/lint", response_model=LintShape)
-def lint_documents(context: ContextDep, body: Lint) -> LintShape:
+@router.post("/lint", response_model=LintResponse)
+def lint_documents(context: ContextDep, body: Lint) -> LintResponse:
     """Find what is wrong in Markdown reports: in themselves, in each other, against a run."""
     run = resolve_run(context, body.run) if body.run is not None else None
     evidence = evidence_of(context.stores, run, at=context.clock.now()) if run else None
     documents = [ForeignDocument(d.name, d.text, d.replaced) for d in _named(body.documents)]
     found = context.lint(documents, evidence)
-    shapes = tuple(
-        FindingShape(
-            level=f.level,
-            rule=f.rule,
-            document=f.document,
-            line=f.line,
-            message=f.message,
-            advice=f.advice,
-        )
-        for f in found
-    )
     counts = {str(level): len([f for f in found if f.level == level]) for level in LEVELS}
-    return LintShape(findings=shapes, counts=counts, run=run)
+    return LintResponse(findings=tuple(found), counts=counts, run=run)
 
 
-def _named(documents: tuple[DocumentBody, ...]) -> list[DocumentBody]:
+def _named(documents: tuple[DocumentRequest, ...]) -> list[DocumentRequest]:
     """Documents of one name are told apart by a number."""
     seen: dict[str, int] = {}
     named = []

@@ -12,13 +12,50 @@ from fastapi.responses import StreamingResponse
 
 from orchestrator.api.dependencies import LARGEST, CellDep, ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.run_responses import LogShape, TestPageShape
-from orchestrator.api.run_serializers import tell_test
+from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.reused_results import told_tests
 from orchestrator.domain.cell import CellState
+from orchestrator.domain.facts import TestFact
 from orchestrator.domain.person import Scope
 from orchestrator.store.cell_results import Artifact
+
+
+class TestResponse(ResponseModel):
+    """One test, with the text of its failure."""
+
+    __test__ = False
+
+    job: str
+    nodeid: str
+    outcome: str
+    final: bool
+    """Whether its outcome can still get worse."""
+    duration_s: float
+    reason: str
+    message: str
+    text: str
+
+
+class TestPageResponse(ResponseModel):
+    """Tests, in the order they were collected."""
+
+    __test__ = False
+
+    items: list[TestResponse]
+    next: int | None
+    """Give it as `after` to see more; null on the last page."""
+
+
+class LogResponse(ResponseModel):
+    """A piece of a cell's log."""
+
+    text: str
+    next: int
+    """The byte offset to ask for next."""
+    done: bool
+    """Nothing will ever come after this piece."""
+
 
 BYTES = "application/octet-stream"
 NEXT_OFFSET = "Seatrial-Next-Offset"
@@ -37,14 +74,13 @@ _FILE = {
     f"{', '.join(_TEXTS)} as ``{_TEXT}``, anything else as ``{BYTES}``",
     "content": {"text/plain": {"schema": {"type": "string"}}, **_BINARY["content"]},
 }
-
 router = APIRouter(
     tags=["evidence"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
 )
 
 
 @router.get(
-    "/runs/{run_id}/cells/{cell}/log", response_model=LogShape, responses={200: {**_BINARY}}
+    "/runs/{run_id}/cells/{cell}/log", response_model=LogResponse, responses={200: {**_BINARY}}
 )
 def read_log(
     context: ContextDep,
@@ -52,7 +88,7 @@ def read_log(
     after: Annotated[int, Query(ge=0, le=LARGEST, description="A byte offset")] = 0,
     limit: Annotated[int, Query(ge=4, le=_LOG_LIMIT_BYTES, description="In bytes")] = 64 * 1024,
     accept: Annotated[str, Header(include_in_schema=False)] = "*/*",
-) -> LogShape | Response:
+) -> LogResponse | Response:
     """A piece of the log: text cut between characters, or (`Accept`) the bytes as they came."""
     data, ahead = context.stores.evidence.log(cell.id, after=after, limit=limit)
     last = cell.state is CellState.DONE and len(data) < limit
@@ -60,7 +96,7 @@ def read_log(
         headers = {**UNTRUSTED, NEXT_OFFSET: str(ahead), DONE: str(last).lower()}
         return _attachment(f"{cell.name}.log", Response(data, headers=headers, media_type=BYTES))
     text, held = _cut(data, whole=last)
-    return LogShape(text=text, next=ahead - held, done=last)
+    return LogResponse(text=text, next=ahead - held, done=last)
 
 
 def _cut(data: bytes, *, whole: bool) -> tuple[str, int]:
@@ -82,7 +118,7 @@ def list_tests(
     ] = None,
     after: Annotated[int, Query(ge=0, le=LARGEST, description="`next` of the page before")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> TestPageShape:
+) -> TestPageResponse:
     """The cell's tests, in the order they were collected, with the text of each failure."""
     tests = told_tests(context.stores, cell.id, job=job)
     # The cursor counts all tests, so that outcomes which change meanwhile do not shift it.
@@ -93,7 +129,7 @@ def list_tests(
     )
     page = list(islice(fitting, limit + 1))
     more = page[limit][0] if len(page) > limit else None
-    return TestPageShape(items=[tell_test(test) for _, test in page[:limit]], next=more)
+    return TestPageResponse(items=[tell_test(test) for _, test in page[:limit]], next=more)
 
 
 @router.get(
@@ -125,3 +161,8 @@ def _attachment(name: str, response: Response) -> Response:
     named = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
     response.headers["Content-Disposition"] = named
     return response
+
+
+def tell_test(test: TestFact) -> TestResponse:
+    """One test."""
+    return TestResponse.of(test, outcome=test.outcome.word)

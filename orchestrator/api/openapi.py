@@ -13,8 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from orchestrator.api.errors import MEDIA_TYPE
-from orchestrator.api.run_responses import ProblemShape
+from orchestrator.api.errors import MEDIA_TYPE, ProblemResponse
 
 STATIC = Path(__file__).resolve().parent / "static"
 POLICY = "; ".join(
@@ -36,7 +35,7 @@ Money is decimal text in US dollars, times are RFC 3339 in UTC, sizes are bytes 
 seconds; the unit stands in the name. Whatever goes wrong is answered with a problem document
 (RFC 9457). A path takes a run's id, an unambiguous beginning of it, or `latest`.
 """
-_PROBLEM = "#/components/schemas/ProblemShape"
+_PROBLEM = "#/components/schemas/ProblemResponse"
 _METHODS = frozenset({"get", "put", "post", "delete", "head"})
 
 router = APIRouter(include_in_schema=False)
@@ -77,9 +76,9 @@ def describe(app: FastAPI) -> dict[str, Any]:
     schemas = document["components"]["schemas"]
     for generated in ("HTTPValidationError", "ValidationError"):
         schemas.pop(generated, None)
-    problem = ProblemShape.model_json_schema(ref_template="#/components/schemas/{model}")
+    problem = ProblemResponse.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= problem.pop("$defs", {})
-    schemas["ProblemShape"] = problem
+    schemas["ProblemResponse"] = problem
     for path in document["paths"].values():
         for method, operation in path.items():
             if method in _METHODS:

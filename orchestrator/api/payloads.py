@@ -7,11 +7,9 @@ from starlette.concurrency import run_in_threadpool
 
 from orchestrator.api.dependencies import ContextDep, Digest
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.run_requests import archive_body
-from orchestrator.api.run_responses import PayloadShape, SubjectFileShape
-from orchestrator.api.run_serializers import tell_payload
+from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
-from orchestrator.api.uploads import received
+from orchestrator.api.uploads import archive_body, received
 from orchestrator.application.context import Context
 from orchestrator.application.put_payload import (
     PAYLOAD_LIMIT_BYTES,
@@ -21,6 +19,25 @@ from orchestrator.application.put_payload import (
 )
 from orchestrator.domain.person import Scope
 from orchestrator.store.payloads import StoredPayload
+
+
+class PayloadResponse(ResponseModel):
+    """An uploaded payload."""
+
+    digest: str
+    size_bytes: int
+    name: str
+    version: str
+    jobs: list[str]
+    """Ids, in the order they run."""
+
+
+class SubjectFileResponse(ResponseModel):
+    """An uploaded wheel."""
+
+    digest: str
+    size_bytes: int
+
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["payloads"], route_class=secured(Scope.READ), dependencies=_ASKED)
@@ -34,12 +51,12 @@ writing = APIRouter(
 @writing.put(
     "/payloads/{sha256}",
     status_code=201,
-    responses={200: {"model": PayloadShape, "description": "It was known already"}},
+    responses={200: {"model": PayloadResponse, "description": "It was known already"}},
     openapi_extra=archive_body("A payload: .tar.gz with payload.toml at its top"),
 )
 async def put_payload_archive(
     context: ContextDep, sha256: Digest, request: Request, response: Response
-) -> PayloadShape:
+) -> PayloadResponse:
     """Upload a payload's archive; it counts once its digest and its manifest were checked."""
     async with received(
         request, sha256, limit_bytes=PAYLOAD_LIMIT_BYTES, scratch=context.scratch
@@ -52,7 +69,7 @@ async def put_payload_archive(
 
 
 @reading.get("/payloads/{sha256}")
-def get_payload(context: ContextDep, sha256: Digest) -> PayloadShape:
+def get_payload(context: ContextDep, sha256: Digest) -> PayloadResponse:
     """What is known of an uploaded payload."""
     found = _known(context, sha256)
     if found is None:
@@ -69,12 +86,12 @@ def head_payload(context: ContextDep, sha256: Digest) -> None:
 @writing.put(
     "/subjects/{sha256}",
     status_code=201,
-    responses={200: {"model": SubjectFileShape, "description": "It was known already"}},
+    responses={200: {"model": SubjectFileResponse, "description": "It was known already"}},
     openapi_extra=archive_body("A subject: a wheel"),
 )
 async def put_subject_wheel(
     context: ContextDep, sha256: Digest, request: Request, response: Response
-) -> SubjectFileShape:
+) -> SubjectFileResponse:
     """Upload a subject's wheel."""
     async with received(
         request, sha256, limit_bytes=SUBJECT_LIMIT_BYTES, scratch=context.scratch
@@ -82,10 +99,17 @@ async def put_subject_wheel(
         if await run_in_threadpool(context.blobs.has, sha256):
             response.status_code = 200
         size = await run_in_threadpool(put_subject, context, sha256, path)
-        return SubjectFileShape(digest=sha256, size_bytes=size)
+        return SubjectFileResponse(digest=sha256, size_bytes=size)
 
 
 def _known(context: Context, digest: str) -> StoredPayload | None:
     """A payload counts when its bytes are there as well."""
     found = context.stores.payloads.get(digest)
     return found if found is not None and context.blobs.has(digest) else None
+
+
+def tell_payload(payload: StoredPayload) -> PayloadResponse:
+    """An uploaded payload."""
+    return PayloadResponse.of(
+        payload, payload.manifest, jobs=[job.id for job in payload.manifest.job]
+    )

@@ -7,16 +7,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Security
 from fastapi.openapi.models import Example
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.history import ProductQuery
-from orchestrator.api.history_requests import Decide, Filled
-from orchestrator.api.history_responses import FlakyShape
-from orchestrator.api.history_serializers import tell_flaky
+from orchestrator.api.history import Decide, FlakyResponse, ProductQuery, tell_flaky
 from orchestrator.api.identity import CallerDep
-from orchestrator.api.response_base import Shape
+from orchestrator.api.models import Filled, RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.quarantine import (
     NewQuarantine,
@@ -33,7 +30,7 @@ reading = APIRouter(tags=["quarantines"], route_class=secured(Scope.READ), depen
 writing = APIRouter(tags=["quarantines"], route_class=secured(Scope.GATE), dependencies=_ASKED)
 
 
-class QuarantineShape(Shape):
+class QuarantineResponse(ResponseModel):
     """A flaky test whose failures a gate may tolerate until a day. They stay failures."""
 
     id: str
@@ -58,34 +55,32 @@ class QuarantineShape(Shape):
     state: QuarantineState
 
 
-class QuarantineListShape(Shape):
+class QuarantineListResponse(ResponseModel):
     """Quarantines, those that are over too."""
 
-    items: list[QuarantineShape]
+    items: list[QuarantineResponse]
 
 
-class CandidateShape(Shape):
+class CandidateResponse(ResponseModel):
     """A test that is flaky by its history."""
 
     job: str
     nodeid: str
     platforms: list[str]
     """Where it failed lately."""
-    flaky: FlakyShape
+    flaky: FlakyResponse
     quarantine: str
     """The one that it is in already, or empty."""
 
 
-class CandidateListShape(Shape):
+class CandidateListResponse(ResponseModel):
     """Tests to think about, the likeliest to be flaky first."""
 
-    items: list[CandidateShape]
+    items: list[CandidateResponse]
 
 
-class QuarantineBody(BaseModel):
+class QuarantineRequest(RequestModel):
     """A quarantine to add."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     product: Filled
     """The payload's name."""
@@ -115,29 +110,29 @@ _EXAMPLES: dict[str, Example] = {
         },
     }
 }
-NewOne = Annotated[QuarantineBody, Body(openapi_examples=_EXAMPLES)]
+NewOne = Annotated[QuarantineRequest, Body(openapi_examples=_EXAMPLES)]
 
 
 @reading.get("/quarantines")
-def list_quarantines(context: ContextDep, product: ProductQuery = None) -> QuarantineListShape:
+def list_quarantines(context: ContextDep, product: ProductQuery = None) -> QuarantineListResponse:
     """Every quarantine, those that are over too."""
     at = context.clock.now()
     found = context.stores.quarantines.list(product=product)
-    return QuarantineListShape(items=[_tell(one, at=at) for one in found])
+    return QuarantineListResponse(items=[_tell(one, at=at) for one in found])
 
 
 @reading.get("/quarantines/candidates")
 def list_quarantine_candidates(
     context: ContextDep,
     product: Annotated[str, Query(description="The payload's name", max_length=300)],
-) -> CandidateListShape:
+) -> CandidateListResponse:
     """Tests that failed lately and are flaky by their history. Nothing is put in quarantine."""
     found = suggest_quarantines(context, product)
-    return CandidateListShape(items=[_tell_candidate(one) for one in found])
+    return CandidateListResponse(items=[_tell_candidate(one) for one in found])
 
 
 @writing.post("/quarantines", status_code=201)
-def create_quarantine(context: ContextDep, body: NewOne, caller: CallerDep) -> QuarantineShape:
+def create_quarantine(context: ContextDep, body: NewOne, caller: CallerDep) -> QuarantineResponse:
     """Add one, opened now. The test's failures stay failures in every count."""
     added = add_quarantine(context, NewQuarantine(**dict(body), author=caller))
     return _tell(added, at=context.clock.now())
@@ -146,7 +141,7 @@ def create_quarantine(context: ContextDep, body: NewOne, caller: CallerDep) -> Q
 @writing.post("/quarantines/{quarantine_id}/end")
 def end_one_quarantine(
     context: ContextDep, quarantine_id: str, caller: CallerDep, body: Decide = None
-) -> QuarantineShape:
+) -> QuarantineResponse:
     """End one now; doing so again changes nothing."""
     ended = end_quarantine(context, quarantine_id, by=caller.name)
     if ended is None:
@@ -156,30 +151,9 @@ def end_one_quarantine(
     return _tell(ended, at=context.clock.now())
 
 
-def _tell(one: Quarantine, *, at: datetime) -> QuarantineShape:
-    return QuarantineShape(
-        id=one.id,
-        product=one.product,
-        nodeid=one.nodeid,
-        platforms=list(one.platforms),
-        reason=one.reason,
-        owner=one.owner,
-        author=one.author,
-        author_token=one.author_token,
-        opened=one.opened,
-        expires=one.expires,
-        returns_after=one.returns_after,
-        ended_at=one.ended_at,
-        ended_by=one.ended_by,
-        state=state_of(one, at),
-    )
+def _tell(one: Quarantine, *, at: datetime) -> QuarantineResponse:
+    return QuarantineResponse.of(one, state=state_of(one, at))
 
 
-def _tell_candidate(one: Candidate) -> CandidateShape:
-    return CandidateShape(
-        job=one.job,
-        nodeid=one.nodeid,
-        platforms=list(one.platforms),
-        flaky=tell_flaky(one.evidence),
-        quarantine=one.quarantine,
-    )
+def _tell_candidate(one: Candidate) -> CandidateResponse:
+    return CandidateResponse.of(one, flaky=tell_flaky(one.evidence))

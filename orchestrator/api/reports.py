@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response, Security
 
 from orchestrator.api.dependencies import ContextDep, RunId
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.response_base import Shape
+from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of
@@ -32,7 +32,7 @@ router = APIRouter(
 )
 
 
-class PlotShape(Shape):
+class PlotResponse(ResponseModel):
     """A plot."""
 
     path: str
@@ -40,10 +40,10 @@ class PlotShape(Shape):
     svg: str
 
 
-class PlotListShape(Shape):
+class PlotListResponse(ResponseModel):
     """Plots, in the order in which the document has them."""
 
-    items: list[PlotShape]
+    items: list[PlotResponse]
 
 
 @router.get(
@@ -71,11 +71,11 @@ def get_report(
 @router.get("/runs/{run_id}/reports/{kind}/plots")
 def list_report_plots(
     context: ContextDep, run_id: RunId, kind: str, cell: CellQuery = None
-) -> PlotListShape:
+) -> PlotListResponse:
     """The plots that a report's Markdown links; its HTML carries them."""
     evidence = _evidence(context, run_id, kind, cell)
     drawn = context.draw(kind, evidence, cell)
-    return PlotListShape(items=[PlotShape(path=path, svg=svg) for path, svg in drawn.items()])
+    return PlotListResponse(items=[PlotResponse(path=path, svg=svg) for path, svg in drawn.items()])
 
 
 def _evidence(context: Context, run_id: str, kind: str, cell: str | None) -> Evidence:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response, Security
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Request, Response, Security
+from fastapi.openapi.models import Example
+from pydantic import Field
 
 from orchestrator.api.dependencies import CellDep, ContextDep, KeyHeader, RunId, idempotency_key
-from orchestrator.api.machine_serializers import tell_plan
-from orchestrator.api.plan_responses import PlanShape
-from orchestrator.api.retest_responses import (
-    AskedTrial,
-    Bisect,
-    BisectBody,
-    BisectRangeShape,
-    SecondMachine,
-    SecondMachineShape,
-    SittingShape,
-    TrialsShape,
-    tell_blame,
-    tell_range,
-    tell_sitting,
-)
-from orchestrator.api.run_responses import RunShape
-from orchestrator.api.run_serializers import tell_run
+from orchestrator.api.models import RequestModel, ResponseModel, documented
+from orchestrator.api.run_responses import RunResponse, tell_run
+from orchestrator.api.runs import PlanResponse, tell_plan
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.bisect_gate import (
+    BisectRange,
     ask_trial,
     begin_bisect,
     bisect_order,
@@ -35,27 +28,134 @@ from orchestrator.application.confirmation_run import ask_second_machine
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.launch_run import PayloadMissingError
 from orchestrator.application.plan_run import plan_run
+from orchestrator.domain.blame import Blame
 from orchestrator.domain.person import Scope
+from orchestrator.domain.retests import Sitting, SittingState, TrialAsk, TrialKind
 
+documented(BisectRange, Blame)
+
+_DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+
+class SittingResponse(ResponseModel):
+    """The tests, run again so many times with the same thing changed."""
+
+    id: str
+    number: int
+    kind: TrialKind
+    changed: str
+    """For a person; empty where nothing is changed."""
+    whole: bool
+    """Whole jobs, not the failed tests alone."""
+    times: int
+    tests: dict[str, list[str]]
+    """Node ids by job; an empty list means the whole job."""
+    state: SittingState
+    asked_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    outcomes: list[dict[str, str]]
+    """Of each time, by ``job::nodeid``."""
+    trouble: str
+    """Why there are none."""
+
+
+class TrialsResponse(ResponseModel):
+    """Everything that was tried in the cell's last attempt, and what follows from it."""
+
+    items: list[SittingResponse]
+    blame: list[Blame]
+
+
+class SecondMachineResponse(ResponseModel):
+    """The follow-up on another machine."""
+
+    run: str | None
+    """null where nothing failed, no other machine is to be had, or it could cost too much."""
+
+
+class BisectRequest(RequestModel):
+    """How long the machine may be kept."""
+
+    minutes: float = Field(default=60.0, gt=0, le=1440, allow_inf_nan=False)
+    """For all the trials together; it goes home earlier when it is let go."""
+
+
+class TrialRequest(RequestModel):
+    """One revision to try."""
+
+    subject: str = Field(pattern="^[0-9a-f]{64}$")
+    """The digest of its uploaded wheel."""
+    version: str = Field(default="", max_length=200)
+    """Of the wheel, where it is another than the matrix says."""
+    changed: str = Field(default="", max_length=200)
+    """For a person: ``revision 1a2b3c4``."""
+    tests: dict[str, list[str]] = Field(default_factory=dict)
+    """Node ids by job; without any, all that failed in the cell."""
+    times: int = Field(default=2, ge=1, le=20)
+    """How often the tests are run."""
+
+    def ask(self, key: str) -> TrialAsk:
+        """What is to be tried."""
+        return TrialAsk(
+            kind=TrialKind.BISECT,
+            tests={job: tuple(nodeids) for job, nodeids in self.tests.items()},
+            times=self.times,
+            changed=self.changed,
+            subject_digest=self.subject,
+            subject_version=self.version,
+            key=key,
+        )
+
+
+class SecondMachineRequest(RequestModel):
+    """What it may cost."""
+
+    max_usd: str = Field(pattern=r"^[0-9]{1,8}(\.[0-9]{1,6})?$")
+    """Decimal text; the follow-up is not launched where it could cost more."""
+
+    @property
+    def usd(self) -> Decimal:
+        """As a number."""
+        return Decimal(self.max_usd)
+
+
+_BISECT: dict[str, Example] = {
+    "hour": {"summary": "A machine for an hour", "value": {"minutes": 60}},
+}
+_TRIAL: dict[str, Example] = {
+    "revision": {
+        "summary": "What failed, twice, with the wheel of another revision",
+        "value": {"subject": _DIGEST, "changed": "revision 1a2b3c4", "times": 2},
+    }
+}
+_SECOND: dict[str, Example] = {
+    "five": {"summary": "For five dollars at the most", "value": {"max_usd": "5"}},
+}
+Bisect = Annotated[BisectRequest | None, Body(openapi_examples=_BISECT)]
+AskedTrial = Annotated[TrialRequest, Body(openapi_examples=_TRIAL)]
+SecondMachine = Annotated[SecondMachineRequest, Body(openapi_examples=_SECOND)]
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["trials"], route_class=secured(Scope.READ), dependencies=_ASKED)
 writing = APIRouter(tags=["trials"], route_class=secured(Scope.RUN), dependencies=_ASKED)
 
 
 @reading.get("/runs/{run_id}/cells/{cell}/trials")
-def list_trials(context: ContextDep, cell: CellDep) -> TrialsShape:
+def list_trials(context: ContextDep, cell: CellDep) -> TrialsResponse:
     """How the failed tests went when they ran again, and who broke them."""
     stores = context.stores
     attempts = stores.cells.attempts(cell.id)
     sittings = stores.trials.of_attempt(attempts[-1].id) if attempts else ()
-    return TrialsShape(
+    return TrialsResponse(
         items=[tell_sitting(sitting) for sitting in sittings],
-        blame=[tell_blame(found) for found in blame_cell(stores, cell)] if sittings else [],
+        blame=list(blame_cell(stores, cell)) if sittings else [],
     )
 
 
 @writing.post("/runs/{run_id}/cells/{cell}/trials", status_code=202)
-def add_trial(context: ContextDep, cell: CellDep, key: KeyHeader, body: AskedTrial) -> SittingShape:
+def add_trial(
+    context: ContextDep, cell: CellDep, key: KeyHeader, body: AskedTrial
+) -> SittingResponse:
     """Try another revision on the cell's machine while it waits; the same key asks once."""
     if not context.blobs.has(body.subject):
         raise PayloadMissingError(f"the wheel {body.subject} was not uploaded")
@@ -69,15 +169,15 @@ def end_trials(context: ContextDep, cell: CellDep) -> None:
 
 
 @reading.get("/runs/{run_id}/cells/{cell}/bisect")
-def get_bisect_range(context: ContextDep, cell: CellDep) -> BisectRangeShape:
+def get_bisect_range(context: ContextDep, cell: CellDep) -> BisectRange:
     """Where a search for the revision that broke the cell would begin."""
-    return tell_range(bisect_range(context, cell))
+    return bisect_range(context, cell)
 
 
 @writing.post("/runs/{run_id}/cells/{cell}/bisect/plan")
-def plan_bisect(context: ContextDep, cell: CellDep, body: Bisect = None) -> PlanShape:
+def plan_bisect(context: ContextDep, cell: CellDep, body: Bisect = None) -> PlanResponse:
     """Say what `bisect` would launch, and the most it can cost. Changes nothing."""
-    minutes = (body or BisectBody()).minutes
+    minutes = (body or BisectRequest()).minutes
     return tell_plan(plan_run(context, bisect_order(context, cell, minutes=minutes)))
 
 
@@ -89,9 +189,9 @@ def bisect(
     request: Request,
     response: Response,
     body: Bisect = None,
-) -> RunShape:
+) -> RunResponse:
     """Launch the failing jobs again, on a machine that then waits for trials of revisions."""
-    body = body or BisectBody()
+    body = body or BisectRequest()
     claim = idempotency_key(key, f"POST /runs/{cell.run_id}/cells/{cell.name}/bisect", body)
     run = begin_bisect(context, cell, minutes=body.minutes, key=claim).run
     response.headers["Location"] = request.app.url_path_for("show_run", run_id=run.id)
@@ -99,6 +199,19 @@ def bisect(
 
 
 @writing.post("/runs/{run_id}/second-machine")
-def second_machine(context: ContextDep, run_id: RunId, body: SecondMachine) -> SecondMachineShape:
+def second_machine(
+    context: ContextDep, run_id: RunId, body: SecondMachine
+) -> SecondMachineResponse:
     """Launch what failed on another machine of the platform; asking again launches nothing."""
-    return SecondMachineShape(run=ask_second_machine(context, run_id, max_usd=body.usd))
+    return SecondMachineResponse(run=ask_second_machine(context, run_id, max_usd=body.usd))
+
+
+def tell_sitting(sitting: Sitting) -> SittingResponse:
+    """A sitting as the API shows it."""
+    ask = sitting.ask
+    return SittingResponse.of(
+        sitting,
+        ask,
+        tests={job: list(nodeids) for job, nodeids in ask.tests.items()},
+        outcomes=[dict(time) for time in sitting.outcomes],
+    )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response, Security
 from fastapi.openapi.models import Example
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep, RunId
-from orchestrator.api.response_base import Shape
+from orchestrator.api.models import RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.add_annotations import Judged, state, statements_of
 from orchestrator.domain.annotation import MOST_STATEMENTS, Written
 from orchestrator.domain.ingested import StatementKind
+from orchestrator.domain.lint_findings import Level
 from orchestrator.domain.person import Scope
 
 REPLAYED = "Idempotency-Replayed"
@@ -23,10 +24,8 @@ reading = APIRouter(tags=["reports"], route_class=secured(Scope.READ), dependenc
 writing = APIRouter(tags=["reports"], route_class=secured(Scope.RUN), dependencies=_ASKED)
 
 
-class StatementBody(BaseModel):
+class StatementRequest(RequestModel):
     """Something for the reports that a person wrote."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     kind: StatementKind
     author: str
@@ -50,23 +49,21 @@ class StatementBody(BaseModel):
     """Of a fix."""
 
 
-class StatementsBody(BaseModel):
+class StatementsRequest(RequestModel):
     """What is to be kept."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    statements: tuple[StatementBody, ...] = Field(min_length=1, max_length=MOST_STATEMENTS)
+    statements: tuple[StatementRequest, ...] = Field(min_length=1, max_length=MOST_STATEMENTS)
 
 
-class DoubtShape(Shape):
+class DoubtResponse(ResponseModel):
     """What the results say against a statement."""
 
-    level: Literal["error", "warning", "note"]
+    level: Level
     """``error``: they contradict it. ``warning``: nothing backs it."""
     message: str
 
 
-class StatementShape(Shape):
+class StatementResponse(ResponseModel):
     """Something that a person wrote, and what the results say to it."""
 
     kind: StatementKind
@@ -82,13 +79,13 @@ class StatementShape(Shape):
     before: str
     after: str
     commit: str
-    doubts: list[DoubtShape]
+    doubts: list[DoubtResponse]
 
 
-class StatementListShape(Shape):
+class StatementListResponse(ResponseModel):
     """Statements of a run."""
 
-    items: list[StatementShape]
+    items: list[StatementResponse]
 
 
 _EXAMPLES: dict[str, Example] = {
@@ -120,11 +117,11 @@ _EXAMPLES: dict[str, Example] = {
         },
     },
 }
-Statements = Annotated[StatementsBody, Body(openapi_examples=_EXAMPLES)]
+Statements = Annotated[StatementsRequest, Body(openapi_examples=_EXAMPLES)]
 
 
 @reading.get("/runs/{run_id}/statements")
-def list_statements(context: ContextDep, run_id: RunId) -> StatementListShape:
+def list_statements(context: ContextDep, run_id: RunId) -> StatementListResponse:
     """What people wrote for the run's reports, in the order it was added."""
     return _told(statements_of(context, run_id))
 
@@ -132,11 +129,13 @@ def list_statements(context: ContextDep, run_id: RunId) -> StatementListShape:
 @writing.post(
     "/runs/{run_id}/statements",
     status_code=201,
-    responses={200: {"model": StatementListShape, "description": "All of them were there before"}},
+    responses={
+        200: {"model": StatementListResponse, "description": "All of them were there before"}
+    },
 )
 def add_statements(
     context: ContextDep, request: Request, response: Response, run_id: RunId, body: Statements
-) -> StatementListShape:
+) -> StatementListResponse:
     """Keep statements, each once. A finished run's reports are published again with them."""
     written = [Written(**dict(one)) for one in body.statements]
     stated = state(context, run_id, written)
@@ -147,25 +146,5 @@ def add_statements(
     return _told(stated.items)
 
 
-def _told(items: tuple[Judged, ...]) -> StatementListShape:
-    return StatementListShape(items=[_statement(one) for one in items])
-
-
-def _statement(one: Judged) -> StatementShape:
-    said = one.statement
-    return StatementShape(
-        kind=said.kind,
-        author=said.author,
-        at=said.at,
-        title=said.title,
-        text=said.text,
-        cell=said.cell,
-        files=list(said.files),
-        problem=said.problem,
-        before=said.before,
-        after=said.after,
-        commit=said.commit,
-        doubts=[
-            DoubtShape.model_validate({"level": d.level, "message": d.message}) for d in one.doubts
-        ],
-    )
+def _told(items: tuple[Judged, ...]) -> StatementListResponse:
+    return StatementListResponse(items=[StatementResponse.of(one.statement, one) for one in items])

@@ -1,4 +1,4 @@
-"""What the API answers with. `RunShape` is also what ``seatrial show --json`` prints.
+"""What the API answers with. `RunResponse` is also what ``seatrial show --json`` prints.
 
 Money is decimal text in US dollars, times are RFC 3339 in UTC, sizes are bytes and durations
 seconds. Everything that came back from a machine is plain data in these shapes.
@@ -6,45 +6,44 @@ seconds. Everything that came back from a machine is plain data in these shapes.
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from orchestrator.api.history_responses import (
-    ClusterShape,
-    DiagnosedShape,
-    IssueUseShape,
-    QuarantinedShape,
+from orchestrator.api.history import (
+    DiagnosedResponse,
+    IssueUseResponse,
+    QuarantinedResponse,
+    tell_quarantined,
+    tell_use,
 )
-from orchestrator.api.ingest_responses import IngestedShape
-from orchestrator.api.machine_responses import (
-    AttestationShape,
-    DecisionShape,
-    LeaseShape,
-    MachineShape,
+from orchestrator.api.ingest import IngestedResponse, tell_ingested
+from orchestrator.api.machines import (
+    LeaseResponse,
+    MachineResponse,
+    tell_lease,
+    tell_machine,
 )
-from orchestrator.api.response_base import Shape, Usd
-from orchestrator.domain.cell import CellState, RunState
-from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.person import Scope
+from orchestrator.api.models import ResponseModel, Usd, documented
+from orchestrator.domain.attestation import Attestation
+from orchestrator.domain.cell import Attempt, CellState, PlaceChoice, Run, RunState, Transition
+from orchestrator.domain.facts import Notice
+from orchestrator.domain.fingerprint import fingerprint
+from orchestrator.domain.gate.snapshot import Pairs
+from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.paired_samples import pairs_of, slowdown
+from orchestrator.domain.run_record import ArtifactRecord, CellRecord, JobRecord, RunRecord
+from orchestrator.domain.signature import Cluster
+
+documented(Counts)
+
+PACKAGES = "packages"
 
 
-class CountsShape(Shape):
-    """Pytest results by outcome."""
-
-    passed: int
-    failed: int
-    error: int
-    skipped: int
-    xfailed: int
-    xpassed: int
-    missing: int
-    """Collected, and not reported (yet, while the job runs)."""
-    not_run: int
-    """Collected, and never started."""
-
-
-class CheckShape(Shape):
+class CheckResponse(ResponseModel):
     """One statement that a job made about itself."""
 
     name: str
@@ -55,7 +54,7 @@ class CheckShape(Shape):
     reason: str
 
 
-class MetricShape(Shape):
+class MetricResponse(ResponseModel):
     """One measured quantity, with every sample."""
 
     name: str
@@ -66,7 +65,7 @@ class MetricShape(Shape):
     params: dict[str, object]
 
 
-class PairShape(Shape):
+class PairResponse(ResponseModel):
     """A benchmark that was measured in turns with its baseline, on the same machine."""
 
     metric: str
@@ -81,7 +80,7 @@ class PairShape(Shape):
     """What speaks against the figures, such as a throttled device."""
 
 
-class JobShape(Shape):
+class JobResponse(ResponseModel):
     """One job of one cell."""
 
     id: str
@@ -92,11 +91,11 @@ class JobShape(Shape):
     reason: str
     detail: str
     degraded: str | None
-    counts: CountsShape
+    counts: Counts
     """Of a suite; all zero for other jobs, which have checks and metrics."""
-    checks: list[CheckShape]
-    metrics: list[MetricShape]
-    pairs: list[PairShape]
+    checks: list[CheckResponse]
+    metrics: list[MetricResponse]
+    pairs: list[PairResponse]
     """Of a benchmark with a baseline."""
     started_at: datetime | None
     duration_s: float | None
@@ -111,7 +110,7 @@ class JobShape(Shape):
     """Why it was reused, or was not; empty where nobody asked for reuse."""
 
 
-class AttemptShape(Shape):
+class AttemptResponse(ResponseModel):
     """One try at a cell."""
 
     number: int
@@ -122,7 +121,7 @@ class AttemptShape(Shape):
     closed_at: datetime | None
 
 
-class TransitionShape(Shape):
+class TransitionResponse(ResponseModel):
     """One step of a cell's life."""
 
     at: datetime
@@ -132,7 +131,7 @@ class TransitionShape(Shape):
     reason: str
 
 
-class NoticeShape(Shape):
+class NoticeResponse(ResponseModel):
     """Something the agent wants a person to know."""
 
     at: datetime
@@ -142,7 +141,7 @@ class NoticeShape(Shape):
     message: str
 
 
-class ArtifactShape(Shape):
+class ArtifactResponse(ResponseModel):
     """A raw file that came home."""
 
     name: str
@@ -150,7 +149,7 @@ class ArtifactShape(Shape):
     sha256: str
 
 
-class CellShape(Shape):
+class CellResponse(ResponseModel):
     """One platform x environment of the run."""
 
     id: str
@@ -166,23 +165,23 @@ class CellShape(Shape):
     detail: str
     optional: bool
     simulated: bool
-    counts: CountsShape
+    counts: Counts
     pass_rate: float | None
     """``passed / (passed + failed + error)``; null when none of these happened."""
-    jobs: list[JobShape]
+    jobs: list[JobResponse]
     cost_usd: Usd
-    attempts: list[AttemptShape]
-    machine: MachineShape | None
+    attempts: list[AttemptResponse]
+    machine: MachineResponse | None
     """The one of its last lease."""
-    leases: list[LeaseShape]
+    leases: list[LeaseResponse]
     """Every row of the ledger, refused places too, in their order."""
     kept_until: datetime | None
     """Its machine is kept for a person until then, since it did not pass; null where it is not."""
-    decisions: list[DecisionShape]
+    decisions: list[PlaceChoice]
     """Why its machine is where it is."""
-    attestation: AttestationShape | None
+    attestation: Attestation | None
     """Who produced its results; null before a machine told."""
-    ingested: IngestedShape | None
+    ingested: IngestedResponse | None
     """Where its evidence is from, if our agent did not produce it; then nothing is attested."""
     packages: dict[str, str]
     """What the jobs could import: name and version."""
@@ -190,30 +189,30 @@ class CellShape(Shape):
     """Of its environment: the same where device, driver, runtime, Python, packages are the same."""
     probed: dict[str, object]
     """What the agent found on the machine, without the packages."""
-    transitions: list[TransitionShape]
-    notices: list[NoticeShape]
-    artifacts: list[ArtifactShape]
+    transitions: list[TransitionResponse]
+    notices: list[NoticeResponse]
+    artifacts: list[ArtifactResponse]
 
 
-class SubjectShape(Shape):
+class SubjectResponse(ResponseModel):
     """What is being validated."""
 
     name: str
     version: str
 
 
-class RunSummaryShape(Shape):
+class RunSummaryResponse(ResponseModel):
     """A run without its cells."""
 
     id: str
     state: RunState
     outcome: Outcome | None
     """Its worst cell's; null while it runs."""
-    subject: SubjectShape
+    subject: SubjectResponse
     matrix: str
     """The matrix's name."""
     cost_usd: Usd
-    counts: CountsShape
+    counts: Counts
     pass_rate: float | None
     """``passed / (passed + failed + error)``; null when none of these happened."""
     payload: str
@@ -224,150 +223,116 @@ class RunSummaryShape(Shape):
     cancel_requested_at: datetime | None
 
 
-class RunShape(RunSummaryShape):
+class RunResponse(RunSummaryResponse):
     """A run with everything but its single tests."""
 
-    cells: list[CellShape]
+    cells: list[CellResponse]
     """In matrix order."""
-    clusters: list[ClusterShape]
+    clusters: list[Cluster]
     """Its failures by signature, the largest first."""
-    known_issues: list[IssueUseShape]
+    known_issues: list[IssueUseResponse]
     """How the product's known issues stand to it; those out of its scope are not here."""
-    quarantined: list[QuarantinedShape]
+    quarantined: list[QuarantinedResponse]
     """Its failing results whose tests are in quarantine; they are failures in every count."""
-    diagnosed: list[DiagnosedShape]
+    diagnosed: list[DiagnosedResponse]
     """Its failing tests that ran again, and who broke them; once that is over."""
 
 
-class RunPageShape(Shape):
+class RunPageResponse(ResponseModel):
     """Runs, newest first."""
 
-    items: list[RunSummaryShape]
+    items: list[RunSummaryResponse]
     next: str | None
     """Give it as `before` to see older ones; null on the last page."""
 
 
-class TestShape(Shape):
-    """One test, with the text of its failure."""
-
-    __test__ = False
-
-    job: str
-    nodeid: str
-    outcome: str
-    final: bool
-    """Whether its outcome can still get worse."""
-    duration_s: float
-    reason: str
-    message: str
-    text: str
+def tell_run(record: RunRecord) -> RunResponse:
+    """A run with its cells."""
+    summary = tell_summary(record.run, record.counts, record.cost_usd)
+    return RunResponse(
+        **dict(summary),
+        cells=[tell_cell(cell, record) for cell in record.cells],
+        clusters=list(record.clusters),
+        known_issues=[tell_use(use) for use in record.known_issues],
+        quarantined=[tell_quarantined(one) for one in record.quarantined],
+        diagnosed=[DiagnosedResponse.of(one) for one in record.diagnosed],
+    )
 
 
-class TestPageShape(Shape):
-    """Tests, in the order they were collected."""
-
-    __test__ = False
-
-    items: list[TestShape]
-    next: int | None
-    """Give it as `after` to see more; null on the last page."""
-
-
-class LogShape(Shape):
-    """A piece of a cell's log."""
-
-    text: str
-    next: int
-    """The byte offset to ask for next."""
-    done: bool
-    """Nothing will ever come after this piece."""
+def tell_summary(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummaryResponse:
+    """A run without its cells."""
+    return RunSummaryResponse.of(
+        run,
+        subject=SubjectResponse(name=run.subject_name, version=run.subject_version),
+        matrix=run.matrix_name,
+        cost_usd=cost_usd,
+        counts=counts,
+        pass_rate=_rate(counts.pass_rate),
+        payload=run.payload_digest,
+    )
 
 
-class PayloadShape(Shape):
-    """An uploaded payload."""
-
-    digest: str
-    size_bytes: int
-    name: str
-    version: str
-    jobs: list[str]
-    """Ids, in the order they run."""
-
-
-class SubjectFileShape(Shape):
-    """An uploaded wheel."""
-
-    digest: str
-    size_bytes: int
-
-
-class PlatformShape(Shape):
-    """One provider, and what a platform of it may say."""
-
-    provider: str
-    rented: bool
-    """Costs money, so that a matrix that names it needs ``limits.max_usd``."""
-    keys: list[str]
-    required: list[str]
+def tell_cell(cell: CellRecord, run: RunRecord) -> CellResponse:
+    """One cell of a run."""
+    last = cell.leases[-1] if cell.leases else None
+    return CellResponse.of(
+        cell,
+        platform=cell.platform.id,
+        optional=cell.platform.optional,
+        pass_rate=_rate(cell.counts.pass_rate),
+        jobs=[_job(job) for job in cell.jobs],
+        attempts=[_attempt(attempt) for attempt in cell.attempts],
+        machine=tell_machine(last) if last else None,
+        leases=[tell_lease(lease) for lease in cell.leases],
+        kept_until=run.kept_until(cell),
+        ingested=tell_ingested(cell.ingested) if cell.ingested else None,
+        packages=_packages(cell.probed),
+        fingerprint=fingerprint(cell.probed),
+        probed={key: value for key, value in cell.probed.items() if key != PACKAGES},
+        transitions=[_transition(step) for step in cell.transitions],
+        notices=[_notice(notice) for notice in cell.notices],
+        artifacts=[_artifact(artifact) for artifact in cell.artifacts],
+    )
 
 
-class PlatformListShape(Shape):
-    """Every provider."""
-
-    items: list[PlatformShape]
-
-
-class TokenShape(Shape):
-    """An API token, without its secret."""
-
-    id: str
-    name: str
-    scope: Scope
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-    revoked_at: datetime | None
+def _packages(probed: Mapping[str, object]) -> dict[str, str]:
+    """A machine said it: whatever else it may be, it becomes names and texts."""
+    found = probed.get(PACKAGES)
+    if not isinstance(found, Mapping):
+        return {}
+    return {str(name): str(version) for name, version in found.items()}
 
 
-class NewTokenShape(TokenShape):
-    """A token that was just made."""
-
-    secret: str
-    """Shown here, and never again."""
+def _rate(rate: Fraction | None) -> float | None:
+    return None if rate is None else float(rate)
 
 
-class TokenListShape(Shape):
-    """Every token."""
-
-    items: list[TokenShape]
-
-
-class FaultShape(BaseModel):
-    """One thing to mend in a request."""
-
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
-
-    detail: str
-    pointer: str | None = None
-    """JSON Pointer into the body, or into the document that the body carries."""
-    parameter: str | None = None
-    """The path, query or header parameter that is meant."""
-    line: int | None = None
-    column: int | None = None
+def _job(job: JobRecord) -> JobResponse:
+    return JobResponse.of(
+        job,
+        pairs=[_pair(pairs) for pairs in pairs_of(job)],
+    )
 
 
-class ProblemShape(BaseModel):
-    """A problem document (RFC 9457)."""
+def _pair(pairs: Pairs) -> PairResponse:
+    return PairResponse.of(pairs, pairs=len(pairs.subject), slowdown=slowdown(pairs))
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
-    type: str
-    """A URN that is the same for every problem of a kind."""
-    title: str
-    status: int
-    detail: str
-    instance: str
-    """The path of the request."""
-    errors: list[FaultShape] | None = None
-    matches: list[str] | None = None
-    """Of an ambiguous id: the runs that it could mean."""
+def _attempt(attempt: Attempt) -> AttemptResponse:
+    cause = attempt.cause
+    return AttemptResponse.of(
+        attempt, reason=cause.reason if cause else "", detail=cause.detail if cause else ""
+    )
+
+
+def _transition(step: Transition) -> TransitionResponse:
+    words = {"from": step.origin, "to": step.target}
+    return TransitionResponse(at=step.at, attempt=step.attempt, reason=step.reason, **words)
+
+
+def _notice(notice: Notice) -> NoticeResponse:
+    return NoticeResponse.of(notice, at=datetime.fromtimestamp(notice.ts, UTC))
+
+
+def _artifact(artifact: ArtifactRecord) -> ArtifactResponse:
+    return ArtifactResponse.of(artifact, sha256=artifact.digest)

@@ -4,23 +4,222 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response, Security
+from fastapi import APIRouter, Body, Query, Request, Response, Security
+from fastapi.openapi.models import Example
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from orchestrator.api.dependencies import ContextDep, KeyHeader, RunId, idempotency_key
-from orchestrator.api.machine_serializers import tell_plan
-from orchestrator.api.plan_responses import PlanShape
-from orchestrator.api.run_requests import Launch, Rerun, RerunBody
-from orchestrator.api.run_responses import RunPageShape, RunShape
-from orchestrator.api.run_serializers import tell_run, tell_summary
+from orchestrator.api.models import RequestModel, ResponseModel, Usd
+from orchestrator.api.run_responses import RunPageResponse, RunResponse, tell_run, tell_summary
 from orchestrator.api.security import bearer, secured
 from orchestrator.application import list_runs as listing
 from orchestrator.application.cancel_run import cancel_run
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
-from orchestrator.application.launch_run import Launched, launch_run
-from orchestrator.application.plan_run import plan_run
-from orchestrator.application.rerun_run import plan_rerun, rerun_run
+from orchestrator.application.launch_run import BUILTIN, Launched, LaunchOrder, launch_run
+from orchestrator.application.plan_run import Plan, PlannedCell, plan_run
+from orchestrator.application.ports.documents import Source
+from orchestrator.application.rerun_run import Only, plan_rerun, rerun_run
+from orchestrator.domain.expected_hardware import in_words
 from orchestrator.domain.person import Scope
+from orchestrator.domain.quota import Headroom, Room
+from orchestrator.domain.retests import TrialOrder
+
+MATRIX_TEXT = """\
+apiVersion: seatrial/v1
+kind: Matrix
+metadata: {name: local}
+subject: {name: torchbridge, version: "0.4.40"}
+platforms:
+  - {id: local-cpu, provider: local}
+jobs:
+  - {id: moe, on: all}
+"""
+_MATRIX_OBJECT = {
+    "apiVersion": "seatrial/v1",
+    "kind": "Matrix",
+    "metadata": {"name": "local"},
+    "subject": {"name": "torchbridge", "version": "0.4.40"},
+    "platforms": [{"id": "local-cpu", "provider": "local"}],
+    "jobs": [{"id": "moe", "on": "all"}],
+}
+_DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+
+def _is_source(value: object) -> object:
+    if not isinstance(value, str | dict):
+        raise ValueError("a matrix is the text of a YAML file, or an object")
+    return value
+
+
+Matrix = Annotated[
+    Any,
+    BeforeValidator(_is_source),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}], "title": "Matrix"}),
+]
+
+
+class TrialsRequest(RequestModel):
+    """What is found out about failing tests while their machine is still there."""
+
+    reruns: int = Field(default=0, ge=0, le=20)
+    """How often a failed test is run again with nothing changed."""
+    diagnose: bool = False
+    """Also with the baseline subject, and with the packages of the last green run."""
+    max_tests: int = Field(default=20, ge=1, le=200)
+    """Failing tests of a cell that are looked into."""
+    max_minutes: float = Field(default=15.0, gt=0, le=1440, allow_inf_nan=False)
+    """Of the machine's time."""
+    await_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
+    """How long a machine waits for trials that somebody asks for, after its own."""
+
+    @property
+    def wanted(self) -> TrialOrder:
+        """The order as the domain has it."""
+        return TrialOrder(**self.model_dump())
+
+
+class LaunchRequest(RequestModel):
+    """A matrix and what it is about."""
+
+    matrix: Matrix
+    """The text of a matrix file, or the same as an object; ``GET /schema/matrix`` describes it."""
+    name: str = Field(default="matrix", min_length=1, max_length=200)
+    """What messages call the matrix: its file's name."""
+    payload: str = Field(default=BUILTIN, pattern=f"^({BUILTIN}|[0-9a-f]{{64}})$")
+    """``builtin``, or the digest of an uploaded archive."""
+    subject: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    """The digest of the uploaded wheel, where the matrix names one."""
+    baseline: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    """The digest of the uploaded baseline, a wheel or a payload, where the matrix names one."""
+    hold_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
+    """How long the machine of a cell that does not pass is kept for a person to look at."""
+    trials: TrialsRequest | None = None
+    """What is found out about failing tests; null for nothing."""
+    reuse_hours: float | None = Field(default=None, gt=0, le=8760, allow_inf_nan=False)
+    """Jobs that passed no longer ago, with nothing changed since, are not run; null runs all."""
+
+    def order(self) -> LaunchOrder:
+        """What the client asks for."""
+        source: Source = self.matrix
+        return LaunchOrder(
+            matrix=source,
+            name=self.name,
+            payload=self.payload,
+            subject_digest=self.subject,
+            baseline_digest=self.baseline,
+            hold_minutes=self.hold_minutes,
+            trials=self.trials.wanted if self.trials else None,
+            reuse_max_age_s=self.reuse_hours * 3600 if self.reuse_hours is not None else None,
+        )
+
+
+class RerunRequest(RequestModel):
+    """Which jobs to run again."""
+
+    only: Only | None = None
+    """null takes every job of the run."""
+    hold_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
+    """How long the machine of a cell that does not pass is kept for a person to look at."""
+
+
+_LAUNCH_EXAMPLES: dict[str, Example] = {
+    "text": {
+        "summary": "A matrix file's text, with the payload that comes with Seatrial",
+        "value": {"matrix": MATRIX_TEXT, "name": "local.yaml", "payload": BUILTIN},
+    },
+    "object": {
+        "summary": "The matrix as an object, with an uploaded payload and wheel",
+        "value": {"matrix": _MATRIX_OBJECT, "payload": _DIGEST, "subject": _DIGEST},
+    },
+    "hold": {
+        "summary": "With the machines of cells that do not pass kept for half an hour",
+        "value": {"matrix": MATRIX_TEXT, "hold_minutes": 30},
+    },
+    "reuse": {
+        "summary": "Only what changed since it passed, at most a day and a half ago",
+        "value": {"matrix": MATRIX_TEXT, "reuse_hours": 36},
+    },
+    "trials": {
+        "summary": "With failing tests run again, and looked into, on their machine",
+        "value": {"matrix": MATRIX_TEXT, "trials": {"reruns": 2, "diagnose": True}},
+    },
+}
+_RERUN_EXAMPLES: dict[str, Example] = {
+    "failed": {"summary": "Only what failed or timed out", "value": {"only": "failed"}},
+    "all": {"summary": "Everything", "value": {"only": None}},
+}
+Launch = Annotated[LaunchRequest, Body(openapi_examples=_LAUNCH_EXAMPLES)]
+Rerun = Annotated[RerunRequest | None, Body(openapi_examples=_RERUN_EXAMPLES)]
+
+
+class PlaceResponse(ResponseModel):
+    """Somewhere a machine could be launched."""
+
+    name: str
+    region: str
+    zone: str
+    market: str
+    """``spot`` or ``on-demand``."""
+    instance_type: str
+    price_usd_per_hour: Usd | None
+    """Of the machine alone; null when the price is unknown."""
+    disk_usd_per_hour: Usd
+    address_usd_per_hour: Usd
+    usd_per_hour: Usd | None
+    """Everything together."""
+    priced: str
+    """Where the prices are from, and of when."""
+
+
+class PlannedCellResponse(ResponseModel):
+    """One cell as it would be launched."""
+
+    id: str
+    platform: str
+    provider: str
+    environment: str
+    expect: str
+    """What its machine must be, by the matrix, in words; empty where it says nothing."""
+    jobs: list[str]
+    places: list[PlaceResponse]
+    """In the order they would be tried."""
+    worst_usd: Usd | None
+    """What one attempt can cost at most; null if a price is unknown."""
+    note: str
+    """What the provider said instead of an offer."""
+
+
+class HeadroomResponse(ResponseModel):
+    """All that the matrix takes of one quota at a time, against what is free."""
+
+    provider: str
+    quota: str
+    """What to ask more of, in the provider's words: ``L-3819A6DF``."""
+    name: str
+    scope: str
+    """A region, a zone, or the project."""
+    unit: str
+    needed: int
+    limit: int | None
+    """null when it is unknown."""
+    used: int | None
+    room: Room
+    """Unknown is never enough."""
+    sentence: str
+    """The same for a person, with what to do."""
+
+
+class PlanResponse(ResponseModel):
+    """What a launch would do."""
+
+    cells: list[PlannedCellResponse]
+    headroom: list[HeadroomResponse]
+    worst_usd: Usd | None
+    max_usd: Usd | None
+    """The matrix's own limit."""
+    payload: str
+
 
 REPLAYED = "Idempotency-Replayed"
 _ASKED = [Security(bearer)]
@@ -41,7 +240,7 @@ _LAUNCHED: dict[int | str, dict[str, Any]] = {
 
 
 @writing.post("/plan")
-def plan(context: ContextDep, body: Launch) -> PlanShape:
+def plan(context: ContextDep, body: Launch) -> PlanResponse:
     """Say what a launch would do: cells, places, and the most it can cost. Changes nothing."""
     return tell_plan(plan_run(context, body.order()))
 
@@ -49,7 +248,7 @@ def plan(context: ContextDep, body: Launch) -> PlanShape:
 @writing.post("/runs", status_code=202, responses=_LAUNCHED)
 def launch(
     context: ContextDep, body: Launch, key: KeyHeader, request: Request, response: Response
-) -> RunShape:
+) -> RunResponse:
     """Launch a matrix. Everything is checked first; a refusal changes nothing."""
     claim = idempotency_key(key, "POST /runs", body)
     return _answer(context, launch_run(context, body.order(), claim), request, response)
@@ -60,31 +259,31 @@ def list_runs(
     context: ContextDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
     before: Annotated[str | None, Query(pattern="^[!-~]{1,200}$")] = None,
-) -> RunPageShape:
+) -> RunPageResponse:
     """Runs, newest first."""
     at = context.clock.now()
     listed, cursor = listing.list_runs(context.stores, limit=limit, before=before, at=at)
     items = [tell_summary(one.run, one.counts, one.cost_usd) for one in listed]
-    return RunPageShape(items=items, next=cursor)
+    return RunPageResponse(items=items, next=cursor)
 
 
 @reading.get("/runs/{run_id}")
-def show_run(context: ContextDep, run_id: RunId) -> RunShape:
+def show_run(context: ContextDep, run_id: RunId) -> RunResponse:
     """Everything about a run but its single tests."""
     return tell_run(describe_run(context.stores, run_id, at=context.clock.now()))
 
 
 @writing.post("/runs/{run_id}/cancel", status_code=202)
-def cancel(context: ContextDep, run_id: RunId) -> RunShape:
+def cancel(context: ContextDep, run_id: RunId) -> RunResponse:
     """Cancel a run: finished tests are kept, machines go home. A finished run stays as it is."""
     cancel_run(context, run_id)
     return tell_run(describe_run(context.stores, run_id, at=context.clock.now()))
 
 
 @writing.post("/runs/{run_id}/rerun/plan")
-def plan_again(context: ContextDep, run_id: RunId, body: Rerun = None) -> PlanShape:
+def plan_again(context: ContextDep, run_id: RunId, body: Rerun = None) -> PlanResponse:
     """Say what running it again would launch, and the most it can cost. Changes nothing."""
-    body = body or RerunBody()
+    body = body or RerunRequest()
     planned = plan_rerun(context, run_id, only=body.only, hold_minutes=body.hold_minutes)
     return tell_plan(planned)
 
@@ -97,17 +296,46 @@ def rerun(
     request: Request,
     response: Response,
     body: Rerun = None,
-) -> RunShape:
+) -> RunResponse:
     """Launch a finished run again, or only some of its jobs, as a new run."""
-    body = body or RerunBody()
+    body = body or RerunRequest()
     claim = idempotency_key(key, f"POST /runs/{run_id}/rerun", body)
     launched = rerun_run(context, run_id, only=body.only, key=claim, hold_minutes=body.hold_minutes)
     return _answer(context, launched, request, response)
 
 
-def _answer(context: Context, launched: Launched, request: Request, response: Response) -> RunShape:
+def _answer(
+    context: Context, launched: Launched, request: Request, response: Response
+) -> RunResponse:
     run_id = launched.run.id
     response.headers["Location"] = request.app.url_path_for("show_run", run_id=run_id)
     if launched.replayed:
         response.headers[REPLAYED] = "true"
     return tell_run(describe_run(context.stores, run_id, at=context.clock.now()))
+
+
+def tell_plan(plan: Plan) -> PlanResponse:
+    """What a launch would do."""
+    return PlanResponse(
+        cells=[_planned(cell) for cell in plan.cells],
+        headroom=[_headroom(room) for room in plan.headroom],
+        worst_usd=plan.worst_usd,
+        max_usd=plan.matrix.limits.max_usd,
+        payload=plan.payload_digest,
+    )
+
+
+def _planned(planned: PlannedCell) -> PlannedCellResponse:
+    cell = planned.cell
+    return PlannedCellResponse.of(
+        cell,
+        planned,
+        platform=cell.platform.id,
+        provider=cell.platform.provider,
+        expect=in_words(cell.platform.expect) if cell.platform.expect else "",
+    )
+
+
+def _headroom(found: Headroom) -> HeadroomResponse:
+    quota, level = found.quota, found.level
+    return HeadroomResponse.of(quota, found, level, quota=quota.code)

@@ -9,27 +9,42 @@ from fastapi import APIRouter, Depends, Request, Response, Security
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import Refusal, answer
-from orchestrator.api.response_base import Shape
-from orchestrator.api.run_responses import PlatformListShape, PlatformShape
+from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.domain.person import Scope
 from orchestrator.store.errors import StoreUnusableError
 
-_UNREADY = Refusal(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})
 
+class PlatformResponse(ResponseModel):
+    """One provider, and what a platform of it may say."""
+
+    provider: str
+    rented: bool
+    """Costs money, so that a matrix that names it needs ``limits.max_usd``."""
+    keys: list[str]
+    required: list[str]
+
+
+class PlatformListResponse(ResponseModel):
+    """Every provider."""
+
+    items: list[PlatformResponse]
+
+
+_UNREADY = Refusal(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})
 health = APIRouter(tags=["service"])
 router = APIRouter(
     tags=["service"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
 )
 
 
-class HealthShape(Shape):
+class HealthResponse(ResponseModel):
     """It lives."""
 
     status: str
 
 
-class ReadinessShape(Shape):
+class ReadinessResponse(ResponseModel):
     """It can work."""
 
     status: str
@@ -42,15 +57,15 @@ async def _revision(request: Request) -> Callable[[], str] | None:
 
 
 @health.get("/healthz")
-def get_health() -> HealthShape:
+def get_health() -> HealthResponse:
     """Whether the process answers at all."""
-    return HealthShape(status="ok")
+    return HealthResponse(status="ok")
 
 
-@health.get("/readyz", response_model=ReadinessShape)
+@health.get("/readyz", response_model=ReadinessResponse)
 def get_readiness(
     context: ContextDep, revision: Annotated[Callable[[], str] | None, Depends(_revision)]
-) -> ReadinessShape | Response:
+) -> ReadinessResponse | Response:
     """Whether the database can be read and written, and at which revision its tables are."""
     try:
         context.stores.runs.page(limit=1, before=None)
@@ -59,15 +74,15 @@ def get_readiness(
         return answer("/readyz", _UNREADY, error.advice)
     except Exception:  # noqa: BLE001 - whatever the reason, the answer is no; it may hold secrets
         return answer("/readyz", _UNREADY, "the database cannot be used now")
-    return ReadinessShape(status="ok", revision=at)
+    return ReadinessResponse(status="ok", revision=at)
 
 
 @router.get("/platforms")
-def list_platforms(context: ContextDep) -> PlatformListShape:
+def list_platforms(context: ContextDep) -> PlatformListResponse:
     """Every provider, and which keys a platform of it may have."""
-    return PlatformListShape(
+    return PlatformListResponse(
         items=[
-            PlatformShape(
+            PlatformResponse(
                 provider=name,
                 rented=traits.rented,
                 keys=sorted(traits.keys),

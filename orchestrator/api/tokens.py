@@ -3,17 +3,69 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Response, Security
+from fastapi import APIRouter, Body, Response, Security
+from fastapi.openapi.models import Example
+from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.run_requests import NewToken
-from orchestrator.api.run_responses import NewTokenShape, TokenListShape
-from orchestrator.api.run_serializers import tell_token
+from orchestrator.api.models import RequestModel, ResponseModel, documented
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.tokens import create_token as make_token
 from orchestrator.domain.person import Scope
+from orchestrator.store.tokens import Token
+
+documented(Token)
+
+
+class TokenRequest(RequestModel):
+    """A token to make."""
+
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
+    """Says who or what will use it."""
+    scope: Literal["read", "run", "gate", "admin"]
+    """Each includes the ones before it."""
+    days: int | None = Field(default=90, ge=1, le=3650)
+    """Until it expires; null for never."""
+
+    @property
+    def wanted(self) -> Scope:
+        """The scope as the domain has it."""
+        return Scope(self.scope)
+
+
+_TOKEN_EXAMPLES: dict[str, Example] = {
+    "pipeline": {
+        "summary": "A token for a pipeline that launches runs",
+        "value": {"name": "nightly pipeline", "scope": "run", "days": 90},
+    }
+}
+NewToken = Annotated[TokenRequest, Body(openapi_examples=_TOKEN_EXAMPLES)]
+
+
+class NewTokenResponse(ResponseModel):
+    """A token that was just made."""
+
+    id: str
+    name: str
+    scope: Scope
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+    secret: str
+    """Shown here, and never again."""
+
+
+class TokenListResponse(ResponseModel):
+    """Every token."""
+
+    items: list[Token]
+
 
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 router = APIRouter(
@@ -22,16 +74,16 @@ router = APIRouter(
 
 
 @router.get("/tokens")
-def list_tokens(context: ContextDep) -> TokenListShape:
+def list_tokens(context: ContextDep) -> TokenListResponse:
     """Every token, without the secrets, which are not kept."""
-    return TokenListShape(items=[tell_token(token) for token in context.stores.tokens.list()])
+    return TokenListResponse(items=list(context.stores.tokens.list()))
 
 
 @router.post("/tokens", status_code=201)
-def create_token(context: ContextDep, body: NewToken) -> NewTokenShape:
+def create_token(context: ContextDep, body: NewToken) -> NewTokenResponse:
     """Make a token. Its secret is in this answer and nowhere else."""
     token, secret = make_token(context, body.name, body.wanted, days=body.days)
-    return NewTokenShape(**dict(tell_token(token)), secret=secret)
+    return NewTokenResponse.of(token, secret=secret)
 
 
 @router.delete("/tokens/{token_id}", status_code=204, response_class=Response)

@@ -16,6 +16,22 @@ from starlette.concurrency import run_in_threadpool
 from orchestrator.api.errors import DigestMismatchError, SpoolFullError
 from orchestrator.api.security import bounded
 
+
+def archive_body(what: str) -> dict[str, object]:
+    """What OpenAPI says of an uploaded file."""
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/octet-stream": {
+                    "schema": {"type": "string", "format": "binary"},
+                    "examples": {"file": {"summary": what, "value": "(the bytes of the file)"}},
+                }
+            },
+        }
+    }
+
+
 _PIECE_BYTES = 1024 * 1024
 """So much is gathered before a thread is asked to write it."""
 

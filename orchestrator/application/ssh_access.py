@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.application.context import Context
 from orchestrator.domain.cell import Cell, Lease, LeaseState
@@ -22,7 +22,7 @@ class Entrance:
     user: str
     host_key: str
     """The one that is to answer, as in known_hosts."""
-    private_key: str
+    private_key: str = field(repr=False)
     """OpenSSH PEM; empty where the key is a file below the controller's ``HOME/keys``."""
     key_file: str
     """Name of that file; empty where the lease has the key."""

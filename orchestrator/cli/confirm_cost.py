@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.plan_responses import ShownPlan
+from orchestrator.cli.responses import ShownPlan
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 from orchestrator.cli.view.plan import plan_table, shortages, totals

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.cli.connect import Line
 from orchestrator.cli.errors import DETACHED, NO_VERDICT, WAITED_TOO_LONG
-from orchestrator.cli.run_responses import Run
+from orchestrator.cli.responses import Run
 from orchestrator.cli.session import Session
 from orchestrator.cli.watching.watch import End, Watched
 from orchestrator.domain.outcome import EXIT_CODES, Outcome

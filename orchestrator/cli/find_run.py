@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.run_responses import Cell, Run, read_run
+from orchestrator.cli.responses import Cell, Run, read
 from orchestrator.domain.problems import nearest
 
 
@@ -17,7 +17,7 @@ def find_run(client: Client, name: str) -> tuple[Json, Run]:
     if "/" in name:
         raise CliError(f"there is no run {name!r}; `seatrial runs` lists them")
     shown = client.get(f"/runs/{quote(name, safe='')}")
-    return shown, read_run(shown)
+    return shown, read(Run, shown)
 
 
 def find_cells(run: Run, name: str | None) -> list[Cell]:

@@ -35,6 +35,7 @@ class Attestation:
     torch: str
     """Version of the environment that the jobs ran in; empty while that is unknown."""
     simulated: bool
+    """The provider is an emulation: no gate accepts these results."""
     mismatch: str = ""
     """How the devices differ from what the matrix asked for; empty when they do not."""
 

@@ -74,7 +74,9 @@ class Counts:
     xfailed: int = 0
     xpassed: int = 0
     missing: int = 0
+    """Collected, and not reported (yet, while the job runs)."""
     not_run: int = 0
+    """Collected, and never started."""
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(

@@ -27,6 +27,7 @@ class Signature:
     id: str
     """``s1-0123456789ab``: the algorithm's version and a digest of what follows."""
     kind: FailureClass
+    """Whose failure it probably is; a hint."""
     exception: str
     """The exception's class, without its module."""
     frame: str

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.api.cost_serializers import tell_run_cost
+from orchestrator.api.costs import tell_run_cost
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.assets import asset_dir
 from orchestrator.domain.matrix import Limits

@@ -13,7 +13,7 @@ from orchestrator.cli.client import Json
 from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.find_run import find_run
-from orchestrator.cli.run_responses import Run
+from orchestrator.cli.responses import Run
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.domain.units import plural

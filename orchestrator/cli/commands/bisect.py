@@ -17,8 +17,7 @@ from orchestrator.cli.commands.options import CellOption, JsonOption, YesOption
 from orchestrator.cli.confirm_cost import ask
 from orchestrator.cli.errors import FAILED, CliError, RefusalError
 from orchestrator.cli.find_run import find_run
-from orchestrator.cli.plan_responses import read_plan
-from orchestrator.cli.run_responses import Run
+from orchestrator.cli.responses import Run, ShownPlan, read
 from orchestrator.cli.session import Session, session_of
 from orchestrator.domain.bisect import Answer, Found, Try, Undecided, answer_of, next_step
 
@@ -159,7 +158,7 @@ def bisect_command(
         search = _prepared(session, client, str(known["url"]), Path(scratch), first, last)
         search.times = times
         plan = client.post(f"{path}/bisect/plan", {"minutes": minutes})
-        ask(session, read_plan(plan), yes=yes)
+        ask(session, read(ShownPlan, plan), yes=yes)
         begun = client.post(f"{path}/bisect", {"minutes": minutes}, key=session.wiring.new_id())
         result = _searched(search, str(begun["id"]), path.rpartition("/")[2])
     _tell(session, search, result, str(begun["id"]), as_json=as_json)

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from orchestrator.cli.client import Client
 from orchestrator.cli.commands.options import JsonOption
-from orchestrator.cli.cost_responses import Sight, Survey, read_costs, read_survey
 from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError
 from orchestrator.cli.find_run import find_run
+from orchestrator.cli.responses import Costs, Sight, Survey, read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.costs import (
@@ -50,7 +50,7 @@ def machines_command(
     client = session.client()
     only = "true" if orphans or terminate else None
     answer = client.get("/machines", orphans=only)
-    survey = read_survey(answer)
+    survey = read(Survey, answer)
     ended: list[str] = []
     if terminate:
         ended = _terminate(session, client, survey, yes=yes)
@@ -95,7 +95,7 @@ def cost_command(
         session.print_json(answer)
         return
     shown = run_cost if run is not None else spending
-    for part in shown(session.out, read_costs(answer)):
+    for part in shown(session.out, read(Costs, answer)):
         session.out.print(part)
 
 

@@ -14,7 +14,7 @@ from orchestrator.cli.client import Client
 from orchestrator.cli.commands.options import CellOption, RunArgument
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.find_run import cell_path, find_cells, find_run
-from orchestrator.cli.run_responses import Artifact, Cell, Run
+from orchestrator.cli.responses import Artifact, Cell, Run
 from orchestrator.cli.session import Session, session_of
 
 RUN_WIDE = "summary"

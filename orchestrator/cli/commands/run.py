@@ -30,8 +30,7 @@ from orchestrator.cli.errors import DETACHED, CliError
 from orchestrator.cli.exit_status import conclude, say_how_to_return
 from orchestrator.cli.find_run import find_run
 from orchestrator.cli.launch_request import read_order, upload
-from orchestrator.cli.plan_responses import read_plan
-from orchestrator.cli.run_responses import read_run
+from orchestrator.cli.responses import Run, ShownPlan, read
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.plan import headroom_table, plan_table, shortages, totals
 from orchestrator.cli.watching.interrupts import Interrupts
@@ -66,7 +65,7 @@ def plan_command(
     if as_json:
         session.print_json(answer)
         return
-    shown = read_plan(answer)
+    shown = read(ShownPlan, answer)
     session.out.print(plan_table(session.out, shown))
     if shown.headroom:
         session.out.print(headroom_table(shown))
@@ -100,7 +99,7 @@ def run_command(
             order = replace(order, reuse_hours=reuse)
             upload(session, client, order)
         plan = client.post("/plan", order.body, key=session.wiring.new_id(), document=order.file)
-        ask(session, read_plan(plan), yes=yes)
+        ask(session, read(ShownPlan, plan), yes=yes)
     except KeyboardInterrupt:
         raise CliError("Interrupted; nothing was launched.", code=DETACHED) from None
 
@@ -136,7 +135,7 @@ def rerun_command(
     path, body = f"/runs/{old.id}/rerun", {"only": only, **({"hold_minutes": hold} if hold else {})}
     try:
         plan = client.post(f"{path}/plan", body, key=session.wiring.new_id())
-        ask(session, read_plan(plan), yes=yes)
+        ask(session, read(ShownPlan, plan), yes=yes)
     except KeyboardInterrupt:
         raise CliError("Interrupted; nothing was launched.", code=DETACHED) from None
 
@@ -169,7 +168,7 @@ def _launch_and_wait(
     # From here on an interrupt must not leave a run behind that nobody was told of.
     with Interrupts() as interrupts:
         shown = launch(session.wiring.new_id())
-        run = read_run(shown)
+        run = read(Run, shown)
         if waiting.detach:
             _say_detached(session, shown, run.id, as_json=waiting.as_json)
             return DETACHED

@@ -14,7 +14,7 @@ from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument
 from orchestrator.cli.errors import RefusalError
 from orchestrator.cli.find_run import cell_path, find_cells, find_run
-from orchestrator.cli.run_responses import Cell, Run, read_run
+from orchestrator.cli.responses import Cell, Run, read
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.blame import blamed
@@ -51,7 +51,7 @@ def runs_command(
     if not shown:
         session.say("No run yet: `seatrial init` in a project, then `seatrial run seatrial.yaml`.")
         return
-    session.out.print(fitting(session.out, _RUNS, [_row(read_run(run)) for run in shown]))
+    session.out.print(fitting(session.out, _RUNS, [_row(read(Run, run)) for run in shown]))
 
 
 def show_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:

@@ -9,21 +9,21 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.client import Json
-from orchestrator.cli.cost_responses import (
+from orchestrator.cli.responses import (
+    Bill,
     Costs,
     PlatformCost,
-    Price,
     PriceList,
     Refreshed,
     RunTotal,
     Share,
     read,
 )
-from orchestrator.cli.machine_responses import Bill
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.glyphs import sign_of, word
 from orchestrator.cli.view.provenance import SIMULATED
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.prices import Price
 from orchestrator.domain.units import cents_of_cents, duration, plural, price, usd
 
 _PARTS = ("machine", "disk", "address", "total")

@@ -8,8 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.failure_responses import Cluster, IssueUse, Quarantined
-from orchestrator.cli.run_responses import Run
+from orchestrator.cli.responses import Cluster, IssueUse, Quarantined, Run
 from orchestrator.cli.safe_text import one_line
 from orchestrator.domain.units import plural
 

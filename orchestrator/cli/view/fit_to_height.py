@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from rich.text import Text
 
-from orchestrator.cli.run_responses import Cell, Job, Run
+from orchestrator.cli.responses import Cell, Job, Run
 from orchestrator.cli.view.glyphs import OUTCOMES, WAITING, is_quiet, tally
 from orchestrator.cli.view.rows import (
     Frame,

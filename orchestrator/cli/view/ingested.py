@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.run_responses import Ingested, Source
+from orchestrator.cli.responses import Ingested, Source
 from orchestrator.cli.safe_text import one_line
 from orchestrator.domain.units import plural
 

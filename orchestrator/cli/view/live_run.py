@@ -8,7 +8,7 @@ from datetime import datetime
 
 from rich.text import Text
 
-from orchestrator.cli.run_responses import Run
+from orchestrator.cli.responses import Run
 from orchestrator.cli.safe_text import fit, one_line
 from orchestrator.cli.view.fit_to_height import cell_lines, whole
 from orchestrator.cli.view.glyphs import sign_of, tally, word

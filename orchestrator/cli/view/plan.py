@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.plan_responses import Headroom, PlannedCell, PlannedPlace, ShownPlan
+from orchestrator.cli.responses import Headroom, PlannedCell, PlannedPlace, ShownPlan
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.units import plural, price, usd

@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.machine_responses import Attestation, Decision, Device, Lease
-from orchestrator.cli.run_responses import Cell, Run
+from orchestrator.cli.responses import Cell, Decision, Lease, Run
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.ingested import ingested_block
+from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.units import cents_of_cents, duration, price
 
 SIMULATED = "SIMULATED: no gate accepts this"

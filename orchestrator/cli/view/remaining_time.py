@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orchestrator.cli.run_responses import Cell, Job, Run
+from orchestrator.cli.responses import Cell, Job, Run
 from orchestrator.domain.outcome import Counts
 
 _ENOUGH_TESTS = 3

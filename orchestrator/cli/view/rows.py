@@ -8,7 +8,7 @@ from datetime import datetime
 
 from rich.text import Text
 
-from orchestrator.cli.run_responses import Cell, Job
+from orchestrator.cli.responses import Cell, Job
 from orchestrator.cli.safe_text import fit, fit_end, one_line, pad
 from orchestrator.cli.view.glyphs import TESTS, sign_of, tally, word
 from orchestrator.cli.view.remaining_time import job_left_s, job_seconds, reported, since

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.run_responses import Cell, Job, Run
+from orchestrator.cli.responses import Cell, Job, Run
 from orchestrator.cli.safe_text import fit, one_line
 
 BAD = ("failed", "error")

@@ -6,7 +6,7 @@ from collections import deque
 
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import RefusalError
-from orchestrator.cli.run_responses import Run
+from orchestrator.cli.responses import Run
 from orchestrator.cli.safe_text import log_line
 from orchestrator.cli.view.live_run import LOG_LINES, LogTail
 

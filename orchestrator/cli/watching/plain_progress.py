@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from orchestrator.cli.run_responses import Cell, Job, Run
+from orchestrator.cli.responses import Cell, Job, Run
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.glyphs import TESTS, word
 from orchestrator.cli.view.remaining_time import job_left_s, job_seconds, reported, since

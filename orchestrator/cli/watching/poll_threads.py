@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.errors import CliError, UnreachableError
-from orchestrator.cli.run_responses import Run, read_run
+from orchestrator.cli.responses import Run, read
 from orchestrator.cli.view.live_run import LogTail
 from orchestrator.cli.watching.event_stream import FeedEvent, Notice, notice_of, read_events
 from orchestrator.cli.watching.failing_tests import BadTest, FailingTests
@@ -49,7 +49,7 @@ class Follower:
 
     def __init__(self, feed: Client, looks: Client, first: Json, wake: threading.Event) -> None:
         """Each client is used by one thread only."""
-        run = read_run(first)
+        run = read(Run, first)
         self.sight = Sight(first, run)
         self.fault: CliError | None = None
         """What no further look can mend."""
@@ -143,7 +143,7 @@ class Follower:
         sight = self.sight
         if changed or time.monotonic() - self._looked_at > LOOK_AT_LEAST_EVERY_S:
             shown = self._looks.get(self._path)
-            run = read_run(shown)
+            run = read(Run, shown)
             sight = replace(
                 sight, shown=shown, run=run, bad=(*sight.bad, *self._failing.fresh(run))
             )

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
 
 from orchestrator.api.app import create_app
-from orchestrator.api.channel_requests import RotateBody, TryBody, WebhookBody
-from orchestrator.api.gate_requests import (
-    ApprovalBody,
-    DryRunBody,
-    EvaluateBody,
-    PolicyBody,
-    ReviewBody,
-    WaiverBody,
-)
-from orchestrator.api.history_requests import DecisionBody, KnownIssueBody, MatchBody
-from orchestrator.api.linting import LintBody
-from orchestrator.api.quarantines import QuarantineBody
-from orchestrator.api.retest_responses import BisectBody, SecondMachineBody, TrialBody
-from orchestrator.api.run_annotations import StatementsBody
-from orchestrator.api.run_requests import LaunchBody, RerunBody, TokenBody
-from orchestrator.api.schedule_requests import ScheduleBody, TriggerBody
+from orchestrator.api.channels import RotateRequest, TryRequest, WebhookRequest
+from orchestrator.api.gate_signoff import ApprovalRequest, ReviewRequest, WaiverRequest
+from orchestrator.api.gates import DryRunRequest, EvaluateRequest, PolicyRequest
+from orchestrator.api.history import DecisionRequest, MatchRequest
+from orchestrator.api.known_issues import KnownIssueRequest
+from orchestrator.api.linting import LintRequest
+from orchestrator.api.quarantines import QuarantineRequest
+from orchestrator.api.retests import BisectRequest, SecondMachineRequest, TrialRequest
+from orchestrator.api.run_annotations import StatementsRequest
+from orchestrator.api.runs import LaunchRequest, RerunRequest
+from orchestrator.api.schedules import ScheduleRequest, TriggerRequest
+from orchestrator.api.tokens import TokenRequest
 from orchestrator.application.context import Context
 
 OPERATIONS = {
@@ -112,14 +111,16 @@ OPERATIONS = {
     ("get", "/metrics"): "get_metrics",
 }  # fmt: skip
 """What clients may rely on: a change here is a change of the interface."""
+GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"
 OPEN = {"get_health", "get_readiness"}
 BODIES: dict[str, type[BaseModel]] = {
     body.__name__: body
     for body in (
-        LaunchBody, RerunBody, TokenBody, MatchBody, DecisionBody, KnownIssueBody, LintBody,
-        PolicyBody, EvaluateBody, DryRunBody, WaiverBody, ReviewBody, ApprovalBody, StatementsBody,
-        BisectBody, TrialBody, SecondMachineBody, QuarantineBody, WebhookBody, TryBody, RotateBody,
-        ScheduleBody, TriggerBody,
+        LaunchRequest, RerunRequest, TokenRequest, MatchRequest, DecisionRequest,
+        KnownIssueRequest, LintRequest, PolicyRequest, EvaluateRequest, DryRunRequest,
+        WaiverRequest, ReviewRequest, ApprovalRequest, StatementsRequest, BisectRequest,
+        TrialRequest, SecondMachineRequest, QuarantineRequest, WebhookRequest, TryRequest,
+        RotateRequest, ScheduleRequest, TriggerRequest,
     )
 }  # fmt: skip
 
@@ -127,6 +128,17 @@ BODIES: dict[str, type[BaseModel]] = {
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
     return create_app(cast(Context, None), guard=None).openapi()
+
+
+def test_the_document_is_the_one_that_was_looked_at(document: dict[str, Any]) -> None:
+    kept = document | {"info": document["info"] | {"version": "any"}}
+    text = json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
+    if os.environ.get("SEATRIAL_WRITE_GOLDENS"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8"), (
+        "the OpenAPI document has changed: SEATRIAL_WRITE_GOLDENS=1 pytest tests/unit/api writes "
+        "the new one; read its diff before you commit it"
+    )
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.api.run_serializers import tell_run
+from orchestrator.api.run_responses import tell_run
 from orchestrator.domain.cell import Attempt, Cause, CellState, Run, Transition
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice
 from orchestrator.domain.matrix import Platform

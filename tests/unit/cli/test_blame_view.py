@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator.cli.run_responses import read_run
+from orchestrator.cli.responses import Run, read
 from orchestrator.cli.view.blame import SHOWN, blamed
 from orchestrator.cli.view.live_run import LogTail, picture
 from orchestrator.cli.watching.event_stream import FeedEvent, Notice, notice_of
@@ -35,7 +35,7 @@ def diagnosed(**given: Any) -> runs.Json:
 
 def text(*found: runs.Json, run: runs.Json | None = None) -> str:
     console = Console(width=120, file=None, force_terminal=False)
-    told = blamed(read_run((run or runs.typical()) | {"diagnosed": list(found)}))
+    told = blamed(read(Run, (run or runs.typical()) | {"diagnosed": list(found)}))
     with console.capture() as captured:
         if told is not None:
             console.print(told)
@@ -91,7 +91,7 @@ def test_what_is_no_json_is_no_notice() -> None:
 
 def sight(*notices: Notice, state: str = "diagnosing") -> Sight:
     shown = runs.run(runs.cell("here", state), runs.cell("there", "running"))
-    return Sight(shown, read_run(shown), notices=notices)
+    return Sight(shown, read(Run, shown), notices=notices)
 
 
 FIRST = Notice("here", "diagnosing: 12 failing tests again, 4 times, with nothing changed")
@@ -128,5 +128,5 @@ def test_what_stays_after_the_live_picture_has_the_answers() -> None:
     console = Console(width=120, file=None, force_terminal=False)
     shown = runs.typical() | {"diagnosed": [diagnosed()]}
     with console.capture() as captured:
-        LiveDisplay(console).finish(Sight(shown, read_run(shown)), runs.NOW)
+        LiveDisplay(console).finish(Sight(shown, read(Run, shown)), runs.NOW)
     assert "who broke it" in captured.get()

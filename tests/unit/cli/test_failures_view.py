@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.cli.run_responses import read_run
+from orchestrator.cli.responses import Run, read
 from orchestrator.cli.view.failures import SHOWN, failures
 from tests.unit.cli import runs
 
@@ -31,7 +31,7 @@ def use(state: str, **given: Any) -> Json:
 
 def text(**given: Any) -> str:
     console = Console(width=140, record=True, file=None, force_terminal=False)
-    told = failures(read_run(runs.typical() | given))
+    told = failures(read(Run, runs.typical() | given))
     if told is None:
         return ""
     with console.capture() as captured:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from orchestrator.cli.run_responses import read_run
+from orchestrator.cli.responses import Run, read
 from orchestrator.cli.watching.plain_progress import PULSE_S, PlainTeller
 from tests.unit.cli import runs
 
 
 def tell(teller: PlainTeller, shown: runs.Json, seconds: float) -> list[str]:
-    return teller.tell(read_run(shown), runs.LAUNCHED + timedelta(seconds=seconds))
+    return teller.tell(read(Run, shown), runs.LAUNCHED + timedelta(seconds=seconds))
 
 
 def one(state: str, *jobs: runs.Json, **given: object) -> runs.Json:

@@ -9,9 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from orchestrator.cli.cost_responses import read_costs
-from orchestrator.cli.plan_responses import read_plan
-from orchestrator.cli.run_responses import read_run
+from orchestrator.cli.responses import Costs, Run, ShownPlan, read
 from orchestrator.cli.view.costs import run_cost, spending
 from orchestrator.cli.view.live_run import summary
 from orchestrator.cli.view.plan import headroom_table, plan_table, shortages
@@ -36,7 +34,7 @@ def drawn(show: Show, width: int) -> str:
 
 
 def told(*cells: runs.Json, width: int = 80) -> str:
-    found = provenance(read_run(runs.run(*cells)))
+    found = provenance(read(Run, runs.run(*cells)))
     return drawn(lambda _: [found] if found is not None else [], width)
 
 
@@ -77,7 +75,7 @@ def test_every_refusal_is_told_in_full_with_its_place() -> None:
 
 
 def test_a_simulated_machine_is_called_one_everywhere() -> None:
-    run = read_run(runs.run(rented.simulated()))
+    run = read(Run, runs.run(rented.simulated()))
     assert "SIMULATED: no gate accepts this" in told(rented.simulated())
     picture = drawn(lambda _: [summary(run, now=runs.NOW, width=60)], 60)
     assert "SIMULATED: no gate accepts this" in picture
@@ -113,11 +111,11 @@ def test_hostile_text_stays_text(width: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_bill_fits_every_window(width: int) -> None:
-    text = drawn(lambda console: run_cost(console, read_costs(rented.costs())), width)
+    text = drawn(lambda console: run_cost(console, read(Costs, rented.costs())), width)
     assert all(cell_len(line) <= width for line in text.splitlines())
     assert "$1.1305" in text
     assert_golden(f"cost-{width}.txt", text)
-    text = drawn(lambda console: spending(console, read_costs(rented.spent())), width)
+    text = drawn(lambda console: spending(console, read(Costs, rented.spent())), width)
     assert all(cell_len(line) <= width for line in text.splitlines())
     assert "$1.2345" in text
     assert "nobody was charged" in flat(text)
@@ -130,7 +128,7 @@ def test_a_hostile_bill_stays_text() -> None:
     costs["platforms"][0] |= {"cell": evil, "machines": [rented.lease(market=evil)]}
     costs["jobs"] = [{"id": evil, "usd": "1"}]
     costs["phases"] = [{"phase": evil, "usd": "1"}]
-    text = drawn(lambda console: run_cost(console, read_costs(costs)), 80)
+    text = drawn(lambda console: run_cost(console, read(Costs, costs)), 80)
     assert "\x1b" not in text
     assert "\u202e" not in text
 
@@ -153,7 +151,7 @@ def a_plan() -> runs.Json:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_plan_is_compact_and_says_what_to_ask_for(width: int) -> None:
-    shown = read_plan(a_plan())
+    shown = read(ShownPlan, a_plan())
     text = drawn(lambda c: [plan_table(c, shown), headroom_table(shown), *shortages(shown)], width)
     assert all(cell_len(line) <= width for line in text.splitlines())
     if width >= 120:
@@ -167,13 +165,13 @@ def test_a_plan_is_compact_and_says_what_to_ask_for(width: int) -> None:
 def test_places_without_a_price_are_not_called_cheap() -> None:
     answer = a_plan()
     answer["cells"][0]["places"][1] |= {"price_usd_per_hour": None, "usd_per_hour": None}
-    text = drawn(lambda console: [plan_table(console, read_plan(answer))], 200)
+    text = drawn(lambda console: [plan_table(console, read(ShownPlan, answer))], 200)
     assert "first of 3, 1 price unknown" in text
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_kept_machine_is_shown_with_the_way_to_it(width: int) -> None:
-    run = read_run(runs.run(rented.kept()))
+    run = read(Run, runs.run(rented.kept()))
     text = drawn(lambda _: [summary(run, now=runs.NOW, width=width)], width)
     assert "its machine is kept until 12:30:00 UTC" in text
     assert f"seatrial ssh {runs.RUN_ID} aws-a10g" in text
@@ -182,7 +180,7 @@ def test_a_kept_machine_is_shown_with_the_way_to_it(width: int) -> None:
 
 def test_a_kept_machine_is_told_once() -> None:
     teller = PlainTeller()
-    run = read_run(runs.run(rented.kept()))
+    run = read(Run, runs.run(rented.kept()))
     said = [line for _ in range(3) for line in teller.tell(run, runs.NOW) if "kept until" in line]
     assert len(said) == 1
     assert f"`seatrial ssh {runs.RUN_ID} aws-a10g`" in said[0]
