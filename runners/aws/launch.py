@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
+from orchestrator.domain.matrix import Platform
 from runners.aws import machines, tagging
 from runners.aws.catalogue import Catalogue
 from runners.aws.images import Image, Images
@@ -60,7 +60,7 @@ class Launching:
         parameters["UserData"] = self._user_data(request, image)
         return self._run(request, subnet, parameters)
 
-    def image(self, platform: Mapping[str, object], place: Place) -> Image:
+    def image(self, platform: Platform, place: Place) -> Image:
         """The platform's image for the type at the place. Raises ProviderError."""
         kind = self.catalogue.instance_type(place.instance_type, place.region)
         return self.images.find(read(platform), kind.architecture, place.region)

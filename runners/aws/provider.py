@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from orchestrator.domain.image import BootImage
 from orchestrator.domain.machine import LaunchRequest, Machine, Place, ProviderError
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners import ProviderContext
@@ -56,7 +57,7 @@ class AwsProvider:
         """Whether keys or a profile are at hand; an instance's own role is not asked for."""
         return self._account.has_credentials()
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """Zones that have the platform's types, in its order, with prices. Raises ProviderError."""
         return self._offered.places(
             platform_config.read(platform), price_list(self._context.prices)
@@ -66,7 +67,7 @@ class AwsProvider:
         """Ask for an instance; the same token answers with the same one. Raises ProviderError."""
         return self._launching.launch(request)
 
-    def image(self, platform: Mapping[str, object], place: Place) -> BootImage:
+    def image(self, platform: Platform, place: Place) -> BootImage:
         """The image that an instance would boot there now. Raises ProviderError."""
         found = self._launching.image(platform, place)
         return BootImage(found.id, simulated=self._account.is_simulated(place.region))
@@ -98,7 +99,7 @@ class AwsProvider:
             answer = self._account.read("ec2", region, "get_console_output", **asked)
         return str(answer.get("Output", ""))[-CONSOLE_LIMIT:]
 
-    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+    def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
         """The vCPUs of one machine there. Raises ProviderError."""
         return self._limits.demands(place)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from orchestrator.domain.image import BootImage
 from orchestrator.domain.machine import ConfigError, LaunchRequest, Machine, Place, ProviderTraits
+from orchestrator.domain.matrix import Platform
 from runners import ProviderContext
 from runners.fake.cloud import PRICE_USD_PER_HOUR, FakeCloud
 
@@ -20,23 +21,23 @@ class FakeProvider:
         self.context = context
         self.cloud = cloud or FakeCloud()
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """The platform's locations in their order. Raises ConfigError."""
-        listed = platform.get("locations", DEFAULT_LOCATIONS)
-        if not isinstance(listed, list | tuple) or not listed:
+        listed = DEFAULT_LOCATIONS if platform.locations is None else platform.locations
+        if isinstance(listed, str) or not listed:
             raise ConfigError("locations: list at least one name")
         return tuple(
             Place(
-                name=str(name),
-                zone=str(name),
-                region=str(name).rstrip("abc"),
+                name=name,
+                zone=name,
+                region=name.rstrip("abc"),
                 market="on-demand",
-                price_usd_per_hour=self.cloud.prices.get(str(name), PRICE_USD_PER_HOUR),
+                price_usd_per_hour=self.cloud.prices.get(name, PRICE_USD_PER_HOUR),
             )
             for name in listed
         )
 
-    def image(self, platform: Mapping[str, object], place: Place) -> BootImage:
+    def image(self, platform: Platform, place: Place) -> BootImage:
         """What a machine there would boot now. Raises ProviderError."""
         return BootImage(self.cloud.image(place.name))
 

@@ -12,6 +12,7 @@ from google.cloud import compute_v1
 
 from orchestrator.domain.machine import ConfigError, Extent
 from runners.gcp.clients import ComputeClients
+from runners.gcp.platform_config import texts
 from runners.gcp.ttl_cache import Memory
 from runners.google.responses import READ_TIMEOUT_S, NotThereError, read
 
@@ -54,7 +55,7 @@ class Images:
         self._clients = clients
         self._memory = Memory(now)
 
-    def resolve(self, said: Mapping[str, object]) -> Image:
+    def resolve(self, said: Mapping[str, str | tuple[str, ...]]) -> Image:
         """The image of a platform's `image`. Raises ConfigError where none can be had."""
         unknown = sorted(set(said) - _KEYS)
         if unknown:
@@ -62,8 +63,8 @@ class Images:
                 f"image: {unknown[0]} is not known to gcp; there are family, name, project, user",
                 extent=Extent.PROJECT,
             )
-        project = str(said.get("project") or DEFAULT_PROJECT)
-        names, families = _words(said.get("name")), _words(said.get("family"))
+        project = "".join(texts(said.get("project"))) or DEFAULT_PROJECT
+        names, families = texts(said.get("name")), texts(said.get("family"))
         if not names and not families:
             families = DEFAULT_FAMILIES
         key = f"{project} {names} {families}"
@@ -146,9 +147,3 @@ def _image(found: compute_v1.Image, project: str) -> Image:
         deprecated=found.deprecated.state,
         needs_driver=is_learning and not _DRIVER_INSIDE.search(f"{found.family} {found.name}"),
     )
-
-
-def _words(said: object) -> tuple[str, ...]:
-    if isinstance(said, str):
-        return (said,)
-    return tuple(str(each) for each in said) if isinstance(said, list | tuple) else ()

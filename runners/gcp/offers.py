@@ -9,6 +9,7 @@ from decimal import Decimal
 from google.cloud import compute_v1
 
 from orchestrator.domain.machine import ConfigError, NotOfferedError, Place
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from runners.gcp.clients import ComputeClients
 from runners.gcp.machines import KNOWN, plain
@@ -36,7 +37,7 @@ class Offers:
         self._memory = Memory(now)
         self._now = now
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """In the order to try them: market by market, location by location, type by type.
 
         Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from google.cloud import compute_v1
@@ -16,6 +16,7 @@ from orchestrator.domain.machine import (
     Place,
     ProviderUnavailableError,
 )
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners import ProviderContext
@@ -134,7 +135,7 @@ class GcpProvider:
         """Whether a Google Cloud project is named in the settings."""
         return bool(self._context.settings.get("gcp_project"))
 
-    def image(self, platform: Mapping[str, object], place: Place) -> BootImage:
+    def image(self, platform: Platform, place: Place) -> BootImage:
         """The image that a machine would boot now; one without its driver fixes none.
 
         Raises ProviderError.
@@ -143,7 +144,7 @@ class GcpProvider:
         certain = "" if found.needs_driver else found.id
         return BootImage(certain, simulated=self._clients.is_simulated)
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """Zones by market, location and type. Raises ConfigError, NotOfferedError."""
         places = self._offers.places(platform)
         if read_wishes(platform).is_public:  # said by a plan already, not only by a launch
@@ -160,7 +161,7 @@ class GcpProvider:
             return ()
         return read_catalogue(self._clients, self._context.now())
 
-    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+    def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
         """Of GPUs, CPUs, disk and addresses, in the region and in all of them."""
         return demands(read_wishes(platform), place, project=self._clients.project)
 

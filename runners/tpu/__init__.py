@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from orchestrator.domain.machine import LaunchRequest, Machine, Place, ProviderTraits
+from orchestrator.domain.matrix import Platform
 from runners import ProviderContext
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class TpuProvider:
         """Whether somebody named the Google Cloud project to rent in."""
         return bool(self._context.settings.get("gcp_project"))
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """Zones x markets in the matrix's order. Raises ConfigError, NotOfferedError."""
         return self._desk.places(platform)
 
@@ -69,7 +70,7 @@ class TpuProvider:
         """The shipped table, with what was refreshed since."""
         return self._desk.known_prices()
 
-    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+    def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
         """The chips that a machine takes of its zone's quota."""
         return self._desk.demands(platform, place)
 

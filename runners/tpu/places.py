@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -18,6 +18,7 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price, PriceBook
 from runners.google.locations import is_region, is_zone, region_of
 from runners.google.prices import said_by
@@ -52,7 +53,7 @@ class Offering:
         self._offers: dict[str, _Offer] = {}
         self._lock = threading.Lock()
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """Every zone x market that may have the accelerator type.
 
         Raises:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from google.cloud.cloudquotas_v1 import ListQuotaInfosRequest, QuotaInfo
 
 from orchestrator.domain.machine import ConfigError, Place, ProviderError
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners.google.clients import Clients
 from runners.google.quota_limits import limit_of
@@ -45,7 +46,7 @@ class Limits:
         self._now = now
         self._infos: tuple[datetime, list[QuotaInfo]] | None = None
 
-    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+    def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
         """The chips of one machine, in its zone and market. Raises ConfigError."""
         kind = read(platform).accelerator
         code = _CODES.get((kind.generation, place.market), f"{kind.generation or kind.name} quota")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from orchestrator.domain.machine import (
     ConfigError,
@@ -11,6 +11,7 @@ from orchestrator.domain.machine import (
     Machine,
     Place,
 )
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners import ProviderContext
@@ -59,7 +60,7 @@ class Desk:
         self._limits = Limits(self._wire, self._looking, self._clients, now=context.now)
         self._catalogue = Catalogue(self._clients, now=context.now)
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """See `Offering.places`; that nobody could enter is said by a plan already."""
         places = self._offering.places(platform)
         if read(platform).public:
@@ -95,7 +96,7 @@ class Desk:
         """The shipped table, with what was refreshed since."""
         return known(self._context.prices)
 
-    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+    def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
         """See `Limits.demands`."""
         return self._limits.demands(platform, place)
 

@@ -7,7 +7,6 @@ after such a call is believed only when the provider's inventory shows no machin
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -243,7 +242,6 @@ def give_up(world: World, now: Situation, error: ProviderError) -> Value:
 
 def _request(world: World, now: Situation, lease: Lease) -> LaunchRequest:
     """The same at every call for the lease, whatever has changed meanwhile."""
-    platform = {k: v for k, v in asdict(now.plan.platform).items() if v is not None}
     ends = expires_at(world, now.spec, lease)
     login = None
     if world.traits(lease.provider).rented:
@@ -251,7 +249,7 @@ def _request(world: World, now: Situation, lease: Lease) -> LaunchRequest:
         login = kept or world.stores.leases.keep_login(lease.id, world.new_login())
     place = lease.offer or Place(lease.place)
     tags = tags_of(world, now, lease, ends)
-    return LaunchRequest(lease.id, place, platform, tags, login=login, expires_at=ends)
+    return LaunchRequest(lease.id, place, now.plan.platform, tags, login=login, expires_at=ends)
 
 
 def _ask_again(world: World, now: Situation, lease: Lease, error: ProviderError) -> Value | NotYet:

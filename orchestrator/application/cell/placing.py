@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import timedelta
 from decimal import Decimal
 
@@ -39,6 +37,7 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.outcome import Outcome
 
@@ -68,7 +67,7 @@ def _reserve(world: World, now: Situation, provider: Provider) -> Value | NotYet
     if not world.backoff.is_due(now.attempt.id, world.clock.now()):
         return NOT_YET
     try:
-        places = places_of(provider, _document(now))
+        places = places_of(provider, now.plan.platform)
         world.backoff.forget(now.attempt.id)
     except ProviderUnavailableError as error:
         return _cannot_be_asked(world, now, error)
@@ -175,12 +174,8 @@ def _refused_everywhere(world: World, now: Situation, mine: list[Lease], also: s
     return blame(world, now.attempt.id, Outcome.ERRORED, reason, detail)
 
 
-def places_of(provider: Provider, platform: Mapping[str, object]) -> tuple[Place, ...]:
+def places_of(provider: Provider, platform: Platform) -> tuple[Place, ...]:
     """Where the provider offers the platform; anywhere, where it knows no places."""
     if isinstance(provider, Offers):
         return provider.places(platform)
     return (Place("here", price_usd_per_hour=Decimal(0)),)
-
-
-def _document(now: Situation) -> dict[str, object]:
-    return {key: value for key, value in asdict(now.plan.platform).items() if value is not None}

@@ -18,6 +18,7 @@ from runners.aws.machines import split_id
 from runners.aws.network import _rule, _sources
 from runners.aws.platform_config import read
 from runners.aws.ttl_cache import KEPT, Remembered
+from tests.platforms import as_platform
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 TYPES: dict[str, tuple[int, str, str, int]] = {
@@ -75,7 +76,7 @@ def chosen(
     if types:
         platform["instance_type"] = types
     catalogue = Catalogue(Offerings(), lambda: NOW)  # type: ignore[arg-type]
-    return catalogue.chosen(read(platform))
+    return catalogue.chosen(read(as_platform(platform)))
 
 
 def test_the_smallest_with_the_device_comes_first() -> None:
@@ -119,7 +120,14 @@ def test_a_named_type_whose_device_has_no_name_is_taken_at_its_word() -> None:
 def test_a_type_is_described_once_for_all_regions() -> None:
     account = Offerings()
     catalogue = Catalogue(account, lambda: NOW)  # type: ignore[arg-type]
-    wanted = read({"accelerator": {"name": "T9"}, "locations": ("us-east-1", "us-east-2")})
+    wanted = read(
+        as_platform(
+            {
+                "accelerator": {"vendor": "nvidia", "name": "T9"},
+                "locations": ("us-east-1", "us-east-2"),
+            }
+        )
+    )
     catalogue.chosen(wanted)
     catalogue.chosen(wanted)
     assert sorted(account.described) == sorted(TYPES)
