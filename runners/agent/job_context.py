@@ -1,4 +1,4 @@
-"""What one job works with on one side: its folders, its output, its environment."""
+"""Folders, output and environment of one job, for the subject or the baseline."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from types import TracebackType
 from typing import Callable, Dict, Optional, Type
 
 from . import job_env
-from .attempt_context import Crew, Desk
+from .attempt_context import AttemptContext, JobRunner
 from .event_file import Checks
 from .events import Data
-from .job_dirs import Room
+from .job_dirs import JobDirs
 from .output import JobOutput, Sink
 from .pack_artifacts import output_name
 from .plan import Job
 from .tail import Tail
 
 
-class Bench:
-    """Set up when entered, cleared when left."""
+class JobContext:
+    """Context manager: makes the job's folders, and clears them when the job is over."""
 
     def __init__(
         self,
-        desk: Desk,
-        crew: Crew,
+        context: AttemptContext,
+        runner: JobRunner,
         job: Job,
         *,
         hear: Optional[Callable[[str, Data], None]] = None,
@@ -30,33 +30,33 @@ class Bench:
         """Prepare.
 
         Args:
-            desk: The side's; an arm beside the subject's is heard in a file of its own only.
-            crew: Who runs the job.
-            job: It.
-            hear: Takes what the job says of itself, instead of the event stream.
+            context: Of the subject or the baseline; a baseline's output goes to its own file only.
+            runner: The user and environment that the job runs with.
+            job: The job to run.
+            hear: Receives the job's own events (kind, data) instead of the event stream.
         """
-        self.desk = desk
-        self.crew = crew
+        self.context = context
+        self.runner = runner
         self.job = job
-        self.folder = desk.attempt.job(job.id)
-        self._room = Room(self.folder, crew.user.account)
-        name = arm_output(job.id, desk.attempt.arm)
-        self._sink = Sink(desk.attempt.artifacts / output_name(name), desk.events)
+        self.folder = context.attempt.job(job.id)
+        self._dirs = JobDirs(self.folder, runner.user.account)
+        name = arm_output(job.id, context.attempt.arm)
+        self._sink = Sink(context.attempt.artifacts / output_name(name), context.events)
         self.output = JobOutput(
             name,
-            log=None if desk.attempt.arm else desk.log,
+            log=None if context.attempt.arm else context.log,
             own=self._sink,
-            limit_bytes=desk.plan.limits.log_bytes,
-            masker=desk.masker,
-            on_cut=lambda text: desk.events.log("warning", text, job.id),
+            limit_bytes=context.plan.limits.log_bytes,
+            masker=context.masker,
+            on_cut=lambda text: context.events.log("warning", text, job.id),
         )
-        self.checks = Checks(Tail(self.folder.events), desk.events, job.id, hear=hear)
+        self.checks = Checks(Tail(self.folder.events), context.events, job.id, hear=hear)
         self._tmp = self.folder.tmp
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> JobContext:
         """Make the folders."""
-        self._room.make()
-        self._tmp = self._room.tmp()
+        self._dirs.make()
+        self._tmp = self._dirs.tmp()
         self.output.title(f"{self.job.id} ({self.job.kind})")
         return self
 
@@ -69,17 +69,17 @@ class Bench:
         """End the output, and leave nothing for later jobs to meddle with."""
         self.output.finish()
         self._sink.close()
-        self._room.clear(self._tmp)
-        self._room.lock_away()
+        self._dirs.clear(self._tmp)
+        self._dirs.lock_away()
 
     @property
     def env(self) -> Dict[str, str]:
         """The environment of the job's processes."""
         return job_env.for_job(
-            self.crew.variables,
+            self.runner.variables,
             job=self.job,
-            attempt=self.desk.attempt,
-            secrets=self.crew.secrets,
+            attempt=self.context.attempt,
+            secrets=self.runner.secrets,
             tmp=str(self._tmp),
         )
 

@@ -1,4 +1,4 @@
-"""The folders of one job: made fresh, handed to the jobs' user, shut when the job is over."""
+"""The folders of one job: created anew, given to the jobs' user, closed when the job is over."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _LONGEST_TMP = 60
 """Longer paths leave no room for the 108 bytes of a socket's name, which multiprocessing needs."""
 
 
-class Room:
-    """What a job may write to, and its temporary folder."""
+class JobDirs:
+    """The folders that a job may write to, with its temporary folder."""
 
     def __init__(self, folder: JobFolder, account: bounded_process.Account) -> None:
         self._folder = folder
         self._account = account
 
     def make(self) -> None:
-        """Make every folder anew; what an earlier agent left there is gone."""
+        """Create every folder anew; what an earlier agent left is deleted."""
         folder = self._folder
         shutil.rmtree(folder.folder, ignore_errors=True)
         for path in (folder.artifacts, folder.tmp, folder.caches):
@@ -46,7 +46,7 @@ class Room:
         return short
 
     def clear(self, tmp: Path) -> None:
-        """Remove what nobody needs any more."""
+        """Delete the temporary and cache folders."""
         if tmp != self._folder.tmp:
             tmp.unlink(missing_ok=True)
         for path in (self._folder.tmp, self._folder.caches):

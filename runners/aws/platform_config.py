@@ -1,4 +1,4 @@
-"""Reads a platform's keys."""
+"""Platform configuration of the provider ``aws``, checked without asking AWS."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A platform, as far as AWS is concerned."""
+class PlatformConfig:
+    """What a platform asks of EC2."""
 
     instance_types: tuple[str, ...]
     device: Device | None
@@ -65,13 +65,13 @@ class Wanted:
         return tuple(dict.fromkeys(location.region for location in self.locations))
 
 
-def read(platform: Platform) -> Wanted:
+def parse_platform(platform: Platform) -> PlatformConfig:
     """Return what the platform asks of EC2. Raises ConfigError, naming the key."""
     types, device = _texts(platform.instance_type, "instance_type"), _device(platform.accelerator)
     if not types and device is None:
         raise ConfigError("instance_type: name one, or an accelerator to choose it by")
     cheapest = platform.locations == CHEAPEST
-    return Wanted(
+    return PlatformConfig(
         instance_types=types,
         device=device,
         locations=_everywhere() if cheapest else _locations(platform),

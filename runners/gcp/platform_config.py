@@ -1,4 +1,4 @@
-"""A platform of the matrix, read as Compute Engine needs it."""
+"""Platform configuration of the provider ``gcp``, checked without asking Google."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ DEFAULT_DISK_GB = 150
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a platform asks for."""
+class PlatformConfig:
+    """What a platform asks of Compute Engine."""
 
     types: tuple[str, ...]
     """Empty where only an accelerator is named, and no known type has it."""
@@ -37,7 +37,7 @@ class Wishes:
         return "".join(texts(self.image.get("user"))) or DEFAULT_USER
 
 
-def read_wishes(platform: Platform) -> Wishes:
+def parse_platform(platform: Platform) -> PlatformConfig:
     """Return what the platform asks of Compute Engine. Raises ConfigError, naming the key."""
     types, device = texts(platform.instance_type), platform.accelerator
     if not types and device is None:
@@ -48,7 +48,7 @@ def read_wishes(platform: Platform) -> Wishes:
         types = types or (
             types_with(device.name, device.count) if device.vendor == "nvidia" else ()
         )
-    return Wishes(
+    return PlatformConfig(
         types=types,
         accelerator=f"{device.vendor} {device.name}" if device else "",
         count=device.count if device else 1,

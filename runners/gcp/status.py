@@ -52,7 +52,7 @@ class End:
     """As `Machine.extent`."""
 
 
-class Looking:
+class StatusReader:
     """Answers `inspect` for virtual machines."""
 
     def __init__(self, clients: ComputeClients, now: Callable[[], datetime]) -> None:

@@ -1,4 +1,4 @@
-"""The platform of a matrix, as this provider reads it."""
+"""Platform configuration of the provider ``tpu``, checked without asking Google."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a platform asks for."""
+class PlatformConfig:
+    """What a platform asks of Cloud TPU."""
 
     accelerator: Accelerator
     markets: tuple[str, ...]
@@ -42,14 +42,14 @@ class Asked:
         return self.network.rpartition("/")[2] not in ("", "default")
 
 
-def read(platform: Platform) -> Asked:
+def parse_platform(platform: Platform) -> PlatformConfig:
     """Return what the platform asks of Cloud TPU. Raises ConfigError, naming the key."""
     options = _options(platform.options or {})
     cheapest = platform.locations == "cheapest"
     user = options.get("user", DEFAULT_USER)
     if not _USER.fullmatch(user):
         raise ConfigError(f"options.user: {user!r} is no user name; ubuntu is usual")
-    return Asked(
+    return PlatformConfig(
         accelerator=accelerator(platform.accelerator_type, platform.runtime_version),
         markets=tuple(dict.fromkeys(platform.market or ("on-demand",))),
         locations=() if cheapest else tuple(dict.fromkeys(platform.locations or ())),

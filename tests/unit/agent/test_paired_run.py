@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runners.agent.arms import ArmEnded, Heard
+from runners.agent.arms import ArmEnded, ArmReport
 from runners.agent.paired import PairedRun
 from runners.agent.paired_measurements import BASELINE, SUBJECT
 from runners.agent.plan import Pairing
@@ -47,12 +47,12 @@ class Arm:
     lasts = True
 
     def __init__(self, events: Events, work: Work, end: Ended) -> None:
-        self.heard = Heard()
+        self.arm_report = ArmReport()
         self.events, self.work, self.end = events, work, end
         self.begun = self.turns = 0
         self.closed = False
-        self.bench: Any = SimpleNamespace(
-            desk=SimpleNamespace(events=events),
+        self.job_context: Any = SimpleNamespace(
+            context=SimpleNamespace(events=events),
             job=SimpleNamespace(id="bench"),
             output=SimpleNamespace(banner=events.banners.append, last=lambda most: "its words"),
             checks=SimpleNamespace(poll=lambda: False),
@@ -67,7 +67,7 @@ class Arm:
     def turn(self, number: int) -> list[Any]:
         self.work(self)
         self.turns += 1
-        return self.heard.take()
+        return self.arm_report.take()
 
     def finish(self) -> Ended:
         return self.end
@@ -77,7 +77,7 @@ class Arm:
 
     def say(self, value: float, name: str = "m") -> None:
         metric = {"metric": name, "samples": [value], "unit": "ms", "direction": "lower"}
-        self.heard.hear("metric", {**metric, "params": {}})
+        self.arm_report.hear("metric", {**metric, "params": {}})
 
 
 def steady(value: float) -> Work:
@@ -101,14 +101,14 @@ def ends(after: int, ended: Ended, value: float = 1) -> Work:
 def checks(name: str, outcomes: Iterator[str]) -> Work:
     def work(arm: Arm) -> None:
         arm.say(1)
-        arm.heard.hear("check", {"check": name, "outcome": next(outcomes)})
+        arm.arm_report.hear("check", {"check": name, "outcome": next(outcomes)})
 
     return work
 
 
 def degraded(arm: Arm) -> None:
     arm.say(2)
-    arm.heard.hear("check", {"degraded": "no kernel for it"})
+    arm.arm_report.hear("check", {"degraded": "no kernel for it"})
 
 
 def two_metrics(arm: Arm) -> None:

@@ -16,7 +16,7 @@ from orchestrator.domain.machine import (
 from runners.aws.catalogue import Catalogue
 from runners.aws.machines import split_id
 from runners.aws.network import _rule, _sources
-from runners.aws.platform_config import read
+from runners.aws.platform_config import parse_platform
 from runners.aws.ttl_cache import KEPT, Remembered
 from tests.platforms import as_platform
 
@@ -76,7 +76,7 @@ def chosen(
     if types:
         platform["instance_type"] = types
     catalogue = Catalogue(Offerings(), lambda: NOW)  # type: ignore[arg-type]
-    return catalogue.chosen(read(as_platform(platform)))
+    return catalogue.chosen(parse_platform(as_platform(platform)))
 
 
 def test_the_smallest_with_the_device_comes_first() -> None:
@@ -120,7 +120,7 @@ def test_a_named_type_whose_device_has_no_name_is_taken_at_its_word() -> None:
 def test_a_type_is_described_once_for_all_regions() -> None:
     account = Offerings()
     catalogue = Catalogue(account, lambda: NOW)  # type: ignore[arg-type]
-    wanted = read(
+    config = parse_platform(
         as_platform(
             {
                 "accelerator": {"vendor": "nvidia", "name": "T9"},
@@ -128,8 +128,8 @@ def test_a_type_is_described_once_for_all_regions() -> None:
             }
         )
     )
-    catalogue.chosen(wanted)
-    catalogue.chosen(wanted)
+    catalogue.chosen(config)
+    catalogue.chosen(config)
     assert sorted(account.described) == sorted(TYPES)
 
 

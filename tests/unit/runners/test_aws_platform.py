@@ -7,21 +7,21 @@ from collections.abc import Mapping
 import pytest
 
 from orchestrator.domain.machine import ConfigError
-from runners.aws.platform_config import Device, Location, read
+from runners.aws.platform_config import Device, Location, parse_platform
 from tests.platforms import as_platform
 
 
 def test_what_is_not_said_has_its_default() -> None:
-    wanted = read(as_platform({"instance_type": "g5.xlarge"}))
-    assert wanted.instance_types == ("g5.xlarge",)
-    assert wanted.markets == ("on-demand",)
-    assert wanted.regions == ("us-east-1", "us-east-2", "us-west-2")
-    assert (wanted.public, wanted.disk_gb, wanted.device) == (True, 150, None)
-    assert (wanted.image, wanted.subnets, wanted.cheapest) == ({}, (), False)
+    config = parse_platform(as_platform({"instance_type": "g5.xlarge"}))
+    assert config.instance_types == ("g5.xlarge",)
+    assert config.markets == ("on-demand",)
+    assert config.regions == ("us-east-1", "us-east-2", "us-west-2")
+    assert (config.public, config.disk_gb, config.device) == (True, 150, None)
+    assert (config.image, config.subnets, config.cheapest) == ({}, (), False)
 
 
 def test_everything_can_be_said() -> None:
-    wanted = read(
+    config = parse_platform(
         as_platform(
             {
                 "instance_type": ("g6.xlarge", "g5.xlarge"),
@@ -35,20 +35,20 @@ def test_everything_can_be_said() -> None:
             }
         )
     )
-    assert wanted.locations == (
+    assert config.locations == (
         Location("us-west-2", "us-west-2b"),
         Location("ap-southeast-2"),
         Location("us-west-2"),
     )
-    assert wanted.regions == ("us-west-2", "ap-southeast-2")
-    assert wanted.image == {"ami": ("ami-1",), "user": ("tester",)}
-    assert (wanted.public, wanted.subnets) == (False, ("subnet-1", "subnet-2"))
+    assert config.regions == ("us-west-2", "ap-southeast-2")
+    assert config.image == {"ami": ("ami-1",), "user": ("tester",)}
+    assert (config.public, config.subnets) == (False, ("subnet-1", "subnet-2"))
 
 
 def test_cheapest_is_over_every_region_with_a_price() -> None:
-    wanted = read(as_platform({"instance_type": "g5.xlarge", "locations": "cheapest"}))
-    assert wanted.cheapest
-    assert len(wanted.regions) == 15
+    config = parse_platform(as_platform({"instance_type": "g5.xlarge", "locations": "cheapest"}))
+    assert config.cheapest
+    assert len(config.regions) == 15
 
 
 L4 = {"vendor": "nvidia", "name": "L4"}
@@ -75,7 +75,7 @@ def test_an_impossible_platform_is_refused_by_its_key(
     platform: Mapping[str, object], words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
-        read(as_platform(platform))
+        parse_platform(as_platform(platform))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from runners.gcp.images import Image
 from runners.gcp.instance import build_instance
 from runners.gcp.machines import KNOWN, types_with
 from runners.gcp.names import ResourceId, instance_name, network_tag, parse_id, request_id
-from runners.gcp.platform_config import read_wishes
+from runners.gcp.platform_config import parse_platform
 from runners.gcp.prices import KnownPrices, table
 from runners.google.firewall import rule_name
 from runners.google.names import label
@@ -98,7 +98,7 @@ def build(*, minutes: float = 30, market: str = "spot", disk_gb: int = 100) -> d
     )
     instance = build_instance(
         request,
-        read_wishes(as_platform(platform)),
+        parse_platform(as_platform(platform)),
         Image("link", "image-1", "1", "", 50, "", needs_driver=False),
         project="seatrial",
         now=NOW,

@@ -23,7 +23,7 @@ from runners.google.names import labels
 from runners.tpu import TRAITS, names
 from runners.tpu.accelerators import accelerator
 from runners.tpu.catalogue import prices_of
-from runners.tpu.platform_config import read
+from runners.tpu.platform_config import parse_platform
 from runners.tpu.prices import find, known, table
 from runners.tpu.quotas import _limit_in
 from tests.platforms import as_platform
@@ -140,7 +140,7 @@ def platform(**keys: object) -> Mapping[str, object]:
 
 
 def test_what_a_platform_means_by_default() -> None:
-    asked = read(as_platform(platform()))
+    asked = parse_platform(as_platform(platform()))
     assert asked.markets == ("on-demand",)
     assert (asked.public, asked.queued, asked.wait_s, asked.user) == (True, True, 300, "ubuntu")
     assert (asked.locations, asked.cheapest) == ((), False)
@@ -160,7 +160,7 @@ def test_what_a_platform_means_by_default() -> None:
 )
 def test_an_impossible_platform_is_refused(keys: Mapping[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        read(as_platform(platform(**keys)))
+        parse_platform(as_platform(platform(**keys)))
 
 
 @pytest.mark.parametrize("library", [tpu_v2, tpu_v2alpha1])
