@@ -10,7 +10,7 @@ from orchestrator.domain.machine import ConfigError, Extent, NotOfferedError, Pr
 from runners.aws.platform_config import Device, PlatformConfig
 from runners.aws.sdk import Account, Answer
 from runners.aws.shipped_table import InstanceType, shipped
-from runners.aws.ttl_cache import Remembered
+from runners.ttl_cache import TtlCache
 
 AT_A_TIME = 100
 """Instance types that one call describes at most."""
@@ -24,9 +24,9 @@ class Catalogue:
     def __init__(self, account: Account, now: Callable[[], datetime]) -> None:
         self._account = account
         self._now = now
-        self._zones: Remembered[tuple[str, ...]] = Remembered(now)
-        self._types: Remembered[tuple[InstanceType, ...]] = Remembered(now)
-        self._type: Remembered[InstanceType] = Remembered(now)
+        self._zones: TtlCache[tuple[str, ...]] = TtlCache(now, serve_stale=True)
+        self._types: TtlCache[tuple[InstanceType, ...]] = TtlCache(now, serve_stale=True)
+        self._type: TtlCache[InstanceType] = TtlCache(now, serve_stale=True)
         self._details: dict[str, InstanceType] = {}
 
     def zones(self, instance_type: str, region: str) -> tuple[str, ...]:

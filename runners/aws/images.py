@@ -14,7 +14,7 @@ from orchestrator.domain.machine import (
 )
 from runners.aws.platform_config import PlatformConfig
 from runners.aws.sdk import Account, Answer
-from runners.aws.ttl_cache import Remembered
+from runners.ttl_cache import TtlCache
 
 AMAZON = "amazon"
 _DEEP_LEARNING = "/aws/service/deeplearning/ami/{architecture}/oss-nvidia-driver-gpu-pytorch-"
@@ -67,7 +67,7 @@ class Images:
 
     def __init__(self, account: Account, now: Callable[[], datetime]) -> None:
         self._account = account
-        self._found: Remembered[Image] = Remembered(now)
+        self._found: TtlCache[Image] = TtlCache(now, serve_stale=True)
 
     def find(self, config: PlatformConfig, architecture: str, region: str) -> Image:
         """The platform's image in the region.

@@ -18,7 +18,7 @@ from orchestrator.domain.machine import (
 from runners.aws import tagging
 from runners.aws.platform_config import PlatformConfig
 from runners.aws.sdk import Account, Answer
-from runners.aws.ttl_cache import Remembered
+from runners.ttl_cache import TtlCache
 
 SSH_PORT = 22
 GROUP_GONE = "InvalidGroup.NotFound"
@@ -42,8 +42,8 @@ class Network:
         self._account = account
         self._project = project
         self._cidr = ingress_cidr
-        self._subnets: Remembered[tuple[Subnet, ...]] = Remembered(now)
-        self._groups: Remembered[str] = Remembered(now)
+        self._subnets: TtlCache[tuple[Subnet, ...]] = TtlCache(now, serve_stale=True)
+        self._groups: TtlCache[str] = TtlCache(now, serve_stale=True)
 
     def subnets(self, config: PlatformConfig, region: str) -> dict[str, Subnet]:
         """By zone: the platform's own subnets in the region, or the zones' default ones.

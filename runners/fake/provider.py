@@ -1,7 +1,8 @@
-"""The four verbs over a cloud in memory."""
+"""The provider ``fake`` over a cloud in memory, and a machine book in memory."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 
 from orchestrator.domain.image import BootImage
@@ -56,3 +57,30 @@ class FakeProvider:
     def inventory(self) -> Iterable[Machine]:
         """Every machine that is not gone."""
         return self.cloud.inventory()
+
+
+class MemoryBook:
+    """Remembers machines for as long as it exists."""
+
+    def __init__(self) -> None:
+        self._machines: dict[tuple[str, str], Machine] = {}
+        self._lock = threading.Lock()
+
+    def write(self, provider: str, machine: Machine) -> None:
+        """Store or replace the machine."""
+        with self._lock:
+            self._machines[provider, machine.id] = machine
+
+    def read(self, provider: str, machine_id: str) -> Machine | None:
+        """The stored machine, or None."""
+        return self._machines.get((provider, machine_id))
+
+    def erase(self, provider: str, machine_id: str) -> None:
+        """Forget it; unknown is no error."""
+        with self._lock:
+            self._machines.pop((provider, machine_id), None)
+
+    def pages(self, provider: str) -> tuple[Machine, ...]:
+        """Every machine stored for the provider."""
+        with self._lock:
+            return tuple(one for (owner, _), one in self._machines.items() if owner == provider)

@@ -13,8 +13,8 @@ from google.cloud import compute_v1
 from orchestrator.domain.machine import ConfigError, Extent
 from runners.gcp.clients import ComputeClients
 from runners.gcp.platform_config import texts
-from runners.gcp.ttl_cache import Memory
 from runners.google.responses import READ_TIMEOUT_S, NotThereError, read
+from runners.ttl_cache import TtlCache
 
 DEFAULT_PROJECT = "deeplearning-platform-release"
 DEFAULT_FAMILIES = (
@@ -53,7 +53,7 @@ class Images:
 
     def __init__(self, clients: ComputeClients, now: Callable[[], datetime]) -> None:
         self._clients = clients
-        self._memory = Memory(now)
+        self._cache: TtlCache[Image] = TtlCache(now, serve_stale=False)
 
     def resolve(self, said: Mapping[str, str | tuple[str, ...]]) -> Image:
         """The image of a platform's `image`. Raises ConfigError where none can be had."""
@@ -68,7 +68,7 @@ class Images:
         if not names and not families:
             families = DEFAULT_FAMILIES
         key = f"{project} {names} {families}"
-        return self._memory.get(key, lambda: self._first(project, names, families))
+        return self._cache.get(key, lambda: self._first(project, names, families))
 
     def _first(self, project: str, names: tuple[str, ...], families: tuple[str, ...]) -> Image:
         tried: list[str] = []

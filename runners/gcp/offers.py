@@ -15,10 +15,10 @@ from runners.gcp.clients import ComputeClients
 from runners.gcp.machines import KNOWN, plain
 from runners.gcp.platform_config import PlatformConfig, parse_platform
 from runners.gcp.prices import ADDRESS, DISK, KnownPrices, table
-from runners.gcp.ttl_cache import Memory
-from runners.google.locations import region_of
+from runners.google.names import region_of
 from runners.google.prices import said_by
 from runners.google.responses import READ_TIMEOUT_S, listed
+from runners.ttl_cache import TtlCache
 
 MINIMUM_S = 60
 """Compute Engine bills by the second, after the first minute."""
@@ -34,7 +34,8 @@ class Offers:
     ) -> None:
         self._clients = clients
         self._prices = prices
-        self._memory = Memory(now)
+        self._zones: TtlCache[tuple[str, ...]] = TtlCache(now, serve_stale=False)
+        self._accelerators: TtlCache[tuple[tuple[str, ...], int]] = TtlCache(now, serve_stale=False)
         self._now = now
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
@@ -66,7 +67,7 @@ class Offers:
     def _zones_with(self, instance_type: str) -> tuple[str, ...]:
         if instance_type in KNOWN:
             return known_zones()
-        return self._memory.get(f"type {instance_type}", lambda: self._ask_zones(instance_type))
+        return self._zones.get(instance_type, lambda: self._ask_zones(instance_type))
 
     def _ask_zones(self, instance_type: str) -> tuple[str, ...]:
         request = compute_v1.AggregatedListMachineTypesRequest(
@@ -101,7 +102,7 @@ class Offers:
 
     def _not_sold(self, config: PlatformConfig) -> NotOfferedError | ConfigError:
         at = self._now()
-        names, zones = self._memory.get("accelerators", self._ask_accelerators)
+        names, zones = self._accelerators.get("all", self._ask_accelerators)
         answer = (
             f"acceleratorTypes.aggregatedList answered {len(names)} accelerators in {zones} zones "
             f"({', '.join(names) or 'none'}), {at:%Y-%m-%d %H:%M} UTC"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from orchestrator.domain.machine import ConfigError
 from orchestrator.domain.matrix import Accelerator, Platform
 from runners.gcp.machines import KNOWN, plain, types_with
-from runners.google.locations import is_region, is_zone
 from runners.google.metadata import DEFAULT_USER
+from runners.google.names import is_region, is_zone
 
 DEFAULT_LOCATIONS = ("us-central1", "us-east1", "us-west1")
 DEFAULT_DISK_GB = 150

@@ -12,8 +12,7 @@ from runners.gcp.clients import ComputeClients
 from runners.gcp.machines import KNOWN
 from runners.gcp.platform_config import PlatformConfig
 from runners.gcp.prices import PROVIDER
-from runners.google.quota_limits import limit_of
-from runners.google.responses import READ_TIMEOUT_S, NotThereError, read
+from runners.google.responses import READ_TIMEOUT_S, NotThereError, limit_of, read
 
 _GPUS_ALL, _CPUS_ALL = "GPUS_ALL_REGIONS", "CPUS_ALL_REGIONS"
 _OWN_SPOT_CPUS = "PREEMPTIBLE_CPUS"

@@ -20,7 +20,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price, PriceBook
-from runners.google.locations import is_region, is_zone, region_of
+from runners.google.names import is_region, is_zone, region_of
 from runners.google.prices import said_by
 from runners.tpu.client import TpuApi
 from runners.tpu.names import location

@@ -11,7 +11,7 @@ from orchestrator.domain.machine import ConfigError, Place, ProviderError
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners.google.clients import Clients
-from runners.google.quota_limits import limit_of
+from runners.google.responses import limit_of
 from runners.tpu.accelerators import accelerator
 from runners.tpu.client import READ_TIMEOUT_S, TpuApi, guarded
 from runners.tpu.names import location

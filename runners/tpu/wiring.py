@@ -16,8 +16,7 @@ from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners import ProviderContext
 from runners.google.account import Account
-from runners.google.clients import Clients
-from runners.google.endpoints import COMPUTE, TPU, may_ask
+from runners.google.clients import COMPUTE, TPU, Clients, may_ask
 from runners.google.firewall import Firewall, is_rule, required_ingress
 from runners.tpu.catalogue import Catalogue
 from runners.tpu.client import TpuApi

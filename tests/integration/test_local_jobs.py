@@ -12,7 +12,7 @@ from orchestrator.bootstrap.local_jobs import NOT_HERE, LocalJobs
 from orchestrator.bootstrap.workspaces import WorkspacePool
 from orchestrator.domain.machine import ConfigError, Extent, LaunchRequest, LocalReach, Place
 from runners import ProviderContext
-from runners.fake.static_hosts import MemoryBook
+from runners.fake.provider import MemoryBook
 from runners.local import LocalProvider
 from tests.accounts import ACCOUNT, beside_account, needs_account
 from tests.platforms import as_platform

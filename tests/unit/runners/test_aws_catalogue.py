@@ -17,7 +17,7 @@ from runners.aws.catalogue import Catalogue
 from runners.aws.machines import split_id
 from runners.aws.network import _rule, _sources
 from runners.aws.platform_config import parse_platform
-from runners.aws.ttl_cache import KEPT, Remembered
+from runners.ttl_cache import KEPT, TtlCache
 from tests.platforms import as_platform
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
@@ -145,7 +145,7 @@ def test_an_answer_is_kept_for_its_time_and_outlives_an_outage() -> None:
             raise ProviderUnavailableError("away")
         return len(asked)
 
-    kept: Remembered[int] = Remembered(lambda: clock[0])
+    kept: TtlCache[int] = TtlCache(lambda: clock[0], serve_stale=True)
     assert [kept.get("a", answer), kept.get("a", answer)] == [1, 1]
     clock[0] += KEPT
     assert kept.get("a", answer) == 1
@@ -156,7 +156,7 @@ def test_an_answer_is_kept_for_its_time_and_outlives_an_outage() -> None:
 
 
 def test_a_failure_without_an_older_answer_is_one() -> None:
-    kept: Remembered[int] = Remembered(lambda: NOW + timedelta(0))
+    kept: TtlCache[int] = TtlCache(lambda: NOW + timedelta(0), serve_stale=True)
 
     def away() -> int:
         raise ProviderUnavailableError("away")
