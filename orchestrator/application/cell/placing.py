@@ -26,7 +26,7 @@ from orchestrator.application.cell.launching import (
     reconcile,
     send_back,
 )
-from orchestrator.application.cell.place_selection import Candidate, refusal_of, weigh
+from orchestrator.application.cell.place_selection import Candidate, weigh
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.ledger import Reservation
 from orchestrator.domain.cell import CellState, Lease, LeaseState, PlaceAnswer
@@ -58,7 +58,7 @@ def look_placed(world: World, attempt_id: str) -> Value | NotYet:
             return confirm(world, now, lease, provider)
         case LeaseState.RELEASING:
             return send_back(world, now, lease, provider)
-        case LeaseState.LAUNCHING if refusal_of(lease):
+        case LeaseState.LAUNCHING if lease.refusal_reason:
             return reconcile(world, now, lease, provider)
     return launch(world, now, lease, provider)
 
@@ -113,7 +113,7 @@ def _set_aside(
         return blame(world, now.attempt.id, Outcome.ERRORED, "budget", detail)
     if len(unpriced) == len(left):
         said = f"the price at {', '.join(unpriced)} is unknown and limits.allow_unknown_price is "
-        if any(refusal_of(lease) for lease in mine):  # the others were asked, and refused
+        if any(lease.refusal_reason for lease in mine):  # the others were asked, and refused
             return _refused_everywhere(world, now, mine, f"{said}false")
         return blame(world, now.attempt.id, Outcome.ERRORED, "price", f"{said}false")
     return NOT_YET
@@ -130,7 +130,7 @@ def _worn(world: World, now: Situation) -> dict[str, str]:
         lease.place: attempt.cause.reason if attempt.cause else "it stopped"
         for attempt in earlier
         for lease in world.stores.leases.of_attempt(attempt.id)
-        if not refusal_of(lease)
+        if not lease.refusal_reason
     }
 
 
@@ -164,7 +164,7 @@ def _cannot_be_asked(world: World, now: Situation, error: ProviderError) -> Valu
 
 
 def _refused_everywhere(world: World, now: Situation, mine: list[Lease], also: str = "") -> Value:
-    reasons = {refusal_of(lease) for lease in mine if refusal_of(lease)}
+    reasons = {lease.refusal_reason for lease in mine if lease.refusal_reason}
     detail = "; ".join([*(lease.refusal for lease in mine if lease.refusal), *filter(None, [also])])
     reach(world, now, CellState.PLACING)
     if reasons == {"not_offered"}:
