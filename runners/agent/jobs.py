@@ -15,7 +15,7 @@ from .masking import JsonValue
 from .paired import PairedRun
 from .plan import Job
 from .records import Records
-from .suite import Suite, Verdict
+from .suite import JobExit, Suite
 from .supervise import Ended, Watch
 from .tail import PipeTail, Tail
 
@@ -51,7 +51,7 @@ class JobRun:
         self._began_at = time.monotonic()
         self._announced = False
 
-    def run(self, *, done: Sequence[str] = ()) -> Verdict:
+    def run(self, *, done: Sequence[str] = ()) -> JobExit:
         """Run the job.
 
         Args:
@@ -64,24 +64,24 @@ class JobRun:
         self._finished(verdict)
         return verdict
 
-    def _refusal(self) -> Optional[Verdict]:
+    def _refusal(self) -> Optional[JobExit]:
         missing = [name for name in self._job.secrets if name not in self._runner.secrets]
         if missing:
             detail = f"secret {missing[0]} was not handed over"
-            return Verdict(None, None, "config", detail, 0)
+            return JobExit(None, None, "config", detail, 0)
         if self._job.gpus > self._runner.gpus:
             detail = f"needs {self._job.gpus} gpus, found {self._runner.gpus}"
-            return Verdict(None, None, "wrong_hardware", detail, 0)
+            return JobExit(None, None, "wrong_hardware", detail, 0)
         crews = (self._runner, self._baseline[1]) if self._baseline else (self._runner,)
         for runner in crews:
             for files in runner.installed:
                 files.drop_strange_byte_code()
             problem = self._restore_payload(runner)
             if problem:
-                return Verdict(None, None, "environment", problem, 0)
+                return JobExit(None, None, "environment", problem, 0)
             changed = runner.refusal(tests=self._job.pytest is not None)
             if changed is not None:
-                return Verdict(None, None, changed.reason, changed.detail, 0)
+                return JobExit(None, None, changed.reason, changed.detail, 0)
         return None
 
     def _restore_payload(self, runner: JobRunner) -> str:
@@ -96,7 +96,7 @@ class JobRun:
             self._context.events.log("warning", text, self._job.id)
         return ""
 
-    def _work(self, done: Sequence[str]) -> Verdict:
+    def _work(self, done: Sequence[str]) -> JobExit:
         if self._baseline is not None and self._job.paired is not None:
             return self._paired(*self._baseline)
         with JobContext(self._context, self._runner, self._job) as job_context:
@@ -105,7 +105,7 @@ class JobRun:
             job_context.checks.drain()
             return verdict
 
-    def _paired(self, context: AttemptContext, runner: JobRunner) -> Verdict:
+    def _paired(self, context: AttemptContext, runner: JobRunner) -> JobExit:
         pairing = self._job.paired
         assert pairing is not None
         arm_report, others = ArmReport(), ArmReport()
@@ -137,14 +137,14 @@ class JobRun:
         own = self._began_at + self._job.timeout_s * _FOR_TURNS - time.monotonic()
         return min(own, self._context.heartbeat.left_s)
 
-    def _suite(self, job_context: JobContext, done: Sequence[str]) -> Verdict:
+    def _suite(self, job_context: JobContext, done: Sequence[str]) -> JobExit:
         separate = self._runner.user.account is not None
         with contextlib.closing(
             PipeTail(job_context.folder.records, mode=0o622 if separate else 0o600)
         ) as tail:
             return self._follow(job_context, done, tail)
 
-    def _follow(self, job_context: JobContext, done: Sequence[str], tail: Tail) -> Verdict:
+    def _follow(self, job_context: JobContext, done: Sequence[str], tail: Tail) -> JobExit:
         arguments = job_context.job.pytest or ()
         records = Records(tail, self._context.events, job_context.job.id, arguments=arguments)
         watch = self._watch(
@@ -171,12 +171,12 @@ class JobRun:
             )
         )
 
-    def _command(self, job_context: JobContext) -> Verdict:
+    def _command(self, job_context: JobContext) -> JobExit:
         python = str(self._context.attempt.python)
         argv = [word.replace("{python}", python) for word in job_context.job.command or ()]
         watch = self._watch(job_context, poll=job_context.checks.poll, running=lambda: None)
         ended = self._process(watch, argv, job_context.env)
-        return Verdict(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
+        return JobExit(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
 
     def _watch(
         self,
@@ -211,7 +211,7 @@ class JobRun:
             data: Dict[str, JsonValue] = {"name": "started", "kind": self._job.kind, "pid": pid}
             self._context.events.emit("phase", self._job.id, data)
 
-    def _settled(self, verdict: Verdict) -> Verdict:
+    def _settled(self, verdict: JobExit) -> JobExit:
         """Blame the disk for what a full disk has done."""
         full = self._context.events.disk_full or verdict.cause == "disk_full"
         if verdict.cause is None and verdict.exit_code != 0:
@@ -219,9 +219,9 @@ class JobRun:
         if not full:
             return verdict
         detail = f"the disk is full ({verdict.detail})"
-        return Verdict(verdict.exit_code, verdict.signal, "disk_full", detail, verdict.restarts)
+        return JobExit(verdict.exit_code, verdict.signal, "disk_full", detail, verdict.restarts)
 
-    def _finished(self, verdict: Verdict) -> None:
+    def _finished(self, verdict: JobExit) -> None:
         data: Dict[str, JsonValue] = {
             "name": "finished",
             "exit_code": verdict.exit_code,

@@ -17,7 +17,7 @@ from .events import Data
 from .paired_measurements import BASELINE, SUBJECT, Tally, plain
 from .plan import Pairing
 from .precision import known_to
-from .suite import Verdict
+from .suite import JobExit
 from .supervise import Ended
 from .telemetry import LAUNCH, Gauges, Readings
 
@@ -57,7 +57,7 @@ class PairedRun:
         self._start_s = 0.0
         self._launches = 1
 
-    def run(self) -> Verdict:
+    def run(self) -> JobExit:
         """Take the turns; the job ends as the subject's arm does."""
         try:
             ended = self._measure()
@@ -68,7 +68,7 @@ class PairedRun:
             self._baseline.close()
             self._subject.close()
         self._tell(ended)
-        return Verdict(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
+        return JobExit(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
 
     def _measure(self) -> Ended:
         self._warm = self._begin(self._subject)

@@ -32,7 +32,7 @@ Process = Callable[[Sequence[str], Mapping[str, str]], Ended]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class JobExit:
     """How a job ended: facts only, nobody's judgement."""
 
     exit_code: Optional[int]
@@ -46,7 +46,7 @@ class Verdict:
 class Step:
     """How one process of a suite ended, and whether a test is to blame for it."""
 
-    verdict: Verdict
+    verdict: JobExit
     again: bool = False
 
 
@@ -87,7 +87,7 @@ class Suite:
         self._skipped = skipped
         self._runner = runner
 
-    def run(self, process: Process) -> Verdict:
+    def run(self, process: Process) -> JobExit:
         """Run the suite to its end."""
         restarts = 0
         while True:
@@ -119,7 +119,7 @@ class Suite:
         return self._judged(ended)
 
     def _judged(self, ended: Ended) -> Step:
-        verdict = Verdict(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
+        verdict = JobExit(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
         refused = (
             self._records.refusal()
             or _changed()
@@ -152,14 +152,14 @@ class Suite:
         text = f"pytest ended with exit code {ended.exit_code} before its session had ended"
         return Refusal("forged_records", f"{text}. Fix: let no test or hook end the process")
 
-    def _hung(self, verdict: Verdict, test: Optional[str]) -> Step:
+    def _hung(self, verdict: JobExit, test: Optional[str]) -> Step:
         if test is None:
             return Step(replace(verdict, detail=f"{verdict.detail}, outside any test"))
         text = f"{verdict.detail}; it was ended\n\n{self._last_words()}"
         self._records.lost(test, cause="hung", number=verdict.signal, text=text)
         return Step(verdict, again=True)
 
-    def _crashed(self, verdict: Verdict, test: str) -> Step:
+    def _crashed(self, verdict: JobExit, test: str) -> Step:
         text = f"the interpreter ended while this test ran: {verdict.detail}"
         said = f"{text}\n\n{self._last_words()}"
         self._records.lost(test, cause="crashed", number=verdict.signal, text=said)

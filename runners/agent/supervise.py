@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Sequence, Set
 
-from . import bounded_process, oom, processes
+from . import bounded_process, processes
 from .attempt_context import AttemptContext
 from .output import JobOutput
 from .plan import Job
 
+_OOM_COUNTERS = (Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events"))
 _LOOK_S = 0.2
 _SOURCES_S = 0.1
 _DUMP_S = 3.0
@@ -71,7 +72,7 @@ class Watch:
         self._heard_at = 0.0
         self._polled_at = 0.0
         self._cleared: Set[int] = set()
-        self._oom_kills = oom.oom_kills()
+        self._oom_kills = oom_kills()
 
     def run(
         self,
@@ -175,7 +176,7 @@ class Watch:
     def _natural(self, code: int) -> Ended:
         if code >= 0:
             return Ended(code, None, None, f"exit code {code}")
-        starved = -code == signal.SIGKILL and oom.oom_kills() > self._oom_kills
+        starved = -code == signal.SIGKILL and oom_kills() > self._oom_kills
         why = ", because memory ran out" if starved else ""
         return Ended(None, -code, None, f"killed by {signal_name(-code)}{why}")
 
@@ -266,3 +267,15 @@ def _prefer_as_victim(pid: int) -> None:
     """When memory runs out the job is to go, not the agent that could tell about it."""
     with contextlib.suppress(OSError):  # not Linux, or the process is already gone
         Path(f"/proc/{pid}/oom_score_adj").write_text(_OOM_SCORE)
+
+
+def oom_kills() -> int:
+    """Return how often the kernel has killed for want of memory; 0 where it does not tell."""
+    total = 0
+    for path in _OOM_COUNTERS:
+        try:
+            lines = path.read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+    return total

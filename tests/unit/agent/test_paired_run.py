@@ -13,7 +13,7 @@ from runners.agent.arms import ArmEnded, ArmReport
 from runners.agent.paired import PairedRun
 from runners.agent.paired_measurements import BASELINE, SUBJECT
 from runners.agent.plan import Pairing
-from runners.agent.suite import Verdict
+from runners.agent.suite import JobExit
 from runners.agent.supervise import Ended
 
 WELL = Ended(0, None, None, "exit code 0")
@@ -119,7 +119,7 @@ def two_metrics(arm: Arm) -> None:
 def run(
     subject: Work = ONE, baseline: Work = TWO, *, pairing: Pairing = FEW,
     ends_as: Ended = WELL, baseline_ends_as: Ended = WELL, left_s: Callable[[], float] = lambda: 99,
-) -> tuple[Verdict, Events]:  # fmt: skip
+) -> tuple[JobExit, Events]:  # fmt: skip
     events = Events()
     arms = Arm(events, subject, ends_as), Arm(events, baseline, baseline_ends_as)
     verdict = PairedRun(*arms, pairing, left_s=left_s).run()
@@ -137,7 +137,7 @@ def plain(events: Events) -> list[Any]:
 
 def test_turns_in_the_order_that_cancels_drift() -> None:
     verdict, events = run(steady(100), steady(200))
-    assert verdict == Verdict(0, None, None, "exit code 0", 0)
+    assert verdict == JobExit(0, None, None, "exit code 0", 0)
     taken = [(one["arm"], one["turn"]) for one in turns(events)]
     assert taken == [
         (SUBJECT, 0), (BASELINE, 1), (BASELINE, 2), (SUBJECT, 3),
