@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
@@ -278,7 +278,7 @@ def _place_problems(context: Context, matrix: Matrix) -> list[Problem]:
         try:
             provider = context.provider(platform.provider)
             if isinstance(provider, Offers):
-                provider.places({k: v for k, v in asdict(platform).items() if v is not None})
+                provider.places(platform)
         except ConfigError as error:
             whole = ("provider",) if error.extent is Extent.PROJECT else ()
             problems.append(Problem(("platforms", index, *whole), str(error)))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import Decimal
 
 from orchestrator.application.cell.flow_context import billed_minutes
@@ -76,7 +75,7 @@ def plan_run(context: Context, order: LaunchOrder) -> Plan:
 def _planned(context: Context, plan: CellPlan, minutes: float, *, blind: bool) -> PlannedCell:
     """Plan one cell; `blind` takes places without a known price too, as a launch would."""
     try:
-        places = places_of(context.provider(plan.platform.provider), _document(plan))
+        places = places_of(context.provider(plan.platform.provider), plan.platform)
     except NotOfferedError as error:
         return PlannedCell(plan, (), Decimal(0), str(error))
     except ProviderError as error:
@@ -99,7 +98,7 @@ def _headroom(
         if not cell.places or not isinstance(provider, Quotas):
             continue
         try:
-            wanted = provider.demands(_document(cell.cell), cell.places[0])
+            wanted = provider.demands(cell.cell.platform, cell.places[0])
         except ProviderError as error:
             unread = _unreadable(cell)
             demands.append(unread)
@@ -116,7 +115,3 @@ def _unreadable(cell: PlannedCell) -> Demand:
     place, provider = cell.places[0], cell.cell.platform.provider
     quota = Quota(provider, place.region or place.name, "", "its quotas", "machine")
     return Demand(quota, 1)
-
-
-def _document(plan: CellPlan) -> Mapping[str, object]:
-    return {key: value for key, value in asdict(plan.platform).items() if value is not None}

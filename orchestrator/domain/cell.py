@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from orchestrator.domain.machine import Place, Reach
+from orchestrator.domain.machine import Extent, Place, Reach
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.outcome import Outcome
@@ -137,8 +137,22 @@ class Transition:
     reason: str = ""
 
 
-UNHEARD = "unheard"
-"""Fact of a lease: the last error of a machine that does not answer; empty once it does."""
+class LeaseFact(StrEnum):
+    """Keys of `Lease.facts` that the controller writes itself; `Lease` reads them, typed."""
+
+    ASKED_AT = "asked_at"
+    """When the provider was last asked for the machine, or last showed a sign of it."""
+    ORDERED_AT = "ordered_at"
+    """When the provider last said that the machine was not granted yet."""
+    SEEN_AT = "seen_at"
+    """When the provider first showed the machine; what it shows no more is gone since then."""
+    GRANTED_AT = "granted_at"
+    UNHEARD = "unheard"
+    """The last error of a machine that does not answer; empty once it does."""
+    REFUSAL_REASON = "refusal"
+    REFUSAL_EXTENT = "refusal_extent"
+    REFUSAL_CODE = "refusal_code"
+    REFUSAL_DETAIL = "refusal_detail"
 
 
 class LeaseState(StrEnum):
@@ -187,21 +201,64 @@ class Lease:
     @property
     def unheard(self) -> str:
         """Why the machine cannot be reached now; empty where it answers, or is given back."""
-        return "" if self.state is LeaseState.GONE else self.facts.get(UNHEARD, "")
+        return "" if self.state is LeaseState.GONE else self.facts.get(LeaseFact.UNHEARD, "")
 
     @property
     def billed_from(self) -> datetime | None:
         """Its launch call, or later: when its provider last said that it was not granted yet."""
-        said = self.facts.get("ordered_at")
-        return datetime.fromisoformat(said) if said else self.launched_at
+        return self._time(LeaseFact.ORDERED_AT) or self.launched_at
 
     @property
     def granted_at(self) -> datetime | None:
         """When the provider gave the machine: it may have kept us waiting since the launch."""
-        said = self.facts.get("granted_at")
-        if said:
-            return datetime.fromisoformat(said)
-        return self.launched_at if self.offer is None else None
+        unplaced = self.launched_at if self.offer is None else None
+        return self._time(LeaseFact.GRANTED_AT) or unplaced
+
+    @property
+    def asked_at(self) -> datetime:
+        """When the provider was last asked for it: long after that, it must be shown."""
+        return self._time(LeaseFact.ASKED_AT) or self.launched_at or self.reserved_at
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the provider has shown the machine."""
+        return LeaseFact.SEEN_AT in self.facts
+
+    @property
+    def instance_type(self) -> str:
+        """As the provider says, else as it was offered; empty where neither is known."""
+        offered = self.offer.instance_type if self.offer else ""
+        return self.facts.get("instance_type", "") or offered
+
+    @property
+    def image_id(self) -> str:
+        """The image that the machine booted; empty where the provider does not say."""
+        return self.facts.get("image_id", "")
+
+    @property
+    def refusal_reason(self) -> str:
+        """One word for why its place gave no machine; empty when it was not refused."""
+        return self.facts.get(LeaseFact.REFUSAL_REASON, "") or self.refusal.partition(":")[0]
+
+    @property
+    def refusal_extent(self) -> Extent | None:
+        """How far the refusal reaches; None when it was not refused."""
+        extent = self.facts.get(LeaseFact.REFUSAL_EXTENT)
+        return Extent(extent) if extent is not None else None
+
+    @property
+    def refusal_code(self) -> str:
+        """The provider's code of the refusal."""
+        return self.facts.get(LeaseFact.REFUSAL_CODE, "")
+
+    @property
+    def refusal_detail(self) -> str:
+        """The provider's message of the refusal."""
+        return self.facts.get(LeaseFact.REFUSAL_DETAIL, "")
+
+    def _time(self, fact: LeaseFact) -> datetime | None:
+        text = self.facts.get(fact)
+        return datetime.fromisoformat(text) if text else None
 
 
 class PlaceAnswer(StrEnum):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from orchestrator.domain.machine import Place
+from orchestrator.domain.matrix import Platform
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,6 @@ class BootImage:
 class Images(Protocol):
     """A provider that can say which image it would boot, without booting it."""
 
-    def image(self, platform: Mapping[str, object], place: Place) -> BootImage:
+    def image(self, platform: Platform, place: Place) -> BootImage:
         """The image of a machine that was launched there now. Raises ProviderError."""
         ...

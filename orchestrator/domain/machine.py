@@ -27,6 +27,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
+from orchestrator.domain.matrix import Platform
+
 
 class Extent(StrEnum):
     """How far a refusal reaches beyond the place that was asked."""
@@ -259,8 +261,8 @@ class LaunchRequest:
     token: str
     """Idempotency token: the same token never makes a second machine."""
     place: Place
-    platform: Mapping[str, object]
-    """The platform's keys as the matrix gave them."""
+    platform: Platform
+    """The row of the matrix."""
     tags: Mapping[str, str]
     """``seatrial-project, -controller, -run, -cell, -attempt, -token, -expires-at`` (epoch)."""
     login: Login | None = None
@@ -293,7 +295,7 @@ class Provider(Protocol):
 class Offers(Protocol):
     """A provider that can say where a platform may be launched."""
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """Places in the order to try them. Raises ConfigError for an impossible platform."""
         ...
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from orchestrator.domain.machine import Place
+from orchestrator.domain.matrix import Platform
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Level:
 class Quotas(Protocol):
     """A provider whose limits can be asked for."""
 
-    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+    def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
         """What a machine there takes of which quotas. Raises ProviderError."""
         ...
 

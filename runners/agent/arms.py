@@ -8,7 +8,7 @@ from typing import Callable, Dict, List, Optional, Protocol
 
 from .event_lines import READY
 from .events import Data
-from .job_context import Bench
+from .job_context import JobContext
 from .job_env import own_caches
 from .supervise import Ended, Watch
 
@@ -29,8 +29,8 @@ class ArmEnded(Exception):  # noqa: N818 - a benchmark that ends is no error of 
         self.ended = ended
 
 
-class Heard:
-    """What an arm says of itself: the metrics of the turn, and the worst of every check."""
+class ArmReport:
+    """Events of one arm: the metrics of the current turn, and the worst outcome of every check."""
 
     def __init__(self) -> None:
         self.ready = False
@@ -73,8 +73,8 @@ class Heard:
 class Arm(Protocol):
     """One side, however its turns are taken."""
 
-    bench: Bench
-    heard: Heard
+    job_context: JobContext
+    arm_report: ArmReport
 
     lasts: bool
     """Whether one process takes more than one turn."""
@@ -100,9 +100,11 @@ class Fresh:
 
     lasts = False
 
-    def __init__(self, bench: Bench, heard: Heard, watch: Watch, started: Start) -> None:
-        self.bench = bench
-        self.heard = heard
+    def __init__(
+        self, job_context: JobContext, arm_report: ArmReport, watch: Watch, started: Start
+    ) -> None:
+        self.job_context = job_context
+        self.arm_report = arm_report
         self._watch = watch
         self._started = started
         self._ended = Ended(0, None, None, "no turn was taken")
@@ -114,17 +116,17 @@ class Fresh:
         """Run the command once."""
         try:
             self._ended = self._watch.run(
-                _argv(self.bench),
-                env=_env(self.bench),
-                account=self.bench.crew.user.account,
+                _argv(self.job_context),
+                env=_env(self.job_context),
+                account=self.job_context.runner.user.account,
                 started=self._started,
             )
         except OSError as error:
             raise ArmEnded(self, Ended(None, None, "start_failed", str(error))) from error
-        _hear_out(self.bench)
+        _hear_out(self.job_context)
         if self._ended.exit_code != 0 or self._ended.cause is not None:
             raise ArmEnded(self, self._ended)
-        return self.heard.take()
+        return self.arm_report.take()
 
     def finish(self) -> Ended:
         """Say how its last process ended."""
@@ -139,9 +141,11 @@ class Resident:
 
     lasts = True
 
-    def __init__(self, bench: Bench, heard: Heard, watch: Watch, started: Start) -> None:
-        self.bench = bench
-        self.heard = heard
+    def __init__(
+        self, job_context: JobContext, arm_report: ArmReport, watch: Watch, started: Start
+    ) -> None:
+        self.job_context = job_context
+        self.arm_report = arm_report
         self._watch = watch
         self._started = started
         self._pipe: Optional[int] = None
@@ -150,7 +154,7 @@ class Resident:
     def begin(self) -> None:
         """Start it, and wait until it is ready for its first turn."""
         self._let_go()
-        path = self.bench.folder.turns
+        path = self.job_context.folder.turns
         try:
             path.unlink(missing_ok=True)
             os.mkfifo(path)
@@ -158,21 +162,21 @@ class Resident:
             # Read and write: then a reader may come and go, and nothing here ever blocks.
             self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             self._watch.begin(
-                _argv(self.bench),
-                env={**_env(self.bench), TURNS: str(path)},
-                account=self.bench.crew.user.account,
+                _argv(self.job_context),
+                env={**_env(self.job_context), TURNS: str(path)},
+                account=self.job_context.runner.user.account,
                 started=self._started,
             )
         except OSError as error:
             raise ArmEnded(self, Ended(None, None, "start_failed", str(error))) from error
-        self._until(lambda: self.heard.ready)
+        self._until(lambda: self.arm_report.ready)
 
     def turn(self, number: int) -> List[Data]:
         """Say that its turn has come, and wait until it is over."""
         self._wake()
         self._say(str(number))
-        self._until(lambda: self.heard.over == number)
-        return self.heard.take()
+        self._until(lambda: self.arm_report.over == number)
+        return self.arm_report.take()
 
     def finish(self) -> Ended:
         """Say that there are no more turns, and wait for its end."""
@@ -198,7 +202,7 @@ class Resident:
             raise ArmEnded(self, ended)
         self.close()
         self._ended = None
-        self.heard.ready = False
+        self.arm_report.ready = False
 
     def _wake(self) -> None:
         """Its silence counts from now on; while it waited there was nothing to say."""
@@ -219,8 +223,8 @@ class Resident:
         if self._ended is None:
             self._ended = self._watch.look(0.0 if at_rest else _LOOK_S, at_rest=at_rest)
             if self._ended is not None:
-                _hear_out(self.bench)
-            self.bench.desk.pulse.beat(self.bench.job.id)
+                _hear_out(self.job_context)
+            self.job_context.context.heartbeat.beat(self.job_context.job.id)
         return self._ended
 
     def _say(self, word: str) -> None:
@@ -229,17 +233,17 @@ class Resident:
                 os.write(self._pipe, f"{word}\n".encode("ascii"))
 
 
-def _argv(bench: Bench) -> List[str]:
-    python = str(bench.desk.attempt.python)
-    return [word.replace("{python}", python) for word in bench.job.command or ()]
+def _argv(job_context: JobContext) -> List[str]:
+    python = str(job_context.context.attempt.python)
+    return [word.replace("{python}", python) for word in job_context.job.command or ()]
 
 
-def _env(bench: Bench) -> Dict[str, str]:
-    given = bench.env
-    return {**given, **own_caches(bench.folder.caches, given)}
+def _env(job_context: JobContext) -> Dict[str, str]:
+    given = job_context.env
+    return {**given, **own_caches(job_context.folder.caches, given)}
 
 
-def _hear_out(bench: Bench) -> None:
+def _hear_out(job_context: JobContext) -> None:
     """Take all that a process said before it ended."""
-    while bench.checks.poll():
+    while job_context.checks.poll():
         continue

@@ -1,4 +1,4 @@
-"""What all parts of a running attempt share."""
+"""Values that the parts of a running attempt share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple
 
 from .events import EventWriter
-from .heartbeat import Pulse
+from .heartbeat import Heartbeat
 from .installed import Files
 from .job_user import User
 from .layout import Attempt
@@ -18,31 +18,31 @@ from .records import Refusal
 
 
 @dataclass(frozen=True)
-class Desk:
-    """The attempt's folders, its plan, and the pens that write its evidence."""
+class AttemptContext:
+    """The attempt's folders and plan, and the writers of its evidence."""
 
     attempt: Attempt
     plan: Plan
     events: EventWriter
     log: Sink
     masker: Masker
-    pulse: Pulse
+    heartbeat: Heartbeat
 
 
 @dataclass(frozen=True)
-class Crew:
-    """Who runs the jobs, with what."""
+class JobRunner:
+    """The user, environment and payload that the jobs run with."""
 
     user: User
     variables: Mapping[str, str]
     secrets: Mapping[str, str]
     gpus: int
     payload: PayloadCopy
-    """In which they run."""
+    """The copy in which they run."""
     installed: Tuple[Files, ...] = ()
-    """What the jobs are run with, as it was before the first of them."""
+    """Installed files, recorded before the first job, to detect later changes."""
 
     def refusal(self, *, tests: bool) -> Optional[Refusal]:
-        """Say why what runs now would not count; `tests`: whether pytest runs."""
+        """Return why results would not count now, or None; `tests` is whether pytest runs."""
         told = (one.refusal() for one in self.installed if tests or one.reason == "wrong_subject")
         return next(filter(None, told), None)

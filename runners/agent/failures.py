@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Ending(Exception):  # noqa: N818 - a stop that somebody asked for is no error
+class AttemptEnd(Exception):  # noqa: N818 - a stop that somebody asked for is no error
     """The attempt ends here; the text is for a person."""
 
     outcome = "errored"
@@ -14,19 +14,19 @@ class Ending(Exception):  # noqa: N818 - a stop that somebody asked for is no er
         self.detail = detail
 
 
-class EnvironmentFailed(Ending):
+class EnvironmentFailed(AttemptEnd):
     """The environment for the jobs could not be made."""
 
     reason = "environment"
 
 
-class WrongSubject(Ending):
+class WrongSubject(AttemptEnd):
     """What would be imported is not what was to be validated."""
 
     reason = "wrong_subject"
 
 
-class NotReady(Ending):
+class NotReady(AttemptEnd):
     """The machine's device cannot do what was promised, before any test has touched it."""
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -34,13 +34,13 @@ class NotReady(Ending):
         self.reason = reason
 
 
-class DiskFull(Ending):
+class DiskFull(AttemptEnd):
     """Nothing more can be written."""
 
     reason = "disk_full"
 
 
-class Stopped(Ending):
+class Stopped(AttemptEnd):
     """Somebody asked for it, or the deadline has come."""
 
     outcome = "stopped"

@@ -19,8 +19,8 @@ from .preemption_notices import Notices
 _FULL_BELOW_BYTES = 1024 * 1024
 
 
-class Pulse:
-    """Looked at several times a second from wherever the agent waits."""
+class Heartbeat:
+    """Writes heartbeat events; checked several times a second wherever the agent waits."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Pulse:
         left_s: float,
     ) -> None:
         self._notices = notices
-        self._heard = False
+        self._arm_report = False
         self._attempt = attempt
         self._events = events
         self._heartbeat_s = heartbeat_s
@@ -107,8 +107,8 @@ class Pulse:
         if trouble is not None:
             text = f"the machine's metadata does not answer ({trouble}): it may go without notice"
             self._events.log("warning", text)
-        if self._notices.notice is not None and not self._heard:
-            self._heard = True
+        if self._notices.notice is not None and not self._arm_report:
+            self._arm_report = True
             self._events.log("warning", self._notices.notice)
             self._events.sync(now=True)
 

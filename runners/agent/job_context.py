@@ -1,28 +1,81 @@
-"""What one job works with on one side: its folders, its output, its environment."""
+"""Folders, output and environment of one job, for the subject or the baseline."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
 from types import TracebackType
 from typing import Callable, Dict, Optional, Type
 
-from . import job_env
-from .attempt_context import Crew, Desk
+from . import bounded_process, job_env
+from .attempt_context import AttemptContext, JobRunner
 from .event_file import Checks
 from .events import Data
-from .job_dirs import Room
+from .job_user import give
+from .layout import JobFolder
 from .output import JobOutput, Sink
 from .pack_artifacts import output_name
 from .plan import Job
 from .tail import Tail
 
+_LONGEST_TMP = 60
+"""Longer paths leave no room for the 108 bytes of a socket's name, which multiprocessing needs."""
 
-class Bench:
-    """Set up when entered, cleared when left."""
+
+class JobDirs:
+    """The folders that a job may write to, with its temporary folder."""
+
+    def __init__(self, folder: JobFolder, account: bounded_process.Account) -> None:
+        self._folder = folder
+        self._account = account
+
+    def make(self) -> None:
+        """Create every folder anew; what an earlier agent left is deleted."""
+        folder = self._folder
+        shutil.rmtree(folder.folder, ignore_errors=True)
+        for path in (folder.artifacts, folder.tmp, folder.caches):
+            path.mkdir(parents=True, mode=0o755)
+        folder.given.mkdir(parents=True, exist_ok=True, mode=0o755)
+        if self._account is not None:
+            give(folder.folder, self._account[0], self._account[1])
+
+    def tmp(self) -> Path:
+        """Return the job's temporary folder, by a short name where its own is too long."""
+        own = self._folder.tmp
+        if len(str(own)) <= _LONGEST_TMP:
+            return own
+        short = Path(self._folder.short_tmp)
+        try:
+            if short.is_symlink() and short.readlink() == own:
+                return short
+            short.symlink_to(own)
+        except OSError:
+            return own
+        return short
+
+    def clear(self, tmp: Path) -> None:
+        """Delete the temporary and cache folders."""
+        if tmp != self._folder.tmp:
+            tmp.unlink(missing_ok=True)
+        for path in (self._folder.tmp, self._folder.caches):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def lock_away(self) -> None:
+        """Shut the job's folder: later jobs are the same user, and what it left is evidence."""
+        if self._account is None or not self._folder.folder.is_dir():
+            return
+        os.chown(self._folder.folder, os.geteuid(), os.getegid(), follow_symlinks=False)
+        self._folder.folder.chmod(0o700)
+
+
+class JobContext:
+    """Context manager: makes the job's folders, and clears them when the job is over."""
 
     def __init__(
         self,
-        desk: Desk,
-        crew: Crew,
+        context: AttemptContext,
+        runner: JobRunner,
         job: Job,
         *,
         hear: Optional[Callable[[str, Data], None]] = None,
@@ -30,33 +83,33 @@ class Bench:
         """Prepare.
 
         Args:
-            desk: The side's; an arm beside the subject's is heard in a file of its own only.
-            crew: Who runs the job.
-            job: It.
-            hear: Takes what the job says of itself, instead of the event stream.
+            context: Of the subject or the baseline; a baseline's output goes to its own file only.
+            runner: The user and environment that the job runs with.
+            job: The job to run.
+            hear: Receives the job's own events (kind, data) instead of the event stream.
         """
-        self.desk = desk
-        self.crew = crew
+        self.context = context
+        self.runner = runner
         self.job = job
-        self.folder = desk.attempt.job(job.id)
-        self._room = Room(self.folder, crew.user.account)
-        name = arm_output(job.id, desk.attempt.arm)
-        self._sink = Sink(desk.attempt.artifacts / output_name(name), desk.events)
+        self.folder = context.attempt.job(job.id)
+        self._dirs = JobDirs(self.folder, runner.user.account)
+        name = arm_output(job.id, context.attempt.arm)
+        self._sink = Sink(context.attempt.artifacts / output_name(name), context.events)
         self.output = JobOutput(
             name,
-            log=None if desk.attempt.arm else desk.log,
+            log=None if context.attempt.arm else context.log,
             own=self._sink,
-            limit_bytes=desk.plan.limits.log_bytes,
-            masker=desk.masker,
-            on_cut=lambda text: desk.events.log("warning", text, job.id),
+            limit_bytes=context.plan.limits.log_bytes,
+            masker=context.masker,
+            on_cut=lambda text: context.events.log("warning", text, job.id),
         )
-        self.checks = Checks(Tail(self.folder.events), desk.events, job.id, hear=hear)
+        self.checks = Checks(Tail(self.folder.events), context.events, job.id, hear=hear)
         self._tmp = self.folder.tmp
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> JobContext:
         """Make the folders."""
-        self._room.make()
-        self._tmp = self._room.tmp()
+        self._dirs.make()
+        self._tmp = self._dirs.tmp()
         self.output.title(f"{self.job.id} ({self.job.kind})")
         return self
 
@@ -69,17 +122,17 @@ class Bench:
         """End the output, and leave nothing for later jobs to meddle with."""
         self.output.finish()
         self._sink.close()
-        self._room.clear(self._tmp)
-        self._room.lock_away()
+        self._dirs.clear(self._tmp)
+        self._dirs.lock_away()
 
     @property
     def env(self) -> Dict[str, str]:
         """The environment of the job's processes."""
         return job_env.for_job(
-            self.crew.variables,
+            self.runner.variables,
             job=self.job,
-            attempt=self.desk.attempt,
-            secrets=self.crew.secrets,
+            attempt=self.context.attempt,
+            secrets=self.runner.secrets,
             tmp=str(self._tmp),
         )
 

@@ -51,7 +51,7 @@ def check(name: str, ask: Callable[[], str]) -> bool:
     return ok
 
 
-class Bench:
+class DeviceChecks:
     """torch, and the devices of one kind."""
 
     def __init__(self, kind: str) -> None:
@@ -135,10 +135,14 @@ def main(kind: str) -> None:
         check("torch_import", lambda: "torch is not installed, and no device was asked for")
         say("end")
         return
-    bench = Bench(kind)
-    steps = [("torch_import", bench.load), ("device_seen", bench.see), ("matmul", bench.multiply)]
+    device_checks = DeviceChecks(kind)
+    steps = [
+        ("torch_import", device_checks.load),
+        ("device_seen", device_checks.see),
+        ("matmul", device_checks.multiply),
+    ]
     if kind in ("cuda", "xla"):
-        steps.append(("memory", bench.remember))
+        steps.append(("memory", device_checks.remember))
     for name, step in steps:
         if not check(name, step):
             break

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Dict, Iterator, Optional, Sequence, Tuple
 
 from . import devices
-from .attempt_context import Desk
+from .attempt_context import AttemptContext
 from .masking import JsonValue
 from .tail import open_regular
 
@@ -33,14 +33,14 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._+=@-]")
 class Packer:
     """Fills the ``artifacts`` folder and says what is in it."""
 
-    def __init__(self, desk: Desk, *, patience_s: Optional[float] = None) -> None:
+    def __init__(self, context: AttemptContext, *, patience_s: Optional[float] = None) -> None:
         """Prepare to pack.
 
         Args:
-            desk: The attempt's shared things.
+            context: What the parts of the attempt share.
             patience_s: After so long no further file of a job's is taken; None is for ever.
         """
-        self._desk = desk
+        self._context = context
         self._until = None if patience_s is None else time.monotonic() + patience_s
         self._room_bytes = _TOTAL_BYTES
         self._room_files = _FILES
@@ -48,7 +48,7 @@ class Packer:
 
     def facts(self, environment: JsonValue, *, details: bool = True) -> None:
         """Keep the ``environment`` event and, where there is one, nvidia-smi's full answer."""
-        text = json.dumps(self._desk.masker.data(environment), indent=2, sort_keys=True)
+        text = json.dumps(self._context.masker.data(environment), indent=2, sort_keys=True)
         self._put("environment.json", text.encode("utf-8", "replace"))
         answer = devices.nvidia_details() if details else None
         if answer is not None:
@@ -58,7 +58,7 @@ class Packer:
         """Cut the jobs' outputs where all of them together are too many to bring home."""
         room = _OUTPUTS_BYTES
         for job in jobs:
-            path = self._desk.attempt.artifacts / output_name(job)
+            path = self._context.attempt.artifacts / output_name(job)
             size = path.stat().st_size if path.exists() else 0
             if size > room:
                 self._cut(path, job)
@@ -72,29 +72,29 @@ class Packer:
         text = f"{path.name} is cut to {keep} bytes: all outputs together are too many; see the log"
         with path.open("ab") as stream:
             stream.write(f"\n[{text}]\n".encode())
-        self._desk.events.log("warning", text, job)
+        self._context.events.log("warning", text, job)
 
     def left_by(self, job: str) -> None:
         """Take what a job left in ``$SEATRIAL_ARTIFACTS``, masked; nothing but plain files."""
-        folder = self._desk.attempt.job(job).artifacts
+        folder = self._context.attempt.job(job).artifacts
         for path in _files_below(folder):
             if self._too_late():
                 text = f"no more artifacts of {job} are kept: the machine is about to go"
-                self._desk.events.log("warning", text, job)
+                self._context.events.log("warning", text, job)
                 return
             problem = self._take(path, job, path.relative_to(folder))
             if problem is not None:
                 text = f"artifact {path.relative_to(folder)} of {job} is not kept: {problem}"
-                self._desk.events.log("warning", text, job)
+                self._context.events.log("warning", text, job)
 
     def announce(self, jobs: Sequence[str]) -> None:
         """Emit an ``artifact`` event for every file, name by name."""
         outputs = {output_name(job): job for job in jobs}
-        for path in sorted(self._desk.attempt.artifacts.iterdir()):
+        for path in sorted(self._context.attempt.artifacts.iterdir()):
             size, digest = _digest(path)
             job = self._owners.get(path.name, outputs.get(path.name))
             data: Dict[str, JsonValue] = {"name": path.name, "size_bytes": size, "sha256": digest}
-            self._desk.events.emit("artifact", job, data)
+            self._context.events.emit("artifact", job, data)
 
     def _too_late(self) -> bool:
         return self._until is not None and time.monotonic() >= self._until
@@ -103,7 +103,7 @@ class Packer:
         name = flat_name(job, below)
         if self._room_files <= 0:
             return f"more than {_FILES} files"
-        if (self._desk.attempt.artifacts / name).exists():
+        if (self._context.attempt.artifacts / name).exists():
             return f"there is already one named {name}"
         fd = open_regular(path)
         if fd is None:
@@ -112,21 +112,21 @@ class Packer:
             size = os.fstat(fd).st_size
             if size > min(_FILE_BYTES, self._room_bytes):
                 return f"{size} bytes are too many"
-            self._copy(source, self._desk.attempt.artifacts / name)
+            self._copy(source, self._context.attempt.artifacts / name)
         self._room_bytes -= size
         self._room_files -= 1
         self._owners[name] = job
         return None
 
     def _copy(self, source: BinaryIO, target: Path) -> None:
-        stream = self._desk.masker.stream()
+        stream = self._context.masker.stream()
         with self._writing(target) as sink:
             for piece in iter(lambda: source.read(_PIECE), b""):
                 sink.write(stream.feed(piece))
             sink.write(stream.finish())
 
     def _put(self, name: str, data: bytes) -> None:
-        with self._writing(self._desk.attempt.artifacts / name) as sink:
+        with self._writing(self._context.attempt.artifacts / name) as sink:
             sink.write(data)
 
     def _writing(self, target: Path) -> BinaryIO:

@@ -17,7 +17,7 @@ from .events import Data
 from .paired_measurements import BASELINE, SUBJECT, Tally, plain
 from .plan import Pairing
 from .precision import known_to
-from .suite import Verdict
+from .suite import JobExit
 from .supervise import Ended
 from .telemetry import LAUNCH, Gauges, Readings
 
@@ -57,7 +57,7 @@ class PairedRun:
         self._start_s = 0.0
         self._launches = 1
 
-    def run(self) -> Verdict:
+    def run(self) -> JobExit:
         """Take the turns; the job ends as the subject's arm does."""
         try:
             ended = self._measure()
@@ -68,7 +68,7 @@ class PairedRun:
             self._baseline.close()
             self._subject.close()
         self._tell(ended)
-        return Verdict(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
+        return JobExit(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
 
     def _measure(self) -> Ended:
         self._warm = self._begin(self._subject)
@@ -98,7 +98,7 @@ class PairedRun:
             why = self._enough(longest_s + self._start_s)
             if why is not None:
                 text = f"{self._tally.pairs} pairs of turns with the baseline: {why}"
-                self._subject.bench.output.banner(text)
+                self._subject.job_context.output.banner(text)
                 return
             if self._subject.lasts and worked_s * _STARTING >= self._start_s:
                 self._start_anew()
@@ -158,46 +158,49 @@ class PairedRun:
             )
 
     def _last_words(self, ended: Ended) -> str:
-        said = self._baseline.bench.output.last(_LAST_WORDS_BYTES).strip()
+        said = self._baseline.job_context.output.last(_LAST_WORDS_BYTES).strip()
         words = f"; it said last:\n{said}" if said else ""
         return f"its arm ended after {len(self._tally.turns)} turns: {ended.detail}{words}"
 
     def _tell(self, ended: Ended) -> None:
         """Say what the subject has measured, as if it had run alone; then the turns of both."""
-        bench, heard = self._subject.bench, self._subject.heard
+        job_context, arm_report = self._subject.job_context, self._subject.arm_report
         _hear_out(self._subject)
-        desk, job = bench.desk, bench.job.id
-        for data in (*([heard.degraded] if heard.degraded else []), *heard.checks.values()):
-            desk.events.emit("check", job, data)
+        context, job = job_context.context, job_context.job.id
+        for data in (
+            *([arm_report.degraded] if arm_report.degraded else []),
+            *arm_report.checks.values(),
+        ):
+            context.events.emit("check", job, data)
         turns = [turn for turn in self._tally.turns if turn.arm == SUBJECT]
         measured = [each for turn in turns for each in turn.told()]
-        for event in plain([*(measured or self._warm), *heard.take()]):
-            desk.events.emit("metric", job, event)
+        for event in plain([*(measured or self._warm), *arm_report.take()]):
+            context.events.emit("metric", job, event)
         trouble = self._trouble or self._unfit()
         if trouble:
-            desk.events.log("warning", f"no pairs with the baseline: {trouble}", job)
+            context.events.log("warning", f"no pairs with the baseline: {trouble}", job)
         elif ended.exit_code == 0 and ended.cause is None:
             self._tell_turns()
 
     def _unfit(self) -> str:
         """Say why what the baseline has measured is nothing to be compared with, if it is not."""
-        heard = self._baseline.heard
-        if heard.degraded is not None:
-            return f"its arm ran degraded: {heard.degraded['degraded']}"
-        if heard.failed:
-            return f"its arm failed its own checks: {', '.join(heard.failed[:_NAMES])}"
+        arm_report = self._baseline.arm_report
+        if arm_report.degraded is not None:
+            return f"its arm ran degraded: {arm_report.degraded['degraded']}"
+        if arm_report.failed:
+            return f"its arm failed its own checks: {', '.join(arm_report.failed[:_NAMES])}"
         if self._tally.turns and not self._tally.log_ratios():
             return f"no metric is said by both arms ({self._alone()})"
         return ""
 
     def _tell_turns(self) -> None:
-        desk, job = self._subject.bench.desk, self._subject.bench.job.id
+        context, job = self._subject.job_context.context, self._subject.job_context.job.id
         alone = self._alone()
         if alone:
             text = f"metrics that only one arm says have no pairs ({alone})"
-            desk.events.log("warning", text, job)
+            context.events.log("warning", text, job)
         for event in self._tally.events():
-            desk.events.emit("metric", job, event)
+            context.events.emit("metric", job, event)
 
     def _alone(self) -> str:
         names = {arm: self._tally.names(arm) for arm in (SUBJECT, BASELINE)}
@@ -211,7 +214,7 @@ class PairedRun:
 
 
 def _hear_out(arm: Arm) -> None:
-    while arm.bench.checks.poll():
+    while arm.job_context.checks.poll():
         continue
 
 

@@ -18,10 +18,10 @@ from . import (
     recorder_files,
     variant,
 )
-from .attempt_context import Crew, Desk
+from .attempt_context import AttemptContext, JobRunner
 from .events import Data, EventWriter, is_full
-from .failures import DiskFull, Ending, Stopped
-from .heartbeat import Pulse
+from .failures import AttemptEnd, DiskFull, Stopped
+from .heartbeat import Heartbeat
 from .installed import Files
 from .job_context import arm_output
 from .job_user import User
@@ -58,35 +58,35 @@ def run(attempt: Attempt, secrets: Mapping[str, str]) -> None:
     spent_s = max(time.time() - past.began_at, 0.0) if past.began_at is not None else 0.0
     notices = Notices(todo.preemption, todo.metadata_url)
     notices.start()
-    pulse = Pulse(
+    heartbeat = Heartbeat(
         attempt,
         events,
         notices,
         heartbeat_s=todo.limits.heartbeat_s,
         left_s=max(todo.limits.deadline_s - spent_s, 0.0),
     )
-    pulse.heed_signals()
+    heartbeat.heed_signals()
     log = Sink(attempt.log, events)
-    desk = Desk(attempt, todo, events, log, masker, pulse)
-    _end(desk, lambda: _Work(desk, secrets, past).do(problem))
+    context = AttemptContext(attempt, todo, events, log, masker, heartbeat)
+    _end(context, lambda: AttemptRun(context, secrets, past).do(problem))
 
 
-def _end(desk: Desk, work: Callable[[], None]) -> None:
+def _end(context: AttemptContext, work: Callable[[], None]) -> None:
     """Do the work, and say how it ended."""
     data: Data = {"outcome": "completed", "reason": None, "detail": ""}
     try:
         work()
-    except Ending as ending:
+    except AttemptEnd as ending:
         data = {"outcome": ending.outcome, "reason": ending.reason, "detail": ending.detail}
     except Exception as error:  # noqa: BLE001 - the agent's own fault is evidence too
         text = traceback.format_exc()[-_TRACEBACK_CHARS:]
-        full = desk.events.disk_full or (isinstance(error, OSError) and is_full(error))
+        full = context.events.disk_full or (isinstance(error, OSError) and is_full(error))
         reason = "disk_full" if full else "agent"
         detail = f"the agent itself failed: {type(error).__name__}: {error}\n{text}"
         data = {"outcome": "errored", "reason": reason, "detail": detail}
-    desk.events.emit("end", None, data)
-    desk.events.close()
-    desk.log.close()
+    context.events.emit("end", None, data)
+    context.events.close()
+    context.log.close()
 
 
 _SEATRIAL = "seatrial"
@@ -97,13 +97,13 @@ _OWN_ENVIRONMENT = (
 )
 
 
-class _Work:
+class AttemptRun:
     """The phases, in order."""
 
     def __init__(
-        self, desk: Desk, secrets: Mapping[str, str], past: earlier_events.History
+        self, context: AttemptContext, secrets: Mapping[str, str], past: earlier_events.History
     ) -> None:
-        self._desk = desk
+        self._context = context
         self._secrets = secrets
         self._past = past
         self._beside: Optional[variant.BaselineSide] = None
@@ -115,132 +115,140 @@ class _Work:
             Ending: whatever ends the attempt before its jobs are done.
         """
         if problem is not None:
-            raise Ending(f"the plan cannot be followed: {problem}")
+            raise AttemptEnd(f"the plan cannot be followed: {problem}")
         if self._past.last_seq:
             self._take_over()
         self._phase("preparing")
         self._warn_of_short_secrets()
-        crew, environment = self._prepare()
+        runner, environment = self._prepare()
         self._phase("running")
-        ending = self._run_jobs(crew)
+        ending = self._run_jobs(runner)
         self._phase("packing")
         self._pack(environment)
         if ending is not None:
             raise ending
 
     def _phase(self, name: str) -> None:
-        self._desk.events.emit("phase", None, {"name": name})
+        self._context.events.emit("phase", None, {"name": name})
 
     def _take_over(self) -> None:
         """Go on where an agent that died left off; nothing it started may still run."""
-        attempt = self._desk.attempt
+        attempt = self._context.attempt
         processes.kill_all(lambda: processes.marked(attempt.folder))
         text = "an earlier agent of this attempt died; this one goes on with what is left"
-        self._desk.events.log("warning", text)
+        self._context.events.log("warning", text)
 
     def _warn_of_short_secrets(self) -> None:
         for name, value in self._secrets.items():
             if len(value) < SHORTEST:
                 text = f"secret {name} is shorter than {SHORTEST} characters and is not masked"
-                self._desk.events.log("warning", text)
+                self._context.events.log("warning", text)
 
-    def _prepare(self) -> "tuple[Crew, JsonValue]":
-        desk = self._desk
-        desk.attempt.plan.chmod(0o600)
-        variant.copy_payload(desk)
-        installed = variant.build_overlay(desk)
-        user = job_user.choose(desk.attempt, wanted=desk.plan.payload_user, tick=desk.pulse.check)
-        crew = self._crew(user, installed)
-        asker = environment_facts.Asker(
-            desk.attempt, crew.variables, user.account, desk.pulse.check
+    def _prepare(self) -> "tuple[JobRunner, JsonValue]":
+        context = self._context
+        context.attempt.plan.chmod(0o600)
+        variant.copy_payload(context)
+        installed = variant.build_overlay(context)
+        user = job_user.choose(
+            context.attempt, wanted=context.plan.payload_user, tick=context.heartbeat.check
         )
-        environment = environment_facts.gather(asker, lambda text: desk.events.log("warning", text))
+        runner = self._runner(user, installed)
+        asker = environment_facts.Asker(
+            context.attempt, runner.variables, user.account, context.heartbeat.check
+        )
+        environment = environment_facts.gather(
+            asker, lambda text: context.events.log("warning", text)
+        )
         environment["separated_user"] = user.separated
         environment["separated_user_reason"] = user.reason
         self._see_whose(environment)
         self._see_readiness(asker, environment)
-        variant.prove_subject(desk, crew)
-        return crew, environment
+        variant.prove_subject(context, runner)
+        return runner, environment
 
     def _see_whose(self, environment: Dict[str, JsonValue]) -> None:
         """Say so where the jobs see Seatrial's own packages, which the payload never asked for."""
         found = environment["packages"]
         assert isinstance(found, Mapping)
-        subject = self._desk.plan.subject
+        subject = self._context.plan.subject
         own = _SEATRIAL in found and (subject is None or subject.distribution != _SEATRIAL)
         environment["own_environment"] = own
         if own:
             text = _OWN_ENVIRONMENT.format(len(found))
-            self._desk.events.log("warning", text)
+            self._context.events.log("warning", text)
 
     def _see_readiness(
         self, asker: environment_facts.Asker, environment: Dict[str, JsonValue]
     ) -> None:
         """Say what the environment is, and whether its device works, where that was asked."""
-        asked = self._desk.plan.readiness
+        asked = self._context.plan.readiness
         if asked is None:
-            self._desk.events.emit("environment", None, environment)
+            self._context.events.emit("environment", None, environment)
             return
         result = device_check.see(asked, asker)
         environment["readiness"] = result
-        self._desk.events.emit("environment", None, environment)
+        self._context.events.emit("environment", None, environment)
         device_check.enforce(asked, result)
 
-    def _crew(self, user: User, installed: Tuple[Files, ...]) -> Crew:
-        plan_ = self._desk.plan
+    def _runner(self, user: User, installed: Tuple[Files, ...]) -> JobRunner:
+        plan_ = self._context.plan
         shared = job_env.common(
-            self._desk.attempt, name=plan_.attempt, environment=plan_.environment, user=user
+            self._context.attempt, name=plan_.attempt, environment=plan_.environment, user=user
         )
         gpus = devices.gpu_count(devices.find()) if any(job.gpus for job in plan_.jobs) else 0
-        return Crew(user, shared, self._secrets, gpus, variant.payload_copy(self._desk), installed)
+        return JobRunner(
+            user, shared, self._secrets, gpus, variant.payload_copy(self._context), installed
+        )
 
-    def _run_jobs(self, crew: Crew) -> Optional[Ending]:
+    def _run_jobs(self, runner: JobRunner) -> Optional[AttemptEnd]:
         """Run the jobs that no earlier agent has finished; say why not all, if not all."""
-        for job in self._desk.plan.jobs:
+        for job in self._context.plan.jobs:
             if job.id in self._past.finished:
                 continue
             try:
-                self._desk.pulse.check()
-                cause = self._run_job(crew, job)
+                self._context.heartbeat.check()
+                cause = self._run_job(runner, job)
             except (Stopped, DiskFull) as ending:
                 return ending
             if cause == "stopped":
-                return self._desk.pulse.ending() or Stopped("cancelled", "stopped")
+                return self._context.heartbeat.ending() or Stopped("cancelled", "stopped")
             if cause == "disk_full":
                 return self._say_full()
         return None
 
-    def _run_job(self, crew: Crew, job: Job) -> Optional[str]:
+    def _run_job(self, runner: JobRunner, job: Job) -> Optional[str]:
         done = sorted(self._past.done.get(job.id, ()))
-        baseline = self._baseline(crew) if job.paired is not None else None
-        return JobRun(self._desk, crew, job, baseline=baseline).run(done=done).cause
+        baseline = self._baseline(runner) if job.paired is not None else None
+        return JobRun(self._context, runner, job, baseline=baseline).run(done=done).cause
 
-    def _baseline(self, crew: Crew) -> "Optional[tuple[Desk, Crew]]":
-        """Return the other arm's desk and crew, made for the first job that is measured so."""
+    def _baseline(self, runner: JobRunner) -> "Optional[tuple[AttemptContext, JobRunner]]":
+        """Return the baseline's context and runner; made for the first paired job."""
         if self._beside is None:
-            self._beside = variant.BaselineSide(self._desk, crew)
-        desk = self._beside.get()
-        return None if desk is None else (desk, self._beside.crew(desk))
+            self._beside = variant.BaselineSide(self._context, runner)
+        context = self._beside.get()
+        return None if context is None else (context, self._beside.runner(context))
 
     def _say_full(self) -> DiskFull:
-        self._desk.events.full()
-        lost = f"; {self._desk.events.lost} events were lost" if self._desk.events.lost else ""
+        self._context.events.full()
+        lost = (
+            f"; {self._context.events.lost} events were lost" if self._context.events.lost else ""
+        )
         text = f"the disk is full: no more jobs are run, what was written until now is kept{lost}"
-        self._desk.events.log("error", text)
+        self._context.events.log("error", text)
         return DiskFull(text)
 
     def _pack(self, environment: JsonValue) -> None:
-        if self._desk.events.disk_full:
+        if self._context.events.disk_full:
             return  # the space that is left is for the last events
-        hurried = self._desk.pulse.hurried
-        packer = Packer(self._desk, patience_s=_HURRIED_PACKING_S if hurried else None)
-        jobs: List[str] = [job.id for job in self._desk.plan.jobs]
+        hurried = self._context.heartbeat.hurried
+        packer = Packer(self._context, patience_s=_HURRIED_PACKING_S if hurried else None)
+        jobs: List[str] = [job.id for job in self._context.plan.jobs]
         try:
             packer.outputs([*jobs, *(arm_output(job, variant.BASELINE) for job in jobs)])
             packer.facts(environment, details=not hurried)
             for job in jobs:
                 packer.left_by(job)
         except OSError as error:
-            variant.raise_if_full(self._desk)
-            raise Ending(f"artifacts cannot be packed: {error}") from error
+            variant.raise_if_full(self._context)
+            raise AttemptEnd(f"artifacts cannot be packed: {error}") from error
         packer.announce(jobs)

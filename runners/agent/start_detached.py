@@ -66,8 +66,8 @@ def start(attempt: Attempt, secrets: Mapping[str, str]) -> None:
     os.close(held)
     os.waitpid(child, 0)
     with os.fdopen(ready, "rb", buffering=0) as stream:
-        heard = select.select([stream], [], [], _WAIT_S)[0] and stream.read(1)
-    if not heard:
+        arm_report = select.select([stream], [], [], _WAIT_S)[0] and stream.read(1)
+    if not arm_report:
         raise NotStartedError(f"the agent did not come up; see {attempt.complaints}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set
 
 from . import recorder_files
-from .attempt_context import Crew, Desk
+from .attempt_context import AttemptContext, JobRunner
 from .heartbeat import is_nearly_full
 from .layout import on_path
 from .output import JobOutput
@@ -32,7 +32,7 @@ Process = Callable[[Sequence[str], Mapping[str, str]], Ended]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class JobExit:
     """How a job ended: facts only, nobody's judgement."""
 
     exit_code: Optional[int]
@@ -46,7 +46,7 @@ class Verdict:
 class Step:
     """How one process of a suite ended, and whether a test is to blame for it."""
 
-    verdict: Verdict
+    verdict: JobExit
     again: bool = False
 
 
@@ -55,7 +55,7 @@ class Suite:
 
     def __init__(
         self,
-        desk: Desk,
+        context: AttemptContext,
         job: Job,
         *,
         records: Records,
@@ -63,21 +63,21 @@ class Suite:
         config: Path,
         skip_file: Path,
         skipped: Set[str],
-        crew: Crew,
+        runner: JobRunner,
     ) -> None:
         """Prepare a suite.
 
         Args:
-            desk: The attempt's shared things.
+            context: What the parts of the attempt share.
             job: A job with pytest arguments.
             records: Follows what the plugin writes.
             output: The job's output.
             config: pytest's configuration file.
             skip_file: Where the tests that are not to be run again are listed.
             skipped: Tests with a final result from an earlier attempt or agent.
-            crew: Who runs it, with what.
+            runner: The user and environment that the job runs with.
         """
-        self._desk = desk
+        self._context = context
         self._job = job
         self._records = records
         self._output = output
@@ -85,9 +85,9 @@ class Suite:
         self._skip_file = skip_file
         self._only_file = skip_file.with_name("only.json")
         self._skipped = skipped
-        self._crew = crew
+        self._runner = runner
 
-    def run(self, process: Process) -> Verdict:
+    def run(self, process: Process) -> JobExit:
         """Run the suite to its end."""
         restarts = 0
         while True:
@@ -100,13 +100,13 @@ class Suite:
                 # The last test's result says how this process ended: the suite ended as one with
                 # a failing test does.
                 return replace(verdict, exit_code=_TESTS_FAILED, signal=None, cause=None)
-            if restarts >= self._desk.plan.limits.restarts:
+            if restarts >= self._context.plan.limits.restarts:
                 detail = f"{verdict.detail}; given up after {restarts} restarts"
                 return replace(verdict, detail=f"{detail}, {len(left)} tests were not run")
             restarts += 1
             text = f"{verdict.detail}; a fresh process runs what is left ({len(left)} of the tests)"
             self._output.banner(text)
-            self._desk.events.log("warning", text, self._job.id)
+            self._context.events.log("warning", text, self._job.id)
 
     def _once(self, process: Process) -> Step:
         self._records.begin_process()
@@ -119,11 +119,11 @@ class Suite:
         return self._judged(ended)
 
     def _judged(self, ended: Ended) -> Step:
-        verdict = Verdict(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
+        verdict = JobExit(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
         refused = (
             self._records.refusal()
             or _changed()
-            or self._crew.refusal(tests=True)
+            or self._runner.refusal(tests=True)
             or self._left_early(ended)
         )
         if refused is not None and ended.cause is None:
@@ -133,7 +133,7 @@ class Suite:
             return self._hung(verdict, test)
         if ended.cause is not None:
             return Step(verdict)
-        if ended.exit_code == _PLUGIN_DISK_FULL and is_nearly_full(self._desk.attempt.folder):
+        if ended.exit_code == _PLUGIN_DISK_FULL and is_nearly_full(self._context.attempt.folder):
             return Step(replace(verdict, cause="disk_full"))
         if ended.exit_code == _PLUGIN_UNHEARD:
             verdict = replace(verdict, detail=f"{verdict.detail}: {_CLOSED}")
@@ -152,14 +152,14 @@ class Suite:
         text = f"pytest ended with exit code {ended.exit_code} before its session had ended"
         return Refusal("forged_records", f"{text}. Fix: let no test or hook end the process")
 
-    def _hung(self, verdict: Verdict, test: Optional[str]) -> Step:
+    def _hung(self, verdict: JobExit, test: Optional[str]) -> Step:
         if test is None:
             return Step(replace(verdict, detail=f"{verdict.detail}, outside any test"))
         text = f"{verdict.detail}; it was ended\n\n{self._last_words()}"
         self._records.lost(test, cause="hung", number=verdict.signal, text=text)
         return Step(verdict, again=True)
 
-    def _crashed(self, verdict: Verdict, test: str) -> Step:
+    def _crashed(self, verdict: JobExit, test: str) -> Step:
         text = f"the interpreter ended while this test ran: {verdict.detail}"
         said = f"{text}\n\n{self._last_words()}"
         self._records.lost(test, cause="crashed", number=verdict.signal, text=said)
@@ -171,23 +171,25 @@ class Suite:
         return f"last output:\n{said}" if said.strip() else "it had printed nothing"
 
     def _argv(self) -> List[str]:
-        root = self._desk.attempt.payload
+        root = self._context.attempt.payload
         return [
-            str(self._desk.attempt.python), str(on_path() / _START), "pytest", "-p", _PLUGIN,
+            str(self._context.attempt.python), str(on_path() / _START), "pytest", "-p", _PLUGIN,
             f"--rootdir={root}", f"--confcutdir={root}", "-c", str(self._config),
             *(self._job.pytest or ()),
         ]  # fmt: skip
 
     def _variables(self) -> Dict[str, str]:
-        folder, subject = self._desk.attempt.job(self._job.id), self._desk.plan.subject
+        folder, subject = self._context.attempt.job(self._job.id), self._context.plan.subject
         return {
             "SEATRIAL_RECORDS": str(folder.records),
-            "SEATRIAL_PAYLOAD": str(self._desk.attempt.payload),
+            "SEATRIAL_PAYLOAD": str(self._context.attempt.payload),
             "SEATRIAL_SUBJECT": subject.distribution if subject else "",
-            "SEATRIAL_HOMES": json.dumps({one.name: str(one.home) for one in self._crew.installed}),
+            "SEATRIAL_HOMES": json.dumps(
+                {one.name: str(one.home) for one in self._runner.installed}
+            ),
             "SEATRIAL_SKIP": str(self._skip_file),
             "SEATRIAL_ONLY": str(self._only_file),
-            "SEATRIAL_TEXT_BYTES": str(self._desk.plan.limits.text_bytes),
+            "SEATRIAL_TEXT_BYTES": str(self._context.plan.limits.text_bytes),
         }
 
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Sequence, Set
 
-from . import bounded_process, oom, processes
-from .attempt_context import Desk
+from . import bounded_process, processes
+from .attempt_context import AttemptContext
 from .output import JobOutput
 from .plan import Job
 
+_OOM_COUNTERS = (Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events"))
 _LOOK_S = 0.2
 _SOURCES_S = 0.1
 _DUMP_S = 3.0
@@ -40,7 +41,7 @@ class Watch:
 
     def __init__(
         self,
-        desk: Desk,
+        context: AttemptContext,
         job: Job,
         output: JobOutput,
         *,
@@ -52,7 +53,7 @@ class Watch:
         """Prepare to watch.
 
         Args:
-            desk: The attempt's shared things.
+            context: What the parts of the attempt share.
             job: Whose process it is.
             output: Where its output goes.
             deadline: When the job's time is up, on the monotonic clock.
@@ -60,18 +61,18 @@ class Watch:
             running: Names the test that is running, if one is.
             own: The processes that go with one; by default all of the attempt's.
         """
-        self._desk = desk
+        self._context = context
         self._job = job
         self._output = output
         self._deadline = deadline
         self._poll = poll
         self._running = running
-        self._own = own or (lambda pid: processes.of_job(pid, desk.attempt.folder))
+        self._own = own or (lambda pid: processes.of_job(pid, context.attempt.folder))
         self._child: Optional[subprocess.Popen[bytes]] = None
         self._heard_at = 0.0
         self._polled_at = 0.0
         self._cleared: Set[int] = set()
-        self._oom_kills = oom.oom_kills()
+        self._oom_kills = oom_kills()
 
     def run(
         self,
@@ -92,7 +93,7 @@ class Watch:
                 ended = self.look(_LOOK_S)
                 if ended is not None:
                     return ended
-                self._desk.pulse.beat(self._job.id, self._running())
+                self._context.heartbeat.beat(self._job.id, self._running())
         finally:
             self.clear_away()
 
@@ -112,7 +113,7 @@ class Watch:
         write_end = self._output.open_pipe()
         try:
             child = bounded_process.spawn(
-                argv, stdout=write_end, env=env, cwd=self._desk.attempt.payload, account=account
+                argv, stdout=write_end, env=env, cwd=self._context.attempt.payload, account=account
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self._output.close_pipe()
@@ -122,7 +123,7 @@ class Watch:
         self._child = child
         self._heard_at = time.monotonic()
         _prefer_as_victim(child.pid)
-        self._desk.events.on_full = lambda: self._kill_now(child.pid)
+        self._context.events.on_full = lambda: self._kill_now(child.pid)
         started(child.pid)
 
     def look(self, wait_s: float, *, at_rest: bool = False) -> Optional[Ended]:
@@ -145,21 +146,21 @@ class Watch:
         """Leave nothing of the process behind; harmless where none was begun."""
         if self._child is not None:
             self._clear_away(self._child)
-            self._desk.events.on_full = None
+            self._context.events.on_full = None
 
     def _listen(self, wait_s: float) -> bool:
-        heard = self._output.pump(wait_s)
+        arm_report = self._output.pump(wait_s)
         now = time.monotonic()
-        if heard and now - self._polled_at < _SOURCES_S:
+        if arm_report and now - self._polled_at < _SOURCES_S:
             return True
         self._polled_at = now
-        return self._poll() or heard
+        return self._poll() or arm_report
 
     def _why_end(self) -> Optional[Sequence[str]]:
         now = time.monotonic()
-        if self._desk.events.disk_full:
+        if self._context.events.disk_full:
             return "disk_full", "the disk is full"
-        ending = self._desk.pulse.ending()
+        ending = self._context.heartbeat.ending()
         if ending is not None:
             return "stopped", ending.detail
         if now >= self._deadline:
@@ -175,7 +176,7 @@ class Watch:
     def _natural(self, code: int) -> Ended:
         if code >= 0:
             return Ended(code, None, None, f"exit code {code}")
-        starved = -code == signal.SIGKILL and oom.oom_kills() > self._oom_kills
+        starved = -code == signal.SIGKILL and oom_kills() > self._oom_kills
         why = ", because memory ran out" if starved else ""
         return Ended(None, -code, None, f"killed by {signal_name(-code)}{why}")
 
@@ -183,8 +184,8 @@ class Watch:
         """End it for a cause: let it say where it stands, ask it to go, make it go."""
         if cause == "hung":
             self._ask_where(child)
-        grace_s = 0.0 if cause in ("hung", "disk_full") else self._desk.plan.limits.kill_grace_s
-        if self._desk.pulse.hurried:
+        grace_s = 0.0 if cause in ("hung", "disk_full") else self._context.plan.limits.kill_grace_s
+        if self._context.heartbeat.hurried:
             grace_s = min(grace_s, _HURRIED_GRACE_S)
         if grace_s > 0:
             self._ask_to_go(child, grace_s)
@@ -225,11 +226,11 @@ class Watch:
         left = self._left_behind(child) if child.poll() is not None else set()
         if left:
             text = f"{self._job.id} left {len(left)} processes behind; they were ended"
-            self._desk.events.log("warning", text, self._job.id)
+            self._context.events.log("warning", text, self._job.id)
         stuck = self._kill(child)
         if stuck:
             text = f"processes {sorted(stuck)} do not end (stuck in the kernel?)"
-            self._desk.events.log("error", text, self._job.id)
+            self._context.events.log("error", text, self._job.id)
         self._output.drain(_DRAIN_S)
 
     def _left_behind(self, child: subprocess.Popen[bytes]) -> Set[int]:
@@ -266,3 +267,15 @@ def _prefer_as_victim(pid: int) -> None:
     """When memory runs out the job is to go, not the agent that could tell about it."""
     with contextlib.suppress(OSError):  # not Linux, or the process is already gone
         Path(f"/proc/{pid}/oom_score_adj").write_text(_OOM_SCORE)
+
+
+def oom_kills() -> int:
+    """Return how often the kernel has killed for want of memory; 0 where it does not tell."""
+    total = 0
+    for path in _OOM_COUNTERS:
+        try:
+            lines = path.read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+    return total

@@ -7,10 +7,10 @@ from datetime import datetime
 from functools import partial
 
 from orchestrator.domain.machine import ConfigError, Extent, NotOfferedError, ProviderError
-from runners.aws.platform_config import Device, Wanted
+from runners.aws.platform_config import Device, PlatformConfig
 from runners.aws.sdk import Account, Answer
 from runners.aws.shipped_table import InstanceType, shipped
-from runners.aws.ttl_cache import Remembered
+from runners.ttl_cache import TtlCache
 
 AT_A_TIME = 100
 """Instance types that one call describes at most."""
@@ -24,9 +24,9 @@ class Catalogue:
     def __init__(self, account: Account, now: Callable[[], datetime]) -> None:
         self._account = account
         self._now = now
-        self._zones: Remembered[tuple[str, ...]] = Remembered(now)
-        self._types: Remembered[tuple[InstanceType, ...]] = Remembered(now)
-        self._type: Remembered[InstanceType] = Remembered(now)
+        self._zones: TtlCache[tuple[str, ...]] = TtlCache(now, serve_stale=True)
+        self._types: TtlCache[tuple[InstanceType, ...]] = TtlCache(now, serve_stale=True)
+        self._type: TtlCache[InstanceType] = TtlCache(now, serve_stale=True)
         self._details: dict[str, InstanceType] = {}
 
     def zones(self, instance_type: str, region: str) -> tuple[str, ...]:
@@ -41,18 +41,18 @@ class Catalogue:
             (name, region), lambda: self._ask_type(name, region)
         )
 
-    def chosen(self, wanted: Wanted) -> tuple[str, ...]:
+    def chosen(self, config: PlatformConfig) -> tuple[str, ...]:
         """The platform's types: as named, or those with the device, the smallest first.
 
         Raises:
             NotOfferedError: No type has the device; nothing else is taken in its place.
             ConfigError: A named type has another device.
         """
-        if wanted.device is None:
-            return wanted.instance_types
-        for name in wanted.instance_types:
-            self._compare(name, wanted.device, wanted.regions)
-        return wanted.instance_types or self._by_device(wanted.device, wanted.regions)
+        if config.device is None:
+            return config.instance_types
+        for name in config.instance_types:
+            self._compare(name, config.device, config.regions)
+        return config.instance_types or self._by_device(config.device, config.regions)
 
     def _compare(self, name: str, device: Device, regions: Iterable[str]) -> None:
         for region in regions:

@@ -21,7 +21,7 @@ from orchestrator.domain.machine import (
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class ErrorRule:
     """What to do about a code."""
 
     error: type[ProviderError]
@@ -39,37 +39,37 @@ class Refusal:
     status: int = 400
 
 
-_NONE_LEFT = Meaning(CapacityError, Extent.PLACE, "the next place is tried")
-_NEVER_HERE = Meaning(CapacityError, Extent.PLACE, "the zone does not have this type so")
-_TOO_CHEAP = Meaning(CapacityError, Extent.PLACE, "the spot price is above the on-demand price")
-_NO_ADDRESS = Meaning(QuotaError, Extent.ZONE, "the subnet has no free address: use another zone")
-_VCPUS = Meaning(
+_NONE_LEFT = ErrorRule(CapacityError, Extent.PLACE, "the next place is tried")
+_NEVER_HERE = ErrorRule(CapacityError, Extent.PLACE, "the zone does not have this type so")
+_TOO_CHEAP = ErrorRule(CapacityError, Extent.PLACE, "the spot price is above the on-demand price")
+_NO_ADDRESS = ErrorRule(QuotaError, Extent.ZONE, "the subnet has no free address: use another zone")
+_VCPUS = ErrorRule(
     QuotaError, Extent.MARKET, "`seatrial plan` shows the limit; ask Service Quotas for more"
 )
-_OTHER_LIMIT = Meaning(
+_OTHER_LIMIT = ErrorRule(
     QuotaError, Extent.REGION, "delete what is not needed there, or ask Service Quotas for more"
 )
-_AGAIN = Meaning(ProviderUnavailableError, Extent.PLACE, "the same call is made again later")
-_NOBODY = Meaning(
+_AGAIN = ErrorRule(ProviderUnavailableError, Extent.PLACE, "the same call is made again later")
+_NOBODY = ErrorRule(
     CredentialsError,
     Extent.PROJECT,
     "check the credentials (`aws sts get-caller-identity`) and this computer's clock",
 )
-_NOT_ALLOWED = Meaning(
+_NOT_ALLOWED = ErrorRule(
     CredentialsError,
     Extent.PROJECT,
     "the credentials lack a permission; `aws sts decode-authorization-message` names it",
 )
-_NOT_THERE = Meaning(
+_NOT_THERE = ErrorRule(
     CredentialsError,
     Extent.REGION,
     "the region may not be enabled for the account, or this computer's clock is wrong",
 )
-_ACCOUNT = Meaning(CredentialsError, Extent.PROJECT, "AWS Support decides about the account")
-_WRONG = Meaning(ConfigError, Extent.PLACE, "correct the platform's keys in the matrix")
-_WRONG_IMAGE = Meaning(ConfigError, Extent.REGION, "correct the platform's image")
+_ACCOUNT = ErrorRule(CredentialsError, Extent.PROJECT, "AWS Support decides about the account")
+_WRONG = ErrorRule(ConfigError, Extent.PLACE, "correct the platform's keys in the matrix")
+_WRONG_IMAGE = ErrorRule(ConfigError, Extent.REGION, "correct the platform's image")
 
-_MEANINGS: tuple[tuple[Meaning, str], ...] = (
+_MEANINGS: tuple[tuple[ErrorRule, str], ...] = (
     (
         _NONE_LEFT,
         (
@@ -123,9 +123,7 @@ _MEANINGS: tuple[tuple[Meaning, str], ...] = (
 )
 _LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
-TABLE: Mapping[str, Meaning] = {
-    code: meaning for meaning, codes in _MEANINGS for code in codes.split()
-}
+TABLE: Mapping[str, ErrorRule] = {code: rule for rule, codes in _MEANINGS for code in codes.split()}
 
 ENDED: Mapping[str, str] = {
     "Server.SpotInstanceTermination": "preempted",
@@ -138,14 +136,14 @@ ENDED: Mapping[str, str] = {
 """Why an instance ended, by its state reason; every other reason is ``failed``."""
 
 
-def meaning_of(code: str, status: int = HTTPStatus.BAD_REQUEST) -> Meaning:
+def error_rule(code: str, status: int = HTTPStatus.BAD_REQUEST) -> ErrorRule:
     """What a code means; for an unknown one, what its words and its HTTP status suggest."""
     known = TABLE.get(code)
     if known is not None:
         return known
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _LATER:
         return _AGAIN
-    for part, meaning in (
+    for part, rule in (
         ("Throttl", _AGAIN),
         ("Capacity", _NONE_LEFT),
         ("LimitExceeded", _OTHER_LIMIT),
@@ -153,7 +151,7 @@ def meaning_of(code: str, status: int = HTTPStatus.BAD_REQUEST) -> Meaning:
         ("AMIID", _WRONG_IMAGE),
     ):
         if part in code:
-            return meaning
+            return rule
     return _NOT_ALLOWED if status in _REFUSED else _WRONG
 
 
@@ -164,14 +162,14 @@ def error_of(refusal: Refusal, *, asked: str) -> ProviderError:
         refusal: What EC2 answered.
         asked: What was asked and where: ``RunInstances g5.xlarge spot in us-east-1a``.
     """
-    meaning = meaning_of(refusal.code, refusal.status)
+    rule = error_rule(refusal.code, refusal.status)
     request = f" [request {refusal.request_id}]" if refusal.request_id else ""
     words = refusal.words.strip().rstrip(".")
     said = f"{refusal.code}: {words}" if words else refusal.code
-    return meaning.error(
-        f"{asked} was refused: {said}{request}; {meaning.advice}",
+    return rule.error(
+        f"{asked} was refused: {said}{request}; {rule.advice}",
         code=refusal.code,
-        extent=meaning.extent,
+        extent=rule.extent,
     )
 
 

@@ -12,9 +12,9 @@ from orchestrator.domain.machine import (
     Extent,
     ProviderError,
 )
-from runners.aws.platform_config import Wanted
+from runners.aws.platform_config import PlatformConfig
 from runners.aws.sdk import Account, Answer
-from runners.aws.ttl_cache import Remembered
+from runners.ttl_cache import TtlCache
 
 AMAZON = "amazon"
 _DEEP_LEARNING = "/aws/service/deeplearning/ami/{architecture}/oss-nvidia-driver-gpu-pytorch-"
@@ -67,38 +67,38 @@ class Images:
 
     def __init__(self, account: Account, now: Callable[[], datetime]) -> None:
         self._account = account
-        self._found: Remembered[Image] = Remembered(now)
+        self._found: TtlCache[Image] = TtlCache(now, serve_stale=True)
 
-    def find(self, wanted: Wanted, architecture: str, region: str) -> Image:
+    def find(self, config: PlatformConfig, architecture: str, region: str) -> Image:
         """The platform's image in the region.
 
         Raises:
             ConfigError: None of its list is there (all are named), or the disk is too small.
             ProviderError: EC2 does not say.
         """
-        key = (region, architecture, tuple(sorted(wanted.image.items())))
-        image = self._found.get(key, lambda: self._find(wanted, architecture, region))
-        if image.root_gb > wanted.disk_gb:
+        key = (region, architecture, tuple(sorted(config.image.items())))
+        image = self._found.get(key, lambda: self._find(config, architecture, region))
+        if image.root_gb > config.disk_gb:
             raise ConfigError(
                 f"disk_gb: the image {image.id} ({image.name}) needs {image.root_gb}, and the "
-                f"platform gives {wanted.disk_gb}",
+                f"platform gives {config.disk_gb}",
                 extent=Extent.REGION,
             )
         return image
 
-    def _find(self, wanted: Wanted, architecture: str, region: str) -> Image:
-        candidates = tuple(_candidates(wanted, architecture))
+    def _find(self, config: PlatformConfig, architecture: str, region: str) -> Image:
+        candidates = tuple(_candidates(config, architecture))
         for kind, value in candidates:
             try:
-                found = self._look(kind, value, wanted, region)
+                found = self._look(kind, value, config, region)
             except ProviderError as error:
                 unreadable = kind == "ssm" and isinstance(error, CredentialsError)
                 # The usual images can be found by their names as well.
-                if error.code in _NOT_THERE or (unreadable and not wanted.image.get("ssm")):
+                if error.code in _NOT_THERE or (unreadable and not config.image.get("ssm")):
                     continue
                 raise
             if found is not None:
-                return _image(found, wanted)
+                return _image(found, config)
         raise ConfigError(
             f"none of the platform's images is in {region}; tried, in this order: "
             f"{', '.join(value for _, value in candidates)}; name another one under image (ssm, "
@@ -107,12 +107,12 @@ class Images:
             extent=Extent.REGION,
         )
 
-    def _look(self, kind: str, value: str, wanted: Wanted, region: str) -> Answer | None:
+    def _look(self, kind: str, value: str, config: PlatformConfig, region: str) -> Answer | None:
         if kind == "ssm":
             answer = self._account.read("ssm", region, "get_parameter", what=value, Name=value)
             value = str(answer["Parameter"]["Value"])
         if kind == "name":
-            return self._by_name(value, wanted.image.get("owner", (AMAZON,)), region)
+            return self._by_name(value, config.image.get("owner", (AMAZON,)), region)
         found = self._account.read(
             "ec2", region, "describe_images", what=value, ImageIds=[value]
         ).get("Images", ())
@@ -133,8 +133,8 @@ class Images:
         return max(found, key=lambda image: str(image["CreationDate"]), default=None)
 
 
-def _candidates(wanted: Wanted, architecture: str) -> Iterator[tuple[str, str]]:
-    asked = wanted.image
+def _candidates(config: PlatformConfig, architecture: str) -> Iterator[tuple[str, str]]:
+    asked = config.image
     for kind in ("ami", "name", "ssm"):
         yield from ((kind, value) for value in asked.get(kind, ()))
     if not asked.keys() & {"ami", "name", "ssm"}:
@@ -149,7 +149,7 @@ def default_parameters(architecture: str) -> tuple[str, ...]:
     return tuple(f"{start}{line}{_LATEST}" for line in lines)
 
 
-def _image(found: Answer, wanted: Wanted) -> Image:
+def _image(found: Answer, config: PlatformConfig) -> Image:
     root = str(found.get("RootDeviceName") or "/dev/sda1")
     name = str(found.get("Name", ""))
     disks = (x for x in found.get("BlockDeviceMappings", ()) if x.get("DeviceName") == root)
@@ -159,7 +159,7 @@ def _image(found: Answer, wanted: Wanted) -> Image:
         created=str(found.get("CreationDate", "")),
         root_device=root,
         root_gb=max((int(x.get("Ebs", {}).get("VolumeSize", 0)) for x in disks), default=0),
-        user=next(iter(wanted.image.get("user", ())), "") or _usual_user(name),
+        user=next(iter(config.image.get("user", ())), "") or _usual_user(name),
     )
 
 

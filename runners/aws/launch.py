@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +14,12 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
+from orchestrator.domain.matrix import Platform
 from runners.aws import machines, tagging
 from runners.aws.catalogue import Catalogue
 from runners.aws.images import Image, Images
 from runners.aws.network import GROUP_GONE, Network, Subnet
-from runners.aws.platform_config import Wanted, read
+from runners.aws.platform_config import PlatformConfig, parse_platform
 from runners.aws.sdk import Account, Answer
 from runners.first_boot import cloud_config
 
@@ -32,7 +32,7 @@ def client_token(request: LaunchRequest) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Launching:
+class Launcher:
     """Launches instances."""
 
     account: Account
@@ -44,26 +44,26 @@ class Launching:
 
     def launch(self, request: LaunchRequest) -> Machine:
         """Ask EC2 for the instance, or answer with the one that this token made."""
-        wanted = read(request.platform)
-        self.network.require_ingress(wanted)
+        config = parse_platform(request.platform)
+        self.network.require_ingress(config)
         known = self._made_before(request)
         if known is not None:
             return known
         place = request.place
         image = self.image(request.platform, place)
-        subnet = self.network.subnet(wanted, place)
+        subnet = self.network.subnet(config, place)
         group = self.network.group(subnet, place.region)
         parameters = _parameters(request, image)
-        parameters["NetworkInterfaces"] = [_interface(subnet, group, public=wanted.public)]
-        parameters["BlockDeviceMappings"] = [_disk(image, wanted)]
-        parameters["TagSpecifications"] = self._tags(request, image, wanted)
+        parameters["NetworkInterfaces"] = [_interface(subnet, group, public=config.public)]
+        parameters["BlockDeviceMappings"] = [_disk(image, config)]
+        parameters["TagSpecifications"] = self._tags(request, image, config)
         parameters["UserData"] = self._user_data(request, image)
         return self._run(request, subnet, parameters)
 
-    def image(self, platform: Mapping[str, object], place: Place) -> Image:
+    def image(self, platform: Platform, place: Place) -> Image:
         """The platform's image for the type at the place. Raises ProviderError."""
         kind = self.catalogue.instance_type(place.instance_type, place.region)
-        return self.images.find(read(platform), kind.architecture, place.region)
+        return self.images.find(parse_platform(platform), kind.architecture, place.region)
 
     def _run(self, request: LaunchRequest, subnet: Subnet, parameters: Answer) -> Machine:
         place = request.place
@@ -122,13 +122,13 @@ class Launching:
     def _machine(self, found: Answer, region: str) -> Machine:
         return machines.instance(found, region, simulated=self.account.is_simulated(region))
 
-    def _tags(self, request: LaunchRequest, image: Image, wanted: Wanted) -> list[Answer]:
+    def _tags(self, request: LaunchRequest, image: Image, config: PlatformConfig) -> list[Answer]:
         tags = {
             **request.tags,
             tagging.PROJECT: self.project,
             tagging.TOKEN: request.token,
             tagging.USER: image.user,
-            tagging.CONNECT: "public" if wanted.public else "private",
+            tagging.CONNECT: "public" if config.public else "private",
             tagging.IMAGE_NAME: image.name,
             tagging.IMAGE_CREATED: image.created,
         }
@@ -188,11 +188,11 @@ def _interface(subnet: Subnet, group: str, *, public: bool) -> Answer:
     }
 
 
-def _disk(image: Image, wanted: Wanted) -> Answer:
+def _disk(image: Image, config: PlatformConfig) -> Answer:
     return {
         "DeviceName": image.root_device,
         "Ebs": {
-            "VolumeSize": wanted.disk_gb,
+            "VolumeSize": config.disk_gb,
             "VolumeType": "gp3",
             "Encrypted": True,
             "DeleteOnTermination": True,

@@ -16,9 +16,9 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.aws import tagging
-from runners.aws.platform_config import Wanted
+from runners.aws.platform_config import PlatformConfig
 from runners.aws.sdk import Account, Answer
-from runners.aws.ttl_cache import Remembered
+from runners.ttl_cache import TtlCache
 
 SSH_PORT = 22
 GROUP_GONE = "InvalidGroup.NotFound"
@@ -42,22 +42,22 @@ class Network:
         self._account = account
         self._project = project
         self._cidr = ingress_cidr
-        self._subnets: Remembered[tuple[Subnet, ...]] = Remembered(now)
-        self._groups: Remembered[str] = Remembered(now)
+        self._subnets: TtlCache[tuple[Subnet, ...]] = TtlCache(now, serve_stale=True)
+        self._groups: TtlCache[str] = TtlCache(now, serve_stale=True)
 
-    def subnets(self, wanted: Wanted, region: str) -> dict[str, Subnet]:
+    def subnets(self, config: PlatformConfig, region: str) -> dict[str, Subnet]:
         """By zone: the platform's own subnets in the region, or the zones' default ones.
 
         Raises:
             ConfigError: The region has no default subnet at all.
             ProviderError: EC2 does not say.
         """
-        if wanted.subnets:
-            asked = {"Name": "subnet-id", "Values": list(wanted.subnets)}
+        if config.subnets:
+            asked = {"Name": "subnet-id", "Values": list(config.subnets)}
         else:
             asked = {"Name": "default-for-az", "Values": ["true"]}
-        found = self._subnets.get((region, wanted.subnets), lambda: self._describe(region, asked))
-        if not found and not wanted.subnets:
+        found = self._subnets.get((region, config.subnets), lambda: self._describe(region, asked))
+        if not found and not config.subnets:
             raise ConfigError(
                 f"{region} has no default subnet; name your own as options.subnet, or make the "
                 "default VPC again (`aws ec2 create-default-vpc`)",
@@ -65,9 +65,9 @@ class Network:
             )
         return {subnet.zone: subnet for subnet in found}
 
-    def subnet(self, wanted: Wanted, place: Place) -> Subnet:
+    def subnet(self, config: PlatformConfig, place: Place) -> Subnet:
         """The one in the place's zone. Raises ConfigError if there is none, and as `subnets`."""
-        found = self.subnets(wanted, place.region).get(place.zone)
+        found = self.subnets(config, place.region).get(place.zone)
         if found is None:
             raise ConfigError(
                 f"no subnet of {place.zone} is known; name one of your own as options.subnet, or "
@@ -76,9 +76,9 @@ class Network:
             )
         return found
 
-    def require_ingress(self, wanted: Wanted) -> None:
+    def require_ingress(self, config: PlatformConfig) -> None:
         """Raises ConfigError where a public address would have nobody to let in."""
-        if wanted.public and not self._cidr:
+        if config.public and not self._cidr:
             raise ConfigError(
                 "SEATRIAL_INGRESS_CIDR is not set: name the addresses that may reach port 22 of "
                 "rented machines (203.0.113.7/32), or say `connect: private` in the platform",

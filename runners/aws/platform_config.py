@@ -1,4 +1,4 @@
-"""Reads a platform's keys."""
+"""Platform configuration of the provider ``aws``, checked without asking AWS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.domain.machine import ConfigError
-from runners.aws.shipped_table import MARKETS, shipped
+from orchestrator.domain.matrix import Accelerator, Platform
+from runners.aws.shipped_table import shipped
 
 CHEAPEST = "cheapest"
 DISK_GB = 150
@@ -45,8 +46,8 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A platform, as far as AWS is concerned."""
+class PlatformConfig:
+    """What a platform asks of EC2."""
 
     instance_types: tuple[str, ...]
     device: Device | None
@@ -64,48 +65,42 @@ class Wanted:
         return tuple(dict.fromkeys(location.region for location in self.locations))
 
 
-def read(platform: Mapping[str, object]) -> Wanted:
-    """What the platform asks for. Raises ConfigError, naming the key."""
-    types, device = _texts(platform, "instance_type"), _device(platform)
+def parse_platform(platform: Platform) -> PlatformConfig:
+    """Return what the platform asks of EC2. Raises ConfigError, naming the key."""
+    types, device = _texts(platform.instance_type, "instance_type"), _device(platform.accelerator)
     if not types and device is None:
         raise ConfigError("instance_type: name one, or an accelerator to choose it by")
-    cheapest = platform.get("locations") == CHEAPEST
-    return Wanted(
+    cheapest = platform.locations == CHEAPEST
+    return PlatformConfig(
         instance_types=types,
         device=device,
         locations=_everywhere() if cheapest else _locations(platform),
         cheapest=cheapest,
-        markets=_markets(platform),
-        image=_image(platform),
-        public=_public(platform),
-        disk_gb=_disk_gb(platform),
-        subnets=_subnets(platform),
+        markets=tuple(dict.fromkeys(platform.market or ("on-demand",))),
+        image=_image(platform.image or {}),
+        public=platform.connect != "private",
+        disk_gb=_disk_gb(platform.disk_gb),
+        subnets=_subnets(platform.options or {}),
     )
 
 
-def _texts(entry: Mapping[str, object], key: str, *, at: str = "") -> tuple[str, ...]:
-    value = entry.get(key)
-    if value is None:
+def _texts(given: str | tuple[str, ...] | None, key: str) -> tuple[str, ...]:
+    if given is None:
         return ()
-    listed = (value,) if isinstance(value, str) else value
-    if not isinstance(listed, list | tuple) or not listed:
-        raise ConfigError(f"{at}{key}: neither text nor a list of texts")
-    if not all(isinstance(text, str) and text.strip() for text in listed):
-        raise ConfigError(f"{at}{key}: {listed!r} holds something that is no text")
-    return tuple(dict.fromkeys(text.strip() for text in listed))
+    texts = (given,) if isinstance(given, str) else given
+    if not texts:
+        raise ConfigError(f"{key}: the list is empty")
+    if not all(text.strip() for text in texts):
+        raise ConfigError(f"{key}: {texts!r} holds an empty text")
+    return tuple(dict.fromkeys(text.strip() for text in texts))
 
 
-def _device(platform: Mapping[str, object]) -> Device | None:
-    entry = platform.get("accelerator")
-    if entry is None:
+def _device(asked: Accelerator | None) -> Device | None:
+    if asked is None:
         return None
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
-        raise ConfigError("accelerator: a mapping with vendor and name")
-    count = entry.get("count", 1)
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise ConfigError(f"accelerator.count: {count!r} is no number of devices")
-    vendor = str(entry.get("vendor", "")).casefold()
-    return Device(vendor=vendor, name=str(entry["name"]), count=count)
+    if asked.count < 1:
+        raise ConfigError(f"accelerator.count: {asked.count!r} is no number of devices")
+    return Device(vendor=asked.vendor, name=asked.name, count=asked.count)
 
 
 def _words(name: str) -> frozenset[str]:
@@ -116,8 +111,8 @@ def _everywhere() -> tuple[Location, ...]:
     return tuple(Location(region) for region in shipped().regions)
 
 
-def _locations(platform: Mapping[str, object]) -> tuple[Location, ...]:
-    listed = _texts(platform, "locations")
+def _locations(platform: Platform) -> tuple[Location, ...]:
+    listed = _texts(platform.locations, "locations")
     return tuple(map(_location, listed or shipped().default_regions))
 
 
@@ -130,53 +125,29 @@ def _location(text: str) -> Location:
     return Location(parts["region"], text if parts["letter"] else "")
 
 
-def _markets(platform: Mapping[str, object]) -> tuple[str, ...]:
-    listed = _texts(platform, "market") or ("on-demand",)
-    for market in listed:
-        if market not in MARKETS:
-            raise ConfigError(f"market: {market!r} is none of {', '.join(MARKETS)}")
-    return listed
-
-
-def _image(platform: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
-    entry = platform.get("image")
-    if entry is None:
-        return {}
-    if not isinstance(entry, Mapping):
-        raise ConfigError("image: a mapping with ssm, ami or name")
-    unknown = sorted(str(key) for key in entry if key not in IMAGE_KEYS)
+def _image(asked: Mapping[str, str | tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    unknown = sorted(asked.keys() - IMAGE_KEYS)
     if unknown:
         raise ConfigError(
             f"image.{unknown[0]}: not for aws, where an image has {', '.join(sorted(IMAGE_KEYS))}"
         )
-    found = {str(key): _texts(entry, str(key), at="image.") for key in entry}
+    found = {key: _texts(value, f"image.{key}") for key, value in asked.items()}
     if len(found.keys() & {"ssm", "ami", "name"}) > 1:
         raise ConfigError("image: one of ssm, ami and name, not several")
     return found
 
 
-def _public(platform: Mapping[str, object]) -> bool:
-    connect = platform.get("connect") or "public"
-    if connect not in ("public", "private"):
-        raise ConfigError(f"connect: {connect!r} is neither public nor private")
-    return connect == "public"
-
-
-def _disk_gb(platform: Mapping[str, object]) -> int:
-    size = platform.get("disk_gb")
+def _disk_gb(size: int | None) -> int:
     if size is None:
         return DISK_GB
-    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 16384:
+    if not 1 <= size <= 16384:
         raise ConfigError(f"disk_gb: {size!r} is no size from 1 to 16384")
     return size
 
 
-def _subnets(platform: Mapping[str, object]) -> tuple[str, ...]:
-    options = platform.get("options") or {}
-    if not isinstance(options, Mapping):
-        raise ConfigError("options: not a mapping")
-    unknown = sorted(str(key) for key in options if key not in OPTIONS)
+def _subnets(options: Mapping[str, str]) -> tuple[str, ...]:
+    unknown = sorted(options.keys() - OPTIONS)
     if unknown:
         raise ConfigError(f"options.{unknown[0]}: aws knows {', '.join(sorted(OPTIONS))} only")
-    text = str(options.get("subnet", ""))
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    parts = options.get("subnet", "").split(",")
+    return tuple(part.strip() for part in parts if part.strip())

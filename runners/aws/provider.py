@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from orchestrator.domain.image import BootImage
 from orchestrator.domain.machine import LaunchRequest, Machine, Place, ProviderError
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners import ProviderContext
@@ -13,11 +14,11 @@ from runners.aws import machines, platform_config
 from runners.aws.catalogue import Catalogue
 from runners.aws.images import Images
 from runners.aws.inventory import Inventory
-from runners.aws.launch import Launching
+from runners.aws.launch import Launcher
 from runners.aws.network import Network
-from runners.aws.places import Offered
+from runners.aws.places import PlaceFinder
 from runners.aws.prices import price_list, read_on_demand, read_spot
-from runners.aws.quotas import Limits
+from runners.aws.quotas import QuotaReader
 from runners.aws.resources import INSTANCE, Resources
 from runners.aws.sdk import Account
 
@@ -39,8 +40,8 @@ class AwsProvider:
             project=project,
             ingress_cidr=context.settings.get("ingress_cidr") or "",
         )
-        self._offered = Offered(catalogue, network, context.now)
-        self._launching = Launching(
+        self._finder = PlaceFinder(catalogue, network, context.now)
+        self._launcher = Launcher(
             account=self._account,
             catalogue=catalogue,
             images=Images(self._account, context.now),
@@ -50,25 +51,25 @@ class AwsProvider:
         )
         self._inventory = Inventory(self._account, project)
         self._resources = Resources(self._account)
-        self._limits = Limits(self._account, catalogue)
+        self._quotas = QuotaReader(self._account, catalogue)
 
     def is_configured(self) -> bool:
         """Whether keys or a profile are at hand; an instance's own role is not asked for."""
         return self._account.has_credentials()
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """Zones that have the platform's types, in its order, with prices. Raises ProviderError."""
-        return self._offered.places(
-            platform_config.read(platform), price_list(self._context.prices)
+        return self._finder.places(
+            platform_config.parse_platform(platform), price_list(self._context.prices)
         )
 
     def launch(self, request: LaunchRequest) -> Machine:
         """Ask for an instance; the same token answers with the same one. Raises ProviderError."""
-        return self._launching.launch(request)
+        return self._launcher.launch(request)
 
-    def image(self, platform: Mapping[str, object], place: Place) -> BootImage:
+    def image(self, platform: Platform, place: Place) -> BootImage:
         """The image that an instance would boot there now. Raises ProviderError."""
-        found = self._launching.image(platform, place)
+        found = self._launcher.image(platform, place)
         return BootImage(found.id, simulated=self._account.is_simulated(place.region))
 
     def inspect(self, machine_id: str) -> Machine:
@@ -98,13 +99,13 @@ class AwsProvider:
             answer = self._account.read("ec2", region, "get_console_output", **asked)
         return str(answer.get("Output", ""))[-CONSOLE_LIMIT:]
 
-    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+    def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
         """The vCPUs of one machine there. Raises ProviderError."""
-        return self._limits.demands(place)
+        return self._quotas.demands(place)
 
     def level(self, quota: Quota) -> Level:
         """Limit and usage now; whatever cannot be read is unknown, with the reason."""
-        return self._limits.level(quota)
+        return self._quotas.level(quota)
 
     def read_prices(self) -> Iterable[Price]:
         """On-demand and spot prices of all types that the table names. Raises ProviderError."""

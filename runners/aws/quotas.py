@@ -49,7 +49,7 @@ def quota_of(instance_type: str, region: str, market: str) -> Quota:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QuotaReader:
     """Reads limits and what is used of them."""
 
     account: Account

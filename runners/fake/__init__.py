@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from runners.fake.cloud import FakeCloud, Fault
 from runners.fake.computer import FakeComputer, passing
-from runners.fake.provider import TRAITS, FakeProvider
-from runners.fake.static_hosts import MemoryBook
+from runners.fake.provider import TRAITS, FakeProvider, MemoryBook
 from runners.fake.workspace import FakeWorkspace
 
 __all__ = [

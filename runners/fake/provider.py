@@ -1,11 +1,13 @@
-"""The four verbs over a cloud in memory."""
+"""The provider ``fake`` over a cloud in memory, and a machine book in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable
 
 from orchestrator.domain.image import BootImage
 from orchestrator.domain.machine import ConfigError, LaunchRequest, Machine, Place, ProviderTraits
+from orchestrator.domain.matrix import Platform
 from runners import ProviderContext
 from runners.fake.cloud import PRICE_USD_PER_HOUR, FakeCloud
 
@@ -20,23 +22,23 @@ class FakeProvider:
         self.context = context
         self.cloud = cloud or FakeCloud()
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """The platform's locations in their order. Raises ConfigError."""
-        listed = platform.get("locations", DEFAULT_LOCATIONS)
-        if not isinstance(listed, list | tuple) or not listed:
+        listed = DEFAULT_LOCATIONS if platform.locations is None else platform.locations
+        if isinstance(listed, str) or not listed:
             raise ConfigError("locations: list at least one name")
         return tuple(
             Place(
-                name=str(name),
-                zone=str(name),
-                region=str(name).rstrip("abc"),
+                name=name,
+                zone=name,
+                region=name.rstrip("abc"),
                 market="on-demand",
-                price_usd_per_hour=self.cloud.prices.get(str(name), PRICE_USD_PER_HOUR),
+                price_usd_per_hour=self.cloud.prices.get(name, PRICE_USD_PER_HOUR),
             )
             for name in listed
         )
 
-    def image(self, platform: Mapping[str, object], place: Place) -> BootImage:
+    def image(self, platform: Platform, place: Place) -> BootImage:
         """What a machine there would boot now. Raises ProviderError."""
         return BootImage(self.cloud.image(place.name))
 
@@ -55,3 +57,30 @@ class FakeProvider:
     def inventory(self) -> Iterable[Machine]:
         """Every machine that is not gone."""
         return self.cloud.inventory()
+
+
+class MemoryBook:
+    """Remembers machines for as long as it exists."""
+
+    def __init__(self) -> None:
+        self._machines: dict[tuple[str, str], Machine] = {}
+        self._lock = threading.Lock()
+
+    def write(self, provider: str, machine: Machine) -> None:
+        """Store or replace the machine."""
+        with self._lock:
+            self._machines[provider, machine.id] = machine
+
+    def read(self, provider: str, machine_id: str) -> Machine | None:
+        """The stored machine, or None."""
+        return self._machines.get((provider, machine_id))
+
+    def erase(self, provider: str, machine_id: str) -> None:
+        """Forget it; unknown is no error."""
+        with self._lock:
+            self._machines.pop((provider, machine_id), None)
+
+    def pages(self, provider: str) -> tuple[Machine, ...]:
+        """Every machine stored for the provider."""
+        with self._lock:
+            return tuple(one for (owner, _), one in self._machines.items() if owner == provider)

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from google.cloud import compute_v1
 
 from runners.google.account import Account
-from runners.google.clients import Clients
-from runners.google.endpoints import COMPUTE
+from runners.google.clients import COMPUTE, Clients
 
 
 class ComputeClients(Clients):

@@ -12,8 +12,9 @@ from google.cloud import compute_v1
 
 from orchestrator.domain.machine import ConfigError, Extent
 from runners.gcp.clients import ComputeClients
-from runners.gcp.ttl_cache import Memory
+from runners.gcp.platform_config import texts
 from runners.google.responses import READ_TIMEOUT_S, NotThereError, read
+from runners.ttl_cache import TtlCache
 
 DEFAULT_PROJECT = "deeplearning-platform-release"
 DEFAULT_FAMILIES = (
@@ -52,9 +53,9 @@ class Images:
 
     def __init__(self, clients: ComputeClients, now: Callable[[], datetime]) -> None:
         self._clients = clients
-        self._memory = Memory(now)
+        self._cache: TtlCache[Image] = TtlCache(now, serve_stale=False)
 
-    def resolve(self, said: Mapping[str, object]) -> Image:
+    def resolve(self, said: Mapping[str, str | tuple[str, ...]]) -> Image:
         """The image of a platform's `image`. Raises ConfigError where none can be had."""
         unknown = sorted(set(said) - _KEYS)
         if unknown:
@@ -62,12 +63,12 @@ class Images:
                 f"image: {unknown[0]} is not known to gcp; there are family, name, project, user",
                 extent=Extent.PROJECT,
             )
-        project = str(said.get("project") or DEFAULT_PROJECT)
-        names, families = _words(said.get("name")), _words(said.get("family"))
+        project = "".join(texts(said.get("project"))) or DEFAULT_PROJECT
+        names, families = texts(said.get("name")), texts(said.get("family"))
         if not names and not families:
             families = DEFAULT_FAMILIES
         key = f"{project} {names} {families}"
-        return self._memory.get(key, lambda: self._first(project, names, families))
+        return self._cache.get(key, lambda: self._first(project, names, families))
 
     def _first(self, project: str, names: tuple[str, ...], families: tuple[str, ...]) -> Image:
         tried: list[str] = []
@@ -146,9 +147,3 @@ def _image(found: compute_v1.Image, project: str) -> Image:
         deprecated=found.deprecated.state,
         needs_driver=is_learning and not _DRIVER_INSIDE.search(f"{found.family} {found.name}"),
     )
-
-
-def _words(said: object) -> tuple[str, ...]:
-    if isinstance(said, str):
-        return (said,)
-    return tuple(str(each) for each in said) if isinstance(said, list | tuple) else ()

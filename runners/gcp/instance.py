@@ -13,7 +13,7 @@ from orchestrator.domain.machine import ConfigError, LaunchRequest, Login
 from runners.first_boot import cloud_config, startup_script
 from runners.gcp.images import Image
 from runners.gcp.names import instance_name, network_tag
-from runners.gcp.platform_config import Wishes
+from runners.gcp.platform_config import PlatformConfig
 from runners.google.firewall import NETWORK
 from runners.google.metadata import entry
 from runners.google.names import labels
@@ -29,7 +29,7 @@ _MODELS = {"spot": "SPOT", "on-demand": "STANDARD"}
 
 def build_instance(
     request: LaunchRequest,
-    wishes: Wishes,
+    config: PlatformConfig,
     image: Image,
     *,
     project: str,
@@ -40,7 +40,7 @@ def build_instance(
 
     Args:
         request: With login, tags and expiry.
-        wishes: Its platform, read.
+        config: The platform's configuration.
         image: What it boots.
         project: The controllers' project name, for the network tag.
         now: The time of this call, which only the run duration depends on.
@@ -50,9 +50,9 @@ def build_instance(
         ConfigError: Something that makes a launch safe is missing, or the disk is too small.
     """
     login, expires_at = _safe(request)
-    if image.disk_gb > wishes.disk_gb:
+    if image.disk_gb > config.disk_gb:
         raise ConfigError(
-            f"disk_gb: {wishes.disk_gb} is less than the {image.disk_gb} GB of image {image.name}"
+            f"disk_gb: {config.disk_gb} is less than the {image.disk_gb} GB of image {image.name}"
         )
     place, guest_ends_at = request.place, expires_at + GUEST_LATER
     carried = labels({**request.tags, "seatrial-project": project, "seatrial-token": request.token})
@@ -61,14 +61,14 @@ def build_instance(
         machine_type=f"zones/{place.zone}/machineTypes/{place.instance_type}",
         labels=carried,
         tags=compute_v1.Tags(items=[network_tag(project)]),
-        disks=[_boot_disk(place.zone, wishes.disk_gb, image, carried)],
-        network_interfaces=[_network(is_public=wishes.is_public)],
+        disks=[_boot_disk(place.zone, config.disk_gb, image, carried)],
+        network_interfaces=[_network(is_public=config.is_public)],
         scheduling=_scheduling(place.market, expires_at, now),
         metadata=_metadata(
             {
-                **entry(login, wishes.user),
+                **entry(login, config.user),
                 "user-data": cloud_config(
-                    login, user=wishes.user, expires_at=guest_ends_at, templates=templates
+                    login, user=config.user, expires_at=guest_ends_at, templates=templates
                 ),
                 "startup-script": startup_script(expires_at=guest_ends_at, templates=templates),
                 IMAGE_FACTS: json.dumps(dict(image.facts)),

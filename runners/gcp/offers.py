@@ -9,15 +9,16 @@ from decimal import Decimal
 from google.cloud import compute_v1
 
 from orchestrator.domain.machine import ConfigError, NotOfferedError, Place
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from runners.gcp.clients import ComputeClients
 from runners.gcp.machines import KNOWN, plain
-from runners.gcp.platform_config import Wishes, read_wishes
+from runners.gcp.platform_config import PlatformConfig, parse_platform
 from runners.gcp.prices import ADDRESS, DISK, KnownPrices, table
-from runners.gcp.ttl_cache import Memory
-from runners.google.locations import region_of
+from runners.google.names import region_of
 from runners.google.prices import said_by
 from runners.google.responses import READ_TIMEOUT_S, listed
+from runners.ttl_cache import TtlCache
 
 MINIMUM_S = 60
 """Compute Engine bills by the second, after the first minute."""
@@ -33,39 +34,40 @@ class Offers:
     ) -> None:
         self._clients = clients
         self._prices = prices
-        self._memory = Memory(now)
+        self._zones: TtlCache[tuple[str, ...]] = TtlCache(now, serve_stale=False)
+        self._accelerators: TtlCache[tuple[tuple[str, ...], int]] = TtlCache(now, serve_stale=False)
         self._now = now
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """In the order to try them: market by market, location by location, type by type.
 
         Raises:
             ConfigError: The platform cannot be meant for Compute Engine.
             NotOfferedError: It is not sold, with the recorded answer.
         """
-        wishes = read_wishes(platform)
-        if not wishes.types:
-            raise self._not_sold(wishes)
-        zones = {each: self._zones_with(each) for each in wishes.types}
+        config = parse_platform(platform)
+        if not config.types:
+            raise self._not_sold(config)
+        zones = {each: self._zones_with(each) for each in config.types}
         prices = self._prices.index()
         found = [
-            _place(zone, instance_type, market, wishes, prices)
-            for market in wishes.markets
-            for location in wishes.locations or _regions(zones.values())
-            for instance_type in wishes.types
+            _place(zone, instance_type, market, config, prices)
+            for market in config.markets
+            for location in config.locations or _regions(zones.values())
+            for instance_type in config.types
             for zone in zones[instance_type]
             if location in (zone, region_of(zone))
         ]
         if not found:
-            raise self._sold_elsewhere(wishes, zones)
-        if not wishes.locations:
+            raise self._sold_elsewhere(config, zones)
+        if not config.locations:
             found.sort(key=_dearness)
         return tuple({place.name: place for place in found}.values())
 
     def _zones_with(self, instance_type: str) -> tuple[str, ...]:
         if instance_type in KNOWN:
             return known_zones()
-        return self._memory.get(f"type {instance_type}", lambda: self._ask_zones(instance_type))
+        return self._zones.get(instance_type, lambda: self._ask_zones(instance_type))
 
     def _ask_zones(self, instance_type: str) -> tuple[str, ...]:
         request = compute_v1.AggregatedListMachineTypesRequest(
@@ -98,36 +100,36 @@ class Offers:
         names = {each.name for _, found in scopes for each in found.accelerator_types}
         return tuple(sorted(names)), sum(1 for _, found in scopes if found.accelerator_types)
 
-    def _not_sold(self, wishes: Wishes) -> NotOfferedError | ConfigError:
+    def _not_sold(self, config: PlatformConfig) -> NotOfferedError | ConfigError:
         at = self._now()
-        names, zones = self._memory.get("accelerators", self._ask_accelerators)
+        names, zones = self._accelerators.get("all", self._ask_accelerators)
         answer = (
             f"acceleratorTypes.aggregatedList answered {len(names)} accelerators in {zones} zones "
             f"({', '.join(names) or 'none'}), {at:%Y-%m-%d %H:%M} UTC"
         )
-        wanted = plain(wishes.accelerator)
+        wanted = plain(config.accelerator)
         if any(wanted == plain(name) for name in names):
             return ConfigError(
-                f"accelerator: no machine type with {wishes.count} x {wishes.accelerator} is known "
+                f"accelerator: no machine type with {config.count} x {config.accelerator} is known "
                 f"here; name one by instance_type. {answer}"
             )
         return NotOfferedError(
-            f"Compute Engine does not sell {wishes.count} x {wishes.accelerator}: {answer}",
+            f"Compute Engine does not sell {config.count} x {config.accelerator}: {answer}",
             code="not_offered",
         )
 
     def _sold_elsewhere(
-        self, wishes: Wishes, zones: Mapping[str, tuple[str, ...]]
+        self, config: PlatformConfig, zones: Mapping[str, tuple[str, ...]]
     ) -> NotOfferedError:
         answer = "; ".join(
             f"{each}: {len(found)} zones ({', '.join(_regions([found])) or 'none'})"
             for each, found in zones.items()
         )
-        known = all(each in KNOWN for each in wishes.types)
+        known = all(each in KNOWN for each in config.types)
         source = f"table {table().as_of:%Y-%m-%d}" if known else "machineTypes.aggregatedList"
         return NotOfferedError(
-            f"Compute Engine does not sell {', '.join(wishes.types)} in "
-            f"{', '.join(wishes.locations) or 'any region'}; {source} says where, "
+            f"Compute Engine does not sell {', '.join(config.types)} in "
+            f"{', '.join(config.locations) or 'any region'}; {source} says where, "
             f"{self._now():%Y-%m-%d %H:%M} UTC: {answer}",
             code="not_offered",
         )
@@ -142,7 +144,9 @@ def _regions(zones: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(region_of(zone) for found in zones for zone in found))
 
 
-def _place(zone: str, instance_type: str, market: str, wishes: Wishes, prices: Prices) -> Place:
+def _place(
+    zone: str, instance_type: str, market: str, config: PlatformConfig, prices: Prices
+) -> Place:
     region = region_of(zone)
     machine = _newest(prices, instance_type, (zone, region), market)
     disk = _newest(prices, DISK, (region,), "on-demand")
@@ -150,8 +154,8 @@ def _place(zone: str, instance_type: str, market: str, wishes: Wishes, prices: P
     return Place(
         name=f"{zone}/{instance_type}/{market}",
         price_usd_per_hour=machine.usd_per_hour if machine else None,
-        disk_usd_per_hour=disk.usd_per_hour * wishes.disk_gb if disk else Decimal(0),
-        address_usd_per_hour=address.usd_per_hour if address and wishes.is_public else Decimal(0),
+        disk_usd_per_hour=disk.usd_per_hour * config.disk_gb if disk else Decimal(0),
+        address_usd_per_hour=address.usd_per_hour if address and config.is_public else Decimal(0),
         minimum_s=MINIMUM_S,
         priced=said_by(machine) if machine else "",
         region=region,

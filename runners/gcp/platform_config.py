@@ -1,4 +1,4 @@
-"""A platform of the matrix, read as Compute Engine needs it."""
+"""Platform configuration of the provider ``gcp``, checked without asking Google."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.domain.machine import ConfigError
+from orchestrator.domain.matrix import Accelerator, Platform
 from runners.gcp.machines import KNOWN, plain, types_with
-from runners.gcp.prices import MARKETS
-from runners.google.locations import is_region, is_zone
 from runners.google.metadata import DEFAULT_USER
+from runners.google.names import is_region, is_zone
 
 DEFAULT_LOCATIONS = ("us-central1", "us-east1", "us-west1")
 DEFAULT_DISK_GB = 150
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a platform asks for."""
+class PlatformConfig:
+    """What a platform asks of Compute Engine."""
 
     types: tuple[str, ...]
     """Empty where only an accelerator is named, and no known type has it."""
@@ -29,56 +29,57 @@ class Wishes:
     markets: tuple[str, ...]
     disk_gb: int
     is_public: bool
-    image: Mapping[str, object]
+    image: Mapping[str, str | tuple[str, ...]]
 
     @property
     def user(self) -> str:
         """Who logs in."""
-        return str(self.image.get("user", DEFAULT_USER))
+        return "".join(texts(self.image.get("user"))) or DEFAULT_USER
 
 
-def read_wishes(platform: Mapping[str, object]) -> Wishes:
-    """Check a platform without asking anybody. Raises ConfigError."""
-    accelerator = platform.get("accelerator")
-    vendor, name, count = _accelerator(accelerator if isinstance(accelerator, Mapping) else {})
-    types = _words(platform.get("instance_type"))
-    if not types and not name:
+def parse_platform(platform: Platform) -> PlatformConfig:
+    """Return what the platform asks of Compute Engine. Raises ConfigError, naming the key."""
+    types, device = texts(platform.instance_type), platform.accelerator
+    if not types and device is None:
         raise ConfigError("platform: name an instance_type (g2-standard-4) or an accelerator (L4)")
-    for each in types:
-        _agree(each, name, count)
-    image = platform.get("image")
-    return Wishes(
-        types=types or (types_with(name, count) if vendor in ("", "nvidia") else ()),
-        accelerator=f"{vendor} {name}".strip(),
-        count=count,
-        locations=_locations(platform.get("locations")),
-        markets=_markets(platform.get("market")),
-        disk_gb=int(str(platform.get("disk_gb") or DEFAULT_DISK_GB)),
-        is_public=platform.get("connect", "public") != "private",
-        image=image if isinstance(image, Mapping) else {},
+    if device is not None:
+        for each in types:
+            _require_device(each, device)
+        types = types or (
+            types_with(device.name, device.count) if device.vendor == "nvidia" else ()
+        )
+    return PlatformConfig(
+        types=types,
+        accelerator=f"{device.vendor} {device.name}" if device else "",
+        count=device.count if device else 1,
+        locations=_locations(platform.locations),
+        markets=platform.market or ("on-demand",),
+        disk_gb=platform.disk_gb or DEFAULT_DISK_GB,
+        is_public=platform.connect != "private",
+        image=platform.image or {},
     )
 
 
-def _accelerator(said: Mapping[str, object]) -> tuple[str, str, int]:
-    vendor, name = str(said.get("vendor") or ""), str(said.get("name") or "")
-    return vendor, name, int(str(said.get("count") or 1))
+def texts(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return one text or several as a tuple; empty for None."""
+    return (given,) if isinstance(given, str) else given or ()
 
 
-def _agree(instance_type: str, accelerator: str, count: int) -> None:
+def _require_device(instance_type: str, device: Accelerator) -> None:
     shape = KNOWN.get(instance_type)
-    if shape is None or not accelerator:
+    if shape is None:
         return
-    if (plain(accelerator), count) != (plain(shape.accelerator), shape.count):
+    if (plain(device.name), device.count) != (plain(shape.accelerator), shape.count):
         raise ConfigError(
             f"instance_type: {instance_type} has {shape.count} x {shape.accelerator}, "
-            f"and the accelerator asked for is {count} x {accelerator}"
+            f"and the accelerator asked for is {device.count} x {device.name}"
         )
 
 
-def _locations(said: object) -> tuple[str, ...]:
-    if said == "cheapest":
+def _locations(asked: tuple[str, ...] | str | None) -> tuple[str, ...]:
+    if asked == "cheapest":
         return ()
-    locations = _words(said) or DEFAULT_LOCATIONS
+    locations = texts(asked) or DEFAULT_LOCATIONS
     for location in locations:
         if not is_zone(location) and not is_region(location):
             raise ConfigError(
@@ -86,17 +87,3 @@ def _locations(said: object) -> tuple[str, ...]:
                 "(us-central1-a) of Google Cloud"
             )
     return locations
-
-
-def _markets(said: object) -> tuple[str, ...]:
-    markets = _words(said) or ("on-demand",)
-    for market in markets:
-        if market not in MARKETS:
-            raise ConfigError(f"market: {market!r} is none of {', '.join(MARKETS)}")
-    return markets
-
-
-def _words(said: object) -> tuple[str, ...]:
-    if isinstance(said, str):
-        return (said,)
-    return tuple(str(each) for each in said) if isinstance(said, list | tuple) else ()

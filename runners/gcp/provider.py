@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from google.cloud import compute_v1
@@ -16,6 +16,7 @@ from orchestrator.domain.machine import (
     Place,
     ProviderUnavailableError,
 )
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners import ProviderContext
@@ -26,11 +27,11 @@ from runners.gcp.instance import build_instance
 from runners.gcp.inventory import everything
 from runners.gcp.names import ResourceId, instance_name, network_tag, parse_id, request_id
 from runners.gcp.offers import Offers
-from runners.gcp.platform_config import read_wishes
+from runners.gcp.platform_config import parse_platform
 from runners.gcp.prices import KnownPrices
 from runners.gcp.quotas import QuotaReader, demands
-from runners.gcp.status import Looking, as_machine
-from runners.google.errors import meaning
+from runners.gcp.status import StatusReader, as_machine
+from runners.google.errors import error_rule
 from runners.google.firewall import KIND, Firewall, required_ingress
 from runners.google.names import label
 from runners.google.responses import (
@@ -60,7 +61,7 @@ class GcpProvider:
             self._clients, provider="gcp", project=self._project, tag=network_tag(self._project)
         )
         self._images = Images(self._clients, context.now)
-        self._looking = Looking(self._clients, context.now)
+        self._status = StatusReader(self._clients, context.now)
         self._prices = KnownPrices(context.prices)
         self._offers = Offers(self._clients, self._prices, context.now)
         self._quotas = QuotaReader(self._clients)
@@ -74,17 +75,17 @@ class GcpProvider:
             ProviderError: By what to do next. Refusals that come a little later, in the operation
                 that this starts, are told by `inspect`.
         """
-        wishes = read_wishes(request.platform)
-        image = self._images.resolve(wishes.image)
+        config = parse_platform(request.platform)
+        image = self._images.resolve(config.image)
         wanted = build_instance(
             request,
-            wishes,
+            config,
             image,
             project=self._project,
             now=self._context.now(),
             templates=self._context.templates,
         )
-        if wishes.is_public:
+        if config.is_public:
             self._firewall.ensure(required_ingress(self._context.settings))
         try:
             operation = self._insert(request, wanted)
@@ -102,7 +103,7 @@ class GcpProvider:
         if which.kind == KIND:
             return self._firewall.inspect(machine_id)
         if which.collection == "instances":
-            return self._looking.machine(which)
+            return self._status.machine(which)
         is_left = is_there(f"looking at {which}", self._getter(which))
         return Machine(
             id=machine_id,
@@ -134,19 +135,19 @@ class GcpProvider:
         """Whether a Google Cloud project is named in the settings."""
         return bool(self._context.settings.get("gcp_project"))
 
-    def image(self, platform: Mapping[str, object], place: Place) -> BootImage:
+    def image(self, platform: Platform, place: Place) -> BootImage:
         """The image that a machine would boot now; one without its driver fixes none.
 
         Raises ProviderError.
         """
-        found = self._images.resolve(read_wishes(platform).image)
+        found = self._images.resolve(parse_platform(platform).image)
         certain = "" if found.needs_driver else found.id
         return BootImage(certain, simulated=self._clients.is_simulated)
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """Zones by market, location and type. Raises ConfigError, NotOfferedError."""
         places = self._offers.places(platform)
-        if read_wishes(platform).is_public:  # said by a plan already, not only by a launch
+        if parse_platform(platform).is_public:  # said by a plan already, not only by a launch
             required_ingress(self._context.settings)
         return places
 
@@ -160,9 +161,9 @@ class GcpProvider:
             return ()
         return read_catalogue(self._clients, self._context.now())
 
-    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+    def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
         """Of GPUs, CPUs, disk and addresses, in the region and in all of them."""
-        return demands(read_wishes(platform), place, project=self._clients.project)
+        return demands(parse_platform(platform), place, project=self._clients.project)
 
     def level(self, quota: Quota) -> Level:
         """Limit and usage now; unknown, with the reason, where the cloud does not tell."""
@@ -240,7 +241,7 @@ class GcpProvider:
     def _adopted(self, request: LaunchRequest) -> Machine:
         """The machine that has our name already, if it is ours."""
         which = _id_of(request)
-        found = self._looking.instance(which)
+        found = self._status.instance(which)
         if found is None:
             raise ProviderUnavailableError(
                 f"launching {request.place.name}: {which} is said to exist and is not shown yet; "
@@ -248,7 +249,7 @@ class GcpProvider:
                 code="alreadyExists",
             )
         if found.labels.get("seatrial-token") != label(request.token):
-            told = meaning("alreadyExists")
+            told = error_rule("alreadyExists")
             raise ConfigError(
                 f"launching {request.place.name}: {which} exists and is not of lease "
                 f"{request.token}; {told.advice}",

@@ -10,10 +10,9 @@ from orchestrator.domain.machine import Place, ProviderError
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners.gcp.clients import ComputeClients
 from runners.gcp.machines import KNOWN
-from runners.gcp.platform_config import Wishes
+from runners.gcp.platform_config import PlatformConfig
 from runners.gcp.prices import PROVIDER
-from runners.google.quota_limits import limit_of
-from runners.google.responses import READ_TIMEOUT_S, NotThereError, read
+from runners.google.responses import READ_TIMEOUT_S, NotThereError, limit_of, read
 
 _GPUS_ALL, _CPUS_ALL = "GPUS_ALL_REGIONS", "CPUS_ALL_REGIONS"
 _OWN_SPOT_CPUS = "PREEMPTIBLE_CPUS"
@@ -65,18 +64,18 @@ class QuotaReader:
         ).quotas
 
 
-def demands(wishes: Wishes, place: Place, *, project: str) -> tuple[Demand, ...]:
+def demands(config: PlatformConfig, place: Place, *, project: str) -> tuple[Demand, ...]:
     """What one machine there takes.
 
     Args:
-        wishes: The platform, read.
+        config: The platform's configuration.
         place: Where, in which market.
         project: The cloud's project, which is the scope of what holds everywhere.
     """
     shape = KNOWN.get(place.instance_type)
     spot = "PREEMPTIBLE_" if place.market == "spot" else ""
-    found = [(place.region, "SSD_TOTAL_GB", "SSD disks", "GB", wishes.disk_gb)]
-    if wishes.is_public:
+    found = [(place.region, "SSD_TOTAL_GB", "SSD disks", "GB", config.disk_gb)]
+    if config.is_public:
         found.append((place.region, "IN_USE_ADDRESSES", "addresses in use", "addresses", 1))
     if shape is not None:
         gpu = shape.accelerator.removeprefix("nvidia-").upper()

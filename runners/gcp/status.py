@@ -14,9 +14,8 @@ from runners.gcp.clients import ComputeClients
 from runners.gcp.instance import IMAGE_FACTS
 from runners.gcp.names import ResourceId, last
 from runners.google.errors import ended_by
-from runners.google.locations import region_of
 from runners.google.metadata import HOST_KEYS, host_key_in, user_in
-from runners.google.names import tags
+from runners.google.names import region_of, tags
 from runners.google.responses import (
     READ_TIMEOUT_S,
     NotThereError,
@@ -52,7 +51,7 @@ class End:
     """As `Machine.extent`."""
 
 
-class Looking:
+class StatusReader:
     """Answers `inspect` for virtual machines."""
 
     def __init__(self, clients: ComputeClients, now: Callable[[], datetime]) -> None:

@@ -10,7 +10,10 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import billing_v1, cloudquotas_v1, compute_v1
 
 from runners.google.account import Account
-from runners.google.endpoints import BILLING, COMPUTE, QUOTAS, may_ask
+
+COMPUTE, TPU = "gcp_compute_endpoint", "gcp_tpu_endpoint"
+BILLING, QUOTAS = "gcp_billing_endpoint", "gcp_quotas_endpoint"
+
 
 C = TypeVar("C")
 
@@ -83,3 +86,9 @@ class Clients:
 
 def _anonymous() -> AnonymousCredentials:
     return AnonymousCredentials()  # type: ignore[no-untyped-call]
+
+
+def may_ask(settings: Mapping[str, str], service: str) -> bool:
+    """Whether a service may be called: an emulated cloud has no business with the real ones."""
+    is_emulated = settings.get(COMPUTE) or settings.get(TPU)
+    return bool(settings.get(service)) or not is_emulated

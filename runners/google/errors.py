@@ -22,7 +22,7 @@ from orchestrator.domain.machine import (
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class ErrorRule:
     """What one code stands for."""
 
     error: type[ProviderError]
@@ -37,26 +37,26 @@ def ended_by(error: ProviderError) -> str:
     return "quota" if isinstance(error, QuotaError) else "failed"
 
 
-_NO_MACHINE = Meaning(CapacityError, Extent.PLACE, "try another zone, or the other market")
-_AGAIN = Meaning(ProviderUnavailableError, Extent.PLACE, "repeat it a little later")
-_SLOWER = Meaning(ProviderUnavailableError, Extent.PROJECT, "repeat it more slowly")
-_WRONG = Meaning(ConfigError, Extent.PLACE, "change what the platform asks for")
-_STRANGER = Meaning(
+_NO_MACHINE = ErrorRule(CapacityError, Extent.PLACE, "try another zone, or the other market")
+_AGAIN = ErrorRule(ProviderUnavailableError, Extent.PLACE, "repeat it a little later")
+_SLOWER = ErrorRule(ProviderUnavailableError, Extent.PROJECT, "repeat it more slowly")
+_WRONG = ErrorRule(ConfigError, Extent.PLACE, "change what the platform asks for")
+_STRANGER = ErrorRule(
     CredentialsError,
     Extent.PROJECT,
     "check GOOGLE_APPLICATION_CREDENTIALS, or sign in by `gcloud auth application-default login`",
 )
-_NO_ROLE = Meaning(
+_NO_ROLE = ErrorRule(
     CredentialsError,
     Extent.PROJECT,
     "give the account roles/compute.instanceAdmin.v1 and roles/compute.securityAdmin",
 )
-_NO_API = Meaning(
+_NO_API = ErrorRule(
     ConfigError, Extent.PROJECT, "enable the Compute Engine API and billing for the project"
 )
-_QUOTA = Meaning(QuotaError, Extent.REGION, "ask for more of that quota, or use another region")
+_QUOTA = ErrorRule(QuotaError, Extent.REGION, "ask for more of that quota, or use another region")
 
-TABLE: Mapping[str, Meaning] = {
+TABLE: Mapping[str, ErrorRule] = {
     "ZONE_RESOURCE_POOL_EXHAUSTED": _NO_MACHINE,
     "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": _NO_MACHINE,
     "insufficientCapacity": _NO_MACHINE,
@@ -100,19 +100,19 @@ TABLE: Mapping[str, Meaning] = {
     "accessNotConfigured": _NO_API,
     "SERVICE_DISABLED": _NO_API,
     "BILLING_DISABLED": _NO_API,
-    "VPC_NOT_FOUND": Meaning(
+    "VPC_NOT_FOUND": ErrorRule(
         ConfigError, Extent.PROJECT, "create the network `default`, or give the project one"
     ),
-    "SUBNET_NOT_FOUND_FOR_VPC": Meaning(
+    "SUBNET_NOT_FOUND_FOR_VPC": ErrorRule(
         ConfigError, Extent.REGION, "create a subnet of the network `default` in that region"
     ),
-    "conditionNotMet": Meaning(
+    "conditionNotMet": ErrorRule(
         ConfigError, Extent.PROJECT, "an organisation policy forbids it: ask who owns the policy"
     ),
-    "alreadyExists": Meaning(
+    "alreadyExists": ErrorRule(
         ConfigError, Extent.PLACE, "somebody else owns a resource of that name: delete it"
     ),
-    "RESOURCE_ALREADY_EXISTS": Meaning(
+    "RESOURCE_ALREADY_EXISTS": ErrorRule(
         ConfigError, Extent.PLACE, "somebody else owns a resource of that name: delete it"
     ),
     "notFound": _WRONG,
@@ -126,37 +126,37 @@ TABLE: Mapping[str, Meaning] = {
 }
 """Every code that is known, in the spelling of HTTP answers or of operations; both are found."""
 
-_BY_WORDS: tuple[tuple[re.Pattern[str], Meaning], ...] = (
+_BY_WORDS: tuple[tuple[re.Pattern[str], ErrorRule], ...] = (
     (
         re.compile(
             r"Location .* is not found or access is unauthorized", re.IGNORECASE | re.DOTALL
         ),
-        Meaning(NotOfferedError, Extent.ZONE, "take this zone out of `locations`"),
+        ErrorRule(NotOfferedError, Extent.ZONE, "take this zone out of `locations`"),
     ),
     (
         re.compile(r"zones/[\w-]+' was not found", re.IGNORECASE),
-        Meaning(NotOfferedError, Extent.ZONE, "take this zone out of `locations`"),
+        ErrorRule(NotOfferedError, Extent.ZONE, "take this zone out of `locations`"),
     ),
     (
         re.compile(r"Requested disk size cannot be smaller than the image size", re.IGNORECASE),
-        Meaning(ConfigError, Extent.PROJECT, "enlarge disk_gb"),
+        ErrorRule(ConfigError, Extent.PROJECT, "enlarge disk_gb"),
     ),
     (
         re.compile(
             r"machine ?types?\b.*(not found|does not exist|was not found)",
             re.IGNORECASE | re.DOTALL,
         ),
-        Meaning(NotOfferedError, Extent.PLACE, "this zone does not sell it; use another one"),
+        ErrorRule(NotOfferedError, Extent.PLACE, "this zone does not sell it; use another one"),
     ),
     (
         re.compile(
             r"/images/.*was not found|image.* (not found|does not exist)", re.IGNORECASE | re.DOTALL
         ),
-        Meaning(ConfigError, Extent.PROJECT, "the image is gone: name another one by `image:`"),
+        ErrorRule(ConfigError, Extent.PROJECT, "the image is gone: name another one by `image:`"),
     ),
     (
         re.compile(r"network resource cannot be found", re.IGNORECASE),
-        Meaning(ConfigError, Extent.PROJECT, "create the network `default`"),
+        ErrorRule(ConfigError, Extent.PROJECT, "create the network `default`"),
     ),
     (
         re.compile(
@@ -167,7 +167,7 @@ _BY_WORDS: tuple[tuple[re.Pattern[str], Meaning], ...] = (
 )
 """Refusals whose code says too little; the words decide before the code does."""
 
-_BY_STATUS: Mapping[int, Meaning] = {
+_BY_STATUS: Mapping[int, ErrorRule] = {
     400: _WRONG,
     401: _STRANGER,
     403: _NO_ROLE,
@@ -179,7 +179,7 @@ _BY_STATUS: Mapping[int, Meaning] = {
 }
 
 
-def meaning(code: str, message: str = "", *, status: int = 0) -> Meaning:
+def error_rule(code: str, message: str = "", *, status: int = 0) -> ErrorRule:
     """What a refusal means.
 
     Args:
@@ -201,12 +201,12 @@ def meaning(code: str, message: str = "", *, status: int = 0) -> Meaning:
     return _BY_STATUS.get(status, _AGAIN)
 
 
-def _quota(message: str) -> Meaning:
+def _quota(message: str) -> ErrorRule:
     if "ALL_REGIONS" in message:
-        return Meaning(QuotaError, Extent.PROJECT, "ask for more of that quota: no region helps")
+        return ErrorRule(QuotaError, Extent.PROJECT, "ask for more of that quota: no region helps")
     # Each market has GPU quotas of its own: PREEMPTIBLE_NVIDIA_L4_GPUS against NVIDIA_L4_GPUS.
     if "PREEMPTIBLE" in message or re.search(r"NVIDIA_\w+_GPUS", message):
-        return Meaning(QuotaError, Extent.MARKET, _QUOTA.advice)
+        return ErrorRule(QuotaError, Extent.MARKET, _QUOTA.advice)
     return _QUOTA
 
 
@@ -214,4 +214,4 @@ def _fold(code: str) -> str:
     return code.replace("_", "").lower()
 
 
-_FOLDED: Mapping[str, Meaning] = {_fold(code): told for code, told in TABLE.items()}
+_FOLDED: Mapping[str, ErrorRule] = {_fold(code): told for code, told in TABLE.items()}

@@ -1,4 +1,4 @@
-"""Names and labels: deterministic, and within what Google Cloud allows."""
+"""Names, labels and locations, as Google Cloud writes them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from hashlib import sha256
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 PREFIX = "seatrial-"
 _LABEL = re.compile(r"[-_a-z0-9]{0,63}")
+_ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z]")
+_REGION = re.compile(r"[a-z]+-[a-z]+\d+")
 
 
 def named(word: str) -> str:
@@ -34,3 +36,18 @@ def labels(tags: Mapping[str, str]) -> dict[str, str]:
 def tags(found: Mapping[str, str]) -> dict[str, str]:
     """Ours among the labels of a resource."""
     return {key: value for key, value in found.items() if key.startswith(PREFIX)}
+
+
+def is_zone(location: str) -> bool:
+    """Whether it is written like ``us-central1-a``."""
+    return _ZONE.fullmatch(location) is not None
+
+
+def is_region(location: str) -> bool:
+    """Whether it is written like ``us-central1``."""
+    return _REGION.fullmatch(location) is not None
+
+
+def region_of(zone: str) -> str:
+    """The region that a zone is in."""
+    return zone.rpartition("-")[0]

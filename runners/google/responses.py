@@ -17,7 +17,7 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
-from runners.google.errors import meaning
+from runners.google.errors import error_rule
 
 T = TypeVar("T")
 READ_TIMEOUT_S, WRITE_TIMEOUT_S = 20.0, 60.0
@@ -146,7 +146,7 @@ def is_done(operation: compute_v1.Operation) -> bool:
 
 
 def _error(what: str, code: str, words: str, status: int, request_id: str) -> ProviderError:
-    told = meaning(code, words, status=status)
+    told = error_rule(code, words, status=status)
     said = f"{what}: Google answered {code or status}: {_cut(words)}"
     if request_id:
         said = f"{said} (request {request_id})"
@@ -206,3 +206,12 @@ _FOREIGN = (
     OSError,
 )
 """Whatever the client library lets through; an HTML page with status 200 is a ParseError."""
+
+
+UNLIMITED = 10**12
+"""What stands for no limit: more than anybody takes of anything."""
+
+
+def limit_of(told: float) -> int:
+    """The limit that a service told: a negative one, usually -1, says that there is none."""
+    return UNLIMITED if told < 0 else int(told)

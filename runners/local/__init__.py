@@ -7,7 +7,7 @@ Two settings: ``local_jobs_refused`` says why this controller runs nothing there
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from decimal import Decimal
 
 from orchestrator.domain.machine import (
@@ -20,6 +20,7 @@ from orchestrator.domain.machine import (
     Place,
     ProviderTraits,
 )
+from orchestrator.domain.matrix import Platform
 from runners import ProviderContext
 
 TRAITS = ProviderTraits(name="local", keys=frozenset(), rented=False)
@@ -34,7 +35,7 @@ class LocalProvider:
         self._account = context.settings.get("local_jobs_as", "")
         self._refusal = context.settings.get("local_jobs_refused", "")
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """The one place there is. Raises ConfigError where nothing may run here."""
         self._permit()
         return (PLACE,)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import asdict
 from decimal import Decimal
 
 from orchestrator.domain.machine import (
@@ -14,8 +15,9 @@ from orchestrator.domain.machine import (
     Place,
     ProviderTraits,
 )
+from orchestrator.domain.matrix import Host, Platform
 from runners import ProviderContext
-from runners.static.hosts import Host, parse_hosts
+from runners.static.hosts import checked_hosts, host_name, reach_of
 
 TRAITS = ProviderTraits(
     name="static", keys=frozenset({"hosts"}), required=frozenset({"hosts"}), rented=False
@@ -28,16 +30,16 @@ class StaticProvider:
     def __init__(self, context: ProviderContext) -> None:
         self._book = context.book
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """One exclusive place per host, in the order of the list. Raises ConfigError."""
         return tuple(
             Place(
-                name=host.name,
+                name=host_name(host),
                 exclusive=True,
                 price_usd_per_hour=Decimal(0),
-                options=host.options(),
+                options={key: str(value) for key, value in asdict(host).items()},
             )
-            for host in parse_hosts(platform)
+            for host in checked_hosts(platform)
         )
 
     def launch(self, request: LaunchRequest) -> Machine:
@@ -52,10 +54,10 @@ class StaticProvider:
                 return held
         host = _find(request)
         machine = Machine(
-            id=f"{host.name}~{request.token}",
+            id=f"{host_name(host)}~{request.token}",
             token=request.token,
             state=MachineState.READY,
-            reach=host.reach(),
+            reach=reach_of(host),
         )
         self._refuse_if_held(host, machine)
         self._book.write(TRAITS.name, machine)
@@ -80,19 +82,19 @@ class StaticProvider:
         # The lease already keeps others away from an exclusive place; this notices a host that
         # two platforms, or two matrices, list.
         for held in self._book.pages(TRAITS.name):
-            if held.id.rpartition("~")[0] == host.name and held.id != wanted.id:
+            if held.id.rpartition("~")[0] == host_name(host) and held.id != wanted.id:
                 raise CapacityError(
-                    f"host {host.name} is in use as machine {held.id}; it is free again when that "
-                    "is released (see `seatrial machines`)"
+                    f"host {host_name(host)} is in use as machine {held.id}; it is free again when "
+                    "that is released (see `seatrial machines`)"
                 )
 
 
 def _find(request: LaunchRequest) -> Host:
-    hosts = parse_hosts(request.platform)
+    hosts = checked_hosts(request.platform)
     for host in hosts:
-        if host.name == request.place.name:
+        if host_name(host) == request.place.name:
             return host
     raise ConfigError(
         f"host {request.place.name} is not in the platform's hosts: "
-        f"{', '.join(host.name for host in hosts)}"
+        f"{', '.join(host_name(host) for host in hosts)}"
     )

@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from orchestrator.domain.machine import LaunchRequest, Machine, Place, ProviderTraits
+from orchestrator.domain.matrix import Platform
 from runners import ProviderContext
 
 if TYPE_CHECKING:
     from orchestrator.domain.prices import Price
     from orchestrator.domain.quota import Demand, Level, Quota
-    from runners.tpu.wiring import Desk
+    from runners.tpu.wiring import CloudTpu
 
 TRAITS = ProviderTraits(
     name="tpu",
@@ -41,46 +42,46 @@ class TpuProvider:
         """Whether somebody named the Google Cloud project to rent in."""
         return bool(self._context.settings.get("gcp_project"))
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """Zones x markets in the matrix's order. Raises ConfigError, NotOfferedError."""
-        return self._desk.places(platform)
+        return self._cloud.places(platform)
 
     def launch(self, request: LaunchRequest) -> Machine:
         """Ask for a machine; the same token answers with the same one. Raises ProviderError."""
-        return self._desk.launch(request)
+        return self._cloud.launch(request)
 
     def inspect(self, machine_id: str) -> Machine:
         """How the machine is now. Raises ProviderError."""
-        return self._desk.inspect(machine_id)
+        return self._cloud.inspect(machine_id)
 
     def terminate(self, machine_id: str) -> None:
         """Begin to delete the machine, its queue entry too. Raises ProviderError."""
-        self._desk.terminate(machine_id)
+        self._cloud.terminate(machine_id)
 
     def inventory(self) -> Iterable[Machine]:
         """Everything of the project in every zone. Raises ProviderError if one is silent."""
-        return self._desk.inventory()
+        return self._cloud.inventory()
 
     def read_prices(self) -> Iterable[Price]:
         """Prices from the Cloud Billing catalogue. Raises ProviderError."""
-        return self._desk.read_prices()
+        return self._cloud.read_prices()
 
     def known_prices(self) -> Iterable[Price]:
         """The shipped table, with what was refreshed since."""
-        return self._desk.known_prices()
+        return self._cloud.known_prices()
 
-    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+    def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
         """The chips that a machine takes of its zone's quota."""
-        return self._desk.demands(platform, place)
+        return self._cloud.demands(platform, place)
 
     def level(self, quota: Quota) -> Level:
         """Limit and usage of a quota now; unknown with the reason."""
-        return self._desk.level(quota)
+        return self._cloud.level(quota)
 
     def close(self) -> None:
         """Drop the connections; the next call opens others."""
-        self._desk.close()
+        self._cloud.close()
 
     @cached_property
-    def _desk(self) -> Desk:
-        return cast("Desk", import_module("runners.tpu.wiring").Desk(self._context))
+    def _cloud(self) -> CloudTpu:
+        return cast("CloudTpu", import_module("runners.tpu.wiring").CloudTpu(self._context))

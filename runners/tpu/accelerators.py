@@ -41,13 +41,13 @@ _FAMILIES = {
 }
 
 
-def accelerator(name: object, runtime_version: object = None) -> Accelerator:
+def accelerator(name: str | None, runtime_version: str | None = None) -> Accelerator:
     """Read an accelerator type.
 
     Raises:
         ConfigError: It is none, it has several hosts, or nobody knows what to run on it.
     """
-    found = re.fullmatch(r"([a-z0-9]+)-([1-9][0-9]{0,4})", name) if isinstance(name, str) else None
+    found = re.fullmatch(r"([a-z0-9]+)-([1-9][0-9]{0,4})", name or "")
     if found is None:
         raise ConfigError(f"accelerator_type: {name!r} is none; v5litepod-1 is one")
     number = int(found[2])
@@ -58,7 +58,7 @@ def accelerator(name: object, runtime_version: object = None) -> Accelerator:
         )
     family = _FAMILIES.get(found[1])
     runtime = runtime_version or (family.runtime_version if family else None)
-    if not isinstance(runtime, str):
+    if not runtime:
         raise ConfigError(
             f"runtime_version: give one, no default is known for {name} (known are "
             f"{', '.join(_FAMILIES)})"

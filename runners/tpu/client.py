@@ -43,7 +43,7 @@ _HTTP_CODES = {
 }
 
 
-class Wire:
+class TpuApi:
     """Opens the client at its first use; safe to share between threads."""
 
     def __init__(self, account: Account, *, endpoint: str) -> None:

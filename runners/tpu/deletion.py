@@ -5,19 +5,19 @@ from __future__ import annotations
 from google.cloud import tpu_v2
 
 from orchestrator.domain.machine import ProviderError, ProviderUnavailableError
-from runners.tpu.client import WRITE_TIMEOUT_S, Wire
+from runners.tpu.client import WRITE_TIMEOUT_S, TpuApi
 from runners.tpu.names import NODES, Handle, parse
-from runners.tpu.status import Looking
+from runners.tpu.status import StatusReader
 
 _Queue = tpu_v2.QueuedResourceState.State
 
 
-class Ending:
+class Deleter:
     """Deletes machines."""
 
-    def __init__(self, wire: Wire, looking: Looking) -> None:
-        self._wire = wire
-        self._looking = looking
+    def __init__(self, tpu_api: TpuApi, status: StatusReader) -> None:
+        self._tpu_api = tpu_api
+        self._status = status
 
     def terminate(self, machine_id: str) -> None:
         """Begin to delete; gone already is no error, and neither is being deleted already.
@@ -38,10 +38,10 @@ class Ending:
         """Delete it by force, with its node. False where there is none."""
         # No request id: the API would answer a repetition with the first call's failure.
         request = tpu_v2.DeleteQueuedResourceRequest(
-            name=handle.path(self._wire.project), force=True
+            name=handle.path(self._tpu_api.project), force=True
         )
         try:
-            self._wire.once(
+            self._tpu_api.once(
                 f"delete {handle.machine_id}",
                 lambda client: client.delete_queued_resource(request, timeout=WRITE_TIMEOUT_S),
             )
@@ -52,9 +52,9 @@ class Ending:
         return True
 
     def _delete_node(self, handle: Handle) -> None:
-        request = tpu_v2.DeleteNodeRequest(name=handle.path(self._wire.project))
+        request = tpu_v2.DeleteNodeRequest(name=handle.path(self._tpu_api.project))
         try:
-            self._wire.once(
+            self._tpu_api.once(
                 f"delete {handle.machine_id}",
                 lambda client: client.delete_node(request, timeout=WRITE_TIMEOUT_S),
             )
@@ -73,11 +73,11 @@ class Ending:
     def _is_queue_ending(self, handle: Handle, error: ProviderError) -> bool:
         if error.code != "FAILED_PRECONDITION":
             return False
-        queued = self._looking.queued(handle)
+        queued = self._status.queued(handle)
         return queued is None or queued.state.state == _Queue.DELETING
 
     def _is_node_ending(self, handle: Handle, error: ProviderError) -> bool:
         if error.code != "FAILED_PRECONDITION":
             return False
-        node = self._looking.node(handle)
+        node = self._status.node(handle)
         return node is None or node.state == tpu_v2.Node.State.DELETING

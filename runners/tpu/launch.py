@@ -27,7 +27,7 @@ from runners.first_boot import startup_script
 from runners.google.firewall import Firewall, required_ingress
 from runners.google.metadata import entry
 from runners.google.names import label, labels
-from runners.tpu.client import WRITE_TIMEOUT_S, Wire
+from runners.tpu.client import WRITE_TIMEOUT_S, TpuApi
 from runners.tpu.errors import Answer, refused
 from runners.tpu.names import (
     NODES,
@@ -39,9 +39,9 @@ from runners.tpu.names import (
     resource_id,
 )
 from runners.tpu.operations import error_of
-from runners.tpu.platform_config import Asked, read
-from runners.tpu.states import Seen, machine_of
-from runners.tpu.status import Looking
+from runners.tpu.platform_config import PlatformConfig, parse_platform
+from runners.tpu.states import ListedTpu, machine_of
+from runners.tpu.status import StatusReader
 
 # The guest gets a service account whether one is named or not, and with no scope given that one
 # may do everything. These two let it write logs and metrics.
@@ -51,20 +51,20 @@ _SCOPES = (
 )
 
 
-class Launching:
+class Launcher:
     """Makes machines."""
 
     def __init__(
         self,
-        wire: Wire,
-        looking: Looking,
+        tpu_api: TpuApi,
+        status: StatusReader,
         firewall: Firewall | None,
         *,
         settings: Mapping[str, str],
         templates: Path,
     ) -> None:
-        self._wire = wire
-        self._looking = looking
+        self._tpu_api = tpu_api
+        self._status = status
         self._firewall = firewall
         self._project = settings.get("project") or "seatrial"
         self._settings = settings
@@ -76,35 +76,41 @@ class Launching:
         Raises:
             ProviderError: As the table of errors has it.
         """
-        asked = read(request.platform)
+        config = parse_platform(request.platform)
         zone, kind, market = _place(request)
-        if kind != asked.accelerator.name:
-            raise ConfigError(f"{request.place.name} is no place of a {asked.accelerator.name}")
-        ingress = required_ingress(self._settings) if asked.public else ""
+        if kind != config.accelerator.name:
+            raise ConfigError(f"{request.place.name} is no place of a {config.accelerator.name}")
+        ingress = required_ingress(self._settings) if config.public else ""
         handle = Handle(
-            zone, QUEUED if asked.queued else NODES, resource_id(self._project, request.token)
+            zone, QUEUED if config.queued else NODES, resource_id(self._project, request.token)
         )
-        node = self._node(request, asked)
-        self._guard(asked, ingress)
+        node = self._node(request, config)
+        self._guard(config, ingress)
         try:
-            if asked.queued:
-                return self._queue(request, asked, handle, node, spot=market == "spot")
+            if config.queued:
+                return self._queue(request, config, handle, node, spot=market == "spot")
             return self._create(request, handle, node, spot=market == "spot")
         except ProviderError as error:
             if error.code != "ALREADY_EXISTS":
                 raise
         return self._adopt(request, handle)
 
-    def _guard(self, asked: Asked, ingress: str) -> None:
+    def _guard(self, config: PlatformConfig, ingress: str) -> None:
         """See that only our own network reaches it; a network of the user's has rules of theirs."""
-        if asked.public and not asked.has_own_network and self._firewall is not None:
+        if config.public and not config.has_own_network and self._firewall is not None:
             self._firewall.ensure(ingress)
 
     def _queue(
-        self, request: LaunchRequest, asked: Asked, handle: Handle, node: tpu_v2.Node, *, spot: bool
+        self,
+        request: LaunchRequest,
+        config: PlatformConfig,
+        handle: Handle,
+        node: tpu_v2.Node,
+        *,
+        spot: bool,
     ) -> Machine:
-        parent = location(self._wire.project, handle.zone)
-        queued = queued_resource(parent, handle, node, spot=spot, wait_s=asked.wait_s)
+        parent = location(self._tpu_api.project, handle.zone)
+        queued = queued_resource(parent, handle, node, spot=spot, wait_s=config.wait_s)
         body = tpu_v2.CreateQueuedResourceRequest(
             parent=parent,
             queued_resource_id=handle.id,
@@ -112,36 +118,36 @@ class Launching:
             request_id=request_id(self._project, request.token, handle.zone),
         )
         what = f"create queued resource {handle.machine_id} ({node.accelerator_type})"
-        operation = self._wire.once(
+        operation = self._tpu_api.once(
             what, lambda client: client.create_queued_resource(body, timeout=WRITE_TIMEOUT_S)
         )
         _refuse(error_of(operation.operation), what)
-        return self._ordered(Seen(handle, queued, None, simulated=self._wire.simulated))
+        return self._ordered(ListedTpu(handle, queued, None, simulated=self._tpu_api.simulated))
 
     def _create(
         self, request: LaunchRequest, handle: Handle, node: tpu_v2.Node, *, spot: bool
     ) -> Machine:
         node.scheduling_config = tpu_v2.SchedulingConfig(spot=spot)
         body = tpu_v2.CreateNodeRequest(
-            parent=location(self._wire.project, handle.zone), node_id=handle.id, node=node
+            parent=location(self._tpu_api.project, handle.zone), node_id=handle.id, node=node
         )
         what = f"create node {handle.machine_id} ({node.accelerator_type})"
-        operation = self._wire.once(
+        operation = self._tpu_api.once(
             what, lambda client: client.create_node(body, timeout=WRITE_TIMEOUT_S)
         )
         _refuse(error_of(operation.operation), what)
-        return self._ordered(Seen(handle, None, node, simulated=self._wire.simulated))
+        return self._ordered(ListedTpu(handle, None, node, simulated=self._tpu_api.simulated))
 
     def _adopt(self, request: LaunchRequest, handle: Handle) -> Machine:
         """There is one of this id: the answer to its create was lost, or it is not ours."""
-        queued = self._looking.queued(handle) if handle.collection == QUEUED else None
-        node = None if queued is not None else self._looking.node(handle.beside(NODES))
+        queued = self._status.queued(handle) if handle.collection == QUEUED else None
+        node = None if queued is not None else self._status.node(handle.beside(NODES))
         if queued is None and node is None:
             raise ProviderUnavailableError(
                 f"{handle.machine_id} was made before, and is not to be seen yet",
                 code="ALREADY_EXISTS",
             )
-        found = machine_of(Seen(handle, queued, node, simulated=self._wire.simulated))
+        found = machine_of(ListedTpu(handle, queued, node, simulated=self._tpu_api.simulated))
         ours = (label(request.token), label(self._project))
         if (found.token, found.tags.get("seatrial-project")) != ours:
             raise ConfigError(
@@ -149,9 +155,9 @@ class Launching:
                 f"{dict(found.tags) or 'none'}); whoever made it must give the name back",
                 code="ALREADY_EXISTS",
             )
-        return self._ordered(Seen(handle, queued, node, simulated=self._wire.simulated))
+        return self._ordered(ListedTpu(handle, queued, node, simulated=self._tpu_api.simulated))
 
-    def _ordered(self, seen: Seen) -> Machine:
+    def _ordered(self, seen: ListedTpu) -> Machine:
         """As it is right after the call; how it fares is for the next look."""
         machine = machine_of(seen)
         return Machine(
@@ -165,28 +171,28 @@ class Launching:
             simulated=machine.simulated,
         )
 
-    def _node(self, request: LaunchRequest, asked: Asked) -> tpu_v2.Node:
+    def _node(self, request: LaunchRequest, config: PlatformConfig) -> tpu_v2.Node:
         tags = {
             **request.tags,
             "seatrial-project": self._project,
             "seatrial-token": request.token,
         }
         return tpu_v2.Node(
-            accelerator_type=asked.accelerator.name,
-            runtime_version=asked.accelerator.runtime_version,
+            accelerator_type=config.accelerator.name,
+            runtime_version=config.accelerator.runtime_version,
             network_config=tpu_v2.NetworkConfig(
-                network=asked.network,
-                subnetwork=asked.subnetwork,
-                enable_external_ips=asked.public,
+                network=config.network,
+                subnetwork=config.subnetwork,
+                enable_external_ips=config.public,
             ),
             service_account=tpu_v2.ServiceAccount(scope=_SCOPES),
-            metadata=self._metadata(request, asked),
+            metadata=self._metadata(request, config),
             labels=labels(tags),
             tags=[network_tag(self._project)],
         )
 
-    def _metadata(self, request: LaunchRequest, asked: Asked) -> dict[str, str]:
-        metadata = entry(_login(request), asked.user)
+    def _metadata(self, request: LaunchRequest, config: PlatformConfig) -> dict[str, str]:
+        metadata = entry(_login(request), config.user)
         if request.expires_at is not None:
             metadata["startup-script"] = startup_script(
                 expires_at=request.expires_at, templates=self._templates

@@ -13,7 +13,7 @@ from enum import Enum
 from google.cloud import tpu_v2
 from google.longrunning import operations_pb2  # type: ignore[import-untyped]
 
-from runners.tpu.client import READ_TIMEOUT_S, Wire, status_answer
+from runners.tpu.client import READ_TIMEOUT_S, TpuApi, status_answer
 from runners.tpu.errors import Answer, classify
 from runners.tpu.names import NODES, Handle, location
 
@@ -40,12 +40,12 @@ class Failed:
     detail: str
 
 
-def outcome_of(wire: Wire, handle: Handle, *, now: datetime) -> Outcome | Failed:
+def outcome_of(tpu_api: TpuApi, handle: Handle, *, now: datetime) -> Outcome | Failed:
     """How the newest create of this id went, unless it was deleted since. Raises ProviderError."""
     # A queue entry's node may have been deleted by itself, after its entry had vanished.
-    paths = {handle.path(wire.project), handle.beside(NODES).path(wire.project)}
+    paths = {handle.path(tpu_api.project), handle.beside(NODES).path(tpu_api.project)}
     found: tuple[float, Outcome | Failed] = (0.0, Outcome.UNKNOWN)
-    for operation, metadata in _operations(wire, location(wire.project, handle.zone)):
+    for operation, metadata in _operations(tpu_api, location(tpu_api.project, handle.zone)):
         if metadata.target not in paths:
             continue
         made = metadata.create_time.timestamp() if metadata.create_time else 0.0
@@ -73,7 +73,7 @@ def _read(operation: operations_pb2.Operation) -> Outcome | Failed:
 
 
 def _operations(
-    wire: Wire, parent: str
+    tpu_api: TpuApi, parent: str
 ) -> list[tuple[operations_pb2.Operation, tpu_v2.OperationMetadata]]:
     found: list[tuple[operations_pb2.Operation, tpu_v2.OperationMetadata]] = []
     token = ""
@@ -85,7 +85,7 @@ def _operations(
         ) -> operations_pb2.ListOperationsResponse:
             return client.list_operations(request, timeout=READ_TIMEOUT_S)
 
-        page = wire.read(f"list the operations of {parent}", listed)
+        page = tpu_api.read(f"list the operations of {parent}", listed)
         found += [(one, _metadata(one)) for one in page.operations]
         token = page.next_page_token
         if not token:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -18,12 +18,13 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price, PriceBook
-from runners.google.locations import is_region, is_zone, region_of
+from runners.google.names import is_region, is_zone, region_of
 from runners.google.prices import said_by
-from runners.tpu.client import Wire
+from runners.tpu.client import TpuApi
 from runners.tpu.names import location
-from runners.tpu.platform_config import Asked, read
+from runners.tpu.platform_config import PlatformConfig, parse_platform
 from runners.tpu.prices import ADDRESS, MINIMUM_S, chip_item, find, known, table
 
 KEEP = timedelta(minutes=10)
@@ -40,37 +41,37 @@ class _Offer:
     until: datetime
 
 
-class Offering:
+class PlaceFinder:
     """Knows the zones."""
 
     def __init__(
-        self, wire: Wire, *, prices: PriceBook | None, now: Callable[[], datetime]
+        self, tpu_api: TpuApi, *, prices: PriceBook | None, now: Callable[[], datetime]
     ) -> None:
-        self._wire = wire
+        self._tpu_api = tpu_api
         self._prices = prices
         self._now = now
         self._offers: dict[str, _Offer] = {}
         self._lock = threading.Lock()
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """Every zone x market that may have the accelerator type.
 
         Raises:
             ConfigError: The platform is impossible.
             NotOfferedError: No zone has the type, as the zones themselves say.
         """
-        asked = read(platform)
-        zones = self._offered(asked, _zones(asked))
+        config = parse_platform(platform)
+        zones = self._offered(config, _zones(config))
         prices = known(self._prices)
         places = [
-            place_of(asked, zone, market, prices) for market in asked.markets for zone in zones
+            place_of(config, zone, market, prices) for market in config.markets for zone in zones
         ]
-        if asked.cheapest:
+        if config.cheapest:
             places.sort(key=_dearness)
         return tuple(places)
 
-    def _offered(self, asked: Asked, zones: tuple[str, ...]) -> tuple[str, ...]:
-        wanted = asked.accelerator.name
+    def _offered(self, config: PlatformConfig, zones: tuple[str, ...]) -> tuple[str, ...]:
+        wanted = config.accelerator.name
         offers = self._ask(zones)
         fitting = tuple(z for z in zones if wanted in (offers[z].types or (wanted,)))
         if fitting:
@@ -111,21 +112,21 @@ class Offering:
 
     def _list(self, zone: str) -> frozenset[str]:
         request = tpu_v2.ListAcceleratorTypesRequest(
-            parent=location(self._wire.project, zone), page_size=500
+            parent=location(self._tpu_api.project, zone), page_size=500
         )
 
         def listed(client: tpu_v2.TpuClient) -> frozenset[str]:
             pages = client.list_accelerator_types(request, timeout=TIMEOUT_S).pages
             return frozenset(one.type_ for page in pages for one in page.accelerator_types)
 
-        return self._wire.once(f"list the accelerator types of {zone}", listed)
+        return self._tpu_api.once(f"list the accelerator types of {zone}", listed)
 
 
-def place_of(asked: Asked, zone: str, market: str, prices: Iterable[Price]) -> Place:
+def place_of(config: PlatformConfig, zone: str, market: str, prices: Iterable[Price]) -> Place:
     """One place, with what it costs."""
-    region, kind = region_of(zone), asked.accelerator
+    region, kind = region_of(zone), config.accelerator
     chip = find(prices, chip_item(kind.generation), region, market)
-    address = find(prices, ADDRESS, region, market) if asked.public else None
+    address = find(prices, ADDRESS, region, market) if config.public else None
     return Place(
         name=f"{zone}/{kind.name}/{market}",
         price_usd_per_hour=chip.usd_per_hour * kind.chips if chip else None,
@@ -139,16 +140,16 @@ def place_of(asked: Asked, zone: str, market: str, prices: Iterable[Price]) -> P
     )
 
 
-def _zones(asked: Asked) -> tuple[str, ...]:
-    known_zones = table().zones_of(asked.accelerator.generation)
-    if not asked.locations and not known_zones:
-        raise ConfigError(f"locations: list some, no zone is known for {asked.accelerator.name}")
+def _zones(config: PlatformConfig) -> tuple[str, ...]:
+    known_zones = table().zones_of(config.accelerator.generation)
+    if not config.locations and not known_zones:
+        raise ConfigError(f"locations: list some, no zone is known for {config.accelerator.name}")
     zones: list[str] = []
-    for name in asked.locations or known_zones:
+    for name in config.locations or known_zones:
         zones += _expanded(name, known_zones)
     if not zones:
         raise NotOfferedError(
-            f"no zone of {', '.join(asked.locations)} is known to have {asked.accelerator.name} "
+            f"no zone of {', '.join(config.locations)} is known to have {config.accelerator.name} "
             f"(known are {', '.join(known_zones) or 'none'}); name the zone itself if there is one"
         )
     return tuple(dict.fromkeys(zones))

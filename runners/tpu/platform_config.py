@@ -1,4 +1,4 @@
-"""The platform of a matrix, as this provider reads it."""
+"""Platform configuration of the provider ``tpu``, checked without asking Google."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from orchestrator.domain.machine import ConfigError
+from orchestrator.domain.matrix import Platform
 from runners.google.metadata import DEFAULT_USER
 from runners.tpu.accelerators import Accelerator, accelerator
 
 API_QUEUE, API_NODE = "queued-resource", "node"
 DEFAULT_WAIT_MINUTES, LONGEST_WAIT_MINUTES = 5, 10
-MARKETS = ("spot", "on-demand")
 _OPTIONS = ("api", "flex_start", "network", "subnetwork", "user", "wait_minutes")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a platform asks for."""
+class PlatformConfig:
+    """What a platform asks of Cloud TPU."""
 
     accelerator: Accelerator
     markets: tuple[str, ...]
@@ -42,20 +42,19 @@ class Asked:
         return self.network.rpartition("/")[2] not in ("", "default")
 
 
-def read(platform: Mapping[str, object]) -> Asked:
-    """Read a platform. Raises ConfigError, which names the key."""
-    options = _options(platform.get("options"))
-    locations = platform.get("locations")
-    cheapest = locations == "cheapest"
+def parse_platform(platform: Platform) -> PlatformConfig:
+    """Return what the platform asks of Cloud TPU. Raises ConfigError, naming the key."""
+    options = _options(platform.options or {})
+    cheapest = platform.locations == "cheapest"
     user = options.get("user", DEFAULT_USER)
     if not _USER.fullmatch(user):
         raise ConfigError(f"options.user: {user!r} is no user name; ubuntu is usual")
-    return Asked(
-        accelerator=accelerator(platform.get("accelerator_type"), platform.get("runtime_version")),
-        markets=_markets(platform.get("market")),
-        locations=() if cheapest else _names(locations),
+    return PlatformConfig(
+        accelerator=accelerator(platform.accelerator_type, platform.runtime_version),
+        markets=tuple(dict.fromkeys(platform.market or ("on-demand",))),
+        locations=() if cheapest else tuple(dict.fromkeys(platform.locations or ())),
         cheapest=cheapest,
-        public=platform.get("connect") != "private",
+        public=platform.connect != "private",
         queued=_is_queued(options),
         wait_s=_wait_s(options),
         user=user,
@@ -64,8 +63,7 @@ def read(platform: Mapping[str, object]) -> Asked:
     )
 
 
-def _options(given: object) -> dict[str, str]:
-    options = {str(k): str(v) for k, v in given.items()} if isinstance(given, Mapping) else {}
+def _options(options: Mapping[str, str]) -> Mapping[str, str]:
     for name in options:
         if name not in _OPTIONS:
             (nearest,) = get_close_matches(name, _OPTIONS, n=1, cutoff=0.0)
@@ -93,18 +91,3 @@ def _wait_s(options: Mapping[str, str]) -> int:
             f"options.wait_minutes: {given!r} is no number from 1 to {LONGEST_WAIT_MINUTES}"
         )
     return int(given) * 60
-
-
-def _markets(given: object) -> tuple[str, ...]:
-    markets = _names(given) or ("on-demand",)
-    for market in markets:
-        if market not in MARKETS:
-            raise ConfigError(f"market: {market!r} is neither spot nor on-demand")
-    return markets
-
-
-def _names(given: object) -> tuple[str, ...]:
-    if given is None:
-        return ()
-    listed = given if isinstance(given, list | tuple) else [given]
-    return tuple(dict.fromkeys(str(name) for name in listed))

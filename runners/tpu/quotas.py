@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from google.cloud.cloudquotas_v1 import ListQuotaInfosRequest, QuotaInfo
 
 from orchestrator.domain.machine import ConfigError, Place, ProviderError
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners.google.clients import Clients
-from runners.google.quota_limits import limit_of
+from runners.google.responses import limit_of
 from runners.tpu.accelerators import accelerator
-from runners.tpu.client import READ_TIMEOUT_S, Wire, guarded
+from runners.tpu.client import READ_TIMEOUT_S, TpuApi, guarded
 from runners.tpu.names import location
-from runners.tpu.platform_config import read
+from runners.tpu.platform_config import parse_platform
 from runners.tpu.prices import PROVIDER
-from runners.tpu.states import Seen, market_of, spec_of
-from runners.tpu.status import Looking
+from runners.tpu.states import ListedTpu, market_of, spec_of
+from runners.tpu.status import StatusReader
 
 SERVICE = "tpu.googleapis.com"
 KEEP = timedelta(minutes=1)
@@ -28,26 +29,26 @@ _CODES = {
 }
 
 
-class Limits:
+class QuotaReader:
     """Reads quotas, and counts what is taken of them."""
 
     def __init__(
         self,
-        wire: Wire,
-        looking: Looking,
+        tpu_api: TpuApi,
+        status: StatusReader,
         clients: Clients,
         *,
         now: Callable[[], datetime],
     ) -> None:
-        self._wire = wire
-        self._looking = looking
+        self._tpu_api = tpu_api
+        self._status = status
         self._clients = clients
         self._now = now
         self._infos: tuple[datetime, list[QuotaInfo]] | None = None
 
-    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+    def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
         """The chips of one machine, in its zone and market. Raises ConfigError."""
-        kind = read(platform).accelerator
+        kind = parse_platform(platform).accelerator
         code = _CODES.get((kind.generation, place.market), f"{kind.generation or kind.name} quota")
         name = f"TPU {kind.generation or kind.name} chips, {place.market}"
         return (Demand(Quota(PROVIDER, place.zone, code, name, "chip"), kind.chips),)
@@ -82,13 +83,13 @@ class Limits:
         return self._infos[1]
 
     def _list(self) -> list[QuotaInfo]:
-        parent = f"{location(self._wire.project, 'global')}/services/{SERVICE}"
+        parent = f"{location(self._tpu_api.project, 'global')}/services/{SERVICE}"
         request = ListQuotaInfosRequest(parent=parent, page_size=500)
         return list(self._clients.quotas.list_quota_infos(request, timeout=READ_TIMEOUT_S))
 
     def _used(self, quota: Quota) -> int:
         """Chips of all that is listed in the zone, whoever made it and whatever became of it."""
-        return sum(_chips(seen, quota.code) for seen in self._looking.everything(quota.scope))
+        return sum(_chips(seen, quota.code) for seen in self._status.everything(quota.scope))
 
 
 def _limit_in(info: QuotaInfo, zone: str) -> tuple[int | None, str]:
@@ -102,7 +103,7 @@ def _limit_in(info: QuotaInfo, zone: str) -> tuple[int | None, str]:
     return general, "" if general is not None else f"{info.quota_id} says nothing of {zone}"
 
 
-def _chips(seen: Seen, code: str) -> int:
+def _chips(seen: ListedTpu, code: str) -> int:
     spec = spec_of(seen)
     if spec is None:
         return 0

@@ -10,9 +10,8 @@ from datetime import datetime
 from google.cloud import tpu_v2
 
 from orchestrator.domain.machine import Machine, MachineState, SshAddress
-from runners.google.locations import region_of
 from runners.google.metadata import user_in
-from runners.google.names import tags
+from runners.google.names import region_of, tags
 from runners.tpu.client import status_answer
 from runners.tpu.errors import classify
 from runners.tpu.names import NODES, Handle, handle_of
@@ -40,7 +39,7 @@ _NODE_ENDED: Mapping[int, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ListedTpu:
     """All that one look found."""
 
     handle: Handle
@@ -52,7 +51,7 @@ class Seen:
     simulated: bool = False
 
 
-def machine_of(seen: Seen) -> Machine:
+def machine_of(seen: ListedTpu) -> Machine:
     """The machine."""
     spec = spec_of(seen)
     carried = tags(dict(spec.labels)) if spec is not None else {}
@@ -71,7 +70,7 @@ def machine_of(seen: Seen) -> Machine:
     )
 
 
-def address_of(seen: Seen) -> SshAddress | None:
+def address_of(seen: ListedTpu) -> SshAddress | None:
     """Where the node listens; None until it has an address and has published its host key."""
     node = seen.node
     if node is None or not node.network_endpoints or not _HOST_KEY.fullmatch(seen.host_key):
@@ -90,7 +89,7 @@ def is_up(node: tpu_v2.Node | None) -> bool:
     return node is not None and node.state == _Node.READY
 
 
-def spec_of(seen: Seen) -> tpu_v2.Node | None:
+def spec_of(seen: ListedTpu) -> tpu_v2.Node | None:
     """The node as it is, or else as it was asked for: a queued resource has no labels itself."""
     if seen.node is not None:
         return seen.node
@@ -98,7 +97,7 @@ def spec_of(seen: Seen) -> tpu_v2.Node | None:
     return specs[0].node if specs else None
 
 
-def _judge(seen: Seen, carried: Mapping[str, str]) -> tuple[MachineState, str, str]:
+def _judge(seen: ListedTpu, carried: Mapping[str, str]) -> tuple[MachineState, str, str]:
     queued, node = seen.queued, seen.node
     if queued is None and node is None:
         return MachineState.GONE, "", "neither a node nor a queued resource of this id is there"
@@ -113,7 +112,7 @@ def _judge(seen: Seen, carried: Mapping[str, str]) -> tuple[MachineState, str, s
 
 
 def _judge_node(
-    seen: Seen, node: tpu_v2.Node, carried: Mapping[str, str]
+    seen: ListedTpu, node: tpu_v2.Node, carried: Mapping[str, str]
 ) -> tuple[MachineState, str, str]:
     detail = _node_detail(node)
     if node.state in _NODE_ENDED:
@@ -128,7 +127,7 @@ def _judge_node(
     return MachineState.READY, "", detail
 
 
-def _node_ended(seen: Seen, node: tpu_v2.Node, carried: Mapping[str, str]) -> str:
+def _node_ended(seen: ListedTpu, node: tpu_v2.Node, carried: Mapping[str, str]) -> str:
     ended = _NODE_ENDED[node.state]
     if node.state == _Node.TERMINATED and market_of(seen) == _SPOT:
         return "preempted"
@@ -179,7 +178,7 @@ def _node_detail(node: tpu_v2.Node) -> str:
     return f"{said}: {' '.join(node.health_description.split())}".rstrip(": ")
 
 
-def market_of(seen: Seen) -> str:
+def market_of(seen: ListedTpu) -> str:
     """The market that it was asked for in."""
     if seen.queued is not None:
         return _SPOT if "spot" in seen.queued else _ON_DEMAND
@@ -189,7 +188,7 @@ def market_of(seen: Seen) -> str:
     return _SPOT if how.spot or how.preemptible else _ON_DEMAND
 
 
-def _facts(seen: Seen, spec: tpu_v2.Node | None) -> dict[str, str]:
+def _facts(seen: ListedTpu, spec: tpu_v2.Node | None) -> dict[str, str]:
     if spec is None:
         return {}
     number = str(seen.node.id) if seen.node is not None and seen.node.id else ""

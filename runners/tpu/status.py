@@ -17,17 +17,17 @@ from orchestrator.domain.machine import (
 )
 from runners.google.metadata import HOST_KEYS, host_key_in
 from runners.google.names import label
-from runners.tpu.client import READ_TIMEOUT_S, Wire
+from runners.tpu.client import READ_TIMEOUT_S, TpuApi
 from runners.tpu.names import NODES, QUEUED, Handle, handle_of, location, parse, token_in
 from runners.tpu.operations import Outcome, outcome_of
-from runners.tpu.states import Seen, is_up, machine_of, node_handle
+from runners.tpu.states import ListedTpu, is_up, machine_of, node_handle
 
 
-class Looking:
+class StatusReader:
     """Reads machines."""
 
-    def __init__(self, wire: Wire, *, project: str, now: Callable[[], datetime]) -> None:
-        self._wire = wire
+    def __init__(self, tpu_api: TpuApi, *, project: str, now: Callable[[], datetime]) -> None:
+        self._tpu_api = tpu_api
         self._project = project
         self._now = now
         self._host_keys: dict[tuple[str, int], str] = {}
@@ -54,7 +54,7 @@ class Looking:
         for seen in self.everything("-"):
             yield from self._ours(seen)
 
-    def everything(self, zone: str) -> Iterator[Seen]:
+    def everything(self, zone: str) -> Iterator[ListedTpu]:
         """Whatever is in a zone (``-`` is all), whoever made it. Raises ProviderError."""
         queues = self._list_queued(zone)
         nodes = {handle_of(node.name): node for node in self._list_nodes(zone)}
@@ -66,16 +66,16 @@ class Looking:
 
     def queued(self, handle: Handle) -> tpu_v2.QueuedResource | None:
         """The queued resource, or None."""
-        request = tpu_v2.GetQueuedResourceRequest(name=handle.path(self._wire.project))
-        return self._wire.find(
+        request = tpu_v2.GetQueuedResourceRequest(name=handle.path(self._tpu_api.project))
+        return self._tpu_api.find(
             f"look at {handle.machine_id}",
             lambda client: client.get_queued_resource(request, timeout=READ_TIMEOUT_S),
         )
 
     def node(self, handle: Handle) -> tpu_v2.Node | None:
         """The node, or None."""
-        request = tpu_v2.GetNodeRequest(name=handle.path(self._wire.project))
-        return self._wire.find(
+        request = tpu_v2.GetNodeRequest(name=handle.path(self._tpu_api.project))
+        return self._tpu_api.find(
             f"look at {handle.machine_id}",
             lambda client: client.get_node(request, timeout=READ_TIMEOUT_S),
         )
@@ -87,11 +87,11 @@ class Looking:
         node: tpu_v2.Node | None,
         *,
         key: bool = True,
-    ) -> Seen:
+    ) -> ListedTpu:
         host_key = self._host_key(node) if key and node is not None and is_up(node) else ""
-        return Seen(handle, queued, node, host_key, self._now(), self._wire.simulated)
+        return ListedTpu(handle, queued, node, host_key, self._now(), self._tpu_api.simulated)
 
-    def _ours(self, seen: Seen) -> Iterator[Machine]:
+    def _ours(self, seen: ListedTpu) -> Iterator[Machine]:
         machine = machine_of(seen)
         if not machine.tags:
             machine = self._by_its_id(machine, seen.handle)
@@ -120,7 +120,7 @@ class Looking:
 
     def _published(self, node: tpu_v2.Node) -> str:
         request = tpu_v2.GetGuestAttributesRequest(name=node.name, query_path=HOST_KEYS)
-        answer = self._wire.find(
+        answer = self._tpu_api.find(
             f"read the host key of {node.name}",
             lambda client: client.get_guest_attributes(request, timeout=READ_TIMEOUT_S),
         )
@@ -131,7 +131,7 @@ class Looking:
     def _why_gone(self, machine: Machine, handle: Handle) -> Machine:
         """A create that failed leaves nothing behind but its operation."""
         try:
-            found = outcome_of(self._wire, handle, now=self._now())
+            found = outcome_of(self._tpu_api, handle, now=self._now())
         except ProviderError as error:
             return replace(
                 machine, detail=f"{machine.detail}; nor is the reason to be had: {error}"
@@ -144,7 +144,7 @@ class Looking:
         return replace(machine, ended=found.ended, detail=found.detail)
 
     def _list_queued(self, zone: str) -> list[tpu_v2.QueuedResource]:
-        request = tpu_v2.ListQueuedResourcesRequest(parent=location(self._wire.project, zone))
+        request = tpu_v2.ListQueuedResourcesRequest(parent=location(self._tpu_api.project, zone))
 
         def listed(client: tpu_v2.TpuClient) -> list[tpu_v2.QueuedResource]:
             found: list[tpu_v2.QueuedResource] = []
@@ -153,10 +153,10 @@ class Looking:
                 found += page.queued_resources
             return found
 
-        return self._wire.read(f"list the queued resources of {_spoken(zone)}", listed)
+        return self._tpu_api.read(f"list the queued resources of {_spoken(zone)}", listed)
 
     def _list_nodes(self, zone: str) -> list[tpu_v2.Node]:
-        request = tpu_v2.ListNodesRequest(parent=location(self._wire.project, zone))
+        request = tpu_v2.ListNodesRequest(parent=location(self._tpu_api.project, zone))
 
         def listed(client: tpu_v2.TpuClient) -> list[tpu_v2.Node]:
             found: list[tpu_v2.Node] = []
@@ -165,7 +165,7 @@ class Looking:
                 found += page.nodes
             return found
 
-        return self._wire.read(f"list the nodes of {_spoken(zone)}", listed)
+        return self._tpu_api.read(f"list the nodes of {_spoken(zone)}", listed)
 
 
 def refuse_gaps(what: str, unreachable: Iterable[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from orchestrator.domain.machine import (
     ConfigError,
@@ -11,81 +11,81 @@ from orchestrator.domain.machine import (
     Machine,
     Place,
 )
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners import ProviderContext
 from runners.google.account import Account
-from runners.google.clients import Clients
-from runners.google.endpoints import COMPUTE, TPU, may_ask
+from runners.google.clients import COMPUTE, TPU, Clients, may_ask
 from runners.google.firewall import Firewall, is_rule, required_ingress
 from runners.tpu.catalogue import Catalogue
-from runners.tpu.client import Wire
-from runners.tpu.deletion import Ending
-from runners.tpu.launch import Launching
+from runners.tpu.client import TpuApi
+from runners.tpu.deletion import Deleter
+from runners.tpu.launch import Launcher
 from runners.tpu.names import network_tag
-from runners.tpu.places import Offering
-from runners.tpu.platform_config import read
+from runners.tpu.places import PlaceFinder
+from runners.tpu.platform_config import parse_platform
 from runners.tpu.prices import known
-from runners.tpu.quotas import Limits
-from runners.tpu.status import Looking
+from runners.tpu.quotas import QuotaReader
+from runners.tpu.status import StatusReader
 
 
-class Desk:
-    """What `TpuProvider` hands everything on to."""
+class CloudTpu:
+    """Implements the verbs of `TpuProvider` with Google's libraries."""
 
     def __init__(self, context: ProviderContext) -> None:
         settings = context.settings
         self._context = context
         account = Account(settings, api=TPU)
-        self._wire = Wire(account, endpoint=settings.get(TPU, ""))
+        self._tpu_api = TpuApi(account, endpoint=settings.get(TPU, ""))
         self._clients = Clients(settings, account)
         project = settings.get("project") or "seatrial"
-        self._looking = Looking(self._wire, project=project, now=context.now)
+        self._status = StatusReader(self._tpu_api, project=project, now=context.now)
         # An emulated TPU without an emulated Compute beside it has no network to guard.
         self._firewall = (
             Firewall(self._clients, provider="tpu", project=project, tag=network_tag(project))
             if may_ask(settings, COMPUTE)
             else None
         )
-        self._launching = Launching(
-            self._wire,
-            self._looking,
+        self._launcher = Launcher(
+            self._tpu_api,
+            self._status,
             self._firewall,
             settings=settings,
             templates=context.templates,
         )
-        self._ending = Ending(self._wire, self._looking)
-        self._offering = Offering(self._wire, prices=context.prices, now=context.now)
-        self._limits = Limits(self._wire, self._looking, self._clients, now=context.now)
+        self._deleter = Deleter(self._tpu_api, self._status)
+        self._finder = PlaceFinder(self._tpu_api, prices=context.prices, now=context.now)
+        self._quotas = QuotaReader(self._tpu_api, self._status, self._clients, now=context.now)
         self._catalogue = Catalogue(self._clients, now=context.now)
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """See `Offering.places`; that nobody could enter is said by a plan already."""
-        places = self._offering.places(platform)
-        if read(platform).public:
+        places = self._finder.places(platform)
+        if parse_platform(platform).public:
             required_ingress(self._context.settings)
         return places
 
     def launch(self, request: LaunchRequest) -> Machine:
         """See `Launching.launch`."""
-        return self._launching.launch(request)
+        return self._launcher.launch(request)
 
     def inspect(self, machine_id: str) -> Machine:
         """See `Looking.inspect`, and `Firewall.inspect` for a rule."""
         if self._firewall is not None and is_rule(machine_id):
             return self._firewall.inspect(machine_id)
-        return self._looking.inspect(machine_id)
+        return self._status.inspect(machine_id)
 
     def terminate(self, machine_id: str) -> None:
         """See `Ending.terminate`, and `Firewall.terminate` for a rule."""
         if self._firewall is not None and is_rule(machine_id):
             self._firewall.terminate(machine_id)
         else:
-            self._ending.terminate(machine_id)
+            self._deleter.terminate(machine_id)
 
     def inventory(self) -> Iterable[Machine]:
         """See `Looking.inventory`; and our firewall rules."""
-        return (*self._looking.inventory(), *self._rules())
+        return (*self._status.inventory(), *self._rules())
 
     def read_prices(self) -> Iterable[Price]:
         """See `Catalogue.read`."""
@@ -95,17 +95,17 @@ class Desk:
         """The shipped table, with what was refreshed since."""
         return known(self._context.prices)
 
-    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+    def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
         """See `Limits.demands`."""
-        return self._limits.demands(platform, place)
+        return self._quotas.demands(platform, place)
 
     def level(self, quota: Quota) -> Level:
         """See `Limits.level`."""
-        return self._limits.level(quota)
+        return self._quotas.level(quota)
 
     def close(self) -> None:
         """Drop every connection."""
-        self._wire.close()
+        self._tpu_api.close()
         self._clients.close()
 
     def _rules(self) -> tuple[Machine, ...]:

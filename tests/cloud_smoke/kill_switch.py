@@ -27,6 +27,7 @@ from orchestrator.domain.machine import (
 )
 from tests.cloud_smoke.checks import Check
 from tests.cloud_smoke.clouds import KILL_PROJECT, PLATFORMS, provider
+from tests.platforms import as_platform
 
 NAME = "kill-switch"
 LOOK_S = 5.0
@@ -51,7 +52,7 @@ def abandon(cloud: str, *, minutes: float) -> Abandoned | Check:
     rents = provider(cloud, KILL_PROJECT)
     assert isinstance(rents, Offers)
     refused: list[str] = []
-    for place in rents.places(PLATFORMS[cloud]):
+    for place in rents.places(as_platform(PLATFORMS[cloud])):
         request = _request(cloud, place, minutes)
         try:
             machine = _granted(rents, _repeated(lambda r=request: rents.launch(r)))
@@ -91,7 +92,9 @@ def _request(cloud: str, place: Place, minutes: float) -> LaunchRequest:
         "seatrial-expires-at": str(int(expires.timestamp())),
     }
     platform = PLATFORMS[cloud]
-    return LaunchRequest(token, place, platform, tags, login=new_login(), expires_at=expires)
+    return LaunchRequest(
+        token, place, as_platform(platform), tags, login=new_login(), expires_at=expires
+    )
 
 
 def _repeated(launch: Callable[[], Machine]) -> Machine:

@@ -33,6 +33,7 @@ from tests.lab.compute_cloud import ComputeCloud
 from tests.lab.faults import Fault
 from tests.lab.machines import NoMachines
 from tests.lab.tpu_cloud import TpuCloud
+from tests.platforms import as_platform
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/provider"
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEZha2VGYWtlRmFrZUZha2VGYWtlRmFrZUZha2VGYWtl"
@@ -107,8 +108,8 @@ def ask(provider: Provider, name: str, *, token: str = "t-1", place: int = 0) ->
     """A request as the flow makes it."""
     platform = PLATFORMS[name]
     assert isinstance(provider, Offers)
-    places = provider.places(platform)
-    request = LaunchRequest(token, places[place % len(places)], platform, {})
+    places = provider.places(as_platform(platform))
+    request = LaunchRequest(token, places[place % len(places)], as_platform(platform), {})
     if name not in CLOUDS:
         return request
     expires = datetime(2030, 1, 1, tzinfo=UTC) if name != "gcp" else _now() + timedelta(hours=2)

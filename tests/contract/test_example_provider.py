@@ -32,6 +32,7 @@ from orchestrator.domain.machine import (
 )
 from tests.contract.acme_cloud import TOKEN, AcmeCloud
 from tests.contract.provider_cases import EXAMPLE, PLATFORMS, ask, load, until
+from tests.platforms import as_platform
 
 ROOT = Path(__file__).parents[2]
 LINES = 200
@@ -101,7 +102,7 @@ def test_strangers_and_unknown_types_are_told_apart(
 ) -> None:
     assert isinstance(provider, Offers)
     with pytest.raises(NotOfferedError, match="no_such_type"):
-        provider.places({**PLATFORMS["acme"], "instance_type": "gpu-9"})
+        provider.places(as_platform({**PLATFORMS["acme"], "instance_type": "gpu-9"}))
     monkeypatch.setenv("ACME_TOKEN", "stranger")
     with pytest.raises(CredentialsError):
         list(load("acme").inventory())
@@ -113,7 +114,7 @@ def test_places_follow_the_matrix_and_are_asked_for_once(
     assert isinstance(provider, Offers)
     platform = {**PLATFORMS["acme"], "locations": ("west-2", "west-1")}
     for _ in range(3):
-        places = provider.places(platform)
+        places = provider.places(as_platform(platform))
     assert [place.zone for place in places] == ["west-2", "west-1"]
     assert places[0].usd_per_hour == Decimal("0.76")
     assert cloud.type_looks == 1

@@ -15,6 +15,7 @@ from tests.integration.aws_world import PLATFORM, account, context
 from tests.integration.gcp_lab import Clock, provider_of
 from tests.lab.compute_cloud import ComputeCloud
 from tests.lab.google.images import Image
+from tests.platforms import as_platform
 
 KNOWING = ("aws", "fake", "gcp")
 
@@ -42,10 +43,10 @@ def test_what_is_said_is_what_is_booted(case: Case) -> None:
 def test_a_renewed_image_of_ec2_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     with account(monkeypatch) as cloud:
         first = AwsProvider(context())
-        place = first.places(PLATFORM)[0]
-        before = first.image(PLATFORM, place)
+        place = first.places(as_platform(PLATFORM))[0]
+        before = first.image(as_platform(PLATFORM), place)
         cloud.images.deregister("oss-nvidia-driver-gpu-pytorch-2.13-ubuntu-26.04")
-        after = AwsProvider(context()).image(PLATFORM, place)
+        after = AwsProvider(context()).image(as_platform(PLATFORM), place)
         assert before.id != after.id
         assert [call.name for call in cloud.calls if call.name == "RunInstances"] == []
 
@@ -58,8 +59,8 @@ def test_an_image_that_installs_its_driver_fixes_nothing() -> None:
         old = Image("deeplearning-platform-release", f"{family}-v20231105-debian-11", family)
         cloud.images.add(old)
         platform = {**PLATFORMS["gcp"], "image": {"family": family}}
-        place = provider.places(platform)[0]
-        assert provider.image(platform, place).id == ""
+        place = provider.places(as_platform(platform))[0]
+        assert provider.image(as_platform(platform), place).id == ""
         with pytest.raises(ConfigError, match="not found"):
-            provider.image({**platform, "image": {"family": "no-such"}}, place)
+            provider.image(as_platform({**platform, "image": {"family": "no-such"}}), place)
         provider.close()

@@ -43,6 +43,7 @@ from tests.contract.provider_cases import (
     until,
 )
 from tests.e2e.home import eventually
+from tests.platforms import as_platform
 
 
 @pytest.fixture(params=sorted(PLATFORMS))
@@ -64,7 +65,7 @@ def provider(case: Case) -> Provider:
 
 def test_places_are_known_before_anything_is_launched(provider: Provider, name: str) -> None:
     assert isinstance(provider, Offers)
-    places = provider.places(PLATFORMS[name])
+    places = provider.places(as_platform(PLATFORMS[name]))
     assert places
     assert len({place.name for place in places}) == len(places)
     assert all(isinstance(place.price_usd_per_hour, Decimal) for place in places)
@@ -183,7 +184,7 @@ def test_local_is_free_shared_and_ready_at_once() -> None:
 
 def test_a_pool_offers_every_host_to_one_cell_at_a_time() -> None:
     provider = StaticProvider(ProviderContext(book=MemoryBook()))
-    places = provider.places(PLATFORMS["static"])
+    places = provider.places(as_platform(PLATFORMS["static"]))
     assert [place.name for place in places] == ["10.0.0.5:22", "10.0.0.6:22"]
     assert all(place.exclusive and place.price_usd_per_hour == 0 for place in places)
     machine = provider.launch(ask(provider, "static", place=1))
@@ -202,15 +203,11 @@ def test_a_host_that_is_handed_out_is_refused_to_another_token() -> None:
 def test_a_host_by_ipv6_has_an_unambiguous_name() -> None:
     provider = StaticProvider(ProviderContext(book=MemoryBook()))
     platform = {"hosts": [{**HOST, "address": "fd00::5", "port": 2222}]}
-    (place,) = provider.places(platform)
+    (place,) = provider.places(as_platform(platform))
     assert place.name == "[fd00::5]:2222"
-    machine = provider.launch(LaunchRequest("t", place, platform, {}))
+    machine = provider.launch(LaunchRequest("t", place, as_platform(platform), {}))
     assert isinstance(machine.reach, SshReach)
     assert (machine.reach.address, machine.reach.port) == ("fd00::5", 2222)
-
-
-def without(key: str) -> dict[str, object]:
-    return {name: value for name, value in HOST.items() if name != key}
 
 
 @pytest.mark.parametrize(
@@ -218,35 +215,31 @@ def without(key: str) -> dict[str, object]:
     [
         (None, "hosts: list at least one"),
         ([], "hosts: list at least one"),
-        ("10.0.0.5", "hosts: list at least one"),
-        (["10.0.0.5"], r"hosts\[0\]: not a mapping"),
         ([HOST, HOST], r"hosts\[1\]: 10\.0\.0\.5:22 is listed twice"),
-        ([without("address")], r"hosts\[0\]\.address: missing"),
-        ([without("user")], r"hosts\[0\]\.user: missing"),
-        ([without("key_file")], r"hosts\[0\]\.key_file: missing"),
-        ([without("host_key")], r"hosts\[0\]\.host_key: missing"),
+        ([{**HOST, "address": " "}], r"hosts\[0\]\.address: missing"),
+        ([{**HOST, "user": " "}], r"hosts\[0\]\.user: missing"),
+        ([{**HOST, "key_file": " "}], r"hosts\[0\]\.key_file: missing"),
+        ([{**HOST, "host_key": " "}], r"hosts\[0\]\.host_key: missing"),
         ([{**HOST, "key_file": "../id_ed25519"}], "not a bare file name"),
         ([{**HOST, "key_file": "/etc/keys/id_ed25519"}], "not a bare file name"),
         ([{**HOST, "key_file": ".."}], "not a bare file name"),
         ([{**HOST, "host_key": "AAAA"}], "not a public host key"),
         ([{**HOST, "host_key": "ssh-ed25519 !!!"}], "not a public host key"),
         ([{**HOST, "host_key": "ssh-rsa " + HOST_KEY.split()[1]}], "not a public host key"),
-        ([{**HOST, "port": "22"}], "no port number"),
         ([{**HOST, "port": 0}], "no port number"),
-        ([{**HOST, "port": True}], "no port number"),
-        ([{**HOST, "usr": "x"}], r"hosts\[0\]\.usr: unknown"),
+        ([{**HOST, "port": 65536}], "no port number"),
         ([{**HOST, "user": "a\nb"}], "cannot be printed"),
     ],
 )
 def test_an_impossible_pool_is_refused(hosts: object, words: str) -> None:
     provider = StaticProvider(ProviderContext(book=MemoryBook()))
     with pytest.raises(ConfigError, match=words):
-        provider.places({"hosts": hosts})
+        provider.places(as_platform({"hosts": hosts}))
 
 
 def test_a_host_that_the_platform_does_not_list_is_refused() -> None:
     provider = StaticProvider(ProviderContext(book=MemoryBook()))
-    request = LaunchRequest("t", Place(name="10.9.9.9:22"), PLATFORMS["static"], {})
+    request = LaunchRequest("t", Place(name="10.9.9.9:22"), as_platform(PLATFORMS["static"]), {})
     with pytest.raises(ConfigError, match=r"10\.9\.9\.9:22 is not in the platform's hosts"):
         provider.launch(request)
     assert list(provider.inventory()) == []

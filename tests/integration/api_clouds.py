@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -18,12 +18,14 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
     SshReach,
 )
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import lease_bill
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Level, Quota
 from runners import ProviderContext
 from runners.fake import FakeCloud, FakeProvider
 from tests.integration.api_context import BEGIN, Desk
+from tests.platforms import as_platform
 
 GPUS = Quota("fake", "north", "L-3819A6DF", "G/VT spot", "vCPU")
 OFFER = Place(
@@ -49,10 +51,10 @@ class CostlyProvider(FakeProvider):
     offered: tuple[Place, ...] = ()
     """Instead of the cloud's own places."""
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         return self.offered or super().places(platform)
 
-    def demands(self, platform: Mapping[str, object], place: Place) -> tuple[Demand, ...]:
+    def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
         return (Demand(replace(GPUS, scope=place.region), 4),)
 
     def level(self, quota: Quota) -> Level:
@@ -94,7 +96,7 @@ class Clouds:
             "seatrial-run": "run-x",
             "seatrial-expires-at": str(int(ends.timestamp())),
         }
-        request = LaunchRequest(token, Place("north"), {}, said | tags)
+        request = LaunchRequest(token, Place("north"), as_platform({}), said | tags)
         return self.cloud.launch(request).id
 
     def lease(self, run_id: str, cell: str, lease_id: str, *, offer: Place = OFFER) -> Lease:

@@ -25,6 +25,7 @@ from runners.aws import AwsProvider
 from runners.fake import MemoryBook
 from tests.lab.aws_cloud import AwsCloud
 from tests.lab.machines import NoMachines
+from tests.platforms import as_platform
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 PLATFORM: Mapping[str, object] = {
@@ -107,8 +108,8 @@ def ask(
 ) -> LaunchRequest:
     return LaunchRequest(
         token=token,
-        place=aws.places(platform)[place],
-        platform=platform,
+        place=aws.places(as_platform(platform))[place],
+        platform=as_platform(platform),
         tags={**TAGS, "seatrial-token": token},
         login=LOGIN,
         expires_at=NOW + timedelta(hours=2),

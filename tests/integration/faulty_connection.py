@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -14,6 +14,7 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
+from orchestrator.domain.matrix import Platform
 from tests.integration.faulty_cloud import ClumsyCloud
 from tests.integration.faulty_script import (
     BEFORE_THE_TOKEN,
@@ -61,7 +62,7 @@ class Line:
         """It always is."""
         return True
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """Everywhere."""
         self._begin(Verb.PLACES, "")
         return PLACES

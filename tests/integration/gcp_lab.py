@@ -12,6 +12,7 @@ from runners import ProviderContext
 from runners.fake import MemoryBook
 from runners.gcp import GcpProvider
 from tests.lab.compute_cloud import ComputeCloud
+from tests.platforms import as_platform
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 ZONE = "us-central1-a"
@@ -68,7 +69,7 @@ def ask(
     minutes: float = 60,
     platform: Mapping[str, object] = PLATFORM,
 ) -> LaunchRequest:
-    (found,) = [each for each in provider.places(platform) if each.name == place]
+    (found,) = [each for each in provider.places(as_platform(platform)) if each.name == place]
     expires_at = clock() + timedelta(minutes=minutes)
     tags = {
         "seatrial-project": "seatrial",
@@ -79,7 +80,9 @@ def ask(
         "seatrial-token": token,
         "seatrial-expires-at": str(int(expires_at.timestamp())),
     }
-    return LaunchRequest(token, found, platform, tags, login=LOGIN, expires_at=expires_at)
+    return LaunchRequest(
+        token, found, as_platform(platform), tags, login=LOGIN, expires_at=expires_at
+    )
 
 
 def settled(provider: GcpProvider, machine_id: str, until: MachineState) -> Machine:

@@ -24,6 +24,7 @@ from runners import registry
 from runners.fake import Fault
 from tests.databases import attempt, create, lease
 from tests.integration.fake_world import FakeWorld
+from tests.platforms import as_platform
 
 RULE = Machine(
     id="rule",
@@ -62,7 +63,7 @@ def rent(here: FakeWorld, token: str, **tags: str) -> str:
         "seatrial-token": token,
         "seatrial-expires-at": str(int(ends.timestamp())),
     }
-    request = LaunchRequest(token, Place("north"), {}, said | tags)
+    request = LaunchRequest(token, Place("north"), as_platform({}), said | tags)
     return here.cloud.launch(request).id
 
 

@@ -12,9 +12,10 @@ from orchestrator.bootstrap.local_jobs import NOT_HERE, LocalJobs
 from orchestrator.bootstrap.workspaces import WorkspacePool
 from orchestrator.domain.machine import ConfigError, Extent, LaunchRequest, LocalReach, Place
 from runners import ProviderContext
-from runners.fake.static_hosts import MemoryBook
+from runners.fake.provider import MemoryBook
 from runners.local import LocalProvider
 from tests.accounts import ACCOUNT, beside_account, needs_account
+from tests.platforms import as_platform
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,8 +58,8 @@ def test_where_no_job_may_begin_what_was_begun_is_still_ended(tmp_path: Path) ->
 def test_the_provider_says_no_before_anything_is_launched() -> None:
     settings = LocalJobs(refusal=NOT_HERE).for_providers()
     provider = LocalProvider(ProviderContext(book=MemoryBook(), settings=settings))
-    request = LaunchRequest("t", Place("local"), {}, {})
-    for ask in (lambda: provider.places({}), lambda: provider.launch(request)):
+    request = LaunchRequest("t", Place("local"), as_platform({}), {})
+    for ask in (lambda: provider.places(as_platform({})), lambda: provider.launch(request)):
         with pytest.raises(ConfigError, match="serve --local-jobs-as ACCOUNT") as refused:
             ask()
         assert refused.value.extent is Extent.PROJECT

@@ -40,6 +40,7 @@ from tests.integration.aws_world import (
 from tests.lab.aws.codes import DROPPED, GATEWAY_PAGE, LOST, aws_fault
 from tests.lab.aws_cloud import AwsCloud
 from tests.lab.faults import Fault
+from tests.platforms import as_platform
 
 
 @pytest.fixture
@@ -173,7 +174,7 @@ def test_another_image_under_the_same_token_finds_the_machine(
     request = ask(aws)
     with pytest.raises(ProviderUnavailableError):
         aws.launch(request)
-    changed = replace(request, platform={**PLATFORM, "disk_gb": 200})
+    changed = replace(request, platform=as_platform({**PLATFORM, "disk_gb": 200}))
     machine = aws.launch(changed)  # invisible by its tag, then found by its token
     assert calls(cloud, "RunInstances") == ["dropped", "IdempotentParameterMismatch"]
     assert machine.token == request.token
@@ -188,7 +189,7 @@ def test_a_mismatch_that_nobody_can_see_yet_is_asked_again(
     with pytest.raises(ProviderUnavailableError):
         aws.launch(request)
     with pytest.raises(ProviderUnavailableError, match="not visible yet"):
-        aws.launch(replace(request, platform={**PLATFORM, "disk_gb": 200}))
+        aws.launch(replace(request, platform=as_platform({**PLATFORM, "disk_gb": 200})))
 
 
 def test_each_zone_has_a_token_of_its_own(aws: AwsProvider, cloud: AwsCloud) -> None:
@@ -272,7 +273,7 @@ def test_nobody_at_all_is_told_where_credentials_come_from(
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(CredentialsError, match="configure credentials"):
-        AwsProvider(context()).places(PLATFORM)
+        AwsProvider(context()).places(as_platform(PLATFORM))
     assert not cloud.calls
 
 
@@ -291,7 +292,7 @@ def test_an_endpoint_that_is_none_is_a_fault_of_the_settings(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "nowhere")
     with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL"):
-        AwsProvider(context()).places(PLATFORM)
+        AwsProvider(context()).places(as_platform(PLATFORM))
 
 
 def test_without_a_network_nothing_is_known(
@@ -299,6 +300,6 @@ def test_without_a_network_nothing_is_known(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(ProviderUnavailableError, match="had no usable answer: Could not connect"):
-        AwsProvider(context()).places(PLATFORM)
+        AwsProvider(context()).places(as_platform(PLATFORM))
     with pytest.raises(ProviderUnavailableError, match="may have been carried out"):
         AwsProvider(context()).terminate("us-east-1/i-0abc")

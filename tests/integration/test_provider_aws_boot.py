@@ -28,6 +28,7 @@ from tests.integration.aws_world import (
 )
 from tests.lab.aws.codes import LOST, aws_fault
 from tests.lab.aws_cloud import AwsCloud
+from tests.platforms import as_platform
 
 
 @pytest.fixture
@@ -63,14 +64,14 @@ def test_a_public_machine_needs_somebody_to_let_in(cloud: AwsCloud) -> None:
     with pytest.raises(ConfigError, match="SEATRIAL_INGRESS_CIDR"):
         aws.launch(ask(AwsProvider(context())))
     with pytest.raises(ConfigError, match="SEATRIAL_INGRESS_CIDR"):  # a plan says so already
-        aws.places(PLATFORM)
+        aws.places(as_platform(PLATFORM))
     assert not calls(cloud, "RunInstances")
 
 
 def test_a_private_machine_is_reached_by_its_private_address(cloud: AwsCloud) -> None:
     aws = AwsProvider(context(ingress_cidr=""))
     private = {**PLATFORM, "connect": "private"}
-    assert aws.places(private)[0].address_usd_per_hour == 0
+    assert aws.places(as_platform(private))[0].address_usd_per_hour == 0
     machine = running(aws, cloud, platform=private)
     assert isinstance(machine.reach, SshAddress)
     found = ec2(cloud).describe_instances()["Reservations"][0]["Instances"][0]
@@ -144,11 +145,11 @@ def test_a_subnet_of_ones_own_decides_about_the_zones(aws: AwsProvider, cloud: A
         Filters=[{"Name": "availability-zone", "Values": ["us-east-1b"]}]
     )["Subnets"]
     own = {**PLATFORM, "options": {"subnet": subnet["SubnetId"]}}
-    assert {place.zone for place in aws.places(own)} == {"us-east-1b"}
+    assert {place.zone for place in aws.places(as_platform(own))} == {"us-east-1b"}
     aws.launch(ask(aws, platform=own))
     found = ec2(cloud).describe_instances()["Reservations"][0]["Instances"][0]
     assert found["SubnetId"] == subnet["SubnetId"]
-    elsewhere = replace(ask(aws, token="a-2-1"), platform=own)
+    elsewhere = replace(ask(aws, token="a-2-1"), platform=as_platform(own))
     with pytest.raises(ConfigError, match=r"options\.subnet"):
         aws.launch(replace(elsewhere, place=replace(elsewhere.place, zone="us-east-1a")))
 
@@ -160,9 +161,9 @@ def test_a_region_without_its_default_network_is_passed_over(
     for subnet in client.describe_subnets()["Subnets"]:
         client.delete_subnet(SubnetId=subnet["SubnetId"])
     both = {**PLATFORM, "locations": ("us-east-1", "us-east-2")}
-    assert {place.region for place in aws.places(both)} == {"us-east-2"}
+    assert {place.region for place in aws.places(as_platform(both))} == {"us-east-2"}
     with pytest.raises(ConfigError, match="us-east-1 has no default subnet"):
-        aws.places(PLATFORM)
+        aws.places(as_platform(PLATFORM))
 
 
 # the image

@@ -25,6 +25,7 @@ from tests.integration.aws_world import (
 from tests.lab.aws.codes import aws_fault
 from tests.lab.aws_cloud import AwsCloud
 from tests.lab.machines import NoMachines
+from tests.platforms import as_platform
 
 
 @pytest.fixture
@@ -213,7 +214,7 @@ def test_the_shared_group_says_that_it_is_shared(aws: AwsProvider, cloud: AwsClo
 
 def test_machines_of_all_regions_are_found_and_no_others(aws: AwsProvider, cloud: AwsCloud) -> None:
     both = {**PLATFORM, "locations": ("us-east-1", "eu-central-1"), "market": ("on-demand",)}
-    places = {place.region: n for n, place in enumerate(aws.places(both))}
+    places = {place.region: n for n, place in enumerate(aws.places(as_platform(both)))}
     made = {
         aws.launch(ask(aws, platform=both, place=n, token=f"a-1-{n}")).id for n in places.values()
     }

@@ -29,6 +29,7 @@ from tests.integration.aws_world import (
 )
 from tests.lab.aws.codes import aws_fault
 from tests.lab.aws_cloud import AwsCloud
+from tests.platforms import as_platform
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_places_are_market_by_market_then_by_location_then_by_type(aws: AwsProvi
         "locations": ("us-east-2b", "us-east-1"),
         "market": ("spot", "on-demand"),
     }
-    order = [(p.market, p.region, p.instance_type) for p in aws.places(platform)]
+    order = [(p.market, p.region, p.instance_type) for p in aws.places(as_platform(platform))]
     seen = list(dict.fromkeys(order))
     assert seen == [
         (market, region, kind)
@@ -64,12 +65,14 @@ def test_places_are_market_by_market_then_by_location_then_by_type(aws: AwsProvi
         for kind in ("g6.xlarge", "g5.xlarge")
         if (market, region, kind) in order
     ]
-    assert {p.zone for p in aws.places(platform) if p.region == "us-east-2"} == {"us-east-2b"}
-    assert names(aws.places(platform))[-1].endswith("/g5.xlarge/on-demand")
+    assert {p.zone for p in aws.places(as_platform(platform)) if p.region == "us-east-2"} == {
+        "us-east-2b"
+    }
+    assert names(aws.places(as_platform(platform)))[-1].endswith("/g5.xlarge/on-demand")
 
 
 def test_a_place_costs_what_the_table_says_with_disk_and_address(aws: AwsProvider) -> None:
-    spot, *_, on_demand = aws.places(PLATFORM)
+    spot, *_, on_demand = aws.places(as_platform(PLATFORM))
     assert (spot.market, spot.price_usd_per_hour) == ("spot", Decimal("0.451"))
     assert (on_demand.market, on_demand.price_usd_per_hour) == ("on-demand", Decimal("1.006"))
     assert spot.disk_usd_per_hour == Decimal("0.08") / 720 * 150
@@ -78,14 +81,14 @@ def test_a_place_costs_what_the_table_says_with_disk_and_address(aws: AwsProvide
 
 
 def test_on_demand_is_what_a_platform_gets_that_says_nothing(aws: AwsProvider) -> None:
-    places = aws.places({"instance_type": "g5.xlarge"})
+    places = aws.places(as_platform({"instance_type": "g5.xlarge"}))
     assert {place.market for place in places} == {"on-demand"}
     assert {place.region for place in places} == {"us-east-1", "us-east-2", "us-west-2"}
 
 
 def test_cheapest_goes_by_the_price_over_all_regions(aws: AwsProvider) -> None:
     platform = {**PLATFORM, "locations": "cheapest"}
-    places = aws.places(platform)
+    places = aws.places(as_platform(platform))
     prices = [place.usd_per_hour for place in places if place.usd_per_hour is not None]
     assert prices == sorted(prices)
     assert (places[0].region, places[0].market) == ("us-east-2", "spot")
@@ -96,15 +99,15 @@ def test_cheapest_goes_by_the_price_over_all_regions(aws: AwsProvider) -> None:
 def test_places_are_remembered_for_ten_minutes(cloud: AwsCloud) -> None:
     clock = [NOW]
     aws = AwsProvider(replace(context(), now=lambda: clock[0]))
-    aws.places(PLATFORM)
+    aws.places(as_platform(PLATFORM))
     asked = len(cloud.calls)
-    aws.places(PLATFORM)
+    aws.places(as_platform(PLATFORM))
     clock[0] += timedelta(minutes=9)
-    aws.places(PLATFORM)
+    aws.places(as_platform(PLATFORM))
     assert len(cloud.calls) == asked
     clock[0] += timedelta(minutes=2)
     cloud.faults.always("DescribeInstanceTypeOfferings", aws_fault("ServiceUnavailable"))
-    assert aws.places(PLATFORM)  # the older answer is better than none
+    assert aws.places(as_platform(PLATFORM))  # the older answer is better than none
     assert len(cloud.calls) > asked
 
 
@@ -115,26 +118,26 @@ def test_one_location_that_does_not_answer_does_not_take_the_others_along(
     cloud.faults.always(
         "DescribeInstanceTypeOfferings", aws_fault("AuthFailure"), where="us-east-1"
     )
-    assert {place.region for place in aws.places(both)} == {"us-east-2"}
+    assert {place.region for place in aws.places(as_platform(both))} == {"us-east-2"}
     with pytest.raises(CredentialsError, match="may not be enabled"):
-        aws.places(PLATFORM)
+        aws.places(as_platform(PLATFORM))
 
 
 def test_a_type_that_no_zone_has_is_not_offered(aws: AwsProvider) -> None:
     with pytest.raises(NotOfferedError, match=r"EC2 offers p9\.large in none of us-east-1"):
-        aws.places({"instance_type": "p9.large", "locations": ("us-east-1",)})
+        aws.places(as_platform({"instance_type": "p9.large", "locations": ("us-east-1",)}))
 
 
 def test_an_accelerator_is_enough_to_choose_by(aws: AwsProvider) -> None:
     a10g = {"accelerator": {"vendor": "nvidia", "name": "NVIDIA A10G"}, "locations": ["us-east-1"]}
-    assert {place.instance_type for place in aws.places(a10g)} == {"g5.xlarge"}
+    assert {place.instance_type for place in aws.places(as_platform(a10g))} == {"g5.xlarge"}
 
 
 def test_mi300x_is_not_offered_and_nothing_is_rented_in_its_place(
     aws: AwsProvider, cloud: AwsCloud
 ) -> None:
     with pytest.raises(NotOfferedError) as refused:
-        aws.places(MI300X)
+        aws.places(as_platform(MI300X))
     said = str(refused.value)
     for word in ("MI300X", "us-east-1", "us-west-2", "those by amd: none", f"{NOW:%Y-%m-%d}"):
         assert word in said
@@ -144,7 +147,7 @@ def test_mi300x_is_not_offered_and_nothing_is_rented_in_its_place(
 @pytest.mark.parametrize("name", ["p5e.48xlarge", "g6e.xlarge", "g5.2xlarge"])
 def test_another_device_is_never_taken_for_mi300x(aws: AwsProvider, name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} has .* not 1 amd MI300X"):
-        aws.places({**MI300X, "instance_type": name})
+        aws.places(as_platform({**MI300X, "instance_type": name}))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +162,7 @@ def test_a_type_without_what_is_asked_for_is_never_rented(
 ) -> None:
     device = {"vendor": "nvidia", "name": "A10G", "count": count}
     with pytest.raises(ConfigError, match=has):
-        aws.places({**PLATFORM, "instance_type": name, "accelerator": device})
+        aws.places(as_platform({**PLATFORM, "instance_type": name, "accelerator": device}))
 
 
 # prices
@@ -185,7 +188,7 @@ def test_refreshed_prices_take_the_tables_place(cloud: AwsCloud) -> None:
     aws = AwsProvider(given)
     assert given.prices is not None
     given.prices.write(aws.read_prices())
-    prices = {(p.zone, p.market): p for p in aws.places(PLATFORM)}
+    prices = {(p.zone, p.market): p for p in aws.places(as_platform(PLATFORM))}
     assert prices["us-east-1b", "spot"].price_usd_per_hour == Decimal("0.333")
     assert prices["us-east-1b", "spot"].priced == f"spot history {later:%Y-%m-%d}"
     assert prices["us-east-1a", "on-demand"].price_usd_per_hour == Decimal("1.111")
@@ -213,7 +216,7 @@ def test_a_region_that_is_not_enabled_has_no_spot_prices(aws: AwsProvider, cloud
 
 
 def level(aws: AwsProvider, place: int = 0) -> Level:
-    (demand,) = aws.demands(PLATFORM, aws.places(PLATFORM)[place])
+    (demand,) = aws.demands(as_platform(PLATFORM), aws.places(as_platform(PLATFORM))[place])
     assert demand.amount == 4
     return aws.level(demand.quota)
 
@@ -228,8 +231,8 @@ def test_what_runs_already_is_no_longer_free(aws: AwsProvider, cloud: AwsCloud) 
 
 def test_what_is_short_says_what_to_ask_for(aws: AwsProvider, cloud: AwsCloud) -> None:
     cloud.quotas["us-east-1", "L-3819A6DF"] = 4
-    place = aws.places(PLATFORM)[0]
-    demands = aws.demands(PLATFORM, place) * 2
+    place = aws.places(as_platform(PLATFORM))[0]
+    demands = aws.demands(as_platform(PLATFORM), place) * 2
     levels = {one.quota: aws.level(one.quota) for one in demands}
     (room,) = headroom(demands, levels, at_once=2)
     assert room.room is Room.SHORT

@@ -17,6 +17,7 @@ from orchestrator.domain.quota import Room, headroom
 from runners.gcp import GcpProvider
 from tests.integration.gcp_lab import PLATFORM, ZONE, Clock, ask, provider_of
 from tests.lab.compute_cloud import ComputeCloud
+from tests.platforms import as_platform
 
 
 class Book:
@@ -54,7 +55,7 @@ def provider(cloud: ComputeCloud, clock: Clock) -> Iterator[GcpProvider]:
 
 
 def test_prices_are_of_the_dated_table(provider: GcpProvider) -> None:
-    places = {place.name: place for place in provider.places(PLATFORM)}
+    places = {place.name: place for place in provider.places(as_platform(PLATFORM))}
     place = places["us-central1-a/g2-standard-4/on-demand"]
     assert place.price_usd_per_hour == Decimal("0.70683")
     assert place.disk_usd_per_hour == Decimal("0.10") / 730 * 100
@@ -64,7 +65,7 @@ def test_prices_are_of_the_dated_table(provider: GcpProvider) -> None:
     spot = places["us-central1-a/g2-standard-4/spot"]
     assert spot.price_usd_per_hour == Decimal("0.2818")
     assert places["us-west1-a/g2-standard-4/spot"].price_usd_per_hour is None  # not known
-    private = provider.places({**PLATFORM, "connect": "private"})
+    private = provider.places(as_platform({**PLATFORM, "connect": "private"}))
     assert {each.address_usd_per_hour for each in private} == {Decimal(0)}
 
 
@@ -73,7 +74,7 @@ def test_a_refreshed_price_takes_the_place_of_the_tables(cloud: ComputeCloud, cl
     fresh = Price("gcp", "g2-standard-4", "us-west1", "spot", Decimal("0.3"), at, "pricing API")
     old = replace(fresh, market="on-demand", as_of=at - timedelta(days=3650))
     provider = provider_of(cloud, clock, prices=Book(fresh, old))
-    places = {place.name: place for place in provider.places(PLATFORM)}
+    places = {place.name: place for place in provider.places(as_platform(PLATFORM))}
     spot = places["us-west1-a/g2-standard-4/spot"]
     assert spot.price_usd_per_hour == Decimal("0.3")
     assert spot.priced == f"pricing API {at:%Y-%m-%d}"
@@ -85,8 +86,8 @@ def test_a_refreshed_price_takes_the_place_of_the_tables(cloud: ComputeCloud, cl
 
 
 def sentences(provider: GcpProvider, place: str) -> dict[str, tuple[Room, str]]:
-    (found,) = [each for each in provider.places(PLATFORM) if each.name == place]
-    demands = provider.demands(PLATFORM, found)
+    (found,) = [each for each in provider.places(as_platform(PLATFORM)) if each.name == place]
+    demands = provider.demands(as_platform(PLATFORM), found)
     levels = {each.quota: provider.level(each.quota) for each in demands}
     lines = headroom(demands, levels, at_once=1)
     return {line.quota.code: (line.room, line.sentence) for line in lines}

@@ -23,6 +23,7 @@ from tests.lab.google.billing_cloud import BillingCloud
 from tests.lab.google.codes import gce_fault, tpu_fault
 from tests.lab.google.quotas_cloud import QuotasCloud
 from tests.lab.tpu_cloud import TpuCloud
+from tests.platforms import as_platform
 
 # fixtures
 api = tpu_world.api
@@ -42,7 +43,7 @@ def test_places_are_zones_in_each_market_in_turn(provider: TpuProvider) -> None:
         "locations": ("us-west4", "us-central1-a"),
         "market": ("spot", "on-demand"),
     }
-    places = provider.places(platform)
+    places = provider.places(as_platform(platform))
     zones = ["us-west4-a", "us-west4-b", "us-central1-a"]
     assert [p.name for p in places] == [
         f"{zone}/v5litepod-4/{market}" for market in ("spot", "on-demand") for zone in zones
@@ -60,19 +61,19 @@ def test_cheapest_goes_by_price_over_all_markets(provider: TpuProvider) -> None:
         "locations": "cheapest",
         "market": ("on-demand", "spot"),
     }
-    prices = [place.usd_per_hour for place in provider.places(platform)]
+    prices = [place.usd_per_hour for place in provider.places(as_platform(platform))]
     assert prices == sorted(p for p in prices if p is not None)
-    assert provider.places(platform)[0].market == "spot"
+    assert provider.places(as_platform(platform))[0].market == "spot"
 
 
 def test_a_type_that_no_zone_has_is_not_offered(provider: TpuProvider) -> None:
     platform = {"accelerator_type": "v9-1", "runtime_version": "x", "locations": (ZONE,)}
     with pytest.raises(NotOfferedError, match=r"ListAcceleratorTypes.*us-west4-a: \d+ types"):
-        provider.places(platform)
+        provider.places(as_platform(platform))
     with pytest.raises(NotOfferedError, match="europe-north9"):
-        provider.places({"accelerator_type": TYPE, "locations": ("europe-north9",)})
+        provider.places(as_platform({"accelerator_type": TYPE, "locations": ("europe-north9",)}))
     with pytest.raises(ConfigError, match="neither a zone"):
-        provider.places({"accelerator_type": TYPE, "locations": ("Mars",)})
+        provider.places(as_platform({"accelerator_type": TYPE, "locations": ("Mars",)}))
 
 
 def test_a_zone_that_does_not_answer_stays_and_the_launch_decides(
@@ -80,7 +81,10 @@ def test_a_zone_that_does_not_answer_stays_and_the_launch_decides(
 ) -> None:
     cloud.faults.always("ListAcceleratorTypes", tpu_fault("PERMISSION_DENIED"), where=ZONE)
     platform = {"accelerator_type": TYPE, "locations": (ZONE, "us-central1-a")}
-    assert [place.zone for place in provider.places(platform)] == [ZONE, "us-central1-a"]
+    assert [place.zone for place in provider.places(as_platform(platform))] == [
+        ZONE,
+        "us-central1-a",
+    ]
 
 
 def test_zones_are_asked_once_in_ten_minutes(
@@ -91,10 +95,10 @@ def test_zones_are_asked_once_in_ten_minutes(
 
     platform = {"accelerator_type": TYPE, "locations": (ZONE,)}
     for _ in range(3):
-        provider.places(platform)
+        provider.places(as_platform(platform))
     assert asked() == 1
     clock.move(601)
-    provider.places(platform)
+    provider.places(as_platform(platform))
     assert asked() == 2
 
 
@@ -104,8 +108,8 @@ def test_zones_are_asked_once_in_ten_minutes(
 def test_the_real_services_are_never_asked_from_a_lab(provider: TpuProvider) -> None:
     with pytest.raises(ProviderUnavailableError, match="SEATRIAL_GCP_BILLING_ENDPOINT"):
         provider.read_prices()
-    (place,) = provider.places({"accelerator_type": TYPE, "locations": (ZONE,)})
-    (demand,) = provider.demands({"accelerator_type": TYPE}, place)
+    (place,) = provider.places(as_platform({"accelerator_type": TYPE, "locations": (ZONE,)}))
+    (demand,) = provider.demands(as_platform({"accelerator_type": TYPE}), place)
     assert (demand.amount, demand.quota.scope, demand.quota.unit) == (1, ZONE, "chip")
     (room,) = headroom([demand], {demand.quota: provider.level(demand.quota)}, at_once=1)
     assert room.room is Room.UNKNOWN
@@ -131,8 +135,8 @@ def test_prices_are_read_from_the_catalogue(
 
 def level_of(provider: TpuProvider, market: str, kind: str = TYPE) -> Headroom:
     platform = {"accelerator_type": kind, "locations": (ZONE,), "market": (market,)}
-    (place,) = provider.places(platform)
-    (demand,) = provider.demands(platform, place)
+    (place,) = provider.places(as_platform(platform))
+    (demand,) = provider.demands(as_platform(platform), place)
     (room,) = headroom([demand], {demand.quota: provider.level(demand.quota)}, at_once=1)
     return room
 

@@ -22,6 +22,7 @@ from runners.tpu import TpuProvider
 from tests.lab.faults import Fault
 from tests.lab.machines import NoMachines
 from tests.lab.tpu_cloud import TpuCloud
+from tests.platforms import as_platform
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 ZONE = "us-west4-a"
@@ -116,7 +117,7 @@ def ask(
     return LaunchRequest(
         token=token,
         place=Place(name=f"{zone}/{TYPE}/{market}", zone=zone, market=market),
-        platform={**platform, "options": dict(options)},
+        platform=as_platform({**platform, "options": dict(options)}),
         tags=tags,
         login=LOGIN,
         expires_at=expires,

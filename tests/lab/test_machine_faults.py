@@ -6,7 +6,7 @@ they are real. The second half is run inside the seal, on the lab's machines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -27,7 +27,7 @@ from orchestrator.domain.machine import (
     Place,
     Provider,
 )
-from orchestrator.domain.matrix import Accelerator, Limits
+from orchestrator.domain.matrix import Accelerator, Limits, Platform
 from runners.fake import FakeComputer
 from runners.fake.computer import PROBE, Event, Plan, ended, passing
 from tests.e2e.home import eventually
@@ -53,7 +53,7 @@ class Unmasked:
     def __init__(self, inner: Provider) -> None:
         self._inner = inner
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         return cast("Offers", self._inner).places(platform)
 
     def launch(self, request: LaunchRequest) -> Machine:

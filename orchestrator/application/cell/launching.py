@@ -7,7 +7,6 @@ after such a call is believed only when the provider's inventory shows no machin
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -21,10 +20,17 @@ from orchestrator.application.cell.flow_context import (
     reach,
     tags_of,
 )
-from orchestrator.application.cell.place_selection import CODE, Candidate, refusal_facts, refusal_of
+from orchestrator.application.cell.place_selection import Candidate, refusal_facts
 from orchestrator.application.janitor import MACHINES
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.domain.cell import CellState, Lease, LeaseState, PlaceAnswer, PlaceChoice
+from orchestrator.domain.cell import (
+    CellState,
+    Lease,
+    LeaseFact,
+    LeaseState,
+    PlaceAnswer,
+    PlaceChoice,
+)
 from orchestrator.domain.machine import (
     CapacityError,
     ConfigError,
@@ -54,10 +60,6 @@ REASONS: dict[type[ProviderError], str] = {
     ProviderUnavailableError: "unavailable",
 }
 """Word by error, the likeliest to pass by itself first."""
-ASKED = "asked_at"
-"""Fact: when the provider was last asked for the machine, or last gave a sign of it."""
-_SEEN = "seen_at"
-"""Fact: when the provider first showed the machine; what it shows no more is gone since then."""
 _NOT_GRANTED = "not_granted"
 _NEVER_RAN = ("capacity", "quota")
 _WHOLE = (Extent.PLACE, Extent.PROJECT)
@@ -72,7 +74,7 @@ def launch(world: World, now: Situation, lease: Lease, provider: Provider) -> Va
     asked_before = lease.state is LeaseState.LAUNCHING
     leases.launching(lease.id, at=at)
     if asked_before:  # this call, too, may make the machine, and show it late
-        leases.note(lease.id, {ASKED: at.isoformat()}, simulated=lease.simulated)
+        leases.note(lease.id, {LeaseFact.ASKED_AT: at.isoformat()}, simulated=lease.simulated)
     try:
         machine = provider.launch(_request(world, now, leases.get(lease.id)))
     except ProviderUnavailableError as error:
@@ -89,7 +91,7 @@ def launch(world: World, now: Situation, lease: Lease, provider: Provider) -> Va
 def hold(world: World, lease: Lease, machine: Machine) -> None:
     """The machine's id is known; the provider may not show it everywhere yet."""
     at = world.clock.now()
-    facts = {**machine.facts, ASKED: at.isoformat()}
+    facts = {**machine.facts, LeaseFact.ASKED_AT: at.isoformat()}
     world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
     world.stores.leases.held(lease.id, machine.id, at=at)
 
@@ -107,8 +109,10 @@ def confirm(world: World, now: Situation, lease: Lease, provider: Provider) -> V
         world.backoff.trouble(lease.id, world.clock.now())
         return NOT_YET
     world.backoff.forget(lease.id)
-    if machine.state is not MachineState.GONE and machine.token and _SEEN not in lease.facts:
-        world.stores.leases.note(lease.id, {_SEEN: at.isoformat()}, simulated=machine.simulated)
+    if machine.state is not MachineState.GONE and machine.token and not lease.is_seen:
+        world.stores.leases.note(
+            lease.id, {LeaseFact.SEEN_AT: at.isoformat()}, simulated=machine.simulated
+        )
     return _confirmed(world, now, lease, machine, at=at)
 
 
@@ -138,7 +142,7 @@ def still_ordered(world: World, lease: Lease, machine: Machine, *, at: datetime)
     if machine.state is not MachineState.ORDERED or not machine.token:
         return
     if since is None or at - since >= timedelta(seconds=world.timings.note_every_s):
-        facts = {**lease.facts, "ordered_at": at.isoformat()}
+        facts = {**lease.facts, LeaseFact.ORDERED_AT: at.isoformat()}
         world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
 
 
@@ -156,7 +160,7 @@ def send_back(world: World, now: Situation, lease: Lease, provider: Provider) ->
         return NOT_YET
     at = world.clock.now()
     # what only kept us waiting may have been granted at the last moment
-    never_ran = lease.facts.get(CODE) in _NEVER_RAN or machine.ended in _NEVER_RAN
+    never_ran = lease.refusal_code in _NEVER_RAN or machine.ended in _NEVER_RAN
     cost = Decimal(0) if never_ran else machine_cost(lease, at)
     world.stores.leases.gone(lease.id, at=at, cost_usd=cost, refusal=_refusal(lease))
     return NOT_YET
@@ -179,7 +183,7 @@ def is_unmade(world: World, lease: Lease, provider: Provider, *, refusal: str) -
         logger.warning("lease %s: the inventory is not to be had: %s", lease.id, error)
         found = None
     else:
-        is_sure = at - asked_at(lease) >= timedelta(seconds=world.timings.never_made_after_s)
+        is_sure = at - lease.asked_at >= timedelta(seconds=world.timings.never_made_after_s)
         if found is None and is_sure:
             leases = world.stores.leases
             leases.gone(lease.id, at=at, cost_usd=Decimal(0), refusal=refusal)
@@ -200,7 +204,7 @@ def made_by(provider: Provider, lease: Lease) -> Machine | None:
 
 def is_young(world: World, lease: Lease, *, at: datetime) -> bool:
     """Whether the provider may simply not have shown it yet, when it was asked."""
-    return at - asked_at(lease) < timedelta(seconds=world.timings.visible_after_s)
+    return at - lease.asked_at < timedelta(seconds=world.timings.visible_after_s)
 
 
 def is_gone(world: World, lease: Lease, machine: Machine, *, at: datetime) -> bool:
@@ -212,7 +216,7 @@ def is_gone(world: World, lease: Lease, machine: Machine, *, at: datetime) -> bo
         machine: As its provider told it.
         at: When the provider was asked; its answer may have taken long.
     """
-    is_known = bool(machine.token or machine.ended or _SEEN in lease.facts)
+    is_known = bool(machine.token or machine.ended or lease.is_seen)
     return machine.state is MachineState.GONE and (is_known or not is_young(world, lease, at=at))
 
 
@@ -243,7 +247,6 @@ def give_up(world: World, now: Situation, error: ProviderError) -> Value:
 
 def _request(world: World, now: Situation, lease: Lease) -> LaunchRequest:
     """The same at every call for the lease, whatever has changed meanwhile."""
-    platform = {k: v for k, v in asdict(now.plan.platform).items() if v is not None}
     ends = expires_at(world, now.spec, lease)
     login = None
     if world.traits(lease.provider).rented:
@@ -251,7 +254,7 @@ def _request(world: World, now: Situation, lease: Lease) -> LaunchRequest:
         login = kept or world.stores.leases.keep_login(lease.id, world.new_login())
     place = lease.offer or Place(lease.place)
     tags = tags_of(world, now, lease, ends)
-    return LaunchRequest(lease.id, place, platform, tags, login=login, expires_at=ends)
+    return LaunchRequest(lease.id, place, now.plan.platform, tags, login=login, expires_at=ends)
 
 
 def _ask_again(world: World, now: Situation, lease: Lease, error: ProviderError) -> Value | NotYet:
@@ -289,7 +292,7 @@ def _withdraw(
     kind = CapacityError if reason != "quota" else QuotaError
     error = kind(said, code=ended, extent=extent)
     decide(world, now, lease.place, PlaceAnswer.REFUSED, f"{reason}: {said}")
-    facts = {**refusal_facts(error, reason), _SEEN: world.clock.now().isoformat()}
+    facts = {**refusal_facts(error, reason), LeaseFact.SEEN_AT: world.clock.now().isoformat()}
     world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
     world.stores.leases.releasing(lease.id)
     return NOT_YET
@@ -297,7 +300,7 @@ def _withdraw(
 
 def _granted(world: World, now: Situation, lease: Lease, machine: Machine) -> Value:
     at = world.clock.now()
-    facts = {**lease.facts, **machine.facts, "granted_at": at.isoformat()}
+    facts = {**lease.facts, **machine.facts, LeaseFact.GRANTED_AT: at.isoformat()}
     world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
     decide(world, now, lease.place, PlaceAnswer.CHOSEN, f": {_price(lease)}")
     reach(world, now, CellState.BOOTING, f"{lease.provider}: {lease.place}")
@@ -313,14 +316,7 @@ def _price(lease: Lease) -> str:
 
 
 def _refusal(lease: Lease) -> str:
-    detail = lease.facts.get("refusal_detail", "")
-    return f"{refusal_of(lease)}: {detail}"
-
-
-def asked_at(lease: Lease) -> datetime:
-    """When the provider was last asked for it: so long ago it must be shown by now."""
-    said = lease.facts.get(ASKED)
-    return datetime.fromisoformat(said) if said else lease.launched_at or lease.reserved_at
+    return f"{lease.refusal_reason}: {lease.refusal_detail}"
 
 
 def _word(error: ProviderError) -> str:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from orchestrator.application.cell.flow_context import Situation, World, blame, blame_deadline
 from orchestrator.application.ports.engine import Value
-from orchestrator.domain.cell import UNHEARD
+from orchestrator.domain.cell import LeaseFact
 from orchestrator.domain.machine import Machine, MachineState, ProviderError
 from orchestrator.domain.outcome import Outcome
 
@@ -52,7 +52,7 @@ def _note(world: World, now: Situation, said: str, *, notice: str) -> None:
     lease = now.lease
     if lease is None or lease.unheard == said:
         return
-    world.stores.leases.note(lease.id, {UNHEARD: said}, simulated=lease.simulated)
+    world.stores.leases.note(lease.id, {LeaseFact.UNHEARD: said}, simulated=lease.simulated)
     world.stores.feed.add(now.run.id, "cell", {"cell": now.cell.name, "notice": notice})
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.domain.cell import Lease, PlaceAnswer
+from orchestrator.domain.cell import Lease, LeaseFact, PlaceAnswer
 from orchestrator.domain.machine import Extent, Place, ProviderError
 
-REASON, EXTENT, CODE, DETAIL = "refusal", "refusal_extent", "refusal_code", "refusal_detail"
-"""Facts of a refused lease: why, how far it reaches, in whose words."""
 REMEMBERED = frozenset({"capacity", "quota"})
 """Refusals of other attempts that are believed for a while."""
 
@@ -27,12 +25,12 @@ class Candidate:
 
 def refusal_facts(error: ProviderError, reason: str) -> dict[str, str]:
     """What is kept of a refusal."""
-    return {REASON: reason, EXTENT: error.extent, CODE: error.code, DETAIL: str(error)}
-
-
-def refusal_of(lease: Lease) -> str:
-    """One word for why the lease's place gave no machine; empty when it was not refused."""
-    return lease.facts.get(REASON, "") or lease.refusal.partition(":")[0]
+    return {
+        LeaseFact.REFUSAL_REASON: reason,
+        LeaseFact.REFUSAL_EXTENT: error.extent,
+        LeaseFact.REFUSAL_CODE: error.code,
+        LeaseFact.REFUSAL_DETAIL: str(error),
+    }
 
 
 def weigh(
@@ -51,7 +49,7 @@ def weigh(
         lately: Refusals that any run met a short while ago.
     """
     tried = {lease.place for lease in mine}
-    known = [lease for lease in lately if refusal_of(lease) in REMEMBERED]
+    known = [lease for lease in lately if lease.refusal_reason in REMEMBERED]
     weighed = [
         _weighed(place, mine, worn=worn, lately=known)
         for place in places
@@ -67,27 +65,29 @@ def _weighed(
     for lease in mine:
         if _reaches(lease, place):
             return Candidate(
-                place, PlaceAnswer.SKIPPED, refusal_of(lease), _because(lease, "asked")
+                place, PlaceAnswer.SKIPPED, lease.refusal_reason, _because(lease, "asked")
             )
     if place.name in worn:
         detail = f"an earlier attempt broke down there: {worn[place.name]}"
         return Candidate(place, PlaceAnswer.LAST, "worn", detail)
     for lease in lately:
         if lease.place == place.name or _reaches(lease, place):
-            return Candidate(place, PlaceAnswer.LAST, refusal_of(lease), _because(lease, "lately"))
+            return Candidate(
+                place, PlaceAnswer.LAST, lease.refusal_reason, _because(lease, "lately")
+            )
     return Candidate(place)
 
 
 def _reaches(lease: Lease, place: Place) -> bool:
-    extent = lease.facts.get(EXTENT)
+    extent = lease.refusal_extent
     if extent is None or lease.offer is None:
         return False
-    return place.is_within(lease.offer, Extent(extent))
+    return place.is_within(lease.offer, extent)
 
 
 def _because(lease: Lease, when: str) -> str:
-    code = lease.facts.get(CODE) or refusal_of(lease)
-    reach = lease.facts.get(EXTENT, Extent.PLACE)
+    code = lease.refusal_code or lease.refusal_reason
+    reach = lease.refusal_extent or Extent.PLACE
     if when == "lately":
         at = f"{lease.gone_at:%H:%M} UTC" if lease.gone_at else "a while ago"
         return f"{code} was answered at {lease.place}, {at}"

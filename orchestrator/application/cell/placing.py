@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import timedelta
 from decimal import Decimal
 
@@ -28,7 +26,7 @@ from orchestrator.application.cell.launching import (
     reconcile,
     send_back,
 )
-from orchestrator.application.cell.place_selection import Candidate, refusal_of, weigh
+from orchestrator.application.cell.place_selection import Candidate, weigh
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, Lease, LeaseState, PlaceAnswer
 from orchestrator.domain.machine import (
@@ -38,6 +36,7 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.leases import Reservation
@@ -59,7 +58,7 @@ def look_placed(world: World, attempt_id: str) -> Value | NotYet:
             return confirm(world, now, lease, provider)
         case LeaseState.RELEASING:
             return send_back(world, now, lease, provider)
-        case LeaseState.LAUNCHING if refusal_of(lease):
+        case LeaseState.LAUNCHING if lease.refusal_reason:
             return reconcile(world, now, lease, provider)
     return launch(world, now, lease, provider)
 
@@ -68,7 +67,7 @@ def _reserve(world: World, now: Situation, provider: Provider) -> Value | NotYet
     if not world.backoff.is_due(now.attempt.id, world.clock.now()):
         return NOT_YET
     try:
-        places = places_of(provider, _document(now))
+        places = places_of(provider, now.plan.platform)
         world.backoff.forget(now.attempt.id)
     except ProviderUnavailableError as error:
         return _cannot_be_asked(world, now, error)
@@ -114,7 +113,7 @@ def _set_aside(
         return blame(world, now.attempt.id, Outcome.ERRORED, "budget", detail)
     if len(unpriced) == len(left):
         said = f"the price at {', '.join(unpriced)} is unknown and limits.allow_unknown_price is "
-        if any(refusal_of(lease) for lease in mine):  # the others were asked, and refused
+        if any(lease.refusal_reason for lease in mine):  # the others were asked, and refused
             return _refused_everywhere(world, now, mine, f"{said}false")
         return blame(world, now.attempt.id, Outcome.ERRORED, "price", f"{said}false")
     return NOT_YET
@@ -131,7 +130,7 @@ def _worn(world: World, now: Situation) -> dict[str, str]:
         lease.place: attempt.cause.reason if attempt.cause else "it stopped"
         for attempt in earlier
         for lease in world.stores.leases.of_attempt(attempt.id)
-        if not refusal_of(lease)
+        if not lease.refusal_reason
     }
 
 
@@ -165,7 +164,7 @@ def _cannot_be_asked(world: World, now: Situation, error: ProviderError) -> Valu
 
 
 def _refused_everywhere(world: World, now: Situation, mine: list[Lease], also: str = "") -> Value:
-    reasons = {refusal_of(lease) for lease in mine if refusal_of(lease)}
+    reasons = {lease.refusal_reason for lease in mine if lease.refusal_reason}
     detail = "; ".join([*(lease.refusal for lease in mine if lease.refusal), *filter(None, [also])])
     reach(world, now, CellState.PLACING)
     if reasons == {"not_offered"}:
@@ -175,12 +174,8 @@ def _refused_everywhere(world: World, now: Situation, mine: list[Lease], also: s
     return blame(world, now.attempt.id, Outcome.ERRORED, reason, detail)
 
 
-def places_of(provider: Provider, platform: Mapping[str, object]) -> tuple[Place, ...]:
+def places_of(provider: Provider, platform: Platform) -> tuple[Place, ...]:
     """Where the provider offers the platform; anywhere, where it knows no places."""
     if isinstance(provider, Offers):
         return provider.places(platform)
     return (Place("here", price_usd_per_hour=Decimal(0)),)
-
-
-def _document(now: Situation) -> dict[str, object]:
-    return {key: value for key, value in asdict(now.plan.platform).items() if value is not None}

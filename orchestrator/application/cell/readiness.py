@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from orchestrator.application.cell.flow_context import Situation, World, overdue
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.attestation import Attestation, devices_of, mismatch, unexpected
-from orchestrator.domain.cell import UNHEARD, Lease
+from orchestrator.domain.cell import Lease, LeaseFact
 from orchestrator.domain.machine import LocalReach, SshReach
 from orchestrator.domain.matrix import device_kind
 
@@ -84,7 +84,13 @@ def attest(world: World, now: Situation, probed: Mapping[str, object]) -> None:
         devices=devices,
         simulated=simulated,
     )
-    ours = ("granted_at", "ordered_at", "asked_at", "seen_at", UNHEARD)
+    ours = (
+        LeaseFact.GRANTED_AT,
+        LeaseFact.ORDERED_AT,
+        LeaseFact.ASKED_AT,
+        LeaseFact.SEEN_AT,
+        LeaseFact.UNHEARD,
+    )
     facts = {k: v for k, v in lease.facts.items() if k not in ours}
     row = Attestation(facts, devices, "", lease.simulated, wrong)
     world.stores.leases.attest(lease.id, row)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from orchestrator.application.cell.environment import resolved_for
@@ -203,13 +203,13 @@ def _image_like(order: _Order, provider: Provider, proof: Proof) -> tuple[Place,
     if not isinstance(provider, Images):
         name = order.plan.platform.provider
         raise UnknownError(f"image unknown: {name} cannot say which one it would boot")
-    document = _document(order)
+    platform = order.plan.platform
     try:
-        places = _alike(places_of(provider, document), proof)
+        places = _alike(places_of(provider, platform), proof)
         if not places:
             kind = proof.prepared.ingredients.instance_type
             raise UnknownError(f"no {kind} is offered now as at {proof.prepared.place}")
-        asked = [(place, provider.image(document, place)) for place in places]
+        asked = [(place, provider.image(platform, place)) for place in places]
     except ProviderError as error:
         raise UnknownError(f"image unknown: {error}") from error
     same = (one for one in asked if one[1].id == proof.prepared.ingredients.image)
@@ -232,8 +232,3 @@ def _packages(world: World, order: _Order, proof: Proof) -> tuple[str, Mapping[s
     except WheelsError as error:
         raise UnknownError(f"packages unknown: {error}") from error
     return found.installs, found.packages
-
-
-def _document(order: _Order) -> dict[str, object]:
-    asked = asdict(order.plan.platform)
-    return {key: value for key, value in asked.items() if value is not None}

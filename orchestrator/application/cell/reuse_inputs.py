@@ -50,7 +50,7 @@ def note_prepared(
     made = replace(
         asked_for(now.run, now.spec, now.plan),
         instance_type=_instance_type(now.lease),
-        image=now.lease.facts.get("image_id", "") if rented else _machine(probe),
+        image=now.lease.image_id if rented else _machine(probe),
         devices=_named(devices),
         driver=_driver(devices),
         python=environment.interpreter.platform,
@@ -116,8 +116,7 @@ def _subject(subject: Subject, digest: str | None) -> str:
 
 
 def _instance_type(lease: Lease) -> str:
-    offered = lease.offer.instance_type if lease.offer else ""
-    return lease.facts.get("instance_type") or offered or NOTHING
+    return lease.instance_type or NOTHING
 
 
 def _machine(probe: Mapping[str, object]) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from runners.agent.arms import ArmEnded, Heard
+from runners.agent.arms import ArmEnded, ArmReport
 from runners.agent.paired import PairedRun
 from runners.agent.paired_measurements import BASELINE, SUBJECT
 from runners.agent.plan import Pairing
-from runners.agent.suite import Verdict
+from runners.agent.suite import JobExit
 from runners.agent.supervise import Ended
 
 WELL = Ended(0, None, None, "exit code 0")
@@ -47,12 +47,12 @@ class Arm:
     lasts = True
 
     def __init__(self, events: Events, work: Work, end: Ended) -> None:
-        self.heard = Heard()
+        self.arm_report = ArmReport()
         self.events, self.work, self.end = events, work, end
         self.begun = self.turns = 0
         self.closed = False
-        self.bench: Any = SimpleNamespace(
-            desk=SimpleNamespace(events=events),
+        self.job_context: Any = SimpleNamespace(
+            context=SimpleNamespace(events=events),
             job=SimpleNamespace(id="bench"),
             output=SimpleNamespace(banner=events.banners.append, last=lambda most: "its words"),
             checks=SimpleNamespace(poll=lambda: False),
@@ -67,7 +67,7 @@ class Arm:
     def turn(self, number: int) -> list[Any]:
         self.work(self)
         self.turns += 1
-        return self.heard.take()
+        return self.arm_report.take()
 
     def finish(self) -> Ended:
         return self.end
@@ -77,7 +77,7 @@ class Arm:
 
     def say(self, value: float, name: str = "m") -> None:
         metric = {"metric": name, "samples": [value], "unit": "ms", "direction": "lower"}
-        self.heard.hear("metric", {**metric, "params": {}})
+        self.arm_report.hear("metric", {**metric, "params": {}})
 
 
 def steady(value: float) -> Work:
@@ -101,14 +101,14 @@ def ends(after: int, ended: Ended, value: float = 1) -> Work:
 def checks(name: str, outcomes: Iterator[str]) -> Work:
     def work(arm: Arm) -> None:
         arm.say(1)
-        arm.heard.hear("check", {"check": name, "outcome": next(outcomes)})
+        arm.arm_report.hear("check", {"check": name, "outcome": next(outcomes)})
 
     return work
 
 
 def degraded(arm: Arm) -> None:
     arm.say(2)
-    arm.heard.hear("check", {"degraded": "no kernel for it"})
+    arm.arm_report.hear("check", {"degraded": "no kernel for it"})
 
 
 def two_metrics(arm: Arm) -> None:
@@ -119,7 +119,7 @@ def two_metrics(arm: Arm) -> None:
 def run(
     subject: Work = ONE, baseline: Work = TWO, *, pairing: Pairing = FEW,
     ends_as: Ended = WELL, baseline_ends_as: Ended = WELL, left_s: Callable[[], float] = lambda: 99,
-) -> tuple[Verdict, Events]:  # fmt: skip
+) -> tuple[JobExit, Events]:  # fmt: skip
     events = Events()
     arms = Arm(events, subject, ends_as), Arm(events, baseline, baseline_ends_as)
     verdict = PairedRun(*arms, pairing, left_s=left_s).run()
@@ -137,7 +137,7 @@ def plain(events: Events) -> list[Any]:
 
 def test_turns_in_the_order_that_cancels_drift() -> None:
     verdict, events = run(steady(100), steady(200))
-    assert verdict == Verdict(0, None, None, "exit code 0", 0)
+    assert verdict == JobExit(0, None, None, "exit code 0", 0)
     taken = [(one["arm"], one["turn"]) for one in turns(events)]
     assert taken == [
         (SUBJECT, 0), (BASELINE, 1), (BASELINE, 2), (SUBJECT, 3),

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.adapters.statistics.paired import PairedStatistics
 from runners.agent import plan
-from runners.agent.arms import Heard
+from runners.agent.arms import ArmReport
 from runners.agent.event_lines import BadLineError, understand
 from runners.agent.job_env import own_caches
 from runners.agent.on_path import seatrial_events
@@ -94,19 +94,24 @@ def test_certainty_of_few_and_of_equal_ratios() -> None:
 
 
 def test_the_worst_of_a_check_over_all_turns_stands() -> None:
-    heard = Heard()
+    arm_report = ArmReport()
     for outcome in ("passed", "failed", "skipped", "passed"):
-        heard.hear("check", {"check": "close", "outcome": outcome})
-    assert heard.checks["close"]["outcome"] == "failed"
-    assert heard.failed == ["close"]
+        arm_report.hear("check", {"check": "close", "outcome": outcome})
+    assert arm_report.checks["close"]["outcome"] == "failed"
+    assert arm_report.failed == ["close"]
 
 
 def test_what_was_heard_belongs_to_one_turn() -> None:
-    heard = Heard()
-    heard.hear("turn", {"turn": "ready"})
-    heard.hear("metric", said(1.0))
-    heard.hear("turn", {"turn": 3})
-    assert (heard.ready, heard.over, heard.take(), heard.take()) == (True, 3, [said(1.0)], [])
+    arm_report = ArmReport()
+    arm_report.hear("turn", {"turn": "ready"})
+    arm_report.hear("metric", said(1.0))
+    arm_report.hear("turn", {"turn": 3})
+    assert (arm_report.ready, arm_report.over, arm_report.take(), arm_report.take()) == (
+        True,
+        3,
+        [said(1.0)],
+        [],
+    )
 
 
 @pytest.mark.parametrize("value", ["steady", True, 1.5, None])

@@ -16,8 +16,9 @@ from orchestrator.domain.machine import (
 from runners.aws.catalogue import Catalogue
 from runners.aws.machines import split_id
 from runners.aws.network import _rule, _sources
-from runners.aws.platform_config import read
-from runners.aws.ttl_cache import KEPT, Remembered
+from runners.aws.platform_config import parse_platform
+from runners.ttl_cache import KEPT, TtlCache
+from tests.platforms import as_platform
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 TYPES: dict[str, tuple[int, str, str, int]] = {
@@ -75,7 +76,7 @@ def chosen(
     if types:
         platform["instance_type"] = types
     catalogue = Catalogue(Offerings(), lambda: NOW)  # type: ignore[arg-type]
-    return catalogue.chosen(read(platform))
+    return catalogue.chosen(parse_platform(as_platform(platform)))
 
 
 def test_the_smallest_with_the_device_comes_first() -> None:
@@ -119,9 +120,16 @@ def test_a_named_type_whose_device_has_no_name_is_taken_at_its_word() -> None:
 def test_a_type_is_described_once_for_all_regions() -> None:
     account = Offerings()
     catalogue = Catalogue(account, lambda: NOW)  # type: ignore[arg-type]
-    wanted = read({"accelerator": {"name": "T9"}, "locations": ("us-east-1", "us-east-2")})
-    catalogue.chosen(wanted)
-    catalogue.chosen(wanted)
+    config = parse_platform(
+        as_platform(
+            {
+                "accelerator": {"vendor": "nvidia", "name": "T9"},
+                "locations": ("us-east-1", "us-east-2"),
+            }
+        )
+    )
+    catalogue.chosen(config)
+    catalogue.chosen(config)
     assert sorted(account.described) == sorted(TYPES)
 
 
@@ -137,7 +145,7 @@ def test_an_answer_is_kept_for_its_time_and_outlives_an_outage() -> None:
             raise ProviderUnavailableError("away")
         return len(asked)
 
-    kept: Remembered[int] = Remembered(lambda: clock[0])
+    kept: TtlCache[int] = TtlCache(lambda: clock[0], serve_stale=True)
     assert [kept.get("a", answer), kept.get("a", answer)] == [1, 1]
     clock[0] += KEPT
     assert kept.get("a", answer) == 1
@@ -148,7 +156,7 @@ def test_an_answer_is_kept_for_its_time_and_outlives_an_outage() -> None:
 
 
 def test_a_failure_without_an_older_answer_is_one() -> None:
-    kept: Remembered[int] = Remembered(lambda: NOW + timedelta(0))
+    kept: TtlCache[int] = TtlCache(lambda: NOW + timedelta(0), serve_stale=True)
 
     def away() -> int:
         raise ProviderUnavailableError("away")

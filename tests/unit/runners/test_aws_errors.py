@@ -13,7 +13,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
     QuotaError,
 )
-from runners.aws.errors import ENDED, TABLE, Refusal, ended_by, error_of, meaning_of
+from runners.aws.errors import ENDED, TABLE, Refusal, ended_by, error_of, error_rule
 
 MEANINGS = (
     (CapacityError, Extent.PLACE,
@@ -81,7 +81,7 @@ def test_no_code_is_left_out() -> None:
 def test_an_unknown_code_is_taken_by_its_words_and_status(
     code: str, status: int, error: type[ProviderError]
 ) -> None:
-    assert meaning_of(code, status).error is error
+    assert error_rule(code, status).error is error
 
 
 def test_the_message_is_for_a_person() -> None:

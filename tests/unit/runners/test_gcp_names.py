@@ -23,10 +23,11 @@ from runners.gcp.images import Image
 from runners.gcp.instance import build_instance
 from runners.gcp.machines import KNOWN, types_with
 from runners.gcp.names import ResourceId, instance_name, network_tag, parse_id, request_id
-from runners.gcp.platform_config import read_wishes
+from runners.gcp.platform_config import parse_platform
 from runners.gcp.prices import KnownPrices, table
 from runners.google.firewall import rule_name
 from runners.google.names import label
+from tests.platforms import as_platform
 
 RFC1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -88,11 +89,16 @@ def build(*, minutes: float = 30, market: str = "spot", disk_gb: int = 100) -> d
     login = Login("ssh-ed25519 AAAA comment", "private", "ssh-ed25519 BBBB", "host")
     platform = {"instance_type": "g2-standard-4", "disk_gb": disk_gb}
     request = LaunchRequest(
-        "t-1", place, platform, {}, login=login, expires_at=NOW + timedelta(minutes=minutes)
+        "t-1",
+        place,
+        as_platform(platform),
+        {},
+        login=login,
+        expires_at=NOW + timedelta(minutes=minutes),
     )
     instance = build_instance(
         request,
-        read_wishes(platform),
+        parse_platform(as_platform(platform)),
         Image("link", "image-1", "1", "", 50, "", needs_driver=False),
         project="seatrial",
         now=NOW,

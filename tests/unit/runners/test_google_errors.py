@@ -19,7 +19,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
     QuotaError,
 )
-from runners.google.errors import TABLE, ended_by, meaning
+from runners.google.errors import TABLE, ended_by, error_rule
 from runners.google.responses import (
     AlreadyThereError,
     NotThereError,
@@ -101,7 +101,7 @@ TYPE_ALSO = "Machine type with name 'g2-standard-4' does not exist in zone 'us-w
 def test_what_a_code_means(
     code: str, message: str, status: int, kind: type[ProviderError], extent: Extent
 ) -> None:
-    told = meaning(code, message, status=status)
+    told = error_rule(code, message, status=status)
     assert (told.error, told.extent) == (kind, extent)
     assert told.advice
 
@@ -109,13 +109,13 @@ def test_what_a_code_means(
 def test_a_throttled_call_is_no_lack_of_quota() -> None:
     """Its words say `quota exceeded` too."""
     said = "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute'"
-    assert meaning("rateLimitExceeded", said, status=403).error is AGAIN
+    assert error_rule("rateLimitExceeded", said, status=403).error is AGAIN
 
 
 def test_both_spellings_of_every_code_are_one() -> None:
     for code, told in TABLE.items():
         folded = code.replace("_", "").lower()
-        assert meaning(folded, status=403).error is told.error
+        assert error_rule(folded, status=403).error is told.error
 
 
 def test_the_word_for_a_machine_that_never_ran() -> None:

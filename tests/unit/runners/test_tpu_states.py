@@ -15,7 +15,7 @@ from orchestrator.domain.machine import (
     SshAddress,
 )
 from runners.tpu.names import NODES, QUEUED, Handle
-from runners.tpu.states import Seen, address_of, machine_of, node_handle
+from runners.tpu.states import ListedTpu, address_of, machine_of, node_handle
 from runners.tpu.status import refuse_gaps
 
 Queue = tpu_v2.QueuedResourceState.State
@@ -76,7 +76,7 @@ def look(
     at: float = 0.0,
 ) -> Machine:
     handle = Handle("us-west4-a", QUEUED if queue is not None else NODES, "x")
-    return machine_of(Seen(handle, queue, there, key, datetime.fromtimestamp(at, UTC)))
+    return machine_of(ListedTpu(handle, queue, there, key, datetime.fromtimestamp(at, UTC)))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_public_machine_without_its_public_address_is_not_ready() -> None:
     assert (machine.state, machine.reach) == (BOOTING, None)
     assert "address" in machine.detail
     there.network_endpoints = []
-    assert address_of(Seen(Handle("z", NODES, "x"), None, there, KEY)) is None
+    assert address_of(ListedTpu(Handle("z", NODES, "x"), None, there, KEY)) is None
 
 
 # what it carries

@@ -26,6 +26,7 @@ from orchestrator.domain.machine import (
     QuotaError,
     SshAddress,
 )
+from orchestrator.domain.matrix import Platform
 from runners import ProviderContext, first_boot
 
 TRAITS = ProviderTraits(
@@ -77,10 +78,12 @@ class AcmeProvider:
         """Whether the janitor has anything to ask here; known without the network."""
         return bool(self._token)
 
-    def places(self, platform: Mapping[str, object]) -> tuple[Place, ...]:
+    def places(self, platform: Platform) -> tuple[Place, ...]:
         """The zones of the locations, in the matrix's order. Raises ProviderError."""
-        kind, wanted = str(platform["instance_type"]), platform.get("locations")
-        if not isinstance(wanted, list | tuple):
+        kind, wanted = platform.instance_type, platform.locations
+        if not isinstance(kind, str):
+            raise ConfigError("instance_type: name one")
+        if not isinstance(wanted, tuple):
             raise ConfigError("locations: name at least one zone or region of acme's")
         sold = self._zones_of(kind)
         fit = [z for name in wanted for z in sold if name in (z["zone"], z["region"])]

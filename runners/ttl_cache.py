@@ -1,4 +1,4 @@
-"""Keeps what AWS answered for a while, because places are asked for at every look."""
+"""Keeps answers of a cloud for a while, because places are asked for at every look."""
 
 from __future__ import annotations
 
@@ -13,25 +13,32 @@ KEPT = timedelta(minutes=10)
 V = TypeVar("V")
 
 
-class Remembered(Generic[V]):
-    """Answers by key. Any thread may use it."""
+class TtlCache(Generic[V]):
+    """Answers by key, for `KEPT` each; errors are never kept. Any thread may use it."""
 
-    def __init__(self, now: Callable[[], datetime]) -> None:
+    def __init__(self, now: Callable[[], datetime], *, serve_stale: bool) -> None:
+        """Start empty.
+
+        Args:
+            now: The clock.
+            serve_stale: Return an older answer while the provider is unavailable.
+        """
         self._now = now
+        self._serve_stale = serve_stale
         self._lock = threading.Lock()
         self._kept: dict[Hashable, tuple[datetime, V]] = {}
 
     def get(self, key: Hashable, ask: Callable[[], V]) -> V:
-        """The answer, asked for again after `KEPT`; an older one serves while AWS is away."""
+        """Return the kept answer, or a fresh one. Raises what `ask` raises."""
         with self._lock:
             kept = self._kept.get(key)
         now = self._now()
-        if kept is not None and now - kept[0] < KEPT:
+        if kept is not None and timedelta(0) <= now - kept[0] < KEPT:
             return kept[1]
         try:
             answer = ask()
         except ProviderUnavailableError:
-            if kept is None:
+            if kept is None or not self._serve_stale:
                 raise
             return kept[1]
         with self._lock:
@@ -39,6 +46,6 @@ class Remembered(Generic[V]):
         return answer
 
     def forget(self, key: Hashable) -> None:
-        """Ask again next time."""
+        """Drop the kept answer, so that the next `get` asks."""
         with self._lock:
             self._kept.pop(key, None)
