@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from orchestrator.application.ports.benchmarks import Benchmark, Point
-from orchestrator.dashboard.labels import cut, number, said, visible
+from orchestrator.dashboard.labels import cut, number, visible
 from orchestrator.dashboard.table import Plain
+from orchestrator.domain.vocabulary import term
 
 _MOST_DIGITS = 6
 _LONGEST_UNIT = 40
@@ -124,5 +125,5 @@ class Change:
 
     def text(self) -> str:
         """``▼ worse +8.2%``."""
-        shown = said(self.word)
-        return f"{shown.sign} {shown.word} {self.note}".rstrip()
+        shown = term(self.word)
+        return f"{shown.glyph} {shown.word} {self.note}".rstrip()

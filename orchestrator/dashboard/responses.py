@@ -20,9 +20,10 @@ from markupsafe import Markup
 from orchestrator.application.context import Context
 from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import cut, said, spoken, visible
+from orchestrator.dashboard.labels import cut, spoken, visible
 from orchestrator.dashboard.session import Viewer, ViewerDep
 from orchestrator.dashboard.table import Mark, Row, Table
+from orchestrator.domain.vocabulary import term
 
 _UNSAFE_IN_SHEETS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -140,7 +141,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters |= {"visible": visible, "cut": cut, "said": said}
+        self._environment.filters |= {"visible": visible, "cut": cut, "term": term}
         self._environment.filters |= {"markdown": markdown, "spoken": spoken}
         self._environment.globals |= {"static": static, "urls": urls, "once": self._once}
         self._marks: dict[Mark, Markup] = {}

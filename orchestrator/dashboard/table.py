@@ -10,9 +10,10 @@ from fractions import Fraction
 from typing import ClassVar, Protocol
 
 from orchestrator.dashboard.charts import Picture
-from orchestrator.dashboard.labels import age, cut, in_utc, number, said, share, visible
+from orchestrator.dashboard.labels import age, cut, in_utc, number, share, visible
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.units import duration, usd
+from orchestrator.domain.vocabulary import term
 
 Plain = str | int | float | bool | None | Mapping[str, "Plain"] | Sequence["Plain"]
 
@@ -93,8 +94,8 @@ class Badge:
 
     def text(self) -> str:
         """Sign and word."""
-        shown = said(self.word)
-        return f"{shown.sign} {shown.word}" if self.word else "–"
+        shown = term(self.word)
+        return f"{shown.glyph} {shown.word}" if self.word else "–"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class Tally:
 
     def text(self) -> str:
         """``99.8% (447 of 448; 1 failed, 12 skipped)``."""
-        words = ", ".join(f"{many:,} {said(word).word}" for word, many in self.beside)
+        words = ", ".join(f"{many:,} {term(word).word}" for word, many in self.beside)
         of = f"{self.counts.passed:,} of {self.judged:,}"
         return f"{self.rate} ({of}; {words})" if words else f"{self.rate} ({of})"
 
@@ -275,19 +276,19 @@ class Mark:
     @property
     def tone(self) -> str:
         """Of its word."""
-        return said(self.word).tone if self.word else "none"
+        return term(self.word).tone if self.word else "none"
 
     @property
     def sign(self) -> str:
         """What is seen."""
-        return said(self.word).sign if self.word else ""
+        return term(self.word).glyph if self.word else ""
 
     @property
     def label(self) -> str:
         """What readers hear."""
         if not self.word:
             return "no result"
-        return f"{said(self.word).word} {self.letter}".rstrip()
+        return f"{term(self.word).word} {self.letter}".rstrip()
 
     def plain(self) -> Plain:
         """The outcome, and the letter after it where there is one."""

@@ -19,7 +19,6 @@ from orchestrator.application.list_failure_groups import (
     with_similar,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import said
 from orchestrator.dashboard.products import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page
 from orchestrator.dashboard.table import (
@@ -37,6 +36,7 @@ from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.failure_triage import NEW_FOR, Standing
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.units import plural
+from orchestrator.domain.vocabulary import term
 
 PAGE_SIZE = 50
 WINDOWS = (10, 20, 50, 100)
@@ -135,7 +135,7 @@ def _tabs(asked: Asked, kinds: Sequence[Kind], standing: str) -> list[Tab]:
     counts = Counter(kind.standing for kind in kinds)
     tabs = [Tab("All", len(kinds), asked.here(standing="", after=""), not standing)]
     for one in Standing:
-        shown = said(one)
+        shown = term(one)
         tone = shown.tone if one in _LOUD and counts[one] else ""
         href = asked.here(standing=one, after="")
         tabs.append(Tab(shown.word, counts[one], href, standing == one, tone))

@@ -21,7 +21,6 @@ from orchestrator.application.ports.stores import Scope
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine, end_quarantine
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
-from orchestrator.dashboard.labels import said
 from orchestrator.dashboard.pages.failure_groups import Tab
 from orchestrator.dashboard.products import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
@@ -44,6 +43,7 @@ from orchestrator.domain.flaky_detection import Pair, Unsteady, Whose
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.quarantine import MOST_PASSES, QuarantineState
 from orchestrator.domain.units import plural
+from orchestrator.domain.vocabulary import term
 
 WINDOWS = (10, 20, 50)
 _RUNS = 50
@@ -197,7 +197,7 @@ def _tabs(asked: Asked, tests: Sequence[FlakyTest], how: str) -> list[Tab]:
     counts = Counter(one.how for one in tests)
     tabs = [Tab("All", len(tests), asked.here(how=""), not how)]
     return tabs + [
-        Tab(said(one).word, counts[one], asked.here(how=one), how == one) for one in Unsteady
+        Tab(term(one).word, counts[one], asked.here(how=one), how == one) for one in Unsteady
     ]
 
 

@@ -16,7 +16,6 @@ from orchestrator.application.ports.stores import Scope
 from orchestrator.application.schedules import ShownSchedule, add_schedule, list_schedules
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
-from orchestrator.dashboard.labels import said
 from orchestrator.dashboard.pages.firings import (
     deadline_badge,
     deadline_of,
@@ -39,6 +38,7 @@ from orchestrator.dashboard.table import (
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.schedule import CatchUp, Firing, Overlap, Schedule, SubjectSelector
 from orchestrator.domain.units import plural
+from orchestrator.domain.vocabulary import term
 
 SHOWN = 200
 FIRINGS = 10
@@ -208,7 +208,7 @@ def _row(asked: Asked, shown: ShownSchedule) -> Row:
 def _counted(firings: Sequence[Firing]) -> str:
     """How often they went how."""
     counts = Counter(outcome_of(one) for one in firings)
-    return ", ".join(f"{many} {said(word).word}" for word, many in counts.most_common()) or "–"
+    return ", ".join(f"{many} {term(word).word}" for word, many in counts.most_common()) or "–"
 
 
 def _by_when(schedule: Schedule) -> str:

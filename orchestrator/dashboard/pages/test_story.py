@@ -9,7 +9,7 @@ from orchestrator.application.ports.grids import CellGo
 from orchestrator.application.show_test import CellStory, TestStory
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline, strip
-from orchestrator.dashboard.labels import age, said
+from orchestrator.dashboard.labels import age
 from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import (
     Badge,
@@ -28,6 +28,7 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.quarantine import is_flaky
 from orchestrator.domain.signature import BAD
 from orchestrator.domain.units import duration
+from orchestrator.domain.vocabulary import term
 
 _WIDTH = 120
 _RUN_SHOWN = 10
@@ -134,8 +135,8 @@ def _strip(one: CellStory) -> Drawn:
     goes = list(reversed(one.goes))
     words = [go.outcome.word for go in goes]
     counted = {word: words.count(word) for word in dict.fromkeys(words)}
-    told = ", ".join(f"{many} {said(word).word}" for word, many in counted.items())
-    tones = [said(word).tone for word in words]
+    told = ", ".join(f"{many} {term(word).word}" for word, many in counted.items())
+    tones = [term(word).tone for word in words]
     bad = [1.0 if go.outcome in BAD else 0.0 for go in goes]
     return Drawn(strip(tones), bad, f"{one.cell}, {len(goes)} results: {told}")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orchestrator.application.ports.verdict_lines import VerdictLine
-from orchestrator.dashboard.labels import Said, said, visible
+from orchestrator.dashboard.labels import visible
+from orchestrator.domain.vocabulary import Term, term
 
 _LONGEST = 32
 _LETTER = 6.6
@@ -16,15 +17,15 @@ _COLOURS = {
     "bad": ("#b3261e", "#ffffff"),
     "warn": ("#ffd166", "#352200"),
 }
-_NO_VERDICT = Said("?", "no verdict", "warn")
+_NO_VERDICT = Term("?", "no verdict", "warn")
 
 
 def badge_words(gate: str, newest: VerdictLine | None) -> Mapping[str, object]:
     """What the picture is drawn from."""
-    shown = said(newest.decision) if newest is not None else _NO_VERDICT
+    shown = term(newest.decision) if newest is not None else _NO_VERDICT
     version = newest.subject.get("version", "") if newest is not None else ""
     name = _short(gate)
-    told = _short(f"{shown.sign} {shown.word} {version}".rstrip())
+    told = _short(f"{shown.glyph} {shown.word} {version}".rstrip())
     fill, ink = _COLOURS[shown.tone]
     left = len(name) * _LETTER
     right = len(told) * _LETTER

@@ -11,11 +11,12 @@ from typing import ClassVar
 from orchestrator.application.rate_trends import RateTrend
 from orchestrator.application.release_board import Staleness
 from orchestrator.dashboard.charts import Picture, sparkline
-from orchestrator.dashboard.labels import Said, age, said
+from orchestrator.dashboard.labels import age
 from orchestrator.dashboard.table import Plain, Tally
 from orchestrator.domain.outcome import Counts
+from orchestrator.domain.vocabulary import Term, term
 
-Figure = tuple[Said, int]
+Figure = tuple[Term, int]
 """What is counted, and how many there are."""
 _SHOWN = ("failed", "error", "missing", "not_run", "skipped", "xpassed")
 _WHY_STALE = {
@@ -42,7 +43,7 @@ class Evidence:
         """The counts that are not zero, each with its sign; passed always."""
         if not self.counts.collected:
             return ()
-        return [(said("passed"), self.counts.passed), *beside(self.counts)]
+        return [(term("passed"), self.counts.passed), *beside(self.counts)]
 
     @property
     def told(self) -> str:
@@ -73,10 +74,10 @@ class Evidence:
 
     def text(self) -> str:
         """``✗ failed (975 passed, 4 failed; 7 h; stale)``."""
-        shown = said(self.word)
+        shown = term(self.word)
         stale = "stale" if self.staleness else ""
         more = "; ".join(part for part in (self.told, self.note, self.age, stale) if part)
-        return f"{shown.sign} {shown.word} ({more})" if more else f"{shown.sign} {shown.word}"
+        return f"{shown.glyph} {shown.word} ({more})" if more else f"{shown.glyph} {shown.word}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ class Rate:
 def beside(counts: Counts) -> list[Figure]:
     """The counts that are no passes, where there are any."""
     counted = counts.as_dict()
-    return [(said(word), counted[word]) for word in _SHOWN if counted[word]]
+    return [(term(word), counted[word]) for word in _SHOWN if counted[word]]
 
 
 def in_words(figures: Iterable[Figure]) -> str:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from orchestrator.application.gate_status import GateStanding, Lack
 from orchestrator.application.ports.verdict_lines import VerdictLine
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import age, said
+from orchestrator.dashboard.labels import age
 from orchestrator.dashboard.pages.gates.waiting import wait_texts
 from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Text
 from orchestrator.domain.gate.verdict import RuleOutcome
+from orchestrator.domain.vocabulary import term
 
 _LONGEST = 160
 _SERIOUS = frozenset({Lack.VERDICT, Lack.JUDGEMENT, Lack.RUN, Lack.FRESH_EVIDENCE, Lack.POLICY})
@@ -39,12 +40,12 @@ class GateSentence:
     @property
     def tone(self) -> str:
         """Of the decision."""
-        return said(self.word).tone if self.word else "warn"
+        return term(self.word).tone if self.word else "warn"
 
     @property
     def text(self) -> str:
         """All of it."""
-        said_so = said(self.word).word if self.word else "no verdict yet"
+        said_so = term(self.word).word if self.word else "no verdict yet"
         more = f" (and {self.more} more)" if self.more else ""
         why = f": {self.reason}{more}" if self.reason else ""
         return f"{self.gate}: {said_so} {self.about}{why}".rstrip()

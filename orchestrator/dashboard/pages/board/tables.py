@@ -10,11 +10,12 @@ from orchestrator.application.ports.release_board import LiveRun
 from orchestrator.application.rate_trends import RateTrend
 from orchestrator.application.release_board import Absence, Board, BoardRow, Square
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import age, cut, said, visible
+from orchestrator.dashboard.labels import age, cut, visible
 from orchestrator.dashboard.pages.board.cells import Evidence, Rate
 from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Badge, Cell, Column, Moment, Row, Several, Table, Text
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.vocabulary import term
 
 _FIRST_COMMAND = "seatrial run matrices/local.yaml"
 _ALL = "all suites"
@@ -117,7 +118,7 @@ def live_table(asked: Asked, live: Sequence[LiveRun]) -> Table:
                     Text(one.run, urls.run_url(one.run), is_code=True),
                     Text(one.of.version, note=one.of.subject),
                     Text(one.matrix),
-                    Text(", ".join(f"{n} {said(state).word}" for state, n in one.cells.items())),
+                    Text(", ".join(f"{n} {term(state).word}" for state, n in one.cells.items())),
                     Moment(one.launched_at, asked.now),
                 )
             )

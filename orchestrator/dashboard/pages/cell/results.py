@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from orchestrator.application.ports.read_models import TestLine, TestLines
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import said
 from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Badge, Column, Row, Span, Table, Text, Trace
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.vocabulary import term
 
 PAGE_SIZE = 100
 _COLUMNS = (
@@ -69,4 +69,4 @@ def _word(line: TestLine, cell: Cell) -> str:
 def _earlier(line: TestLine) -> str:
     if not line.earlier:
         return ""
-    return f"before: {', '.join(said(one.word).word for one in line.earlier)}"
+    return f"before: {', '.join(term(one.word).word for one in line.earlier)}"

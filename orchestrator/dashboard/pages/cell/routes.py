@@ -11,7 +11,7 @@ from orchestrator.application.describe_run import describe_cell
 from orchestrator.application.ports.read_models import TestLine, TestsAsked
 from orchestrator.application.reused_results import by_source
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import said, visible
+from orchestrator.dashboard.labels import visible
 from orchestrator.dashboard.pages.cell import evidence
 from orchestrator.dashboard.pages.cell.results import PAGE_SIZE, test_table
 from orchestrator.dashboard.pages.run.cells import shown_counts
@@ -23,6 +23,7 @@ from orchestrator.dashboard.table import Tally
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord
+from orchestrator.domain.vocabulary import term
 
 _EVENTS = "cell evidence run end"
 _LONGEST_TEXT = 200_000
@@ -94,7 +95,7 @@ def _page(asked: Asked, run: Run, cell: Cell, chosen: Choice, after: str) -> Pag
         "tally": Tally(shown_counts(record)),
         "chosen": chosen,
         "is_filtered": chosen != Choice(),
-        "outcomes": [(one.word, said(one.word).word) for one in _ORDER],
+        "outcomes": [(one.word, term(one.word).word) for one in _ORDER],
         "tables": {table.id: table for table in tables},
         "said": evidence.said_of(record),
         "why": _why(record),
