@@ -90,6 +90,7 @@ TERMS = {
     "single": Term("?", "single sample", "warn"),
     "steady": Term("–", "steady", "quiet"),
     "short": Term("…", "too few runs", "quiet"),
+    "insufficient": Term("✗", "insufficient", "bad"),
     "orphan": Term("!", "orphan", "bad"),
     "idle": Term("!", "idle", "warn"),
     "queued": Term("○", "queued", "busy"),

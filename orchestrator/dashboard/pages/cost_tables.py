@@ -79,7 +79,7 @@ def _phases_table(spending: Spending) -> Table:
     paid = sum((one.usd for one in spending.phases), Decimal(0))
     return Table(
         id="phases",
-        caption="What the time was paid for",
+        caption="Cost by phase",
         columns=(
             Column("phase", "Phase"),
             Column("held_s", "Time", is_number=True),
@@ -110,9 +110,9 @@ def _idle_table(idle: Sequence[Idleness]) -> Table:
         columns=(
             Column("platform", "Platform"),
             Column("paid_s", "Paid time", is_number=True),
-            Column("idle_s", "No job ran", is_number=True),
+            Column("idle_s", "Idle time", is_number=True),
             Column("idle_share", "Share", is_number=True),
-            Column("idle_usd", "Paid for it", is_number=True),
+            Column("idle_usd", "Idle cost", is_number=True),
         ),
         rows=[
             Row(
@@ -133,7 +133,7 @@ def _idle_table(idle: Sequence[Idleness]) -> Table:
 def _refusals_table(spending: Spending) -> Table:
     return Table(
         id="refusals",
-        caption="Refused: capacity, quota and the rest",
+        caption="Refused placements: capacity, quota and others",
         columns=(
             Column("provider", "Provider"),
             Column("place", "Place"),
@@ -196,7 +196,7 @@ def forecast_table(nights: Sequence[Forecast]) -> Table:
     """What schedules will come to."""
     return Table(
         id="forecast",
-        caption="What the next nights will come to",
+        caption="Expected cost of the next scheduled runs",
         columns=(
             Column("schedule", "Schedule"),
             Column("next_at", "Next"),

@@ -163,7 +163,7 @@ def _tiles(spending: Spending) -> Sequence[Tile]:
         Tile("Spent", usd(total.usd), f"{plural(total.machines, 'machine')}, {hours}"),
         Tile("Of it idle", usd(spending.idle_usd), f"{idle} was paid while no job ran"),
         Tile(
-            "Came to",
+            "Cost",
             share_of(total.usd, total.reserved_usd),
             f"of the {usd(total.reserved_usd)} that was reserved",
         ),

@@ -22,7 +22,7 @@ TRACE_SHOWN = 20_000
 ISSUE_DAYS = 30
 """So long a known issue lasts, unless somebody says otherwise."""
 _VARIANTS = (
-    Column("message", "What it says"),
+    Column("message", "Message"),
     Column("results", "Results", is_number=True),
     Column("newest", "Newest in"),
     Column("seen", "Seen"),
@@ -166,7 +166,7 @@ def _variants(shown: ShownKind) -> Table:
         rows.append(Row((Text(variant.message), Number(variant.count), place, Moment(cell.at))))
     return Table(
         id="variants",
-        caption="The words themselves, those said most often first",
+        caption="Message variants, most frequent first",
         columns=_VARIANTS,
         rows=rows,
         empty="Nothing is stored of what it said.",
@@ -188,7 +188,7 @@ def _alike(shown: ShownKind) -> Table:
     ]
     return Table(
         id="alike",
-        caption="Signatures that may be the same failure",
+        caption="Possible duplicates",
         columns=_ALIKE,
         rows=rows,
         empty="No other signature of this exception says nearly the same.",

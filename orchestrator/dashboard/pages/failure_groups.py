@@ -52,13 +52,13 @@ _COLUMNS = (
     Column("first_seen", "First seen"),
     Column("last_seen", "Last seen"),
     Column("owners", "Owner"),
-    Column("alike", "Others"),
+    Column("alike", "Similar failures"),
 )
 _DATA = (
     Column("signature", "Signature"),
     Column("frame", "Frame"),
     Column("class", "Class"),
-    Column("test", "Test that has it most"),
+    Column("test", "Most affected test"),
 )
 """What a page says beside the failure, as columns for programs."""
 _HINTS = {
@@ -149,7 +149,7 @@ def _table(asked: Asked, review: KindReview, kinds: Sequence[Kind], after: int) 
     is_asked = any(asked.query.get(name) for name in ("platform", "version", "q", "standing"))
     return Table(
         id="failures",
-        caption="Kinds of failures, what is new first",
+        caption="Failure groups, new ones first",
         columns=(*_COLUMNS, *_DATA) if _is_data(asked) else _COLUMNS,
         rows=[_row(asked, kind, names) for kind in shown],
         empty=_empty(review, is_filtered=is_asked),

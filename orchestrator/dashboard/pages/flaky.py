@@ -55,8 +55,8 @@ _FIELDS = ("product", "nodeid", "owner", "reason", "days", "platforms", "returns
 _TESTS = (
     Column("test", "Test"),
     Column("likely_percent", "At least", is_number=True),
-    Column("how", "How it shows"),
-    Column("figures", "In figures"),
+    Column("how", "Detection"),
+    Column("figures", "Evidence"),
     Column("platforms", "Platforms"),
     Column("evidence", "Newest evidence"),
     Column("last_seen", "Last seen"),
@@ -66,7 +66,7 @@ _DATA = (
     Column("whose", "Whose"),
     Column("passed_on_retry", "Passed on retry", is_number=True),
     Column("failures", "Failed", is_number=True),
-    Column("judged", "Of results", is_number=True),
+    Column("judged", "Results judged", is_number=True),
     Column("flips", "Flips", is_number=True),
     Column("test_id", "Number", is_number=True),
 )
@@ -77,7 +77,7 @@ _QUARANTINES = (
     Column("platforms", "Platforms"),
     Column("reason", "Why"),
     Column("owner", "Owner"),
-    Column("excused", "Failed in it", is_number=True),
+    Column("excused", "Failures excused", is_number=True),
     Column("passes", "Passes in a row"),
     Column("expires", "Until"),
 )
@@ -205,7 +205,7 @@ def _tests(asked: Asked, review: FlakyReview, tests: Sequence[FlakyTest]) -> Tab
     filtered = len(tests) < len(review.tests)
     return Table(
         id="flaky",
-        caption="Unsteady tests, the likeliest to fail first",
+        caption="Flaky tests, most likely to fail first",
         columns=(*_TESTS, *_DATA) if _is_data(asked) else _TESTS,
         rows=[_test(asked, one) for one in tests],
         empty=(
@@ -286,7 +286,7 @@ def _quarantines(asked: Asked, quarantines: Sequence[ShownQuarantine]) -> Table:
     more = (_END,) if ends else _QUARANTINE_DATA if _is_data(asked) else ()
     return Table(
         id="quarantines",
-        caption="Quarantines, those that stand first",
+        caption="Quarantines, active ones first",
         columns=(*_QUARANTINES, *more),
         rows=[_quarantine(asked, one, ends=ends) for one in quarantines[:QUARANTINES_SHOWN]],
         empty="No test is in quarantine.",

@@ -262,7 +262,7 @@ def _legend(shown: _Shown) -> Table:
     kinds = [kind for kind in shown.grid.kinds.values() if kind.letter and kind.signature in here]
     return Table(
         id="kinds",
-        caption="Failures that are alike",
+        caption="Failure groups",
         columns=(
             Column("letter", "Letter"),
             Column("failure", "Failure"),

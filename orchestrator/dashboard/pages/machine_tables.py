@@ -110,7 +110,7 @@ def orphans_table(asked: Asked, orphans: Sequence[Orphan]) -> Table:
         rows.append(Row(tuple(cells), tone="bad"))
     return Table(
         id="orphans",
-        caption="Nobody owns these",
+        caption="Orphans",
         columns=columns,
         rows=rows,
         empty="Nothing is there that nobody owns.",
@@ -130,7 +130,7 @@ def rented_table(asked: Asked, rented: Sequence[Rented]) -> Table:
             Column("age_s", "Age", is_number=True),
             Column("cost_usd", "So far", is_number=True),
             Column("deadline", "Deadline"),
-            Column("expires_at", "Ends itself"),
+            Column("expires_at", "Terminates itself"),
         ),
         rows=[_rented_row(one, asked.now) for one in rented],
         empty="No machine is running; nothing costs money.",
@@ -186,7 +186,7 @@ def looks_table(asked: Asked, looks: Mapping[str, LastLook]) -> Table:
     """What each provider said when the janitor asked last."""
     return Table(
         id="providers",
-        caption="What the providers said last",
+        caption="Latest answers of the providers",
         columns=(
             Column("provider", "Provider"),
             Column("asked_at", "Asked"),
@@ -216,14 +216,14 @@ def gone_table(gone: Sequence[Rented], now: datetime) -> Table:
     """What went last."""
     return Table(
         id="gone",
-        caption="Gone last",
+        caption="Recently terminated",
         columns=(
             Column("machine", "Machine"),
             Column("provider", "Provider"),
             Column("cell", "Cell"),
             Column("gone_at", "Gone"),
             Column("held_s", "Held", is_number=True),
-            Column("cost_usd", "Came to", is_number=True),
+            Column("cost_usd", "Cost", is_number=True),
         ),
         rows=[_gone_row(one, now) for one in gone],
         empty="No machine was ever given back here.",

@@ -89,7 +89,7 @@ def platforms_table(asked: Asked, story: TestStory) -> Table:
             Column("passed", "Passed"),
             Column("took_s", "Takes", is_number=True),
             Column("trend_s", "Over time"),
-            Column("broken", "Good, then bad"),
+            Column("broken", "Regression range"),
         ),
         rows=[
             Row(

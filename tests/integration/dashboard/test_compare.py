@@ -67,7 +67,7 @@ def test_every_kind_of_difference_has_its_table_the_worst_first(pages: PageDesk)
 def test_only_differences_are_shown_unless_all_is_asked_for(pages: PageDesk) -> None:
     address = both(pages, {"t::a": "passed"}, {"t::a": "passed"})
     shown = pages.page(address)
-    assert "No test went another way" in shown.text
+    assert "No test has another outcome" in shown.text
     assert "same" not in pages.json(address)["tables"]
     whole = pages.json(f"{address}&all=1")["tables"]
     assert [row["test"] for row in whole["same"]["rows"]] == ["t::a", "t::a"]

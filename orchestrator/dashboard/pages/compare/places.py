@@ -112,7 +112,7 @@ def packages_table(asked: Asked, contrast: Contrast) -> Table:
     shown = [one for one in _shown(asked, contrast) if one.is_package]
     return Table(
         id="packages",
-        caption="Packages of other versions",
+        caption="Packages with other versions",
         columns=_COLUMNS,
         rows=[_row(one, contrast) for one in shown[:_PACKAGES]],
         empty="No package differs.",

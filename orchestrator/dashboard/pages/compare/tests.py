@@ -83,7 +83,7 @@ def cells_table(asked: Asked, contrast: Contrast) -> Table:
     counted = (Column(kind.value, TITLES[kind], is_number=True) for kind in kinds)
     return Table(
         id="platforms",
-        caption="Platforms, and how many of their tests went which way",
+        caption="Test outcomes by platform",
         columns=(*_CELLS, *counted),
         rows=rows,
         empty="Neither run has a platform.",

@@ -24,8 +24,8 @@ _PAST = (
     Column("verdict", "Verdict"),
     Column("subject", "Subject"),
     Column("decided", "Decided"),
-    Column("said", "It said"),
-    Column("would_say", "This would say"),
+    Column("said", "Stored decision"),
+    Column("would_say", "Dry run"),
     Column("changed", "What differs"),
 )
 
@@ -73,7 +73,7 @@ def past_table(asked: Asked, tried: Sequence[Tried]) -> Table:
     """One row for each verdict, newest first."""
     return Table(
         id="past",
-        caption="What it would have said",
+        caption="Decisions on past evidence",
         columns=_PAST,
         rows=[_past(asked, one) for one in tried],
         empty="The gate has not decided anything yet.",
@@ -90,7 +90,7 @@ def _runs_of(verdict: Verdict) -> tuple[str, ...]:
 def _change_table(found: Sequence[Change]) -> Table:
     return Table(
         id="changes",
-        caption="Rules that come to something else",
+        caption="Rules with another outcome",
         columns=_CHANGES,
         rows=[_change(one) for one in found[:SHOWN]],
         empty="Every blocking rule comes to the same.",

@@ -21,7 +21,7 @@ _FAILING = (
     Column("signature", "Failure"),
 )
 _BLAME = (
-    Column("answer", "Who broke it"),
+    Column("answer", "Root cause"),
     Column("test", "Test"),
     Column("rule", "Job"),
     Column("evidence", "Evidence"),
@@ -32,7 +32,7 @@ _PERFORMANCE = (
     Column("change", "Change"),
     Column("interval", "Interval"),
     Column("budget", "Budget"),
-    Column("detectable", "Smallest that would be seen"),
+    Column("detectable", "Minimum detectable effect"),
     Column("pairs", "Pairs", is_number=True),
     Column("p_adjusted", "Adjusted p"),
 )
@@ -56,7 +56,7 @@ def evidence_tables(rules: Sequence[RuleResult]) -> Iterator[Table]:
         yield _table("failing", caption, _FAILING, [_failing(*row) for row in failing])
     blame = [(rule, one) for rule in rules for one in _listed(rule, "blame")]
     if blame:
-        caption = f"Who broke it: {_of(len(blame), 'answers')}"
+        caption = f"Root cause: {_of(len(blame), 'answers')}"
         yield _table("blame", caption, _BLAME, [_blamed(*row) for row in blame])
     measured = [rule for rule in rules if rule.kind == "performance"]
     if measured:

@@ -34,8 +34,8 @@ _CHANNELS = (
     Column("channel", "Channel"),
     Column("state", "State"),
     Column("target", "Sends to"),
-    Column("lines", "Told of"),
-    Column("last_ok", "Last got through"),
+    Column("lines", "Events"),
+    Column("last_ok", "Last success"),
     Column("waiting", "Waiting", is_number=True),
 )
 _TRY = Column("try", "Try it", is_title_hidden=True)

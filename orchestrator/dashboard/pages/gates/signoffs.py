@@ -23,7 +23,7 @@ _WAIVERS = (
     Column("state", "State"),
     Column("rule", "Rule"),
     Column("reason", "Why"),
-    Column("author", "Asked for by"),
+    Column("author", "Requested by"),
     Column("approver", "Approved by"),
     Column("given", "Given"),
     Column("until", "Until"),

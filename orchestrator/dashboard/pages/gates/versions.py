@@ -15,7 +15,7 @@ SHOWN = 50
 _COLUMNS = (
     Column("version", "Version"),
     Column("since", "Since"),
-    Column("by", "Put by"),
+    Column("by", "Uploaded by"),
     Column("look", "Look at"),
 )
 

@@ -8,8 +8,9 @@ from decimal import Decimal
 from orchestrator.application.plan_run import Plan, PlannedCell
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Several, Table, Text, Usd
 from orchestrator.domain.machine import Place
+from orchestrator.domain.plan_text import free_of, hourly, limit_warning, totals
 from orchestrator.domain.quota import Headroom, Room
-from orchestrator.domain.units import plural, price, usd
+from orchestrator.domain.units import plural
 
 _PLACES = 6
 _CELLS = (
@@ -24,7 +25,7 @@ _HEADROOM = (
     Column("where", "Where"),
     Column("needed", "Needs", is_number=True),
     Column("free", "Free"),
-    Column("room", "Room"),
+    Column("quota_status", "Quota status"),
     Column("ask", "What to ask for"),
 )
 
@@ -65,9 +66,8 @@ def _places(planned: PlannedCell) -> Iterator[Cell]:
 
 
 def _about(place: Place) -> str:
-    total = place.usd_per_hour
-    cost = "price unknown" if total is None else f"{price(total)}/h" if total else "free"
-    return ", ".join(part for part in (place.instance_type, place.market, cost) if part)
+    parts = (place.instance_type, place.market, hourly(place.usd_per_hour))
+    return ", ".join(part for part in parts if part)
 
 
 def headroom_table(plan: Plan) -> Table:
@@ -84,44 +84,30 @@ def headroom_table(plan: Plan) -> Table:
 
 def _headroom(found: Headroom) -> Row:
     quota, level = found.quota, found.level
-    is_known = level.limit is not None and level.used is not None
-    free = f"{max(0, (level.limit or 0) - (level.used or 0))} of {level.limit}"
     return Row(
         (
             Text(f"{quota.provider} {quota.name}", note=quota.code),
             Text(quota.scope),
             Number(found.needed, quota.unit),
-            Text(free if is_known else "unknown"),
-            Badge(_WORDS[found.room]),
+            Text(free_of(level.limit, level.used)),
+            Badge("insufficient" if found.room is Room.SHORT else found.room),
             Text("" if found.room is Room.OK else found.sentence),
         ),
         tone="" if found.room is Room.OK else "warn",
     )
 
 
-_WORDS = {Room.OK: "ok", Room.SHORT: "short", Room.UNKNOWN: "unknown"}
-
-
 def total(plan: Plan) -> str:
     """``5 cells, 25 jobs, at most $4.02 an attempt (limit $12.00)``."""
     jobs = sum(len(cell.cell.jobs) for cell in plan.cells)
-    most = plan.matrix.limits.max_usd
-    limit = f" (limit {usd(most)})" if most is not None else ""
-    worst = plan.worst_usd
-    cost = "free" if worst == 0 else f"at most {usd(worst)} an attempt{limit}"
-    return f"{plural(len(plan.cells), 'cell')}, {plural(jobs, 'job')}, {cost}"
+    return totals(len(plan.cells), jobs, plan.worst_usd, plan.matrix.limits.max_usd)
 
 
 def warnings(plan: Plan) -> list[str]:
     """What a person should know before it starts."""
-    most = plan.matrix.limits.max_usd
     known = sum((cell.worst_usd for cell in plan.cells if cell.worst_usd), Decimal(0))
-    found = []
-    if most is not None and known > most:
-        found.append(
-            f"limits.max_usd of {usd(most)} does not cover one attempt of every cell"
-            f" ({usd(known)}): what does not fit when its turn comes is not rented."
-        )
+    limit = limit_warning(known, plan.matrix.limits.max_usd)
+    found = [f"{limit}."] if limit else []
     short = sum(one.room is Room.SHORT for one in plan.headroom)
     if short:
         found.append(f"{plural(short, 'quota is', 'quotas are')} too small for this.")

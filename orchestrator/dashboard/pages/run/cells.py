@@ -231,7 +231,7 @@ def decision_table(record: RunRecord) -> Table:
     ]
     return Table(
         id="decisions",
-        caption="Where it ran, and why",
+        caption="Placement decisions",
         columns=_DECISIONS,
         rows=rows,
         empty="No place had to be chosen.",

@@ -20,7 +20,7 @@ _CLUSTERS = (
 _DIAGNOSED = (
     Column("test", "Test"),
     Column("cell", "Cell"),
-    Column("answer", "Who broke it"),
+    Column("answer", "Root cause"),
     Column("evidence", "Why"),
     Column("tried", "Tried"),
 )
@@ -43,7 +43,7 @@ def cluster_table(record: RunRecord, most: int | None = None) -> Table:
     """The failures by signature, the largest first."""
     return Table(
         id="failures",
-        caption="Kinds of failures",
+        caption="Failure groups",
         columns=_CLUSTERS,
         rows=[_cluster_row(one) for one in record.clusters[:most]],
         total=len(record.clusters),
@@ -89,7 +89,7 @@ def diagnosis_table(record: RunRecord, most: int | None = None) -> Table:
     ]
     return Table(
         id="diagnosed",
-        caption="Who broke it",
+        caption="Root cause",
         columns=_DIAGNOSED,
         rows=rows,
         total=len(record.diagnosed),
@@ -114,7 +114,7 @@ def known_table(record: RunRecord) -> Table:
     ]
     return Table(
         id="known_issues",
-        caption="Known issues that failures of the run fit",
+        caption="Known issues that match failures of the run",
         columns=_KNOWN,
         rows=rows,
         is_caption_hidden=True,
