@@ -9,7 +9,7 @@ from fractions import Fraction
 from markupsafe import Markup
 
 LONGEST_TEXT = 2_000
-"""Characters of a text from elsewhere that a page shows; the whole stands in its `.json`."""
+"""Characters of an untrusted text that a page shows; its `.json` has all of them."""
 
 _MOST_BREAKS = 8
 _BEGIN, _END = Markup("<bdi>"), Markup("</bdi>")

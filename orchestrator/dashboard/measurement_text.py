@@ -115,7 +115,7 @@ class Change:
 
     @property
     def note(self) -> str:
-        """``+8.2%``, and what is said beside it."""
+        """``+8.2%``, with its note."""
         told = [percent(self.change)] if self.change is not None else []
         return " ".join([*told, *([self.aside] if self.aside else [])])
 

@@ -38,12 +38,12 @@ class Format(StrEnum):
 
 
 class PageMissingError(LookupError):
-    """There is no such page; the text says what there is instead."""
+    """There is no such page; the text names what exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What stands on a page."""
+    """The content of a page."""
 
     template: str
     title: str
@@ -73,7 +73,7 @@ class Asked:
 
     @property
     def query(self) -> Mapping[str, str]:
-        """What stands in the address; of a name that stands there twice, the last."""
+        """The query of the address; of a repeated name, the last value."""
         return self.request.query_params
 
     def here(self, **changed: str) -> str:
@@ -84,7 +84,7 @@ class Asked:
 
     @property
     def path(self) -> str:
-        """This page's address without its query and without what says how it is wanted."""
+        """This page's address without its query and its format suffix."""
         return urls.as_page(quote(self.request.scope["path"]))
 
     def part_url(self, part: str) -> str:

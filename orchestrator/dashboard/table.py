@@ -19,7 +19,7 @@ Plain = str | int | float | bool | None | Mapping[str, "Plain"] | Sequence["Plai
 
 
 class Cell(Protocol):
-    """What stands in one place of a table."""
+    """The value of one table cell."""
 
     @property
     def kind(self) -> str:
@@ -46,7 +46,7 @@ class Text:
     """A quieter second line."""
     is_code: bool = False
     short: str = ""
-    """Shown in its place, where the rest stands in the note."""
+    """Shown instead of the value; the rest is in the note."""
 
     def plain(self) -> Plain:
         """The value."""
@@ -69,7 +69,7 @@ class Number:
     """It should catch the eye where it is not zero."""
 
     def plain(self) -> Plain:
-        """Unrounded; the unit stands in the column's name."""
+        """The unrounded value; the unit is in the column's name."""
         return self.value
 
     def text(self) -> str:
@@ -100,7 +100,7 @@ class Badge:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of tests, with the pass rate and what stands beside it."""
+    """Counts of tests, with the pass rate and the outcomes outside it."""
 
     kind: ClassVar[str] = "tally"
     counts: Counts
@@ -301,7 +301,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Several names, of which a page shows the first ones; a pointer on the rest tells them all."""
+    """Several names: a page shows the first ones, and all of them as a tooltip."""
 
     kind: ClassVar[str] = "names"
     values: Sequence[str]
@@ -385,8 +385,34 @@ class Table:
     total: int | None = None
     """How many rows there are on all pages, where that is known cheaply."""
     is_caption_hidden: bool = False
-    """Where a heading says it."""
+    """Where a heading names it already."""
     is_grid: bool = field(default=False)
     """Arrow keys move in it from cell to cell."""
     is_passing: bool = False
     """It answers a form: no address gives it again, so that only its Markdown can be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One line of the details."""
+
+    name: str
+    value: str
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A sentence, with the figures behind it folded away."""
+
+    kind: ClassVar[str] = "folded"
+    value: str
+    facts: Sequence[Fact] = ()
+
+    def plain(self) -> Plain:
+        """The sentence."""
+        return self.value
+
+    def text(self) -> str:
+        """The sentence in one line."""
+        return visible(cut(self.value)).replace("\n", " ")

@@ -22,7 +22,7 @@ from orchestrator.application.quarantine import NewQuarantine, add_quarantine, e
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
 from orchestrator.dashboard.pages.failure_groups import Tab
-from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
@@ -70,7 +70,7 @@ _DATA = (
     Column("flips", "Flips", is_number=True),
     Column("test_id", "Number", is_number=True),
 )
-"""What a page says in words, as columns for programs."""
+"""Columns of the data formats for values that a page writes as text."""
 _QUARANTINES = (
     Column("test", "Test"),
     Column("state", "State"),

@@ -19,9 +19,8 @@ from orchestrator.application.show_grid import (
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
-from orchestrator.dashboard.pages.test_names import name_cell
-from orchestrator.dashboard.path_lookup import run_of
-from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.pages.tests import name_cell
+from orchestrator.dashboard.path_lookup import of_products, products, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Column, Mark, Number, Row, Table, Text
 from orchestrator.domain.cell import Run

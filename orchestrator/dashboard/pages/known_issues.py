@@ -18,7 +18,7 @@ from orchestrator.application.list_issues import (
 from orchestrator.application.ports.stores import Scope
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
-from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (

@@ -14,9 +14,8 @@ from starlette.testclient import TestClient
 from orchestrator.application.ports.stores import StoreError
 from orchestrator.application.tokens import cookie_of
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.disclosure import Folded
 from orchestrator.dashboard.responses import AskedDep, Page
-from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Table, Text
+from orchestrator.dashboard.table import Badge, Column, Folded, Moment, Number, Row, Table, Text
 from tests.integration.api_context import Desk
 from tests.integration.dashboard.desk import HOST, PageDesk, dashboard, signed_in
 from tests.integration.dashboard.shown import read_page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.application.ports.evidence import Artifact
-from orchestrator.dashboard.pages.cell import routes
+from orchestrator.dashboard.pages import cell
 from orchestrator.domain.outcome import Outcome
 from tests.integration.dashboard.desk import PageDesk
 
@@ -63,7 +63,7 @@ def test_filters_stand_in_the_address(shared_pages: PageDesk, where: str) -> Non
 
 
 def test_pages_follow_one_another(pages: PageDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "PAGE_SIZE", 5)
+    monkeypatch.setattr(cell, "PAGE_SIZE", 5)
     run = str(pages.api.launch()["id"])
     agent = pages.api.begin(run, "here")
     names = [f"t/a.py::n{number:03}" for number in range(13)]

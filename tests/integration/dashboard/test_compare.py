@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from orchestrator.dashboard.pages.compare import tests
+from orchestrator.dashboard.pages.compare import tables
 from orchestrator.domain.outcome import Outcome
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.measuring import TORCH, measured
@@ -165,8 +165,8 @@ def test_what_is_not_there_is_not_found(pages: PageDesk) -> None:
 
 
 def test_one_kind_comes_page_by_page(pages: PageDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tests, "EACH", 2)
-    monkeypatch.setattr(tests, "PAGE_SIZE", 4)
+    monkeypatch.setattr(tables, "EACH", 2)
+    monkeypatch.setattr(tables, "PAGE_SIZE", 4)
     old = {f"t::{number}": "passed" for number in range(5)}
     address = both(pages, old, dict.fromkeys(old, "failed"))
     first = pages.page(address)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from orchestrator.application.ports.logs import AttemptLog
-from orchestrator.dashboard.pages.log.lines import LONGEST, MOST_PARTS
+from orchestrator.dashboard.pages.log import LONGEST, MOST_PARTS
 from tests.databases import Agent
 from tests.integration.dashboard.desk import PageDesk
 

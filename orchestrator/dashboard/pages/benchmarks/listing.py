@@ -27,7 +27,7 @@ from orchestrator.dashboard.measurement_text import (
     params_of,
     unit_of,
 )
-from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Cell, Column, Drawn, Moment, Row, Table, Text
 from orchestrator.domain.vocabulary import term
