@@ -14,16 +14,15 @@ from reports.platform_text import exact_figure
 SKIPS_NAMED = 3
 """Skipped tests that a cell of the class table names."""
 
-_CODES = {"skipped": "○ SKIPPED"}
 _TIMES = frozenset({"s", "ms", "us", "µs", "ns", "min"})
 
 
 def class_cell(cell: ClassCell | None) -> str:
-    """``✅ PASS, 1 skipped (test_a)``; a dash where the platform has no such class."""
+    """``✅ PASSED, 1 skipped (test_a)``; a dash where the platform has no such class."""
     if cell is None:
         return "—"
     tally = cell.tally
-    said = [_CODES[cell.code] if cell.code in _CODES else fmt.outcome(cell.code)]
+    said = [fmt.outcome(cell.code)]
     for name in ("failed", "error", "missing", "not_run", "xfailed", "xpassed"):
         n = getattr(tally, name)
         said += [f"{fmt.count(n)} {fmt.test_outcome(name)}"] if n else []

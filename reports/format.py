@@ -13,22 +13,13 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TypeVar
 
+from orchestrator.domain.vocabulary import phrase, term
 from reports.model.values import Absent, CheckTally, Rate, Status
 
 T = TypeVar("T")
 
-STATUS_WORDS = {
-    "passed": "✅ PASS",
-    "failed": "❌ FAIL",
-    "timed_out": "⏱ TIMED OUT",
-    "errored": "⚠ ERRORED",
-    "cancelled": "⊘ CANCELLED",
-    "not_available": "∅ NOT AVAILABLE",
-    "not_run": "○ NOT RUN",
-    "running": "… RUNNING",
-    "queued": "… QUEUED",
-}
-"""By outcome or state: a glyph and a word, so that neither colour nor font is needed."""
+_COLOURED = {"passed": "✅", "failed": "❌", "errored": "⚠"}
+"""Glyphs with a colour, which Markdown has no other way to give."""
 
 _ENDED = {
     "cancelled": "was cancelled",
@@ -207,26 +198,27 @@ def date(value: date_type) -> str:
 
 def status(value: Status) -> str:
     """Glyph, word, the reason, and the mark of what ran degraded."""
-    reason = value.reason.replace("_", " ")
+    reason = phrase(value.reason)
     notes = [reason] if reason and reason not in _SAID.get(value.code, ()) else []
     notes += ["degraded"] if value.degraded is not None else []
-    word = STATUS_WORDS[value.code]
+    word = outcome(value.code)
     return f"{word} ({', '.join(notes)})" if notes else word
 
 
 def ended(value: str) -> str:
     """``failed``, ``was cancelled``: what became of something, behind its name."""
-    return _ENDED.get(value, value.replace("_", " "))
+    return _ENDED.get(value, term(value).word)
 
 
 def outcome(value: str) -> str:
-    """Glyph and word of an outcome without its reason."""
-    return STATUS_WORDS[value]
+    """Glyph and word of an outcome without its reason: ``✅ PASSED``."""
+    shown = term(value)
+    return f"{_COLOURED.get(value, shown.glyph)} {shown.word.upper()}"
 
 
 def test_outcome(value: str) -> str:
     """``not run``."""
-    return value.replace("_", " ")
+    return term(value).word
 
 
 def plural(value: int, word: str) -> str:

@@ -24,13 +24,13 @@ SOME_TEXT, LONG_TEXT = 14, 40
 """Characters of a cell's text from which on it gets room of its own."""
 
 _STATUS = re.compile(
-    r"(?P<glyph>[✅❌⏱⚠⊘∅○◐…]) (?P<word>PASS|FAIL|TIMED OUT|ERRORED|CANCELLED|NOT AVAILABLE"
+    r"(?P<glyph>[✅❌◷⚠■⊘∅○◐–▸]) (?P<word>PASSED|FAILED|TIMED OUT|ERRORED|CANCELLED|NOT AVAILABLE"
     r"|NOT RUN|SKIPPED|PARTIAL|RUNNING|QUEUED)\b"
 )
 _GLYPHS = {"✅": "✔", "❌": "✘"}
 """Those of colour fonts, which not every computer has, as letters."""
 _CLASSES = {
-    "PASS": "good", "FAIL": "bad", "ERRORED": "bad", "TIMED OUT": "bad", "PARTIAL": "so-so",
+    "PASSED": "good", "FAILED": "bad", "ERRORED": "bad", "TIMED OUT": "bad", "PARTIAL": "so-so",
 }  # fmt: skip
 _BAD = re.compile(r"(?:failed|error|missing|timed out|\*\*INCONSISTENT\*\*)(?:$| \()")
 _HYPHENED = re.compile(r"[A-Za-z]\w*(?:-\w+)+")

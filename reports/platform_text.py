@@ -18,7 +18,7 @@ DIGITS_KEPT = 6
 """A figure that was reported with no more significant digits stands as it was reported."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_OUTCOMES = {"passed": "✅ PASS", "failed": "❌ FAIL", "skipped": "○ SKIPPED"}
+_OUTCOMES = frozenset({"passed", "failed", "skipped"})
 _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _KINDS = {
     "use-case": ("Use Case Results", "Use Case"),
@@ -68,7 +68,7 @@ def memory_noted(value: int | Absent, report: Footnoted) -> str:
 
 
 def job_cell(cell: JobCell, report: Footnoted) -> str:
-    """``✅ PASS, 14/14 checks``."""
+    """``✅ PASSED, 14/14 checks``."""
     if isinstance(cell.status, Absent):
         return _dash(cell.status, report)
     said = [fmt.status(cell.status)]
@@ -84,10 +84,12 @@ def job_cell(cell: JobCell, report: Footnoted) -> str:
 
 
 def check_cell(cell: CheckLine | Absent, report: Footnoted) -> str:
-    """``✅ PASS: 0.000355 max_diff ‡``."""
+    """``✅ PASSED: 0.000355 max_diff ‡``."""
     if isinstance(cell, Absent):
         return _dash(cell, report)
-    said = "◐ PARTIAL" if is_partial(cell) else _OUTCOMES.get(cell.outcome, cell.outcome)
+    said = fmt.outcome(cell.outcome) if cell.outcome in _OUTCOMES else cell.outcome
+    if is_partial(cell):
+        said = "◐ PARTIAL"
     if cell.value:
         said += f": {_said(cell)}{f' {cell.unit}' if cell.unit else ''}"
         if cell.tolerance:

@@ -14,7 +14,7 @@ _ESCAPES = re.compile(
 )
 _SELECTORS = re.compile("[\ufe00-\ufe0f]")
 _WORDS = {"\n": "↵", "\r": "", "\t": "    "}
-_MARKS = dict(zip("✓✗⊘–○●↵…→─━│", "+#/-o*\\~>-=|", strict=True))
+_MARKS = dict(zip("✓✗⊘–○●■◷∅▽≈◇▸↵…→─━│", "+#/-o*cT0v~<>\\~>-=|", strict=True))
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 

@@ -1,4 +1,4 @@
-"""The application of pages; the REST API stands beside it."""
+"""The application of the dashboard's pages; the REST API is another application."""
 
 from __future__ import annotations
 
@@ -20,27 +20,25 @@ from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.application.replay_verdict import VerdictMissingError
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import (
+    benchmarks,
     cell,
     costs,
-    failure_group,
     failure_groups,
     flaky,
+    gates,
     grid,
     known_issues,
     launch,
+    log,
     machines,
-    run,
     runs,
-    schedule,
     schedules,
     sign_in,
     tests,
 )
-from orchestrator.dashboard.pages.benchmarks import routes as benchmarks
 from orchestrator.dashboard.pages.board import routes as board
 from orchestrator.dashboard.pages.compare import routes as compare
-from orchestrator.dashboard.pages.gates import routes as gates
-from orchestrator.dashboard.pages.log import routes as log
+from orchestrator.dashboard.pages.run import routes as run
 from orchestrator.dashboard.responses import Format, PageMissingError, Pages, pages_of
 from orchestrator.dashboard.security import PageHeaders
 from orchestrator.dashboard.session import ForeignFormError, NotAllowedError, SignedOutError
@@ -84,11 +82,9 @@ _PAGES = (
     benchmarks,
     gates,
     failure_groups,
-    failure_group,
     flaky,
     known_issues,
     schedules,
-    schedule,
 )
 
 

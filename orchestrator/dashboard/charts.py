@@ -1,4 +1,4 @@
-"""Small pictures drawn on the server: shapes without text, whose words stand beside them.
+"""Small pictures drawn on the server: shapes without text; the text is next to them.
 
 Coordinates are attributes and colours are classes: no style of a picture's own is needed.
 """
@@ -73,7 +73,7 @@ def bar(parts: Sequence[tuple[str, float]], *, width: int = 120, height: int = 6
 
 
 _HEIGHTS = {"good": 0.35, "quiet": 0.2, "busy": 0.2, "warn": 0.7, "bad": 1.0}
-"""Of the strip's: what is not well stands out by more than its colour."""
+"""Heights of the strip's marks: failures differ by more than their colour."""
 
 
 def strip(tones: Sequence[str], *, each: int = 4, height: int = 18) -> Picture:

@@ -1,4 +1,4 @@
-"""Forms that people fill in: what stands in one, and what is wrong with it."""
+"""Forms: their values, and the errors of each field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _URL = re.compile(r"(https?://[!-~]+)?")
 
 @dataclass(slots=True)
 class Form:
-    """What stands in a form, by the names of its fields."""
+    """The values of a form by field name."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     mistakes: dict[str, str] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Form:
         return bool(self.mistakes or self.said)
 
     def value(self, name: str) -> str:
-        """What stands in a field."""
+        """The value of a field."""
         return self.values.get(name, "")
 
     def word(self, name: str, *, longest: int = LONGEST) -> str:

@@ -1,16 +1,15 @@
-"""How things are said on pages: outcomes as a sign and a word, and text from elsewhere."""
+"""Text on pages: untrusted text made harmless; shares, numbers and ages as text."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 
 from markupsafe import Markup
 
 LONGEST_TEXT = 2_000
-"""Characters of a text from elsewhere that a page shows; the whole stands in its `.json`."""
+"""Characters of an untrusted text that a page shows; its `.json` has all of them."""
 
 _MOST_BREAKS = 8
 _BEGIN, _END = Markup("<bdi>"), Markup("</bdi>")
@@ -25,96 +24,6 @@ _HIDDEN = re.compile(
     "\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
 )
 _SECONDS = (("d", 86_400), ("h", 3_600), ("min", 60))
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """An outcome, a state or a decision as a page shows it; never by its colour alone."""
-
-    sign: str
-    word: str
-    tone: str
-    """``good``, ``bad``, ``warn`` (a person should look), ``busy`` or ``quiet``."""
-
-
-_SAID = {
-    "passed": Said("✓", "passed", "good"),
-    "failed": Said("✗", "failed", "bad"),
-    "error": Said("!", "error", "bad"),
-    "errored": Said("!", "errored", "bad"),
-    "timed_out": Said("◷", "timed out", "bad"),
-    "cancelled": Said("■", "cancelled", "warn"),
-    "not_available": Said("∅", "not available", "warn"),
-    "not_run": Said("–", "not run", "warn"),
-    "missing": Said("?", "missing", "warn"),
-    "stale": Said("◔", "stale", "warn"),
-    "skipped": Said("⊘", "skipped", "quiet"),
-    "xfailed": Said("x", "expected failure", "quiet"),
-    "xpassed": Said("X", "unexpected pass", "warn"),
-    "degraded": Said("▽", "degraded", "warn"),
-    "flaky": Said("≈", "flaky", "warn"),
-    "PASS": Said("✓", "PASS", "good"),
-    "PASS_WITH_EXCEPTIONS": Said("✓*", "PASS with exceptions", "warn"),
-    "FAIL": Said("✗", "FAIL", "bad"),
-    "INCONCLUSIVE": Said("?", "INCONCLUSIVE", "warn"),
-    "ok": Said("✓", "ok", "good"),
-    "violated": Said("✗", "violated", "bad"),
-    "unknown": Said("?", "unknown", "warn"),
-    "ours": Said("✗", "ours", "bad"),
-    "dependency": Said("◇", "a dependency", "warn"),
-    "image_or_driver": Said("◇", "image or driver", "warn"),
-    "machine": Said("◇", "the machine", "warn"),
-    "applies": Said("✓*", "applies", "warn"),
-    "stands": Said("●", "stands", "warn"),
-    "ended": Said("–", "ended", "quiet"),
-    "gone": Said("●", "gone", "quiet"),
-    "excepted": Said("✓*", "excepted", "warn"),
-    "tolerated": Said("✓*", "tolerated", "warn"),
-    "waived": Said("✓*", "waived", "warn"),
-    "active": Said("●", "active", "good"),
-    "unapproved": Said("?", "needs approval", "warn"),
-    "expired": Said("◌", "expired", "quiet"),
-    "retired": Said("–", "retired", "quiet"),
-    "failing": Said("✗", "failing", "bad"),
-    "disabled": Said("■", "disabled", "warn"),
-    "new": Said("+", "new", "bad"),
-    "lapsed": Said("◌", "expired", "warn"),
-    "unowned": Said("!", "unowned", "warn"),
-    "quarantined": Said("≈", "quarantined", "quiet"),
-    "known": Said("●", "known", "quiet"),
-    "exceeded": Said("▲", "more than expected", "bad"),
-    "untried": Said("–", "nothing of it ran", "quiet"),
-    "retried": Said("≈", "passed on retry", "quiet"),
-    "split": Said("≈", "both with one version", "quiet"),
-    "flips": Said("≈", "keeps changing", "quiet"),
-    "paused": Said("■", "paused", "warn"),
-    "missed": Said("?", "missed", "bad"),
-    "deadline_missed": Said("◷", "deadline missed", "bad"),
-    "in_time": Said("✓", "in time", "good"),
-    "new_failure": Said("✗", "new failure", "bad"),
-    "still_failing": Said("✗", "still failing", "bad"),
-    "newly_skipped": Said("⊘", "newly skipped", "warn"),
-    "fixed": Said("✓", "fixed", "good"),
-    "changed": Said("≠", "changed", "quiet"),
-    "differs": Said("≠", "differs", "warn"),
-    "equal": Said("=", "equal", "quiet"),
-    "worse": Said("▼", "worse", "bad"),
-    "better": Said("▲", "better", "good"),
-    "alike": Said("≈", "alike", "quiet"),
-    "single": Said("?", "single sample", "warn"),
-    "steady": Said("–", "steady", "quiet"),
-    "short": Said("…", "too few runs", "quiet"),
-    "orphan": Said("!", "orphan", "bad"),
-    "idle": Said("!", "idle", "warn"),
-    "queued": Said("…", "queued", "busy"),
-    "done": Said("●", "done", "quiet"),
-    "finished": Said("●", "finished", "quiet"),
-}
-
-
-def said(word: str) -> Said:
-    """How a word of the glossary is shown; a state of work in progress where it is no other."""
-    return _SAID.get(word) or Said("▸", word.replace("_", " "), "busy")
 
 
 def visible(text: str) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from orchestrator.dashboard.labels import cut, number, said, visible
+from orchestrator.dashboard.labels import cut, number, visible
 from orchestrator.dashboard.table import Plain
+from orchestrator.domain.vocabulary import term
 from orchestrator.store.benchmarks import Benchmark, Point
 
 _MOST_DIGITS = 6
@@ -114,7 +115,7 @@ class Change:
 
     @property
     def note(self) -> str:
-        """``+8.2%``, and what is said beside it."""
+        """``+8.2%``, with its note."""
         told = [percent(self.change)] if self.change is not None else []
         return " ".join([*told, *([self.aside] if self.aside else [])])
 
@@ -124,5 +125,5 @@ class Change:
 
     def text(self) -> str:
         """``▼ worse +8.2%``."""
-        shown = said(self.word)
-        return f"{shown.sign} {shown.word} {self.note}".rstrip()
+        shown = term(self.word)
+        return f"{shown.glyph} {shown.word} {self.note}".rstrip()

@@ -20,9 +20,10 @@ from markupsafe import Markup
 from orchestrator.application.context import Context
 from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import cut, said, spoken, visible
+from orchestrator.dashboard.labels import cut, spoken, visible
 from orchestrator.dashboard.session import Viewer, ViewerDep
 from orchestrator.dashboard.table import Mark, Row, Table
+from orchestrator.domain.vocabulary import term
 
 _UNSAFE_IN_SHEETS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -37,12 +38,12 @@ class Format(StrEnum):
 
 
 class PageMissingError(LookupError):
-    """There is no such page; the text says what there is instead."""
+    """There is no such page; the text names what exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What stands on a page."""
+    """The content of a page."""
 
     template: str
     title: str
@@ -72,7 +73,7 @@ class Asked:
 
     @property
     def query(self) -> Mapping[str, str]:
-        """What stands in the address; of a name that stands there twice, the last."""
+        """The query of the address; of a repeated name, the last value."""
         return self.request.query_params
 
     def here(self, **changed: str) -> str:
@@ -83,7 +84,7 @@ class Asked:
 
     @property
     def path(self) -> str:
-        """This page's address without its query and without what says how it is wanted."""
+        """This page's address without its query and its format suffix."""
         return urls.as_page(quote(self.request.scope["path"]))
 
     def part_url(self, part: str) -> str:
@@ -140,7 +141,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters |= {"visible": visible, "cut": cut, "said": said}
+        self._environment.filters |= {"visible": visible, "cut": cut, "term": term}
         self._environment.filters |= {"markdown": markdown, "spoken": spoken}
         self._environment.globals |= {"static": static, "urls": urls, "once": self._once}
         self._marks: dict[Mark, Markup] = {}

@@ -1,4 +1,4 @@
-"""What browsers are told about every page: nothing runs, loads or goes out but our own."""
+"""Security headers of every page: only our own scripts run, and nothing foreign is loaded."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _RANK = list(Scope)
 
 
 class SignedOutError(Exception):
-    """No token was sent, or none that stands."""
+    """No token was sent, or it is not valid."""
 
 
 class NotAllowedError(Exception):
@@ -55,7 +55,7 @@ class Viewer:
         return _RANK.index(self.scope) >= _RANK.index(Scope(needed))
 
     def csrf(self) -> str:
-        """A value for forms: another one each time, so that compression tells nothing of it."""
+        """A CSRF value for forms, masked anew each time so that compressed sizes do not leak it."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return base64.urlsafe_b64encode(nonce + self._sealed(nonce)).decode("ascii")
 
@@ -73,7 +73,7 @@ class Viewer:
 
 
 def viewer_of(context: Context, credential: Credential) -> Viewer | None:
-    """Whom it stands for, or None."""
+    """The viewer of the token, or None."""
     token = check_credential(context, credential) if credential.secret else None
     return None if token is None else Viewer(token.name, token.scope, credential, token.id)
 

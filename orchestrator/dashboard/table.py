@@ -10,15 +10,16 @@ from fractions import Fraction
 from typing import ClassVar, Protocol
 
 from orchestrator.dashboard.charts import Picture
-from orchestrator.dashboard.labels import age, cut, in_utc, number, said, share, visible
+from orchestrator.dashboard.labels import age, cut, in_utc, number, share, visible
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.units import duration, usd
+from orchestrator.domain.vocabulary import term
 
 Plain = str | int | float | bool | None | Mapping[str, "Plain"] | Sequence["Plain"]
 
 
 class Cell(Protocol):
-    """What stands in one place of a table."""
+    """The value of one table cell."""
 
     @property
     def kind(self) -> str:
@@ -45,7 +46,7 @@ class Text:
     """A quieter second line."""
     is_code: bool = False
     short: str = ""
-    """Shown in its place, where the rest stands in the note."""
+    """Shown instead of the value; the rest is in the note."""
 
     def plain(self) -> Plain:
         """The value."""
@@ -68,7 +69,7 @@ class Number:
     """It should catch the eye where it is not zero."""
 
     def plain(self) -> Plain:
-        """Unrounded; the unit stands in the column's name."""
+        """The unrounded value; the unit is in the column's name."""
         return self.value
 
     def text(self) -> str:
@@ -93,13 +94,13 @@ class Badge:
 
     def text(self) -> str:
         """Sign and word."""
-        shown = said(self.word)
-        return f"{shown.sign} {shown.word}" if self.word else "–"
+        shown = term(self.word)
+        return f"{shown.glyph} {shown.word}" if self.word else "–"
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of tests, with the pass rate and what stands beside it."""
+    """Counts of tests, with the pass rate and the outcomes outside it."""
 
     kind: ClassVar[str] = "tally"
     counts: Counts
@@ -132,7 +133,7 @@ class Tally:
 
     def text(self) -> str:
         """``99.8% (447 of 448; 1 failed, 12 skipped)``."""
-        words = ", ".join(f"{many:,} {said(word).word}" for word, many in self.beside)
+        words = ", ".join(f"{many:,} {term(word).word}" for word, many in self.beside)
         of = f"{self.counts.passed:,} of {self.judged:,}"
         return f"{self.rate} ({of}; {words})" if words else f"{self.rate} ({of})"
 
@@ -275,19 +276,19 @@ class Mark:
     @property
     def tone(self) -> str:
         """Of its word."""
-        return said(self.word).tone if self.word else "none"
+        return term(self.word).tone if self.word else "none"
 
     @property
     def sign(self) -> str:
         """What is seen."""
-        return said(self.word).sign if self.word else ""
+        return term(self.word).glyph if self.word else ""
 
     @property
     def label(self) -> str:
         """What readers hear."""
         if not self.word:
             return "no result"
-        return f"{said(self.word).word} {self.letter}".rstrip()
+        return f"{term(self.word).word} {self.letter}".rstrip()
 
     def plain(self) -> Plain:
         """The outcome, and the letter after it where there is one."""
@@ -300,7 +301,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Several names, of which a page shows the first ones; a pointer on the rest tells them all."""
+    """Several names: a page shows the first ones, and all of them as a tooltip."""
 
     kind: ClassVar[str] = "names"
     values: Sequence[str]
@@ -384,8 +385,34 @@ class Table:
     total: int | None = None
     """How many rows there are on all pages, where that is known cheaply."""
     is_caption_hidden: bool = False
-    """Where a heading says it."""
+    """Where a heading names it already."""
     is_grid: bool = field(default=False)
     """Arrow keys move in it from cell to cell."""
     is_passing: bool = False
     """It answers a form: no address gives it again, so that only its Markdown can be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One line of the details."""
+
+    name: str
+    value: str
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A sentence, with the figures behind it folded away."""
+
+    kind: ClassVar[str] = "folded"
+    value: str
+    facts: Sequence[Fact] = ()
+
+    def plain(self) -> Plain:
+        """The sentence."""
+        return self.value
+
+    def text(self) -> str:
+        """The sentence in one line."""
+        return visible(cut(self.value)).replace("\n", " ")

@@ -76,12 +76,12 @@ def export_url(run: str, form: str, cell: str = "") -> str:
 
 
 def artifact_url(run: str, cell: str, name: str) -> str:
-    """A file that came home."""
+    """An artifact of a cell."""
     return f"{API}/runs/{_part(run)}/cells/{_part(cell)}/artifacts/{_part(name)}"
 
 
 def end_machine_url(provider: str, machine: str) -> str:
-    """Where a machine that nobody owns is ended."""
+    """Where an orphaned machine is terminated."""
     return f"{MACHINES}/{_part(provider)}/{_part(machine)}/terminate"
 
 

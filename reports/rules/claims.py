@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from orchestrator.domain.vocabulary import term
 from reports.model.blocks import CommandTable
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
@@ -16,11 +17,6 @@ Figures = tuple[int, ...]
 
 ABSOLUTE = re.compile(r"\b(all|every|fully|100\s?%|perfect|production.ready)\b", re.IGNORECASE)
 _NUMERAL = re.compile(r"(?<![\w.-])\d[\d,]*")
-_WORDS = {
-    "passed": "PASS", "failed": "FAIL", "timed_out": "TIMED OUT", "errored": "ERRORED",
-    "cancelled": "CANCELLED", "not_available": "NOT AVAILABLE", "running": "RUNNING",
-    "queued": "QUEUED",
-}  # fmt: skip
 
 
 def claims_rule(report: ReportModel) -> Iterator[Said]:
@@ -46,7 +42,7 @@ def _numerals(claim: Claim) -> Iterator[Said]:
 
 
 def _outcome(claim: Claim, status: Status) -> Iterator[Said]:
-    word = _WORDS.get(status.code, status.code)
+    word = term(status.code).word.upper()
     if not re.search(rf"Outcome(?: of the run)?: \S+ {word}\b", claim.text):
         yield "error", "claim", f"the outcome is {word}, the claim says: {claim.text}"
     if status.code != "passed" and "because every job" in claim.text:

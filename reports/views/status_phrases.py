@@ -4,32 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from orchestrator.domain.vocabulary import REASONS, phrase
 from reports.format import count, outcome, plural, share
 from reports.model.blocks import CommandTable, Hardware, SuiteTable
 from reports.model.values import Absent, Claim, Rate, Status, Tally
-
-RULES = {
-    "tests": "a suite fails when one of its tests fails or errors",
-    "missing": "a suite fails when a collected test never reports",
-    "no_tests": "a suite that collects nothing fails",
-    "crashed": "a job whose process dies fails",
-    "hung": "a job that stops saying anything fails",
-    "checks": "a job fails when one of its own checks fails",
-    "exit": "a job fails when it exits with anything but 0",
-    "interrupted": "a suite that pytest ends early fails",
-    "pytest_internal": "a suite that pytest ends early fails",
-    "pytest_usage": "a suite that pytest ends early fails",
-    "wrong_subject": "tests count only if what they import is what was installed",
-    "wrong_pytest": "tests count only if the environment's own pytest ran them",
-    "forged_records": "results count only if the recorder wrote them, in order",
-    "start_failed": "a job that cannot be started fails",
-    "timeout": "a job that exceeds its own time is timed out",
-    "deadline": "an attempt that reaches its deadline is stopped",
-    "cancelled": "the run was cancelled",
-    "not_offered": "the provider does not sell this machine",
-    "lost": "a machine that is lost is an infrastructure fault",
-}
-"""By the reason of an outcome."""
 
 RULE_WHEN_SOUND = (
     "every job ran to its end and passed; a suite passes only if something was collected, "
@@ -91,8 +69,8 @@ def outcome_claim(status: Status, detail: str) -> Claim:
         return Claim("outcome", (), f"Outcome: {word}; nothing is concluded before the end.")
     if status.code == "passed":
         return Claim("outcome", (), f"Outcome: {word}, because {RULE_WHEN_SOUND}.")
-    reason = status.reason.replace("_", " ") or "no reason recorded"
-    rule = RULES.get(status.reason, reason)
+    reason = phrase(status.reason) or "no reason recorded"
+    rule = REASONS.get(status.reason, reason)
     said = f" ({detail})" if detail else ""
     return Claim("outcome", (), f"Outcome: {word}. Rule: {rule}{said}.")
 

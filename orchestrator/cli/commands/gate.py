@@ -31,7 +31,8 @@ from orchestrator.cli.gate_inputs import (
 from orchestrator.cli.gate_responses import Verdict, read_verdict, read_verdicts
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
-from orchestrator.cli.view.gates import STYLES, print_verdict
+from orchestrator.cli.view.gates import print_verdict
+from orchestrator.cli.view.glyphs import style_of
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.units import plural
 
@@ -261,7 +262,7 @@ def _row(verdict: Verdict) -> dict[str, Text]:
     runs = " ".join(run[:12] for run in verdict.runs)
     words = (verdict.id, verdict.decision, verdict.at[:16], subject, runs, verdict.summary)
     row = {t: Text(one_line(w)) for t, w in zip(_HISTORY.titles, words, strict=True)}
-    row["decision"].stylize(STYLES.get(verdict.decision, ""))
+    row["decision"].stylize(style_of(verdict.decision))
     return row
 
 

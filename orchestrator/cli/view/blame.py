@@ -8,17 +8,11 @@ from rich.text import Text
 
 from orchestrator.cli.responses import Diagnosed, Run
 from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.view.glyphs import style_of, word
 from orchestrator.domain.units import plural
 
 SHOWN = 20
 """Tests that a window has room for."""
-STYLES = {
-    "ours": "bold red",
-    "dependency": "yellow",
-    "image_or_driver": "yellow",
-    "machine": "yellow",
-    "flaky": "cyan",
-}
 
 
 def blamed(run: Run) -> Group | None:
@@ -37,13 +31,8 @@ def blamed(run: Run) -> Group | None:
     return Group(*parts)
 
 
-def answer_words(answer: str) -> str:
-    """``image or driver``."""
-    return one_line(answer).replace("_", " ")
-
-
 def _answer(one: Diagnosed) -> Text:
-    return Text(f"  {answer_words(one.answer)}", style=STYLES.get(one.answer, "bold magenta"))
+    return Text(f"  {word(one.answer)}", style=style_of(one.answer))
 
 
 def _test(one: Diagnosed, *, many: bool) -> Text:

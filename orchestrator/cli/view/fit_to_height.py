@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from rich.text import Text
 
 from orchestrator.cli.responses import Cell, Job, Run
-from orchestrator.cli.view.glyphs import OUTCOMES, WAITING, is_quiet, tally
+from orchestrator.cli.view.glyphs import is_quiet, sign_of, tally
 from orchestrator.cli.view.rows import (
     Frame,
     cell_row,
@@ -117,12 +117,13 @@ def _groups(run: Run, frame: Frame) -> tuple[list[Cell], Lines]:
     apart = {cell.id for cell in (*settled, *queued)}
     lines = []
     if settled:
-        sign = OUTCOMES["passed"]
+        sign = sign_of("passed")
         said = f"{sign.glyph} {plural(len(settled), 'cell')} done  "
         text = Text().append(said, sign.style)
         total = sum((cell.counts for cell in settled[1:]), settled[0].counts)
         lines.append(ends(text.append_text(tally(total)), Text(), frame.width))
     if queued:
-        text = Text(f"{WAITING.glyph} {plural(len(queued), 'cell')} queued", style=WAITING.style)
+        sign = sign_of("queued")
+        text = Text(f"{sign.glyph} {plural(len(queued), 'cell')} queued", style=sign.style)
         lines.append(ends(text, Text(), frame.width))
     return [cell for cell in run.cells if cell.id not in apart], lines

@@ -11,26 +11,12 @@ from rich.text import Text
 from orchestrator.cli.gate_responses import Rule, Verdict
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
-from orchestrator.cli.view.blame import STYLES as ANSWERS
-from orchestrator.cli.view.blame import answer_words
+from orchestrator.cli.view.glyphs import style_of, word
 from orchestrator.domain.units import plural
 
-STYLES = {
-    "PASS": "bold green",
-    "PASS_WITH_EXCEPTIONS": "bold yellow",
-    "FAIL": "bold red",
-    "INCONCLUSIVE": "bold magenta",
-}
-_OUTCOMES = {
-    "violated": "red",
-    "unknown": "magenta",
-    "waived": "yellow",
-    "tolerated": "yellow",
-    "ok": "green",
-}
 BLAMED = 20
 """Tests that a window has room for."""
-_WORST_FIRST = list(_OUTCOMES)
+_WORST_FIRST = ("violated", "unknown", "waived", "tolerated", "ok")
 
 
 def print_verdict(session: Session, verdict: Verdict, *, every: bool = False) -> None:
@@ -41,7 +27,7 @@ def print_verdict(session: Session, verdict: Verdict, *, every: bool = False) ->
         verdict: What to write.
         every: Every rule with its sentence, not only those that are not ok.
     """
-    head = Text(verdict.decision, style=STYLES.get(verdict.decision, ""))
+    head = Text(verdict.decision, style=style_of(verdict.decision))
     name = " ".join(part for part in (verdict.gate, verdict.id) if part)
     head.append(f"  {one_line(name)}  {_subject(verdict)}", style="")
     session.out.print(head, soft_wrap=True)
@@ -74,7 +60,7 @@ def _print_rules(session: Session, title: str, rules: Sequence[Rule]) -> None:
     for rule in sorted(rules, key=_rank):
         by = f" [{', '.join(rule.by)}]" if rule.by else ""
         table.add_row(
-            Text(one_line(rule.outcome), style=_OUTCOMES.get(rule.outcome, "")),
+            Text(one_line(rule.outcome), style=style_of(rule.outcome)),
             Text(one_line(rule.id)),
             Text(one_line(f"{rule.sentence}{by}")),
         )
@@ -93,7 +79,7 @@ def _print_blame(session: Session, rules: Sequence[Rule]) -> None:
     table.add_column(overflow="fold", ratio=2)
     for rule, row in rows[:BLAMED]:
         table.add_row(
-            Text(answer_words(row.answer), style=ANSWERS.get(row.answer, "bold magenta")),
+            Text(word(row.answer), style=style_of(row.answer)),
             Text(one_line(row.nodeid or row.job)).append(f"\n{one_line(rule.id)}", style="dim"),
             Text(one_line(row.evidence)),
         )

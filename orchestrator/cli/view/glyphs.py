@@ -1,4 +1,4 @@
-"""The signs and colours of outcomes; every sign is one cell wide and tells without its colour."""
+"""The terms of the vocabulary on a terminal: their glyphs with ANSI styles."""
 
 from __future__ import annotations
 
@@ -8,59 +8,53 @@ from rich.text import Text
 
 from orchestrator.cli.safe_text import one_line
 from orchestrator.domain.outcome import Counts
+from orchestrator.domain.vocabulary import TERMS, TEST_OUTCOMES, Term, phrase, term
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """How an outcome or a state looks."""
+    """A glyph and its style."""
 
     glyph: str
     style: str
 
 
-OUTCOMES = {
-    "passed": Sign("✓", "green"),
-    "failed": Sign("✗", "bold red"),
-    "timed_out": Sign("✗", "bold red"),
-    "errored": Sign("!", "bold magenta"),
-    "cancelled": Sign("⊘", "yellow"),
-    "not_available": Sign("–", "yellow"),
-    "not_run": Sign("–", "dim"),
-    "skipped": Sign("⊘", "yellow"),
+_STYLES = {"good": "green", "bad": "bold red", "warn": "yellow", "busy": "cyan", "quiet": "dim"}
+"""By tone."""
+_OWN_STYLES = {
+    "errored": "bold magenta",
+    "error": "bold magenta",
+    "INCONCLUSIVE": "bold magenta",
+    "unknown": "magenta",
+    "missing": "magenta",
+    "not_run": "magenta",
+    "queued": "dim",
 }
-WAITING = Sign("○", "dim")
-ACTIVE = Sign("●", "cyan")
-UNKNOWN = Sign("?", "bold magenta")
-
-TESTS = (
-    ("passed", Sign("✓", "green")),
-    ("failed", Sign("✗", "bold red")),
-    ("error", Sign("!", "bold magenta")),
-    ("skipped", Sign("⊘", "yellow")),
-    ("xfailed", Sign("x", "dim")),
-    ("xpassed", Sign("X", "yellow")),
-    ("missing", Sign("?", "magenta")),
-    ("not_run", Sign("–", "magenta")),
-)
-"""The eight figures of `Counts`, in the order they are told."""
-
-_QUIET = frozenset({"not_available", "not_run"})
+"""Of what says nothing about the subject: the infrastructure failed, or evidence is absent."""
+_UNKNOWN = Term("?", "unknown", "warn")
 
 
-def sign_of(outcome: str | None, *, active: bool) -> Sign:
-    """The sign of an outcome, or of something that has none yet."""
+def style_of(code: str) -> str:
+    """Return the ANSI style of an outcome, a state or a decision; one that is not known is loud."""
+    if code in _OWN_STYLES:
+        return _OWN_STYLES[code]
+    return _STYLES[TERMS[code].tone] if code in TERMS else "bold magenta"
+
+
+def sign_of(outcome: str | None, *, active: bool = False) -> Sign:
+    """Return the sign of an outcome, or of something that has none yet."""
     if outcome is None:
-        return ACTIVE if active else WAITING
-    return OUTCOMES.get(outcome, UNKNOWN)
+        return Sign(term("running").glyph, _STYLES["busy"]) if active else sign_of("queued")
+    return Sign(TERMS.get(outcome, _UNKNOWN).glyph, style_of(outcome))
 
 
-def word(name: str) -> str:
-    """An outcome or a state as people write it: ``timed out``."""
-    return one_line(name).replace("_", " ")
+def word(code: str) -> str:
+    """Return an outcome or a state as people write it: ``timed out``."""
+    return TERMS[code].word if code in TERMS else one_line(phrase(code))
 
 
 def tally(counts: Counts, *, over: bool = True) -> Text:
-    """``48 ✓  2 ✗``: figures that are not 0.
+    """Return the counts that are not 0: ``48 ✓  2 ✗``.
 
     What was collected and not reported is `missing` only when its job is over; before, it is
     still to come.
@@ -68,14 +62,10 @@ def tally(counts: Counts, *, over: bool = True) -> Text:
     figures = counts.as_dict()
     if not over:
         figures["missing"] = 0
-    parts = [
-        Text(f"{figures[name]} {sign.glyph}", style=sign.style)
-        for name, sign in TESTS
-        if figures[name]
-    ]
-    return Text("  ").join(parts)
+    signs = [(figures[name], sign_of(name)) for name in TEST_OUTCOMES if figures[name]]
+    return Text("  ").join(Text(f"{count} {sign.glyph}", style=sign.style) for count, sign in signs)
 
 
 def is_quiet(outcome: str | None) -> bool:
-    """Whether an outcome is nobody's failure."""
-    return outcome == "passed" or outcome in _QUIET
+    """Return whether the outcome is no failure."""
+    return outcome in ("passed", "not_available", "not_run")

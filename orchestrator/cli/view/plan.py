@@ -6,9 +6,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.responses import Headroom, PlannedCell, PlannedPlace, ShownPlan
+from orchestrator.cli.responses import PlannedCell, PlannedPlace, ShownPlan
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain import plan_text
+from orchestrator.domain.plan_text import free_of, hourly, limit_warning
 from orchestrator.domain.units import plural, price, usd
 
 _PLAN = Layout(
@@ -16,7 +18,7 @@ _PLAN = Layout(
     first_to_go=("environment", "provider"),
     right=("at most",),
 )
-_ROOMS = {"ok": "green", "short": "bold red", "unknown": "yellow"}
+_QUOTA_STYLES = {"ok": "green", "short": "bold red", "unknown": "yellow"}
 
 
 def plan_table(console: Console, plan: ShownPlan) -> Table:
@@ -38,32 +40,22 @@ def _row(cell: PlannedCell) -> dict[str, Text]:
 
 def headroom_table(plan: ShownPlan) -> Table:
     """Every quota that the matrix takes of."""
-    table = _empty("quota", "where", "needs", "free", "room")
+    table = _empty("quota", "where", "needs", "free", "status")
     for found in plan.headroom:
         table.add_row(
             Text(f"{one_line(found.provider)} {one_line(found.name)}"),
             Text(one_line(found.scope)),
             Text(f"{found.needed} {one_line(found.unit)}"),
-            Text(_free(found)),
-            Text(one_line(found.room), style=_ROOMS.get(found.room, "")),
+            Text(free_of(found.limit, found.used)),
+            Text(one_line(found.room), style=_QUOTA_STYLES.get(found.room, "")),
         )
     return table
 
 
 def shortages(plan: ShownPlan) -> list[Text]:
     """A sentence for each quota that is short or unknown, and one for a limit that is too low."""
-    return [*_quotas(plan), *_limit(plan)]
-
-
-def _limit(plan: ShownPlan) -> list[Text]:
-    if plan.max_usd is None or plan.known_usd <= plan.max_usd:
-        return []
-    return [
-        Text(
-            f"short: limits.max_usd of {usd(plan.max_usd)} does not cover one attempt of every"
-            f" cell ({usd(plan.known_usd)}): what does not fit when its turn comes is not rented"
-        )
-    ]
+    limit = limit_warning(plan.known_usd, plan.max_usd)
+    return [*_quotas(plan), *([Text(f"short: {limit}")] if limit else [])]
 
 
 def _quotas(plan: ShownPlan) -> list[Text]:
@@ -77,9 +69,7 @@ def _quotas(plan: ShownPlan) -> list[Text]:
 def totals(plan: ShownPlan) -> str:
     """One line: how much there is to do, and the most it can cost."""
     jobs = sum(len(cell.jobs) for cell in plan.cells)
-    limit = f" (limit {usd(plan.max_usd)})" if plan.max_usd is not None else ""
-    cost = "free" if plan.worst_usd == 0 else f"at most {usd(plan.worst_usd)} an attempt{limit}"
-    return f"{plural(len(plan.cells), 'cell')}, {plural(jobs, 'job')}, {cost}"
+    return plan_text.totals(len(plan.cells), jobs, plan.worst_usd, plan.max_usd)
 
 
 def _empty(*titles: str) -> Table:
@@ -113,12 +103,4 @@ def _places(cell: PlannedCell) -> Text:
 
 
 def _rate(place: PlannedPlace) -> str:
-    if place.total_usd == 0:
-        return ""
-    return f" {price(place.total_usd)}/h" if place.total_usd else " at an unknown price"
-
-
-def _free(found: Headroom) -> str:
-    if found.limit is None or found.used is None:
-        return "unknown"
-    return f"{max(0, found.limit - found.used)} of {found.limit}"
+    return "" if place.total_usd == 0 else f" {hourly(place.total_usd)}"

@@ -10,10 +10,11 @@ from rich.text import Text
 
 from orchestrator.cli.responses import Cell, Job
 from orchestrator.cli.safe_text import fit, fit_end, one_line, pad
-from orchestrator.cli.view.glyphs import TESTS, sign_of, tally, word
+from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.cli.view.remaining_time import job_left_s, job_seconds, reported, since
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.units import duration, elapsed, plural
+from orchestrator.domain.vocabulary import TEST_OUTCOMES
 
 _NAME_MIN, _NAME_MAX = 8, 28
 _STATE_WIDTH = 13
@@ -142,7 +143,11 @@ def ends(left: Text, right: Text, width: int) -> Text:
 def bar(counts: Counts, width: int) -> Text:
     """A bar of the outcomes so far; what is still to come is thin."""
     figures = counts.as_dict()
-    told = [(figures[name], sign) for name, sign in TESTS if name != "missing" and figures[name]]
+    told = [
+        (figures[name], sign_of(name))
+        for name in TEST_OUTCOMES
+        if name != "missing" and figures[name]
+    ]
     # One failure among thousands is still a cell of the bar.
     parts = [max(width * figure // counts.collected, 1) for figure, _ in told]
     room = width - bool(counts.missing)

@@ -8,10 +8,11 @@ from datetime import datetime
 
 from orchestrator.cli.responses import Cell, Job, Run
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.view.glyphs import TESTS, word
+from orchestrator.cli.view.glyphs import word
 from orchestrator.cli.view.remaining_time import job_left_s, job_seconds, reported, since
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.units import duration, elapsed
+from orchestrator.domain.vocabulary import TEST_OUTCOMES
 
 PULSE_S = 60.0
 """So often a line is written even where nothing changed, as proof of life."""
@@ -53,7 +54,7 @@ class PlainTeller:
 def counts_in_words(counts: Counts) -> str:
     """``48 passed, 2 failed``; empty when nothing was collected."""
     figures = counts.as_dict()
-    return ", ".join(f"{figures[name]} {word(name)}" for name, _ in TESTS if figures[name])
+    return ", ".join(f"{figures[name]} {word(name)}" for name in TEST_OUTCOMES if figures[name])
 
 
 def _figures(counts: Counts | None) -> str:

@@ -1,1 +1,1 @@
-"""One module a page: its address, and what stands on it."""
+"""A module or a folder for each page: its routes and its content."""

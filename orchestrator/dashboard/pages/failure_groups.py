@@ -1,10 +1,11 @@
-"""Kinds of failures of a product's newest runs, what is new first."""
+"""Failure groups of a product's newest runs: the list, new ones first, and the page of one."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -18,10 +19,10 @@ from orchestrator.application.list_failure_groups import (
     review_kinds,
     with_similar,
 )
+from orchestrator.application.show_failure_group import LOOKED, ShownKind, Spot, show_kind
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import said
-from orchestrator.dashboard.products import of_products, products
-from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page
+from orchestrator.dashboard.path_lookup import of_products, products
+from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.table import (
     Badge,
     Cell,
@@ -36,7 +37,9 @@ from orchestrator.dashboard.table import (
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.failure_triage import NEW_FOR, Standing
 from orchestrator.domain.failures import FailureClass
+from orchestrator.domain.signature import Signature
 from orchestrator.domain.units import plural
+from orchestrator.domain.vocabulary import term
 
 PAGE_SIZE = 50
 WINDOWS = (10, 20, 50, 100)
@@ -52,15 +55,15 @@ _COLUMNS = (
     Column("first_seen", "First seen"),
     Column("last_seen", "Last seen"),
     Column("owners", "Owner"),
-    Column("alike", "Others"),
+    Column("alike", "Similar failures"),
 )
 _DATA = (
     Column("signature", "Signature"),
     Column("frame", "Frame"),
     Column("class", "Class"),
-    Column("test", "Test that has it most"),
+    Column("test", "Most affected test"),
 )
-"""What a page says beside the failure, as columns for programs."""
+"""Columns of the data formats for values that a page writes beside the failure."""
 _HINTS = {
     FailureClass.INFRA: "probably the machine",
     FailureClass.ENVIRONMENT: "probably what is installed",
@@ -135,7 +138,7 @@ def _tabs(asked: Asked, kinds: Sequence[Kind], standing: str) -> list[Tab]:
     counts = Counter(kind.standing for kind in kinds)
     tabs = [Tab("All", len(kinds), asked.here(standing="", after=""), not standing)]
     for one in Standing:
-        shown = said(one)
+        shown = term(one)
         tone = shown.tone if one in _LOUD and counts[one] else ""
         href = asked.here(standing=one, after="")
         tabs.append(Tab(shown.word, counts[one], href, standing == one, tone))
@@ -149,7 +152,7 @@ def _table(asked: Asked, review: KindReview, kinds: Sequence[Kind], after: int) 
     is_asked = any(asked.query.get(name) for name in ("platform", "version", "q", "standing"))
     return Table(
         id="failures",
-        caption="Kinds of failures, what is new first",
+        caption="Failure groups, new ones first",
         columns=(*_COLUMNS, *_DATA) if _is_data(asked) else _COLUMNS,
         rows=[_row(asked, kind, names) for kind in shown],
         empty=_empty(review, is_filtered=is_asked),
@@ -228,4 +231,183 @@ def _alike(asked: Asked, kind: Kind) -> Cell:
         return Text("")
     return Text(
         f"{len(kind.similar)} alike", f"{urls.signature_url(kind.signature.id)}#alike-title"
+    )
+
+
+RESULTS_PER_PAGE = 100
+VARIANTS_SHOWN = 20
+TRACE_SHOWN = 20_000
+"""Characters at the end of a traceback that the page shows; the exception is at the end."""
+ISSUE_DAYS = 30
+"""Default days until a known issue expires."""
+_VARIANTS = (
+    Column("message", "Message"),
+    Column("results", "Results", is_number=True),
+    Column("newest", "Newest in"),
+    Column("seen", "Seen"),
+)
+_SPOTS = (
+    Column("test", "Test"),
+    Column("cell", "Platform"),
+    Column("version", "Version"),
+    Column("results", "Results", is_number=True),
+    Column("run", "Newest run"),
+    Column("seen", "Seen"),
+)
+_ALIKE = (Column("failure", "Failure"), Column("frame", "Frame"), Column("signature", "Signature"))
+_CLASSES = {
+    FailureClass.PRODUCT: "the product",
+    FailureClass.TEST: "the test",
+    FailureClass.INFRA: "the machine or the network",
+    FailureClass.ENVIRONMENT: "what is installed on the machine",
+    FailureClass.UNKNOWN: "not clear",
+}
+
+
+@router.get(urls.FAILURES + "/{signature}")
+def show_failure(
+    asked: AskedDep, signature: str, after: Annotated[int, Query(ge=0, le=LOOKED)] = 0
+) -> Response:
+    """All of it."""
+    shown = show_kind(asked.context, signature)
+    if shown is None:
+        raise PageMissingError(f"there is no signature {signature!r}; /failures lists them")
+    tables = (_spots(asked, shown, after), _variants(shown), _similar_groups(shown))
+    return asked.answer(
+        Page(
+            template="failure.html.j2",
+            title=said_of(shown.signature),
+            tables=tables,
+            facts={
+                "shown": shown,
+                "kind": shown.kind,
+                "whose": _CLASSES[shown.signature.kind],
+                "standing": Badge(shown.kind.standing if shown.kind else "ended"),
+                "trace": _end(shown.traceback),
+                "cut_trace": max(len(shown.traceback) - TRACE_SHOWN, 0),
+                "newest_url": _newest_url(shown),
+                "issue_form": _issue_form(asked, shown),
+                "parts": {"spots": tables[0], "variants": tables[1], "alike": tables[2]},
+                "first": Moment(shown.kind.first_seen if shown.kind else None),
+                "last": Moment(shown.kind.last_seen if shown.kind else None),
+                "platforms": Names(shown.kind.platforms if shown.kind else (), shown=8),
+                "versions": Names(shown.kind.versions if shown.kind else (), shown=6),
+                "hidden_variants": max(len(shown.variants) - VARIANTS_SHOWN, 0),
+                "looked": LOOKED,
+            },
+            data=_told(shown),
+            section=urls.FAILURES,
+        )
+    )
+
+
+def said_of(signature: Signature) -> str:
+    """The exception and its words."""
+    words = ": ".join(filter(None, (signature.exception, signature.message)))
+    return words or "Failure without words"
+
+
+def _end(text: str) -> str:
+    return text[-TRACE_SHOWN:]
+
+
+def _newest_url(shown: ShownKind) -> str:
+    return urls.cell_url(shown.newest.run_id, shown.newest.name) if shown.newest else ""
+
+
+def _issue_form(asked: Asked, shown: ShownKind) -> str:
+    """The form for a known issue, filled in as far as the failures say."""
+    kind = shown.kind
+    if kind is None or not asked.viewer.may("gate"):
+        return ""
+    until = (asked.now + timedelta(days=ISSUE_DAYS)).date()
+    given = {
+        "product": shown.product,
+        "signature": shown.signature.id,
+        "title": said_of(shown.signature)[:200],
+        "platforms": ", ".join(kind.platforms),
+        "jobs": ", ".join(kind.jobs),
+        "expires": until.isoformat(),
+        "max_failures": str(shown.most_in_a_run),
+    }
+    return f"{urls.with_query(urls.KNOWN_ISSUES, **given)}#add"
+
+
+def _told(shown: ShownKind) -> Mapping[str, object]:
+    signature = shown.signature
+    return {
+        "signature": signature.id,
+        "class": signature.kind,
+        "exception": signature.exception,
+        "frame": signature.frame,
+        "message": signature.message,
+        "standing": shown.kind.standing if shown.kind else None,
+        "owners": list(shown.kind.answering.owners) if shown.kind else [],
+        "traceback": shown.traceback,
+    }
+
+
+def _spots(asked: Asked, shown: ShownKind, after: int) -> Table:
+    following = after + RESULTS_PER_PAGE
+    return Table(
+        id="spots",
+        caption="Where it was seen, the newest first",
+        columns=_SPOTS,
+        rows=[_spot(asked, shown, one) for one in shown.spots[after:following]],
+        empty="No stored result has this signature any more.",
+        next=asked.here(after=str(following)) if following < len(shown.spots) else "",
+        total=len(shown.spots),
+        is_caption_hidden=True,
+    )
+
+
+def _spot(asked: Asked, shown: ShownKind, spot: Spot) -> Row:
+    test, cell = shown.tests[spot.test_id], spot.cell
+    return Row(
+        (
+            Text(test.nodeid, urls.test_url(test.id), note=test.job),
+            Text(cell.name, urls.cell_url(cell.run_id, cell.name)),
+            Text(cell.version),
+            Number(spot.count),
+            Text(cell.run_id, urls.run_url(cell.run_id), is_code=True),
+            Moment(cell.at, asked.now),
+        )
+    )
+
+
+def _variants(shown: ShownKind) -> Table:
+    rows = []
+    for variant in shown.variants[:VARIANTS_SHOWN]:
+        cell = shown.cells[variant.newest.cell]
+        place = Text(cell.name, urls.cell_url(cell.run_id, cell.name))
+        rows.append(Row((Text(variant.message), Number(variant.count), place, Moment(cell.at))))
+    return Table(
+        id="variants",
+        caption="Message variants, most frequent first",
+        columns=_VARIANTS,
+        rows=rows,
+        empty="Nothing is stored of what it said.",
+        total=len(shown.variants),
+        is_caption_hidden=True,
+    )
+
+
+def _similar_groups(shown: ShownKind) -> Table:
+    rows = [
+        Row(
+            (
+                Text(said_of(one), urls.signature_url(one.id)),
+                Text(one.frame or "–", is_code=True),
+                Text(one.id, is_code=True),
+            )
+        )
+        for one in shown.alike
+    ]
+    return Table(
+        id="alike",
+        caption="Possible duplicates",
+        columns=_ALIKE,
+        rows=rows,
+        empty="No other signature of this exception says nearly the same.",
+        is_caption_hidden=True,
     )

@@ -20,9 +20,8 @@ from orchestrator.application.list_flaky import (
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine, end_quarantine
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
-from orchestrator.dashboard.labels import said
 from orchestrator.dashboard.pages.failure_groups import Tab
-from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
@@ -44,6 +43,7 @@ from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.quarantine import MOST_PASSES, QuarantineState
 from orchestrator.domain.units import plural
+from orchestrator.domain.vocabulary import term
 
 WINDOWS = (10, 20, 50)
 _RUNS = 50
@@ -55,8 +55,8 @@ _FIELDS = ("product", "nodeid", "owner", "reason", "days", "platforms", "returns
 _TESTS = (
     Column("test", "Test"),
     Column("likely_percent", "At least", is_number=True),
-    Column("how", "How it shows"),
-    Column("figures", "In figures"),
+    Column("how", "Detection"),
+    Column("figures", "Evidence"),
     Column("platforms", "Platforms"),
     Column("evidence", "Newest evidence"),
     Column("last_seen", "Last seen"),
@@ -66,18 +66,18 @@ _DATA = (
     Column("whose", "Whose"),
     Column("passed_on_retry", "Passed on retry", is_number=True),
     Column("failures", "Failed", is_number=True),
-    Column("judged", "Of results", is_number=True),
+    Column("judged", "Results judged", is_number=True),
     Column("flips", "Flips", is_number=True),
     Column("test_id", "Number", is_number=True),
 )
-"""What a page says in words, as columns for programs."""
+"""Columns of the data formats for values that a page writes as text."""
 _QUARANTINES = (
     Column("test", "Test"),
     Column("state", "State"),
     Column("platforms", "Platforms"),
     Column("reason", "Why"),
     Column("owner", "Owner"),
-    Column("excused", "Failed in it", is_number=True),
+    Column("excused", "Failures excused", is_number=True),
     Column("passes", "Passes in a row"),
     Column("expires", "Until"),
 )
@@ -197,7 +197,7 @@ def _tabs(asked: Asked, tests: Sequence[FlakyTest], how: str) -> list[Tab]:
     counts = Counter(one.how for one in tests)
     tabs = [Tab("All", len(tests), asked.here(how=""), not how)]
     return tabs + [
-        Tab(said(one).word, counts[one], asked.here(how=one), how == one) for one in Unsteady
+        Tab(term(one).word, counts[one], asked.here(how=one), how == one) for one in Unsteady
     ]
 
 
@@ -205,7 +205,7 @@ def _tests(asked: Asked, review: FlakyReview, tests: Sequence[FlakyTest]) -> Tab
     filtered = len(tests) < len(review.tests)
     return Table(
         id="flaky",
-        caption="Unsteady tests, the likeliest to fail first",
+        caption="Flaky tests, most likely to fail first",
         columns=(*_TESTS, *_DATA) if _is_data(asked) else _TESTS,
         rows=[_test(asked, one) for one in tests],
         empty=(
@@ -286,7 +286,7 @@ def _quarantines(asked: Asked, quarantines: Sequence[ShownQuarantine]) -> Table:
     more = (_END,) if ends else _QUARANTINE_DATA if _is_data(asked) else ()
     return Table(
         id="quarantines",
-        caption="Quarantines, those that stand first",
+        caption="Quarantines, active ones first",
         columns=(*_QUARANTINES, *more),
         rows=[_quarantine(asked, one, ends=ends) for one in quarantines[:QUARANTINES_SHOWN]],
         empty="No test is in quarantine.",

@@ -17,15 +17,15 @@ from orchestrator.application.show_grid import (
     grid_of_run,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import cut, said, visible
-from orchestrator.dashboard.pages.test_names import name_cell
-from orchestrator.dashboard.path_lookup import run_of
-from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.labels import cut, visible
+from orchestrator.dashboard.pages.tests import name_cell
+from orchestrator.dashboard.path_lookup import of_products, products, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Column, Mark, Number, Row, Table, Text
 from orchestrator.domain.cell import Run
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.signature import Signature
+from orchestrator.domain.vocabulary import term
 from orchestrator.store.grids import GridCell, GridMark, TestsWanted
 
 PAGE_SIZE = 50
@@ -144,7 +144,7 @@ def _tabs(asked: Asked, grid: Grid) -> list[dict[str, object]]:
         {
             "title": title,
             "many": grid.standings.get(standing, 0) if standing else None,
-            "tone": said(standing).tone if standing else "",
+            "tone": term(standing).tone if standing else "",
             "href": asked.here(standing=standing or "", after=""),
             "is_now": standing is now,
         }
@@ -189,7 +189,7 @@ def _column(shown: _Shown, cell: GridCell) -> Column:
     """When and what; with the outcome's sign where it is neither passed nor failed."""
     outcome = cell.outcome or cell.state
     is_usual = outcome in (Outcome.PASSED, Outcome.FAILED)
-    sign = "" if is_usual else f"{said(outcome).sign} {said(outcome).word} · "
+    sign = "" if is_usual else f"{term(outcome).glyph} {term(outcome).word} · "
     what = cell.name if shown.run is not None else f"{cell.at:%m-%d} · {cell.version}"
     title = f"{sign}{visible(cut(what, 40))}"
     id_ = cell.name if shown.run is not None else cell.run
@@ -197,7 +197,7 @@ def _column(shown: _Shown, cell: GridCell) -> Column:
 
 
 def _name(row: GridRow) -> Text:
-    return name_cell(row.test, "" if row.standing is Standing.STEADY else said(row.standing).word)
+    return name_cell(row.test, "" if row.standing is Standing.STEADY else term(row.standing).word)
 
 
 class _Marks:
@@ -261,7 +261,7 @@ def _legend(shown: _Shown) -> Table:
     kinds = [kind for kind in shown.grid.kinds.values() if kind.letter and kind.signature in here]
     return Table(
         id="kinds",
-        caption="Failures that are alike",
+        caption="Failure groups",
         columns=(
             Column("letter", "Letter"),
             Column("failure", "Failure"),

@@ -12,7 +12,7 @@ from orchestrator.application.known_issues import NewIssue, add_known_issue, end
 from orchestrator.application.list_issues import IssueReview, IssueStanding, ShownIssue, list_issues
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
-from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
@@ -49,7 +49,7 @@ _COLUMNS = (
     Column("about", "About"),
     Column("scope", "Where"),
     Column("seen", "Seen", is_number=True),
-    Column("most", "Most in a run", is_number=True),
+    Column("most", "Maximum in a run", is_number=True),
     Column("expected", "Expected", is_number=True),
     Column("last_seen", "Last seen"),
     Column("expires", "Expires"),

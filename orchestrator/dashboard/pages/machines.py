@@ -1,14 +1,19 @@
-"""What is rented now, until when, what nobody owns, and what went last."""
+"""Machines: those that are rented, orphans, and the latest answers of the providers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
+from orchestrator.application.cell.flow_context import billed_minutes_of
 from orchestrator.application.cost_summary import is_real
+from orchestrator.application.janitor import DOOMED, ORPHAN_GRACE, LastLook, Sight
 from orchestrator.application.terminate_machine import (
     MachineInUseError,
     MachineMissingError,
@@ -17,19 +22,240 @@ from orchestrator.application.terminate_machine import (
     end_machine,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.machine_tables import (
-    gone_table,
-    looks_table,
-    orphans_of,
-    orphans_table,
-    rented_table,
-)
 from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.session import Viewer, needs
-from orchestrator.domain.money import machine_cost
+from orchestrator.dashboard.table import (
+    Act,
+    Badge,
+    Cell,
+    Column,
+    Moment,
+    Row,
+    Span,
+    Table,
+    Text,
+    Usd,
+)
+from orchestrator.domain.money import machine_cost, machine_seconds
 from orchestrator.domain.person import Scope
-from orchestrator.domain.units import plural, usd
-from orchestrator.store.machine_list import Rented
+from orchestrator.domain.units import plural, price, usd
+from orchestrator.store.machine_list import Rented, Sighting
+
+_ORPHAN = "orphan"
+_OVERDUE = "the janitor should have ended it: look at the controller's log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    """An orphan: a billed resource without an owner."""
+
+    provider: str
+    machine: str
+    kind: str
+    standing: str
+    state: str
+    first_seen: datetime
+    ends_after: datetime
+    run: str = ""
+    detail: str = ""
+
+
+def orphans_of(sightings: Sequence[Sighting], looks: Mapping[str, LastLook]) -> Sequence[Orphan]:
+    """What the janitor noted, with what this process knows of it; oldest first."""
+    sights = {
+        (sight.provider, sight.machine.id): sight
+        for look in looks.values()
+        for sight in look.sights
+        if sight.standing in DOOMED
+    }
+    return [_orphan(one, sights.get((one.provider, one.machine_id))) for one in sightings]
+
+
+def _orphan(one: Sighting, sight: Sight | None) -> Orphan:
+    if sight is None:
+        return Orphan(
+            provider=one.provider,
+            machine=one.machine_id,
+            kind="",
+            standing=_ORPHAN,
+            state="",
+            first_seen=one.first_seen,
+            ends_after=one.first_seen + ORPHAN_GRACE,
+        )
+    return Orphan(
+        provider=one.provider,
+        machine=one.machine_id,
+        kind=sight.machine.kind,
+        standing=sight.standing.value,
+        state=sight.machine.state.value,
+        first_seen=one.first_seen,
+        ends_after=sight.ends_after or one.first_seen + ORPHAN_GRACE,
+        run=sight.machine.tags.get("seatrial-run", ""),
+        detail=sight.machine.detail,
+    )
+
+
+def orphans_table(asked: Asked, orphans: Sequence[Orphan]) -> Table:
+    """Table of orphans."""
+    may_end = asked.viewer.may("admin")
+    columns = (
+        Column("machine", "Machine"),
+        Column("provider", "Provider"),
+        Column("standing", "Whose"),
+        Column("age", "First seen"),
+        Column("ends_after", "Ended after"),
+        Column("run", "Run"),
+        *((Column("action", "Action", is_title_hidden=True),) if may_end else ()),
+    )
+    rows = []
+    for one in orphans:
+        cells: list[Cell] = [
+            Text(one.machine, is_code=True, note=" ".join(filter(None, (one.kind, one.state)))),
+            Text(one.provider),
+            Badge(one.standing, note=one.detail if asked.now < one.ends_after else _OVERDUE),
+            Moment(one.first_seen, asked.now),
+            Moment(one.ends_after),
+            Text(one.run, urls.run_url(one.run), is_code=True) if one.run else Text("–"),
+        ]
+        if may_end:
+            href = urls.end_machine_url(one.provider, one.machine)
+            cells.append(Act("End", href, asked.viewer.csrf(), one.machine))
+        rows.append(Row(tuple(cells), tone="bad"))
+    return Table(
+        id="orphans",
+        caption="Orphans",
+        columns=columns,
+        rows=rows,
+        empty="Nothing is there that nobody owns.",
+    )
+
+
+def rented_table(asked: Asked, rented: Sequence[Rented]) -> Table:
+    """What the ledger has and is not gone."""
+    return Table(
+        id="rented",
+        caption="Rented now",
+        columns=(
+            Column("machine", "Machine"),
+            Column("provider", "Provider"),
+            Column("cell", "Cell"),
+            Column("state", "State"),
+            Column("age_s", "Age", is_number=True),
+            Column("cost_usd", "So far", is_number=True),
+            Column("deadline", "Deadline"),
+            Column("expires_at", "Terminates itself"),
+        ),
+        rows=[_rented_row(one, asked.now) for one in rented],
+        empty="No machine is running; nothing costs money.",
+        command="seatrial run matrices/local.yaml",
+    )
+
+
+def _rented_row(one: Rented, now: datetime) -> Row:
+    lease = one.lease
+    expires = _expires(one)
+    deadline = _deadline(one)
+    is_late = now > expires
+    return Row(
+        (
+            Text(lease.machine_id or "asked for", is_code=bool(lease.machine_id), note=_what(one)),
+            Text(lease.provider, note=_unreal(one)),
+            Text(one.cell, urls.cell_url(one.run, one.cell), note=f"run {one.run}"),
+            Badge(lease.state.value, urls.run_url(one.run), note=f"cell {one.state}"),
+            Span((now - (lease.launched_at or lease.reserved_at)).total_seconds()),
+            Usd(machine_cost(lease, now), is_loud=is_late),
+            Moment(deadline) if deadline is not None else Text("once granted"),
+            Moment(expires),
+        ),
+        tone="bad" if is_late else "",
+    )
+
+
+def _what(one: Rented) -> str:
+    """Its kind, its place and its price."""
+    lease = one.lease
+    kind = lease.facts.get("instance_type") or (lease.offer.instance_type if lease.offer else "")
+    hourly = f"{price(lease.price_usd_per_hour)}/h" if lease.price_usd_per_hour else ""
+    return ", ".join(part for part in (kind, lease.place, hourly) if part)
+
+
+def _unreal(one: Rented) -> str:
+    return "" if is_real(one) else "simulated: no money"
+
+
+def _deadline(one: Rented) -> datetime | None:
+    """When its attempt must stop."""
+    granted = one.lease.granted_at
+    return None if granted is None else granted + timedelta(minutes=one.max_minutes)
+
+
+def _expires(one: Rented) -> datetime:
+    """When it terminates itself if no controller does."""
+    begin = one.lease.launched_at or one.lease.reserved_at
+    return begin + timedelta(minutes=billed_minutes_of(one.max_minutes, one.hold_minutes))
+
+
+def looks_table(asked: Asked, looks: Mapping[str, LastLook]) -> Table:
+    """The latest inventory answer of each provider."""
+    return Table(
+        id="providers",
+        caption="Latest answers of the providers",
+        columns=(
+            Column("provider", "Provider"),
+            Column("asked_at", "Asked"),
+            Column("said", "Said"),
+        ),
+        rows=[_look_row(asked, name, look) for name, look in looks.items()],
+        empty="The janitor of this controller has not asked any provider yet.",
+    )
+
+
+def _look_row(asked: Asked, name: str, look: LastLook) -> Row:
+    if look.unread:
+        answered = f"it answered last at {look.read_at:%H:%M} UTC" if look.read_at else ""
+        said: Cell = Badge("unknown", note=" ".join(filter(None, (look.unread, answered))))
+    else:
+        said = Text(_counted(look.sights))
+    return Row((Text(name), Moment(look.at, asked.now), said), tone="warn" if look.unread else "")
+
+
+def _counted(sights: Sequence[Sight]) -> str:
+    kinds = Counter((sight.machine.kind, sight.standing.value) for sight in sights)
+    told = [f"{plural(many, kind)} {standing}" for (kind, standing), many in sorted(kinds.items())]
+    return ", ".join(told) or "nothing of this project"
+
+
+def gone_table(gone: Sequence[Rented], now: datetime) -> Table:
+    """What went last."""
+    return Table(
+        id="gone",
+        caption="Recently terminated",
+        columns=(
+            Column("machine", "Machine"),
+            Column("provider", "Provider"),
+            Column("cell", "Cell"),
+            Column("gone_at", "Gone"),
+            Column("held_s", "Held", is_number=True),
+            Column("cost_usd", "Cost", is_number=True),
+        ),
+        rows=[_gone_row(one, now) for one in gone],
+        empty="No machine was ever given back here.",
+    )
+
+
+def _gone_row(one: Rented, now: datetime) -> Row:
+    lease = one.lease
+    return Row(
+        (
+            Text(lease.machine_id, is_code=True, note=_what(one)),
+            Text(lease.provider, note=_unreal(one)),
+            Text(one.cell, urls.cell_url(one.run, one.cell), note=f"run {one.run}"),
+            Moment(lease.gone_at),
+            Span(machine_seconds(lease, now)),
+            Usd(machine_cost(lease, now)),
+        )
+    )
+
 
 _GONE_SHOWN = 20
 _REFUSALS: dict[type[Exception], int] = {
@@ -55,7 +281,7 @@ def terminate(
     machine: Annotated[str, Path()],
     _viewer: Annotated[Viewer, needs(Scope.ADMIN)],
 ) -> Response:
-    """End what nobody owns; the cloud is asked, before and after."""
+    """Terminate an orphan; the provider is asked before and after."""
     try:
         end_machine(asked.context, provider, machine)
     except tuple(_REFUSALS) as error:

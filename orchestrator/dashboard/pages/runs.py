@@ -11,11 +11,11 @@ from fastapi import APIRouter, Query, Response
 
 from orchestrator.application.list_runs import ListedRun, list_runs
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import said
 from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Span, Table, Tally, Text, Usd
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.vocabulary import term
 from orchestrator.store.runs import RunsAsked
 
 PAGE_SIZE = 50
@@ -85,7 +85,7 @@ def show_runs(
         "chosen": chosen,
         "is_filtered": chosen != Choice(),
         "names": asked.context.stores.runs.names(),
-        "outcomes": [(one.value, said(one.value).word) for one in _OUTCOMES],
+        "outcomes": [(one.value, term(one.value).word) for one in _OUTCOMES],
     }
     table = _table(asked, chosen, runs, following)
     page = Page(
@@ -146,7 +146,7 @@ def _cells(cells: Sequence[Cell]) -> Text:
     passed = sum(cell.outcome is Outcome.PASSED for cell in done)
     other = [cell for cell in done if cell.outcome not in (Outcome.PASSED, None)]
     worst = sorted(other, key=lambda cell: list(Outcome).index(cell.outcome or Outcome.PASSED))
-    told = [f"{cell.name} {said(cell.outcome or '').word}" for cell in reversed(worst)]
+    told = [f"{cell.name} {term(cell.outcome or '').word}" for cell in reversed(worst)]
     if len(told) > _TOLD_CELLS:
         told = [*told[:_TOLD_CELLS], f"{len(told) - _TOLD_CELLS} more"]
     if len(done) < len(cells):

@@ -1,9 +1,11 @@
-"""Schedules: when each fires next, how it went, and whether people had their verdict in time."""
+"""Schedules and their firings: the list, and the page of one."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, TypeVar
 
@@ -11,26 +13,245 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.application.launch_run import BUILTIN, PayloadMissingError
-from orchestrator.application.schedules import ShownSchedule, add_schedule, list_schedules
-from orchestrator.dashboard import urls
-from orchestrator.dashboard.forms import Form
-from orchestrator.dashboard.labels import said
-from orchestrator.dashboard.pages.firings import (
-    deadline_badge,
-    deadline_of,
-    deadline_words,
-    outcome_of,
-    told_at,
-    when_words,
+from orchestrator.application.schedules import (
+    FIRINGS_SHOWN,
+    ScheduleMissingError,
+    ShownSchedule,
+    add_schedule,
+    list_schedules,
+    pause_schedule,
+    remove_schedule,
+    resume_schedule,
+    show_schedule,
+    trigger_schedule,
 )
-from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.cron_text import cron_words
+from orchestrator.dashboard.forms import Form
+from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Cell, Column, Moment, Row, Table, Text
 from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.schedule import CatchUp, Firing, Overlap, Schedule, SubjectSelector
 from orchestrator.domain.units import plural
+from orchestrator.domain.vocabulary import term
 from orchestrator.store.schedules import ScheduleTakenError
+
+COLUMNS = (
+    Column("due_at", "Due"),
+    Column("outcome", "Outcome"),
+    Column("deadline", "Deadline"),
+    Column("subject", "Subject"),
+    Column("run", "Run"),
+    Column("verdict", "Verdict"),
+    Column("ended_at", "Told"),
+    Column("why", "Why"),
+)
+_OVERLAPS = {
+    Overlap.SKIP: "skipped while an earlier one is not over",
+    Overlap.QUEUE: "queued while an earlier one is not over",
+    Overlap.CANCEL_PREVIOUS: "an earlier one that is not over is cancelled",
+}
+
+
+def deadline_of(firing: Firing, now: datetime) -> str:
+    """``in_time`` or ``deadline_missed``; ``queued`` while there is time; empty for no deadline."""
+    if firing.deadline_at is None:
+        return ""
+    ended = firing.ended_at
+    if firing.overdue or (ended or now) > firing.deadline_at:
+        return "deadline_missed"
+    return "in_time" if ended is not None else "queued"
+
+
+def outcome_of(firing: Firing) -> str:
+    """How it went, or where it is."""
+    return firing.outcome or firing.state
+
+
+def firing_row(firing: Firing, now: datetime) -> Row:
+    """A line of a table."""
+    kept = deadline_of(firing, now)
+    subject = firing.resolved.subject if firing.resolved else ""
+    cells: tuple[Cell, ...] = (
+        Moment(firing.due_at),
+        Badge(outcome_of(firing)),
+        deadline_badge(firing, now),
+        Text(subject or "–"),
+        run_cell(firing),
+        Text(firing.verdict, urls.verdict_url(firing.verdict)) if firing.verdict else Text("–"),
+        Moment(firing.ended_at),
+        Text(_why(firing)),
+    )
+    is_bad = kept == "deadline_missed" or firing.outcome == "missed"
+    return Row(cells, tone="bad" if is_bad else "")
+
+
+def run_cell(firing: Firing) -> Text:
+    """Its run, and the one that asks a second machine."""
+    if not firing.run:
+        return Text("–")
+    note = f"second machine: {firing.second_run}" if firing.second_run else ""
+    return Text(firing.run, urls.run_url(firing.run), note=note, is_code=True)
+
+
+def told_at(firing: Firing) -> str:
+    """The address of its verdict, else of its run."""
+    if firing.verdict:
+        return urls.verdict_url(firing.verdict)
+    return urls.run_url(firing.run) if firing.run else ""
+
+
+def deadline_badge(firing: Firing | None, now: datetime) -> Badge:
+    """Whether the deadline was kept, and when it was."""
+    if firing is None or firing.deadline_at is None:
+        return Badge("")
+    kept = deadline_of(firing, now)
+    at = f"{firing.deadline_at:%Y-%m-%d %H:%M} UTC"
+    return Badge("" if kept == "queued" else kept, note=at)
+
+
+def _why(firing: Firing) -> str:
+    by = (f"triggered by {firing.by}",) if firing.by else ()
+    remarks = firing.resolved.remarks if firing.resolved else ()
+    return "; ".join((*filter(None, (firing.reason,)), *remarks, *by))
+
+
+def when_words(schedule: Schedule) -> str:
+    """When it fires, in words or as it was written."""
+    return f"{cron_words(schedule.cron) or schedule.cron}, {schedule.tz}"
+
+
+def overlap_words(schedule: Schedule) -> str:
+    """What a firing does while another is not over."""
+    return _OVERLAPS[schedule.overlap]
+
+
+def catch_up_words(schedule: Schedule) -> str:
+    """Which firings missed during downtime are run afterwards."""
+    if schedule.catch_up is CatchUp.NONE:
+        return "nothing is made up for"
+    which = "the latest" if schedule.catch_up is CatchUp.LATEST else "all"
+    return f"{which} of the last {schedule.catch_up_hours} h after a downtime"
+
+
+def deadline_words(schedule: Schedule) -> str:
+    """By when there must be a verdict."""
+    if not schedule.deadline:
+        return "none"
+    if schedule.deadline.endswith("m"):
+        return f"{schedule.deadline.removesuffix('m')} minutes after it was due"
+    return f"{schedule.deadline}, {schedule.tz}"
+
+
+router = APIRouter()
+
+
+@router.get(urls.SCHEDULES + "/{name}")
+def show_one(asked: AskedDep, name: str) -> Response:
+    """All of it."""
+    try:
+        shown = show_schedule(asked.context, name)
+    except ScheduleMissingError as error:
+        raise PageMissingError(f"there is no schedule {name!r}; /schedules lists them") from error
+    return asked.answer(_page(asked, shown))
+
+
+@router.post(urls.SCHEDULES + "/{name}/pause")
+def pause(asked: AskedDep, viewer: Annotated[Viewer, needs(Scope.GATE)], name: str) -> Response:
+    """Let it fire no more."""
+    return _done(asked, name, lambda: pause_schedule(asked.context, name))
+
+
+@router.post(urls.SCHEDULES + "/{name}/resume")
+def resume(asked: AskedDep, viewer: Annotated[Viewer, needs(Scope.GATE)], name: str) -> Response:
+    """Let it fire again."""
+    return _done(asked, name, lambda: resume_schedule(asked.context, name))
+
+
+@router.post(urls.SCHEDULES + "/{name}/trigger")
+def trigger(asked: AskedDep, viewer: Annotated[Viewer, needs(Scope.RUN)], name: str) -> Response:
+    """Let it fire now; within one second it is one firing."""
+    return _done(asked, name, lambda: trigger_schedule(asked.context, name, by=viewer.name))
+
+
+@router.post(urls.SCHEDULES + "/{name}/remove")
+def remove(asked: AskedDep, viewer: Annotated[Viewer, needs(Scope.GATE)], name: str) -> Response:
+    """Forget it and its firings."""
+    with suppress(ScheduleMissingError):  # it was removed before: what was asked for is so
+        remove_schedule(asked.context, name)
+    return asked.go(urls.SCHEDULES)
+
+
+def _done(asked: Asked, name: str, work: Callable[[], object]) -> Response:
+    try:
+        work()
+    except ScheduleMissingError as error:
+        raise PageMissingError(f"there is no schedule {name!r}; /schedules lists them") from error
+    return asked.go(urls.schedule_url(name))
+
+
+def _page(asked: Asked, shown: ShownSchedule) -> Page:
+    schedule = shown.schedule
+    table = Table(
+        id="firings",
+        caption="Firings, the latest first",
+        columns=COLUMNS,
+        rows=[firing_row(one, asked.now) for one in shown.firings],
+        empty="It has not fired yet. It fires while a controller runs that stays.",
+        command="seatrial serve",
+        is_caption_hidden=True,
+    )
+    return Page(
+        template="schedule.html.j2",
+        title=schedule.name,
+        tables=(table,),
+        facts={
+            "schedule": schedule,
+            "state": Badge("paused" if schedule.paused_at else "active"),
+            "since": Moment(schedule.paused_at),
+            "upcoming": [Moment(at) for at in shown.upcoming],
+            "when": when_words(schedule),
+            "overlap": overlap_words(schedule),
+            "catch_up": catch_up_words(schedule),
+            "deadline": deadline_words(schedule),
+            "reuse_h": (schedule.reuse_max_age_s or 0) / 3600,
+            "most_firings": FIRINGS_SHOWN,
+            **_kept(asked, shown),
+        },
+        data=_told(shown),
+        section=urls.SCHEDULES,
+    )
+
+
+def _kept(asked: Asked, shown: ShownSchedule) -> Mapping[str, object]:
+    """How often people had their verdict in time."""
+    late = [one for one in shown.firings if deadline_of(one, asked.now) == "deadline_missed"]
+    return {
+        "late": len(late),
+        "with_deadline": sum(one.deadline_at is not None for one in shown.firings),
+        "is_late_now": bool(late) and late[0] is shown.firings[0],
+        "missed": sum(one.outcome == "missed" for one in shown.firings),
+    }
+
+
+def _told(shown: ShownSchedule) -> Mapping[str, object]:
+    schedule = shown.schedule
+    return {
+        "name": schedule.name,
+        "cron": schedule.cron,
+        "tz": schedule.tz,
+        "paused_at": Moment(schedule.paused_at).plain(),
+        "upcoming": [Moment(at).plain() for at in shown.upcoming],
+        "owner": schedule.owner,
+        "gate": schedule.gate,
+        "deadline": schedule.deadline,
+        "overlap": schedule.overlap,
+        "catch_up": schedule.catch_up,
+        "matrix": schedule.matrix,
+    }
+
 
 SHOWN = 200
 FIRINGS = 10
@@ -60,8 +281,6 @@ _COMMAND = (
 )
 _Word = TypeVar("_Word", bound=StrEnum)
 
-router = APIRouter()
-
 
 async def _form(request: Request) -> Form:
     """What was sent."""
@@ -73,7 +292,7 @@ async def _form(request: Request) -> Form:
 def show_schedules(asked: AskedDep) -> Response:
     """All of them."""
     given = {"tz": "UTC", "cron": "0 2 * * *", "overlap": "skip", "catch_up": "latest"}
-    return _page(asked, Form(given))
+    return _list_page(asked, Form(given))
 
 
 @router.post(urls.SCHEDULES)
@@ -85,7 +304,7 @@ def add_one(
     """Add one; where that is refused, the page again with what was written."""
     new = _read(asked, viewer, form)
     if form.is_refused:
-        return _page(asked, form)
+        return _list_page(asked, form)
     try:
         added = add_schedule(asked.context, new)
     except InvalidDocumentError as error:
@@ -101,7 +320,7 @@ def add_one(
         form.said = str(error)
     else:
         return asked.go(urls.schedule_url(added.schedule.name))
-    return _page(asked, form)
+    return _list_page(asked, form)
 
 
 def _read(asked: Asked, viewer: Viewer, form: Form) -> Schedule:
@@ -134,7 +353,7 @@ def _one_of(form: Form, name: str, kind: type[_Word], otherwise: _Word) -> _Word
         return otherwise
 
 
-def _page(asked: Asked, form: Form) -> Response:
+def _list_page(asked: Asked, form: Form) -> Response:
     known = list_schedules(asked.context, firings=FIRINGS)
     late = [one for one in known if one.firings and _is_late(asked, one.firings[0])]
     table = Table(
@@ -200,7 +419,7 @@ def _row(asked: Asked, shown: ShownSchedule) -> Row:
 def _counted(firings: Sequence[Firing]) -> str:
     """How often they went how."""
     counts = Counter(outcome_of(one) for one in firings)
-    return ", ".join(f"{many} {said(word).word}" for word, many in counts.most_common()) or "–"
+    return ", ".join(f"{many} {term(word).word}" for word, many in counts.most_common()) or "–"
 
 
 def _by_when(schedule: Schedule) -> str:

@@ -13,9 +13,8 @@ from starlette.testclient import TestClient
 
 from orchestrator.application.tokens import cookie_of
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.disclosure import Folded
 from orchestrator.dashboard.responses import AskedDep, Page
-from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Table, Text
+from orchestrator.dashboard.table import Badge, Column, Folded, Moment, Number, Row, Table, Text
 from orchestrator.store.errors import StoreError
 from tests.integration.api_context import Desk
 from tests.integration.dashboard.desk import HOST, PageDesk, dashboard, signed_in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.dashboard.pages.cell import routes
+from orchestrator.dashboard.pages import cell
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.cell_results import Artifact
 from tests.integration.dashboard.desk import PageDesk
@@ -63,7 +63,7 @@ def test_filters_stand_in_the_address(shared_pages: PageDesk, where: str) -> Non
 
 
 def test_pages_follow_one_another(pages: PageDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "PAGE_SIZE", 5)
+    monkeypatch.setattr(cell, "PAGE_SIZE", 5)
     run = str(pages.api.launch()["id"])
     agent = pages.api.begin(run, "here")
     names = [f"t/a.py::n{number:03}" for number in range(13)]
@@ -78,7 +78,7 @@ def test_pages_follow_one_another(pages: PageDesk, monkeypatch: pytest.MonkeyPat
     assert (looks, sorted(seen)) == (3, names)
     assert seen[:2] == names[11:]  # awaited: nobody knows yet
     first = pages.page(f"/runs/{run}/cells/here").rows("tests")[0]
-    assert first["Outcome"] == "… queued"
+    assert first["Outcome"] == "○ queued"
 
 
 def test_a_text_is_fetched_when_it_is_opened_and_is_only_text(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from orchestrator.dashboard.pages.compare import tests
+from orchestrator.dashboard.pages.compare import tables
 from orchestrator.domain.outcome import Outcome
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.measuring import TORCH, measured
@@ -67,7 +67,7 @@ def test_every_kind_of_difference_has_its_table_the_worst_first(pages: PageDesk)
 def test_only_differences_are_shown_unless_all_is_asked_for(pages: PageDesk) -> None:
     address = both(pages, {"t::a": "passed"}, {"t::a": "passed"})
     shown = pages.page(address)
-    assert "No test went another way" in shown.text
+    assert "No test has another outcome" in shown.text
     assert "same" not in pages.json(address)["tables"]
     whole = pages.json(f"{address}&all=1")["tables"]
     assert [row["test"] for row in whole["same"]["rows"]] == ["t::a", "t::a"]
@@ -165,8 +165,8 @@ def test_what_is_not_there_is_not_found(pages: PageDesk) -> None:
 
 
 def test_one_kind_comes_page_by_page(pages: PageDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tests, "EACH", 2)
-    monkeypatch.setattr(tests, "PAGE_SIZE", 4)
+    monkeypatch.setattr(tables, "EACH", 2)
+    monkeypatch.setattr(tables, "PAGE_SIZE", 4)
     old = {f"t::{number}": "passed" for number in range(5)}
     address = both(pages, old, dict.fromkeys(old, "failed"))
     first = pages.page(address)

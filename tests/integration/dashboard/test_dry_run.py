@@ -46,7 +46,7 @@ def test_an_edited_policy_stands_beside_the_stored_verdict(pages: PageDesk) -> N
     gate_world.check(pages.api)
     page = tried(pages, policy=LAX)
     result = page.one(id="result").text
-    assert result.startswith("It would say ✓ PASS All ")
+    assert result.startswith("Decision ✓ PASS All ")
     assert "V-0001 of the same runs says ✗ FAIL" in result
     [row] = page.rows("changes")
     assert (row["Rule"], row["Stored verdict"], row["Dry run"]) == (
@@ -107,13 +107,13 @@ def test_what_it_would_have_said_of_the_last_verdicts(pages: PageDesk) -> None:
     page = tried(pages, policy=LAX, against="past", last="5")
     rows = page.rows("past")
     assert [row["Verdict"] for row in rows] == ["V-0002", "V-0001"]
-    assert rows[0]["It said"] == "✗ FAIL"
-    assert rows[0]["This would say"] == "✓ PASS another decision"
+    assert rows[0]["Stored decision"] == "✗ FAIL"
+    assert rows[0]["Dry run"] == "✓ PASS another decision"
     assert rows[0]["What differs"] == "1 better: job/unit@here"
-    assert rows[1]["This would say"] == "✓ PASS"
+    assert rows[1]["Dry run"] == "✓ PASS"
     assert len(tried(pages, policy=LAX, against="past", last="1").rows("past")) == 1
     button = page.one(id="past").one("button")
-    assert button["data-copy-text"].startswith("**What it would have said**")
+    assert button["data-copy-text"].startswith("**Decisions on past evidence**")
     assert not page.one(id="past").all("a", href="/gates/release/dry-run.csv?table=past")
 
 
@@ -124,8 +124,8 @@ def test_evidence_that_is_gone_is_said(pages: PageDesk) -> None:
     pages.stores.gates.add_verdict(replace(stored, snapshot_digest="0" * 64))
     rows = tried(pages, policy=LAX, against="past").rows("past")
     assert rows[0]["What differs"] == "its evidence is gone"
-    assert rows[0]["This would say"] == "–"
-    assert rows[1]["This would say"] == "✓ PASS"
+    assert rows[0]["Dry run"] == "–"
+    assert rows[1]["Dry run"] == "✓ PASS"
 
 
 @pytest.mark.parametrize("last", ["0", "21", "-1", "x", "9" * 5_000, "²"])

@@ -104,7 +104,7 @@ def test_one_failure_has_its_words_its_places_and_a_way_to_a_known_issue(
     newest = world.run({"t.py::a": raises("got 2 of 7")}, {})
     name = signature(pages, "got")
     shown = pages.page(f"/failures/{name}")
-    assert [row["What it says"] for row in shown.rows("variants")] == [
+    assert [row["Message"] for row in shown.rows("variants")] == [
         "E ValueError: got 1 of 7",
         "E ValueError: got 2 of 7",
     ]

@@ -63,12 +63,10 @@ def test_each_has_the_runs_that_prove_it(pages: PageDesk, world: KindsWorld) -> 
     shown = pages.page("/flaky")
     rows = by_test(shown)
     assert rows["t.py::retried"]["Newest evidence"] == "p0: failed, then passed"
-    assert rows["t.py::retried"]["How it shows"].startswith("≈ passed on retry")
-    assert (
-        rows["t.py::split"]["How it shows"] == "≈ both with one version the test's or the product's"
-    )
-    assert rows["t.py::disk"]["How it shows"] == "≈ both with one version the machine's"
-    assert rows["t.py::split"]["In figures"].startswith("1 failed of 2")
+    assert rows["t.py::retried"]["Detection"].startswith("≈ passed on retry")
+    assert rows["t.py::split"]["Detection"] == "≈ both with one version the test's or the product's"
+    assert rows["t.py::disk"]["Detection"] == "≈ both with one version the machine's"
+    assert rows["t.py::split"]["Evidence"].startswith("1 failed of 2")
     first, second = world.runs
     links = [one["href"] for one in shown.one(id="flaky").all("a")]
     assert f"/runs/{second}/cells/p0" in links
@@ -104,7 +102,7 @@ def test_a_test_is_put_in_quarantine_and_taken_out(pages: PageDesk, world: Kinds
     world.run({"t.py::split": SHAPES}, days=4)
     shown = pages.page("/flaky")
     (row,) = shown.rows("quarantines")
-    assert (row["State"], row["Platforms"], row["Failed in it"]) == ("● stands", "p0", "1")
+    assert (row["State"], row["Platforms"], row["Failures excused"]) == ("● stands", "p0", "1")
     assert (row["Passes in a row"], row["Until"]) == ("0 of 20", "2026-03-15 14 days left")
     tests = {name: row["Quarantine"] for name, row in by_test(shown).items()}
     assert tests["t.py::split"] == "Q-0001 me, until 2026-03-15"

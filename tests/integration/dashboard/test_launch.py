@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.dashboard.pages.launch.form import Form
+from orchestrator.dashboard.pages.launch import Form
 from tests.integration.api_context import MATRIX
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.shown import Element, read_page

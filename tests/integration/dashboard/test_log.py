@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from orchestrator.dashboard.pages.log.lines import LONGEST, MOST_PARTS
+from orchestrator.dashboard.pages.log import LONGEST, MOST_PARTS
 from orchestrator.store.logs import AttemptLog
 from tests.databases import Agent
 from tests.integration.dashboard.desk import PageDesk

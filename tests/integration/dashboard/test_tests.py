@@ -60,7 +60,7 @@ def test_a_broken_test_says_since_when_and_leads_to_the_comparison(pages: PageDe
         "✗ failed",
         "50.0% 2/4 2 failed",
     )
-    assert row["Good, then bad"].startswith("1.1 → 1.2")
+    assert row["Regression range"].startswith("1.1 → 1.2")
     [link] = [one for one in page.all("a") if one.text == "1.1 → 1.2"]
     assert link["href"] == urls.compare_url(runs[1], runs[2])
     [strip] = page.all("svg", "strip")
@@ -75,7 +75,7 @@ def test_other_platforms_stand_beside_it(pages: PageDesk) -> None:
         ("here", "✗ failed"),
         ("there", "✓ passed"),
     ]
-    assert "fails at least since 1.0" in rows[0]["Good, then bad"]
+    assert "fails at least since 1.0" in rows[0]["Regression range"]
 
 
 def test_results_come_newest_first_and_can_be_of_one_platform(pages: PageDesk) -> None:

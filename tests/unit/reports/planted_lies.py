@@ -29,7 +29,7 @@ LIES = [
     ("platform", "a10g", ("conclusion", 0, "text"), "all tests passed", "claim"),
     ("platform", "a10g", ("conclusion", 0, "figures"), (185, 185, 0, 0), "claim"),
     ("platform", "a10g", ("conclusion", 0, "rule"), "benchmarks", "claim"),
-    ("platform", "a10g", ("conclusion", -1, "text"), "Outcome: ✅ PASS.", "claim"),
+    ("platform", "a10g", ("conclusion", -1, "text"), "Outcome: ✅ PASSED.", "claim"),
     ("platform", "a10g", ("timeline", 2, "origin"), "queued", "timeline"),
     ("platform", "a10g", ("money", "costs"), Absent("free"), "total"),
     ("platform", "not-available", ("suites", "rows", 0, "status", "code"), "passed", "outcome"),

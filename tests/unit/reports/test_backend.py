@@ -59,7 +59,7 @@ def test_a_platform_has_a_dash_where_it_has_no_such_test(templates):
     text = render("backend", evidence, templates=templates)
     assert "| `test_1` | passed | — |" in text
     assert "| `test_2` | passed | passed |" in text
-    assert "| `TestB` | 1 | — | ✅ PASS |" in text
+    assert "| `TestB` | 1 | — | ✅ PASSED |" in text
     (suite,) = model_of("backend", evidence).suites
     assert [row.tests for row in suite.classes] == [2, 1]
     assert suite.tests == 3
@@ -77,12 +77,12 @@ def test_classes_of_one_name_in_two_files_are_two(templates):
 @pytest.mark.parametrize(
     ("outcomes", "word"),
     [
-        ((T.PASSED, T.SKIPPED), "✅ PASS, 1 skipped (test_1)"),
-        ((T.SKIPPED, T.SKIPPED), "○ SKIPPED, 2 skipped (test_0, test_1)"),
-        ((T.PASSED, T.FAILED), "❌ FAIL, 1 failed"),
-        ((T.PASSED, T.MISSING), "❌ FAIL, 1 missing"),
-        ((T.PASSED, T.ERROR, T.NOT_RUN), "❌ FAIL, 1 error, 1 not run"),
-        ((T.XFAILED,), "✅ PASS, 1 xfailed"),
+        ((T.PASSED, T.SKIPPED), "✅ PASSED, 1 skipped (test_1)"),
+        ((T.SKIPPED, T.SKIPPED), "⊘ SKIPPED, 2 skipped (test_0, test_1)"),
+        ((T.PASSED, T.FAILED), "❌ FAILED, 1 failed"),
+        ((T.PASSED, T.MISSING), "❌ FAILED, 1 missing"),
+        ((T.PASSED, T.ERROR, T.NOT_RUN), "❌ FAILED, 1 error, 1 not run"),
+        ((T.XFAILED,), "✅ PASSED, 1 xfailed"),
     ],
 )
 def test_a_class_passes_only_where_nothing_of_it_is_bad(outcomes, word, templates):
@@ -101,7 +101,7 @@ def test_long_classes_are_bounded_and_their_figures_are_whole(templates):
     evidence = two(facts(*names), facts(*names[:3]))
     text = render("backend", evidence, templates=templates)
     assert "…and 700 more tests in the evidence." in text
-    assert "| `TestA` | 1,200 | ✅ PASS | ✅ PASS |" in text
+    assert "| `TestA` | 1,200 | ✅ PASSED | ✅ PASSED |" in text
 
 
 def test_what_did_not_pass_is_listed_first_where_not_all_can_be(templates):

@@ -48,8 +48,8 @@ from reports.model.values import Absent, Status
         (fmt.count, Absent("not started"), "— (not started)"),
         (fmt.version, "0.4.40", "v0.4.40"),
         (fmt.version, "v0.4.40", "v0.4.40"),
-        (fmt.status, Status("timed_out", "timeout"), "⏱ TIMED OUT"),
-        (fmt.status, Status("passed", "", "fell back"), "✅ PASS (degraded)"),
+        (fmt.status, Status("timed_out", "timeout"), "◷ TIMED OUT"),
+        (fmt.status, Status("passed", "", "fell back"), "✅ PASSED (degraded)"),
         (fmt.status, Status("errored", "host_key"), "⚠ ERRORED (host key)"),
     ],
 )

@@ -50,13 +50,13 @@ def test_a_reason_among_figures_is_read_as_words(templates):
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        ("✅ PASS (degraded)", '<span class="good">✔ PASS</span> (degraded)'),
-        ("❌ FAIL (tests)", '<span class="bad">✘ FAIL</span> (tests)'),
+        ("✅ PASSED (degraded)", '<span class="good">✔ PASSED</span> (degraded)'),
+        ("❌ FAILED (tests)", '<span class="bad">✘ FAILED</span> (tests)'),
         ("∅ NOT AVAILABLE", '<span class="quiet">∅ NOT AVAILABLE</span>'),
         ("◐ PARTIAL: 12/14", '<span class="so-so">◐ PARTIAL</span>: 12/14'),
         ("✅ passed & <b>", "✅ passed &amp; &lt;b&gt;"),
         ("❌ FAILURE", "❌ FAILURE"),
-        ("`✅ PASS`", "<code>✅ PASS</code>"),
+        ("`✅ PASSED`", "<code>✅ PASSED</code>"),
     ],
 )
 def test_an_outcome_has_a_colour_and_its_words(said, shown, templates):

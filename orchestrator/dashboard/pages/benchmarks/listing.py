@@ -18,7 +18,7 @@ from orchestrator.application.list_benchmarks import (
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, sparkline
-from orchestrator.dashboard.labels import cut, said, visible
+from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.measurement_text import (
     Change,
     Measured,
@@ -27,9 +27,10 @@ from orchestrator.dashboard.measurement_text import (
     params_of,
     unit_of,
 )
-from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Cell, Column, Drawn, Moment, Row, Table, Text
+from orchestrator.domain.vocabulary import term
 
 RUNS = 30
 """Newest runs that the list looks at."""
@@ -98,11 +99,11 @@ def _tabs(asked: Asked, listed: Listed, moved: str) -> Sequence[Tab]:
         whole,
         *(
             Tab(
-                said(kind).word.capitalize(),
+                term(kind).word.capitalize(),
                 listed.counts[kind],
                 asked.here(moved=kind, skip=""),
                 kind == moved,
-                said(kind).tone if listed.counts[kind] else "",
+                term(kind).tone if listed.counts[kind] else "",
             )
             for kind in shown
         ),

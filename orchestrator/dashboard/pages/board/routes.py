@@ -1,4 +1,4 @@
-"""The release board, the landing page; and badges of gates."""
+"""The release board, and the badge of a gate."""
 
 from __future__ import annotations
 
@@ -13,18 +13,61 @@ from orchestrator.application.gate_status import GateStanding, gate_standings
 from orchestrator.application.rate_trends import RateTrend, rate_trends
 from orchestrator.application.release_board import Board, Wanted, release_board
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.board.badge import badge_words
-from orchestrator.dashboard.pages.board.sentences import GateSentence, gate_sentence
+from orchestrator.dashboard.labels import visible
 from orchestrator.dashboard.pages.board.tables import (
+    GateSentence,
     board_table,
+    gate_sentence,
     live_table,
     lowest,
     rates_table,
 )
-from orchestrator.dashboard.products import of_products, products
+from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError, pages_of
 from orchestrator.dashboard.table import Moment, Table
 from orchestrator.domain.gate.quantities import duration
+from orchestrator.domain.vocabulary import Term, term
+from orchestrator.store.verdict_lines import VerdictLine
+
+_LONGEST = 32
+_LETTER = 6.6
+"""Units of a letter; the text is set to be so long, whatever the font."""
+_PADDING = 7.0
+_COLOURS = {
+    "good": ("#1a6b3a", "#ffffff"),
+    "bad": ("#b3261e", "#ffffff"),
+    "warn": ("#ffd166", "#352200"),
+}
+_NO_VERDICT = Term("?", "no verdict", "warn")
+
+
+def badge_words(gate: str, newest: VerdictLine | None) -> Mapping[str, object]:
+    """What the picture is drawn from."""
+    shown = term(newest.decision) if newest is not None else _NO_VERDICT
+    version = newest.subject.get("version", "") if newest is not None else ""
+    name = _short(gate)
+    told = _short(f"{shown.glyph} {shown.word} {version}".rstrip())
+    fill, ink = _COLOURS[shown.tone]
+    left = len(name) * _LETTER
+    right = len(told) * _LETTER
+    return {
+        "name": name,
+        "told": told,
+        "fill": fill,
+        "ink": ink,
+        "left": f"{left:.1f}",
+        "right": f"{right:.1f}",
+        "edge": f"{left + 2 * _PADDING:.1f}",
+        "width": f"{left + right + 4 * _PADDING:.1f}",
+        "begin": f"{_PADDING:.1f}",
+        "second": f"{left + 3 * _PADDING:.1f}",
+    }
+
+
+def _short(text: str) -> str:
+    text = visible(text).replace("\n", " ")
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
 
 PAGE_SIZE = 15
 RANGES = (14, 30, 90)
@@ -137,7 +180,7 @@ def _upcoming(asked: Asked) -> list[Upcoming]:
 
 
 def _old(asked: Asked, board: Board, wanted: Wanted) -> str:
-    """Said where even the newest evidence is older than the gates believe."""
+    """The warning shown where the newest evidence is older than the gates accept."""
     newest: datetime | None = max((row.at for row in board.rows if row.at), default=None)
     if newest is None or wanted.believed is None or wanted.before:
         return ""

@@ -1,20 +1,219 @@
-"""The tables of the board."""
+"""The tables of the release board: versions by platforms, pass rates, states of gates."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from dataclasses import dataclass
+from datetime import date, datetime
+from fractions import Fraction
+from typing import ClassVar
 
+from orchestrator.application.gate_status import GateStanding, Lack
 from orchestrator.application.rate_trends import RateTrend
-from orchestrator.application.release_board import Absence, Board, BoardRow, Square
+from orchestrator.application.release_board import Absence, Board, BoardRow, Square, Staleness
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import age, cut, said, visible
-from orchestrator.dashboard.pages.board.cells import Evidence, Rate
+from orchestrator.dashboard.charts import Picture, sparkline
+from orchestrator.dashboard.labels import age, cut, visible
+from orchestrator.dashboard.pages.gates.listing import wait_texts
 from orchestrator.dashboard.responses import Asked
-from orchestrator.dashboard.table import Badge, Cell, Column, Moment, Row, Several, Table, Text
-from orchestrator.domain.outcome import Outcome
+from orchestrator.dashboard.table import (
+    Badge,
+    Cell,
+    Column,
+    Moment,
+    Plain,
+    Row,
+    Several,
+    Table,
+    Tally,
+    Text,
+)
+from orchestrator.domain.gate.verdict import RuleOutcome
+from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.vocabulary import Term, term
 from orchestrator.store.release_board import LiveRun
+from orchestrator.store.verdict_lines import VerdictLine
+
+Figure = tuple[Term, int]
+"""What is counted, and how many there are."""
+_SHOWN = ("failed", "error", "missing", "not_run", "skipped", "xpassed")
+_WHY_STALE = {
+    Staleness.LEFT_BEHIND: "a newer run has nothing from here",
+    Staleness.TOO_OLD: "older than the gates believe",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """The results of a version on a platform: outcome, counts, age."""
+
+    kind: ClassVar[str] = "evidence"
+    word: str
+    href: str = ""
+    counts: Counts = Counts()
+    at: datetime | None = None
+    now: datetime | None = None
+    note: str = ""
+    staleness: Staleness | None = None
+
+    @property
+    def figures(self) -> Sequence[Figure]:
+        """The counts that are not zero, each with its sign; passed always."""
+        if not self.counts.collected:
+            return ()
+        return [(term("passed"), self.counts.passed), *beside(self.counts)]
+
+    @property
+    def told(self) -> str:
+        """The counts in words."""
+        return in_words(self.figures)
+
+    @property
+    def age(self) -> str:
+        """Of the evidence."""
+        return age(self.at, self.now) if self.at is not None and self.now is not None else ""
+
+    @property
+    def why_stale(self) -> str:
+        """In words; empty where it is not."""
+        return _WHY_STALE[self.staleness] if self.staleness is not None else ""
+
+    def plain(self) -> Plain:
+        """The outcome with its counts."""
+        if self.at is None:
+            return {"outcome": self.word}
+        return {
+            "outcome": self.word,
+            **self.counts.as_dict(),
+            "at": self.at.isoformat(timespec="seconds"),
+            "note": self.note or None,
+            "stale": self.why_stale or None,
+        }
+
+    def text(self) -> str:
+        """``✗ failed (975 passed, 4 failed; 7 h; stale)``."""
+        shown = term(self.word)
+        stale = "stale" if self.staleness else ""
+        more = "; ".join(part for part in (self.told, self.note, self.age, stale) if part)
+        return f"{shown.glyph} {shown.word} ({more})" if more else f"{shown.glyph} {shown.word}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A pass rate: its newest value, its history and its counts."""
+
+    kind: ClassVar[str] = "rate"
+    trend: RateTrend
+    low: float
+    """The value at the lower edge of the picture."""
+    late: str
+    """How old its newest day is, where others have newer ones."""
+
+    @property
+    def tally(self) -> Tally:
+        """Of the newest day."""
+        return Tally(self.trend.latest.counts)
+
+    @property
+    def picture(self) -> Picture:
+        """A point a day."""
+        rates = [_percentage(day.counts.pass_rate) for day in self.trend.days]
+        return sparkline(rates, low=self.low, high=100.0, width=96, height=22)
+
+    @property
+    def label(self) -> str:
+        """The picture in words."""
+        days = self.trend.days
+        return f"{self.trend.cell}, {len(days)} days: from {_rate(days[0].counts)} to {self.rate}"
+
+    @property
+    def rate(self) -> str:
+        """The newest."""
+        return _rate(self.trend.latest.counts)
+
+    @property
+    def of(self) -> str:
+        """Passed of judged."""
+        if not self.tally.judged:
+            return ""
+        return f"{self.tally.counts.passed:,}/{self.tally.judged:,}"
+
+    @property
+    def figures(self) -> Sequence[Figure]:
+        """Latest outcome counts shown next to the pass rate."""
+        return beside(self.trend.latest.counts)
+
+    @property
+    def told(self) -> str:
+        """The same in words."""
+        return in_words(self.figures)
+
+    @property
+    def change(self) -> str:
+        """``+0.3`` or ``−1.2`` points; empty where it stayed."""
+        return points(self.trend.change)
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether it fell."""
+        return self.trend.change is not None and self.trend.change < 0
+
+    def plain(self) -> Plain:
+        """The newest counts, and every day."""
+        return {
+            **self.trend.latest.counts.as_dict(),
+            "pass_rate": _fraction(self.trend.latest.counts.pass_rate),
+            "change": _fraction(self.trend.change),
+            "days": [
+                {
+                    "day": day.day.isoformat(),
+                    "runs": day.runs,
+                    **day.counts.as_dict(),
+                    "pass_rate": _fraction(day.counts.pass_rate),
+                }
+                for day in self.trend.days
+            ],
+        }
+
+    def text(self) -> str:
+        """The newest rate with its counts, and the change."""
+        change = f", {self.change} points" if self.change else ""
+        late = f", {self.late} old" if self.late else ""
+        return f"{self.tally.text()}{change}{late}"
+
+
+def beside(counts: Counts) -> list[Figure]:
+    """The counts that are no passes, where there are any."""
+    counted = counts.as_dict()
+    return [(term(word), counted[word]) for word in _SHOWN if counted[word]]
+
+
+def in_words(figures: Iterable[Figure]) -> str:
+    """``4 failed, 15 skipped``."""
+    return ", ".join(f"{many:,} {what.word}" for what, many in figures)
+
+
+def points(change: Fraction | None) -> str:
+    """A change of a rate in percentage points; empty where it would be rounded to zero."""
+    if not change:
+        return ""
+    size = abs(float(change)) * 100
+    shown = f"{size:.1f}" if size >= 0.05 else "<0.1"
+    return f"{'+' if change > 0 else '−'}{shown}"
+
+
+def _rate(counts: Counts) -> str:
+    return Tally(counts).rate
+
+
+def _percentage(rate: Fraction | None) -> float | None:
+    return None if rate is None else float(rate) * 100
+
+
+def _fraction(rate: Fraction | None) -> float | None:
+    return None if rate is None else float(rate)
+
 
 _FIRST_COMMAND = "seatrial run matrices/local.yaml"
 _ALL = "all suites"
@@ -117,7 +316,7 @@ def live_table(asked: Asked, live: Sequence[LiveRun]) -> Table:
                     Text(one.run, urls.run_url(one.run), is_code=True),
                     Text(one.of.version, note=one.of.subject),
                     Text(one.matrix),
-                    Text(", ".join(f"{n} {said(state).word}" for state, n in one.cells.items())),
+                    Text(", ".join(f"{n} {term(state).word}" for state, n in one.cells.items())),
                     Moment(one.launched_at, asked.now),
                 )
             )
@@ -145,7 +344,7 @@ def rates_table(trends: Mapping[tuple[str, str], RateTrend], names: Sequence[str
             *(Column(f"suite.{job}" if job else "all", _title(job)) for job in jobs),
         ],
         rows=[
-            Row((Text(cell), *(_rate(trends.get((cell, job)), low, newest) for job in jobs)))
+            Row((Text(cell), *(_rate_cell(trends.get((cell, job)), low, newest) for job in jobs)))
             for cell in cells
         ],
         empty="No suite was run in these days: choose more of them.",
@@ -157,7 +356,7 @@ def _title(job: str) -> str:
     return visible(cut(job, 60)) if job else _ALL
 
 
-def _rate(trend: RateTrend | None, low: float, newest: date) -> Cell:
+def _rate_cell(trend: RateTrend | None, low: float, newest: date) -> Cell:
     if trend is None:
         return _NOTHING
     behind = (newest - trend.latest.day).days
@@ -169,3 +368,90 @@ def lowest(trends: Iterable[RateTrend]) -> float:
     rates = (day.counts.pass_rate for trend in trends for day in trend.days)
     least = min((float(rate) * 100 for rate in rates if rate is not None), default=100.0)
     return min(least // _STEP * _STEP, 100.0 - _STEP)
+
+
+_LONGEST = 160
+_SERIOUS = frozenset({Lack.VERDICT, Lack.JUDGEMENT, Lack.RUN, Lack.FRESH_EVIDENCE, Lack.POLICY})
+"""What the reasons do not say already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateSentence:
+    """The decision of a gate and its reasons."""
+
+    gate: str
+    word: str
+    """Of its newest verdict; empty where it never decided."""
+    verdict: str
+    href: str
+    about: str
+    """``for 0.4.40, 2 h ago``."""
+    reason: str
+    """Of the blocking rules that decided it, the first one's sentence."""
+    more: int
+    """Rules beside it."""
+    waits: Sequence[Text]
+
+    @property
+    def tone(self) -> str:
+        """Of the decision."""
+        return term(self.word).tone if self.word else "warn"
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        said_so = term(self.word).word if self.word else "no verdict yet"
+        more = f" (and {self.more} more)" if self.more else ""
+        why = f": {self.reason}{more}" if self.reason else ""
+        return f"{self.gate}: {said_so} {self.about}{why}".rstrip()
+
+
+def gate_sentence(asked: Asked, standing: GateStanding) -> GateSentence:
+    """The newest verdict of the gate, whichever its line."""
+    gate = standing.stored.gate
+    waits = [
+        text
+        for wait, text in zip(standing.waits, wait_texts(standing), strict=True)
+        if wait.lack in _SERIOUS
+    ]
+    if not standing.lines:
+        return GateSentence(
+            gate=gate,
+            word="",
+            verdict="",
+            href=urls.gate_url(gate),
+            about="",
+            reason="",
+            more=0,
+            waits=waits,
+        )
+    newest = standing.lines[0].standing.newest
+    reasons = _reasons(newest)
+    version = newest.subject.get("version", "")
+    of = f"for {version}, " if version else ""
+    return GateSentence(
+        gate=gate,
+        word=newest.decision,
+        verdict=newest.id,
+        href=urls.verdict_url(newest.id),
+        about=f"{of}{age(newest.created_at, asked.now)} ago",
+        reason=_short(reasons[0]) if reasons else "",
+        more=max(len(reasons) - 1, 0),
+        waits=waits,
+    )
+
+
+def _short(sentence: str) -> str:
+    """A sentence that goes on and on does so in brackets."""
+    if len(sentence) <= _LONGEST:
+        return sentence
+    before, bracket, _ = sentence[:_LONGEST].rpartition(" (")
+    return f"{before if bracket else sentence[: _LONGEST - 1].rstrip()}…"
+
+
+def _reasons(verdict: VerdictLine) -> list[str]:
+    """What is violated first; new failures before all else."""
+    ranks = {RuleOutcome.VIOLATED: 0, RuleOutcome.UNKNOWN: 1}
+    loud = [rule for rule in verdict.rules if rule.blocking and rule.outcome in ranks]
+    loud.sort(key=lambda rule: (ranks[rule.outcome], rule.kind != "new_failures"))
+    return [rule.sentence for rule in loud]

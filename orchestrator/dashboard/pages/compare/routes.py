@@ -18,14 +18,17 @@ from orchestrator.application.compare_cells import (
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, in_utc, visible
-from orchestrator.dashboard.pages.compare.benchmarks import PERFORMANCE, speeds_of
-from orchestrator.dashboard.pages.compare.places import (
+from orchestrator.dashboard.pages.compare.tables import (
+    EACH,
+    PERFORMANCE,
+    Contrast,
+    cells_table,
     environment_table,
     packages_table,
-    said_of_places,
+    place_notes,
+    sections,
+    speeds_of,
 )
-from orchestrator.dashboard.pages.compare.summary import Contrast
-from orchestrator.dashboard.pages.compare.tests import EACH, cells_table, sections
 from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.table import Table
@@ -148,7 +151,7 @@ def _comparing(chosen: Chosen, contrast: Contrast, what: str, skip: int) -> Page
         "names": contrast.names,
         "places": places,
         "packages": packages,
-        "said": said_of_places(contrast),
+        "said": place_notes(contrast),
         "cells": cells,
         "kinds": kinds,
         "speeds": speeds,

@@ -1,1 +1,11 @@
-"""Gates: what they decided, by which policy, and what people said to them."""
+"""Gates and verdicts: the list, the page of one, the dry run of a policy, and a verdict."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from orchestrator.dashboard.pages.gates import dry_run, gate, listing, verdict
+
+router = APIRouter()
+for one in (listing, gate, dry_run, verdict):
+    router.include_router(one.router)

@@ -1,27 +1,146 @@
-"""A dry run of an edited policy: what it would say of a run, or of what the gate has judged."""
+"""The dry run of an edited policy: the form and its result."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Response
 
-from orchestrator.application.dry_run_policy import try_policy
+from orchestrator.application.dry_run_policy import Tried, try_policy
 from orchestrator.application.evaluate_gate import dry_run
 from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.gather_evidence import WrongProductError
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.gates.dry_run_result import Outcome, beside, past_table
 from orchestrator.dashboard.pages.gates.policy_text import lines_of
-from orchestrator.dashboard.pages.gates.rules import summary_of
+from orchestrator.dashboard.pages.gates.rules import (
+    SHOWN,
+    Change,
+    changes,
+    in_words,
+    rule_table,
+    severity,
+    summary_of,
+)
 from orchestrator.dashboard.path_lookup import run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
-from orchestrator.dashboard.table import Table
+from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
+from orchestrator.domain.gate.gate_documents import verdict_document
+from orchestrator.domain.gate.verdict import Verdict
 from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import InvalidDocumentError, Problem
+from orchestrator.store.verdict_lines import StoredVerdict
+
+_CHANGES = (
+    Column("rule", "Rule"),
+    Column("stored", "Stored verdict"),
+    Column("tried", "Dry run"),
+)
+_PAST = (
+    Column("verdict", "Verdict"),
+    Column("subject", "Subject"),
+    Column("decided", "Decided"),
+    Column("said", "Stored decision"),
+    Column("would_say", "Dry run"),
+    Column("changed", "What differs"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Of one dry run."""
+
+    verdict: Verdict
+    stored: StoredVerdict | None
+    """The gate's newest verdict of the same runs, if there is one."""
+    runs: Sequence[str]
+    tables: Sequence[Table]
+    hidden: int
+    """Rules that a page has no room for."""
+
+    @property
+    def told(self) -> Mapping[str, object]:
+        """For `.json`."""
+        stored = self.stored.id if self.stored else None
+        return {"verdict": verdict_document(self.verdict), "stored": stored}
+
+
+def beside(asked: Asked, gate: str, runs: Sequence[str], verdict: Verdict) -> Outcome:
+    """The dry run, and the newest verdict of the gate on the very same runs."""
+    looked_at = tuple(sorted(runs)) or _runs_of(verdict)
+    last = looked_at[-1] if looked_at else None
+    known = asked.context.stores.gates.verdicts(gate=gate, run=last, limit=10) if last else []
+    stored = next((one for one in known if tuple(sorted(one.runs)) == looked_at), None)
+    rules = sorted(verdict.rules, key=severity)
+    found = changes(stored.verdict.rules, rules) if stored else []
+    return Outcome(
+        verdict=verdict,
+        stored=stored,
+        runs=looked_at,
+        tables=(
+            *([_change_table(found)] if stored else []),
+            rule_table(rules[:SHOWN], caption="Rules of the dry run, the worst first"),
+        ),
+        hidden=max(len(rules) - SHOWN, 0),
+    )
+
+
+def past_table(asked: Asked, tried: Sequence[Tried]) -> Table:
+    """One row for each verdict, newest first."""
+    return Table(
+        id="past",
+        caption="Decisions on past evidence",
+        columns=_PAST,
+        rows=[_past(asked, one) for one in tried],
+        empty="The gate has not decided anything yet.",
+        is_caption_hidden=True,
+    )
+
+
+def _runs_of(verdict: Verdict) -> tuple[str, ...]:
+    """The runs that the evidence rule chose, where the form names none."""
+    found = next((one.inputs.get("runs") for one in verdict.rules if one.kind == "evidence"), None)
+    return tuple(sorted(map(str, found))) if isinstance(found, list | tuple) else ()
+
+
+def _change_table(found: Sequence[Change]) -> Table:
+    return Table(
+        id="changes",
+        caption="Rules with another outcome",
+        columns=_CHANGES,
+        rows=[_change(one) for one in found[:SHOWN]],
+        empty="Every blocking rule comes to the same.",
+        total=len(found),
+    )
+
+
+def _change(one: Change) -> Row:
+    before = Badge(one.before) if one.before else Text(one.before_words)
+    now = Badge(one.now) if one.now else Text(one.now_words)
+    return Row((Text(one.rule, is_code=True), before, now), tone="bad" if one.is_worse else "")
+
+
+def _past(asked: Asked, one: Tried) -> Row:
+    stored, verdict = one.stored, one.verdict
+    then = stored.verdict
+    href = urls.verdict_url(stored.id)
+    subject = then.subject
+    differs = verdict is not None and verdict.decision is not then.decision
+    told = in_words(changes(then.rules, verdict.rules)) if verdict else "its evidence is gone"
+    return Row(
+        (
+            Text(stored.id, href),
+            Text(subject.get("name", ""), note=subject.get("version", "")),
+            Moment(then.at, asked.now),
+            Badge(then.decision, href),
+            Badge(verdict.decision if verdict else "", note="another decision" * differs),
+            Text(told),
+        ),
+        tone="warn" if differs else "",
+    )
+
 
 router = APIRouter()
 MOST_PAST = 20
@@ -33,7 +152,7 @@ _PATH = urls.GATES + "/{gate}/dry-run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What stands in the form."""
+    """The values of the form."""
 
     policy: str
     against: str = "newest"

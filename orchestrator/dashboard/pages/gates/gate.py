@@ -1,29 +1,245 @@
-"""One gate: its decision, what it hangs on, its verdicts, what people said, and its policy."""
+"""The page of one gate: its policy versions, verdicts, waivers and approvals, and their forms."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Form, Response
 
+from orchestrator.application.evaluate_gate import evaluate_gate
 from orchestrator.application.gate_policies import policy_of
 from orchestrator.application.gate_status import GateStanding, Line, gate_standing
-from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.gates.changes import changes, in_words
-from orchestrator.dashboard.pages.gates.rules import rule_table, severity, summary_of
-from orchestrator.dashboard.pages.gates.signoffs import (
-    Refused,
-    approval_table,
-    waivable,
-    waiver_table,
+from orchestrator.application.gather_evidence import WrongProductError
+from orchestrator.application.notify_verdict import announce_verdict
+from orchestrator.application.ports.signer import KeyUnusableError
+from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict
+from orchestrator.application.sign_off import (
+    NewWaiver,
+    WaiverMissingError,
+    approve,
+    approve_waiver,
+    waive,
 )
-from orchestrator.dashboard.pages.gates.versions import policy_facts
-from orchestrator.dashboard.pages.gates.waiting import wait_texts
-from orchestrator.dashboard.responses import Asked, AskedDep, Page
-from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.pages.gates.listing import wait_texts
+from orchestrator.dashboard.pages.gates.policy_text import Changed, Listing, diff_of, lines_of
+from orchestrator.dashboard.pages.gates.rules import (
+    changes,
+    in_words,
+    rule_table,
+    severity,
+    summary_of,
+)
+from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
+from orchestrator.dashboard.session import Viewer, needs
+from orchestrator.dashboard.table import Act, Badge, Cell, Column, Moment, Row, Several, Table, Text
 from orchestrator.domain.gate.excuse_terms import longest_exception
+from orchestrator.domain.gate.rules.rule_results import is_bad
+from orchestrator.domain.gate.snapshot import Approval
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+from orchestrator.domain.person import Scope, person_key
+from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.store.gates import StoredPolicy, StoredWaiver
 from orchestrator.store.verdict_lines import StoredVerdict, VerdictLine
+
+SHOWN = 50
+_COLUMNS = (
+    Column("version", "Version"),
+    Column("since", "Since"),
+    Column("by", "Uploaded by"),
+    Column("look", "Look at"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFacts:
+    """The version that is looked at."""
+
+    shown: StoredPolicy
+    is_present: bool
+    since: Moment
+    listing: Listing
+    versions: Table
+    other: StoredPolicy | None
+    """The one that it is compared with."""
+    diff: list[Changed] | None
+    """None where nothing is compared, or the texts are too long."""
+    names: Sequence[tuple[str, str]]
+    """(digest, words) of what can be compared."""
+
+
+def policy_facts(asked: Asked, present: StoredPolicy) -> PolicyFacts:
+    """As the address asks for it. Raises PageMissingError."""
+    history = asked.context.stores.gates.policy_history(present.gate)
+    shown = _version(history, asked.query.get("version", "")) or present
+    other = _version(history, asked.query.get("against", ""))
+    return PolicyFacts(
+        shown=shown,
+        is_present=shown.digest == present.digest,
+        since=Moment(shown.since),
+        listing=lines_of(shown.text),
+        versions=_table(history, present),
+        other=other,
+        diff=diff_of(other.text, shown.text) if other else None,
+        names=_names(history),
+    )
+
+
+def _version(history: Sequence[StoredPolicy], digest: str) -> StoredPolicy | None:
+    if not digest:
+        return None
+    found = next((one for one in history if one.digest == digest), None)
+    if found is None:
+        raise PageMissingError(f"the gate never had the policy {digest!r}")
+    return found
+
+
+def _names(history: Sequence[StoredPolicy]) -> list[tuple[str, str]]:
+    named = {one.digest: f"{one.since:%Y-%m-%d %H:%M} · {one.digest[:12]}" for one in history}
+    return list(named.items())[:SHOWN]
+
+
+def _table(history: Sequence[StoredPolicy], present: StoredPolicy) -> Table:
+    rows = [
+        _row(one, history[number + 1] if number + 1 < len(history) else None, number == 0)
+        for number, one in enumerate(history[:SHOWN])
+    ]
+    return Table(
+        id="versions",
+        caption=f"Versions of the policy of {present.gate}, newest first",
+        columns=_COLUMNS,
+        rows=rows,
+        total=len(history),
+        is_caption_hidden=True,
+    )
+
+
+def _row(one: StoredPolicy, before: StoredPolicy | None, is_present: bool) -> Row:
+    gate = urls.gate_url(one.gate)
+    ways = [Text("its text", urls.with_query(gate, version=one.digest) + "#policy")]
+    if before is not None:
+        asked = urls.with_query(gate, version=one.digest, against=before.digest)
+        ways.append(Text("what it changed", asked + "#policy"))
+    return Row(
+        (
+            Text(one.digest[:12], is_code=True, note="present" if is_present else ""),
+            Moment(one.since),
+            Text(one.by or "nobody said"),
+            Several(ways),
+        )
+    )
+
+
+OFFERED = 100
+_WAIVERS = (
+    Column("waiver", "Waiver"),
+    Column("state", "State"),
+    Column("rule", "Rule"),
+    Column("reason", "Why"),
+    Column("author", "Requested by"),
+    Column("approver", "Approved by"),
+    Column("given", "Given"),
+    Column("until", "Until"),
+)
+_APPROVE = Column("approve", "Approve", is_title_hidden=True)
+_STATES = ("unapproved", "active", "expired")
+_APPROVALS = (
+    Column("by", "Approved by"),
+    Column("at", "When"),
+    Column("evidence", "Evidence"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A form that was not accepted."""
+
+    about: str
+    """``waiver``, ``waivers`` (an existing one), ``approval`` or ``verdict``."""
+    problems: Sequence[tuple[str, str]]
+    """(field, what is wrong with it)."""
+    written: Mapping[str, str] = field(default_factory=dict)
+    """What stood in it."""
+
+    def of(self, name: str) -> str:
+        """What is wrong with a field; empty where nothing is."""
+        return "; ".join(words for one, words in self.problems if one == name)
+
+
+def waiver_table(asked: Asked, gate: str) -> Table:
+    """Those that wait for approval first, then those in force, each kind newest first."""
+    waivers = asked.context.stores.gates.waivers(gate=gate)[::-1]
+    by_state = {state: [w for w in waivers if _state(asked, w) == state] for state in _STATES}
+    acts = asked.wanted is Format.HTML and asked.viewer.may(Scope.GATE)
+    told = ", ".join(f"{len(found)} {state}" for state, found in by_state.items())
+    return Table(
+        id="waivers",
+        caption=f"Waivers: {told}",
+        columns=(*_WAIVERS, _APPROVE) if acts else _WAIVERS,
+        rows=[_waiver(asked, w, acts=acts) for w in chain(*by_state.values())][:SHOWN],
+        empty="Nobody has waived anything.",
+        total=len(waivers),
+        is_caption_hidden=True,
+    )
+
+
+def approval_table(asked: Asked, gate: str, newest: StoredVerdict | None) -> Table:
+    """The newest first."""
+    approvals = asked.context.stores.gates.approvals(gate)[::-1]
+    return Table(
+        id="approvals",
+        caption="Approvals, newest first",
+        columns=_APPROVALS,
+        rows=[_approval(one, newest) for one in approvals[:SHOWN]],
+        empty="Nobody has approved anything.",
+        total=len(approvals),
+        is_caption_hidden=True,
+    )
+
+
+def waivable(rules: Sequence[RuleResult]) -> list[str]:
+    """Blocking rules that a waiver can excuse."""
+    found = [rule.id for rule in rules if rule.blocking and rule.waivable and is_bad(rule)]
+    return found[:OFFERED]
+
+
+def _state(asked: Asked, one: StoredWaiver) -> str:
+    if asked.now >= one.waiver.expires:
+        return "expired"
+    return "unapproved" if one.waiver.approved_at is None else "active"
+
+
+def _waiver(asked: Asked, one: StoredWaiver, *, acts: bool) -> Row:
+    waiver, state = one.waiver, _state(asked, one)
+    only = f"only for the evidence of {one.verdict or 'one verdict'}" if waiver.evidence else ""
+    cells: list[Cell] = [
+        Text(waiver.id, note=only),
+        Badge(state),
+        Text(waiver.rule, is_code=True),
+        Text(waiver.reason),
+        Text(waiver.author),
+        Text(waiver.approver),
+        Moment(waiver.at),
+        Moment(waiver.expires),
+    ]
+    if acts:
+        is_own = person_key(waiver.author) == person_key(asked.viewer.name)
+        href = urls.approve_waiver_url(waiver.gate, waiver.id)
+        act = Act("Approve", href, asked.viewer.csrf(), waiver.id)
+        cells.append(act if state == "unapproved" and not is_own else Text(""))
+    return Row(cells, id=waiver.id)
+
+
+def _approval(one: Approval, newest: StoredVerdict | None) -> Row:
+    is_newest = newest is not None and newest.verdict.evidence_digest == one.evidence
+    told = f"of {newest.id}" if newest and is_newest else "of other evidence"
+    href = urls.verdict_url(newest.id) if newest and is_newest else ""
+    evidence = Text(told, href, note=one.evidence[:12])
+    return Row((Text(one.by), Moment(one.at), evidence))
+
 
 router = APIRouter()
 RULES_SHOWN = 30
@@ -143,7 +359,7 @@ def _form(
     rules: Sequence[RuleResult],
     refused: Refused | None,
 ) -> Mapping[str, object]:
-    """What stands in the waiver's form: what was written, or the rule that was pointed at."""
+    """The values of the waiver form: those sent, or the rule named by the address."""
     written = refused.written if refused and refused.about == "waiver" else {}
     shown = newest.id if newest else ""
     given = {"rule": asked.query.get("rule", ""), "days": "7", "verdict": shown, **written}
@@ -211,3 +427,88 @@ def _told_policy(standing: GateStanding) -> Mapping[str, object]:
         "by": stored.by,
         "text": stored.text,
     }
+
+
+Decider = Annotated[Viewer, needs(Scope.GATE)]
+Word = Annotated[str, Form(max_length=2_000)]
+_GATE = urls.GATES + "/{gate}"
+
+
+@router.post(_GATE + "/verdicts")
+def decide(
+    asked: AskedDep, gate: str, viewer: Decider, key: Word = "", runs: Word = ""
+) -> Response:
+    """Decide now, sign and keep it; a form that is sent twice decides once."""
+    wanted = find_verdict(asked.context, runs).runs if runs else ()
+    once = f"page:{viewer.name}:{gate}:{key or asked.context.new_id()}"
+    try:
+        made = evaluate_gate(asked.context, gate, runs=wanted, key=once)
+    except (KeyUnusableError, WrongProductError) as error:
+        return gate_page(asked, gate, Refused("verdict", [("", str(error))]))
+    announce_verdict(asked.context, made)
+    return asked.go(urls.verdict_url(made.id))
+
+
+@router.post(_GATE + "/waivers")
+def add_waiver(
+    asked: AskedDep,
+    gate: str,
+    viewer: Decider,
+    rule: Word = "",
+    reason: Word = "",
+    days: Word = "",
+    verdict: Word = "",
+    only_this: Word = "",
+) -> Response:
+    """Ask to waive a rule; a form that is sent twice asks once."""
+    written = {"rule": rule, "reason": reason, "days": days}
+    new = NewWaiver(
+        gate=gate,
+        rule=rule.strip(),
+        reason=reason,
+        author=viewer.person,
+        days=int(days) if days.isascii() and days.isdigit() else 0,
+        verdict=verdict,
+        only_this=bool(only_this),
+    )
+    try:
+        known = _standing(asked, new) or waive(asked.context, new).waiver.id
+    except InvalidDocumentError as error:
+        problems = [(str(one.path[0]) if one.path else "", one.message) for one in error.problems]
+        kept = {**written, "verdict": verdict, "only_this": only_this}
+        return gate_page(asked, gate, Refused("waiver", problems, kept))
+    except VerdictMissingError as error:
+        return gate_page(asked, gate, Refused("waiver", [("", str(error))], written))
+    return asked.go(f"{urls.gate_url(gate)}#{known}")
+
+
+@router.post(_GATE + "/waivers/{waiver}/approve")
+def approve_one_waiver(asked: AskedDep, gate: str, viewer: Decider, waiver: str) -> Response:
+    """Approve what somebody else asked for; again changes nothing."""
+    try:
+        approve_waiver(asked.context, waiver, by=viewer.person)
+    except (InvalidDocumentError, WaiverMissingError) as error:
+        return gate_page(asked, gate, Refused("waivers", [("", str(error))]))
+    return asked.go(f"{urls.gate_url(gate)}#{waiver}")
+
+
+@router.post(_GATE + "/approvals")
+def add_approval(asked: AskedDep, gate: str, viewer: Decider, verdict: Word = "") -> Response:
+    """Say yes to the evidence of a verdict; once a person."""
+    try:
+        approve(asked.context, gate, by=viewer.person, verdict=verdict)
+    except VerdictMissingError as error:
+        return gate_page(asked, gate, Refused("approval", [("", str(error))]))
+    return asked.go(f"{urls.gate_url(gate)}#approvals")
+
+
+def _standing(asked: Asked, new: NewWaiver) -> str:
+    """The active waiver with the same content, if the form was sent twice."""
+    for one in asked.context.stores.gates.waivers(gate=new.gate):
+        waiver = one.waiver
+        said = (waiver.rule, waiver.author_token, waiver.reason)
+        same = said == (new.rule, new.author.token, new.reason.strip())
+        until = (waiver.expires - waiver.at).days
+        if same and until == new.days and asked.now < waiver.expires and not waiver.evidence:
+            return "" if new.only_this else waiver.id
+    return ""

@@ -1,17 +1,33 @@
-"""Rules of a verdict as a table: the worst first, each with what it saw and what was allowed."""
+"""Tables of a verdict: rules, changes since another verdict, exceptions and evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Protocol
 
+from orchestrator.application.gate_policies import policy_of
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.disclosure import Fact, Folded
+from orchestrator.dashboard.charts import Picture, Shape
 from orchestrator.dashboard.labels import cut, in_utc
-from orchestrator.dashboard.table import Badge, Column, Row, Table, Text
-from orchestrator.domain.gate.quantities import as_percent, counted, some
+from orchestrator.dashboard.responses import Asked
+from orchestrator.dashboard.table import (
+    Badge,
+    Cell,
+    Column,
+    Drawn,
+    Fact,
+    Folded,
+    Number,
+    Row,
+    Table,
+    Text,
+)
+from orchestrator.domain.gate.quantities import as_percent, counted, percent, some
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+from orchestrator.store.verdict_lines import StoredVerdict
 
 SHOWN = 50
 """Rules of one page; `.json` has the whole verdict."""
@@ -40,7 +56,7 @@ Seen = Callable[[Inputs], tuple[str, str]]
 
 
 def severity(rule: RuleResult) -> tuple[bool, bool, int, str]:
-    """The worst first: what stands in the way, what only informs, and then what is ok."""
+    """Sort key: blocking rules that are not ok, advisory ones, then those that are ok."""
     is_ok = rule.outcome is RuleOutcome.OK
     return (is_ok, not rule.blocking, _ORDER[rule.outcome], rule.id)
 
@@ -71,7 +87,7 @@ def tone(rule: RuleResult) -> str:
 
 
 def summary_of(decision: str, summary: str) -> str:
-    """A verdict's sentence without the decision, which stands beside it."""
+    """The summary of a verdict without its decision."""
     rest = summary.removeprefix(f"{decision}: ")
     return rest[:1].upper() + rest[1:]
 
@@ -237,3 +253,327 @@ _SEEN: Mapping[str, Seen] = {
     "approval": _approval,
     "degraded": partial(_figures, "degraded", "policy"),
 }
+
+
+class Ruled(Protocol):
+    """A rule with its outcome."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def blocking(self) -> bool:
+        """Whether it can stop a release."""
+        ...
+
+    @property
+    def outcome(self) -> RuleOutcome:
+        """The outcome."""
+        ...
+
+
+_BADNESS = (
+    RuleOutcome.OK,
+    RuleOutcome.TOLERATED,
+    RuleOutcome.WAIVED,
+    RuleOutcome.UNKNOWN,
+    RuleOutcome.VIOLATED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A blocking rule whose outcome differs from the previous verdict."""
+
+    rule: str
+    before: RuleOutcome | None
+    """None where it did not block."""
+    now: RuleOutcome | None
+    was_there: bool = True
+    is_there: bool = True
+    """Whether there is such a rule at all: one that only informs blocks nothing."""
+
+    @property
+    def before_words(self) -> str:
+        """For where it did not block."""
+        return "only informed" if self.was_there else "was not there"
+
+    @property
+    def now_words(self) -> str:
+        """For where it does not block."""
+        return "only informs" if self.is_there else "is gone"
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether a release is further away by it."""
+        return _badness(self.now) > _badness(self.before)
+
+
+def changes(before: Sequence[Ruled], now: Sequence[Ruled]) -> list[Change]:
+    """Blocking rules with another outcome, the worse ones first."""
+    old, new = _blocking(before), _blocking(now)
+    were, are = {rule.id for rule in before}, {rule.id for rule in now}
+    found = [
+        Change(rule, old.get(rule), new.get(rule), rule in were, rule in are)
+        for rule in sorted({*old, *new})
+        if old.get(rule) is not new.get(rule)
+    ]
+    return sorted(found, key=lambda one: (not one.is_worse, one.rule))
+
+
+def in_words(found: Sequence[Change]) -> str:
+    """``2 worse: job/a, job/b; 1 better: cost``."""
+    worse = [one.rule for one in found if one.is_worse]
+    better = [one.rule for one in found if not one.is_worse]
+    told = [f"{len(worse)} worse: {some(worse, 2)}"] if worse else []
+    told += [f"{len(better)} better: {some(better, 2)}"] if better else []
+    return "; ".join(told) or "no blocking rule changed"
+
+
+def _blocking(rules: Iterable[Ruled]) -> Mapping[str, RuleOutcome]:
+    return {rule.id: rule.outcome for rule in rules if rule.blocking}
+
+
+def _badness(outcome: RuleOutcome | None) -> int:
+    return 0 if outcome is None else _BADNESS.index(outcome)
+
+
+_COLUMNS = (
+    Column("id", "Exception"),
+    Column("kind", "Kind"),
+    Column("rules", "Changed"),
+    Column("reason", "Why"),
+    Column("people", "Who"),
+    Column("until", "Until"),
+)
+Words = tuple[str, str, str, str]
+"""Kind, reason, who, until."""
+
+
+def exception_table(asked: Asked, stored: StoredVerdict) -> Iterator[Table]:
+    """A table of the exceptions that changed a rule's outcome; empty if there is none."""
+    changed: dict[str, list[str]] = {}
+    for rule in stored.verdict.rules:
+        if rule.kind not in ("known_issue", "flaky"):
+            for name in rule.by:
+                changed.setdefault(name, []).append(rule.id)
+    if not changed:
+        return
+    known = _known(asked, stored)
+    rows = [_exception_row(name, rules, known) for name, rules in sorted(changed.items())]
+    caption = "Exceptions that changed what a rule came to"
+    yield Table(
+        id="exceptions", caption=caption, columns=_COLUMNS, rows=rows[:SHOWN], total=len(rows)
+    )
+
+
+def _exception_row(name: str, rules: list[str], known: Mapping[str, Words]) -> Row:
+    kind, reason, who, until = known.get(name, ("", "", "", ""))
+    href = urls.KNOWN_ISSUES if kind == "known issue" else ""
+    rest = (Text(kind), Text(some(rules)), Text(reason), Text(who), Text(until))
+    return Row((Text(name, href, is_code=True), *rest))
+
+
+def _known(asked: Asked, stored: StoredVerdict) -> dict[str, Words]:
+    """What is known of each: by the verdict itself, its policy, and the gate's waivers."""
+    gates = asked.context.stores.gates
+    found = {"flaky": ("flaky allowance", "It passed when it was run again.", "", "")}
+    found |= dict(_told(rule) for rule in stored.verdict.rules if _tells(rule))
+    version = gates.policy_version(stored.verdict.policy_digest)
+    for one in policy_of(version).spec.exceptions if version else ():
+        who = f"{one.author}, approved by {', '.join(one.approved_by)}"
+        found[one.id] = ("exception", one.reason, who, one.expires.isoformat())
+    for given in gates.waivers(gate=stored.gate):
+        waiver = given.waiver
+        who = f"{waiver.author}, approved by {waiver.approver or 'nobody'}"
+        found[waiver.id] = ("waiver", waiver.reason, who, f"{waiver.expires:%Y-%m-%d %H:%M} UTC")
+    return found
+
+
+def _tells(rule: RuleResult) -> bool:
+    return rule.kind == "known_issue" or rule.id.startswith("quarantine/")
+
+
+def _told(rule: RuleResult) -> tuple[str, Words]:
+    """Of a known issue, or of a quarantine: the rule of its own that only informs."""
+    inputs = rule.inputs
+    kind = "known issue" if rule.kind == "known_issue" else "quarantine"
+    owner, until = str(inputs.get("owner", "")), str(inputs.get("expires", ""))
+    return rule.by[0] if rule.by else rule.id, (kind, rule.sentence, owner, until)
+
+
+_WIDTH, _HEIGHT, _MIDDLE = 120, 18, 9
+
+
+def interval(low: float, value: float, high: float, limit: float | None) -> Picture:
+    """A line from low to high, a point for the value; zero and the limit as strokes.
+
+    Args:
+        low: Of the interval.
+        value: The estimate.
+        high: Of the interval.
+        limit: The most that is allowed, where something is.
+    """
+    known = [low, value, high, 0.0, *([limit] if limit is not None else [])]
+    left, right = min(known), max(known)
+
+    def x(at: float) -> str:
+        share = (at - left) / (right - left) if right > left else 0.5
+        return f"{4 + (_WIDTH - 8) * share:.1f}"
+
+    tone = "good" if limit is None or high <= limit else "bad" if low > limit else "warn"
+    strokes = [
+        _stroke(x(0.0), "axis"),
+        *([_stroke(x(limit), "limit")] if limit is not None else []),
+    ]
+    bar = Shape(
+        "rect",
+        tone,
+        (
+            ("x", x(low)),
+            ("y", str(_MIDDLE - 2)),
+            ("width", f"{max(float(x(high)) - float(x(low)), 1.0):.1f}"),
+            ("height", "4"),
+        ),
+    )
+    point = Shape("circle", "point", (("cx", x(value)), ("cy", str(_MIDDLE)), ("r", "3")))
+    return Picture(_WIDTH, _HEIGHT, (*strokes, bar, point), "interval")
+
+
+def _stroke(x: str, name: str) -> Shape:
+    ends = (("x1", x), ("y1", "1"), ("x2", x), ("y2", str(_HEIGHT - 1)))
+    return Shape("line", name, ends)
+
+
+_FAILING = (
+    Column("test", "Test"),
+    Column("rule", "Job"),
+    Column("tolerated_by", "Tolerated by"),
+    Column("count", "Failures", is_number=True),
+    Column("signature", "Failure"),
+)
+_BLAME = (
+    Column("answer", "Root cause"),
+    Column("test", "Test"),
+    Column("rule", "Job"),
+    Column("evidence", "Evidence"),
+)
+_PERFORMANCE = (
+    Column("benchmark", "Benchmark"),
+    Column("outcome", "Outcome"),
+    Column("change", "Change"),
+    Column("interval", "Interval"),
+    Column("budget", "Budget"),
+    Column("detectable", "Minimum detectable effect"),
+    Column("pairs", "Pairs", is_number=True),
+    Column("p_adjusted", "Adjusted p"),
+)
+_ANSWERS = {
+    "ours": "the subject",
+    "dependency": "a dependency",
+    "image_or_driver": "the image or the driver",
+    "machine": "this machine",
+    "flaky": "nobody: it is flaky",
+    "unknown": "unknown",
+}
+Found = Mapping[str, object]
+
+
+def evidence_tables(rules: Sequence[RuleResult]) -> Iterator[Table]:
+    """Those that have rows, each with no more than a page has room for."""
+    failing = [(rule, one) for rule in rules for one in _listed(rule, "results")]
+    if failing:
+        many = sum(_whole(rule.inputs.get("failing")) for rule in rules if rule.kind == "job")
+        caption = f"Failing tests: {_of(len(failing), 'named by the rules')}; {many:,} failed"
+        yield _table("failing", caption, _FAILING, [_failing(*row) for row in failing])
+    blame = [(rule, one) for rule in rules for one in _listed(rule, "blame")]
+    if blame:
+        caption = f"Root cause: {_of(len(blame), 'answers')}"
+        yield _table("blame", caption, _BLAME, [_blamed(*row) for row in blame])
+    measured = [rule for rule in rules if rule.kind == "performance"]
+    if measured:
+        caption = f"Benchmarks against the baseline: {_of(len(measured), 'measured')}"
+        yield _table("performance", caption, _PERFORMANCE, [_benchmark(one) for one in measured])
+
+
+def _table(id: str, caption: str, columns: Sequence[Column], rows: Sequence[Row]) -> Table:  # noqa: A002
+    return Table(id=id, caption=caption, columns=columns, rows=rows[:SHOWN], total=len(rows))
+
+
+def _of(many: int, what: str) -> str:
+    return f"the first {SHOWN} of {many:,} {what}" if many > SHOWN else f"{many:,} {what}"
+
+
+def _listed(rule: RuleResult, name: str) -> Iterator[Found]:
+    """Rows among a rule's inputs; what was written otherwise is not shown."""
+    rows = rule.inputs.get(name)
+    if rule.kind == "job" and isinstance(rows, list | tuple):
+        yield from (one for one in rows if isinstance(one, Mapping))
+
+
+def _failing(rule: RuleResult, one: Found) -> Row:
+    signature, by = str(one.get("signature", "")), one.get("by")
+    is_open = bool(_whole(one.get("intolerable")))
+    known = ", ".join(map(str, by)) if isinstance(by, list | tuple) else ""
+    message = str(one.get("message", ""))
+    return Row(
+        (
+            Text(str(one.get("name", "")) or "the job itself", is_code=True),
+            Text(rule.id.removeprefix("job/")),
+            Text(known) if known else Text("nothing" if is_open else ""),
+            Number(_whole(one.get("count"))),
+            Text(
+                message or signature,
+                urls.signature_url(signature) if signature else "",
+            ),
+        ),
+        tone="bad" if is_open and rule.blocking else "",
+    )
+
+
+def _blamed(rule: RuleResult, one: Found) -> Row:
+    answer = str(one.get("answer", ""))
+    return Row(
+        (
+            Text(_ANSWERS.get(answer, answer)),
+            Text(str(one.get("nodeid", "")) or "the job itself", is_code=True),
+            Text(rule.id.removeprefix("job/")),
+            Folded(str(one.get("evidence", ""))),
+        )
+    )
+
+
+def _benchmark(rule: RuleResult) -> Row:
+    inputs = rule.inputs
+    told = {name: str(inputs.get(name, "")) for name in ("slowdown", "low", "high", "detectable")}
+    budget = str(inputs.get("budget", ""))
+    return Row(
+        (
+            Text(
+                rule.id.removeprefix("performance/"), note="" if rule.blocking else "only informs"
+            ),
+            Badge(rule.outcome, note=str(inputs.get("reason", ""))),
+            Text(slower(told["slowdown"]) if told["slowdown"] else "not measured in pairs"),
+            _interval(told, budget),
+            Text(budget or "none"),
+            Text(as_percent(float(told["detectable"])) if told["detectable"] else ""),
+            Number(_whole(inputs.get("pairs"))),
+            Text(str(inputs.get("p_adjusted", ""))),
+        ),
+        tone=tone(rule),
+    )
+
+
+def _interval(told: Mapping[str, str], budget: str) -> Cell:
+    if not (told["low"] and told["high"]):
+        return Text("")
+    low, value, high = (float(told[name]) for name in ("low", "slowdown", "high"))
+    label = f"from {as_percent(low)} to {as_percent(high)} slower"
+    limit = float(percent(budget)) if budget else None
+    return Drawn(interval(low, value, high, limit), (low, value, high), label)
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

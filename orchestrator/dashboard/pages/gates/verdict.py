@@ -10,10 +10,15 @@ from fastapi import APIRouter, Query, Response
 
 from orchestrator.application.replay_verdict import VerdictMissingError, find_verdict, replay
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.gates.changes import changes
-from orchestrator.dashboard.pages.gates.evidence import evidence_tables
-from orchestrator.dashboard.pages.gates.exceptions import exception_table
-from orchestrator.dashboard.pages.gates.rules import SHOWN, rule_table, severity, summary_of
+from orchestrator.dashboard.pages.gates.rules import (
+    SHOWN,
+    changes,
+    evidence_tables,
+    exception_table,
+    rule_table,
+    severity,
+    summary_of,
+)
 from orchestrator.dashboard.responses import Asked, AskedDep, Page
 from orchestrator.dashboard.table import Moment
 from orchestrator.domain.blobs import BlobMissingError
@@ -122,7 +127,7 @@ def _pages(asked: Asked, start: int, total: int) -> Mapping[str, object]:
 
 
 def _outcomes(rules: Sequence[RuleResult], only: str) -> Mapping[str, object]:
-    """How many rules came to what: each is a way to look at these alone."""
+    """The number of rules of each outcome; each is a filter."""
     counted = Counter(rule.outcome for rule in rules)
     worst = (*reversed(RuleOutcome),)
     return {
@@ -153,7 +158,7 @@ def _proof(asked: Asked, stored: StoredVerdict) -> Mapping[str, object]:
 
 
 def _key_state(key: PublicKey | None, stored: StoredVerdict) -> str:
-    """What is to be said of the key, in a sentence."""
+    """The state of the signing key in a sentence."""
     if key is None:
         return "This controller does not know the key: nobody can check the signature here."
     if key.ends_at is None or stored.created_at < key.ends_at:
@@ -162,7 +167,7 @@ def _key_state(key: PublicKey | None, stored: StoredVerdict) -> str:
 
 
 def _replayed(asked: Asked, stored: StoredVerdict) -> str:
-    """What evaluating it again came to: ``same``, ``gone``, or the decision that differs."""
+    """The result of evaluating it again: ``same``, ``gone``, or the other decision."""
     try:
         found = replay(asked.context, stored.id)
     except (BlobMissingError, VerdictMissingError):

@@ -1,12 +1,13 @@
-"""The cells of a run, their phases, and the machines that they had."""
+"""Cells of a run: their phases over time, jobs, attempts and placement decisions."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.run.timeline import PHASES, Phase, drawn, phases, spent, told
+from orchestrator.dashboard.charts import Picture, Shape
 from orchestrator.dashboard.table import (
     Badge,
     Cell,
@@ -15,15 +16,88 @@ from orchestrator.dashboard.table import (
     Moment,
     Number,
     Row,
+    Several,
     Span,
     Table,
     Tally,
     Text,
     Usd,
 )
-from orchestrator.domain.cell import Attempt, CellState, PlaceAnswer
+from orchestrator.domain.cell import Attempt, CellState, PlaceAnswer, Run
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.run_record import CellRecord, LeaseRecord, RunRecord
+from orchestrator.domain.run_record import CellRecord, JobRecord, LeaseRecord, RunRecord
+from orchestrator.domain.units import duration, plural
+
+PHASES = tuple(state for state in CellState if state is not CellState.DONE)
+_WIDTH, _HEIGHT = 400, 14
+_THINNEST = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One stay in a state."""
+
+    state: CellState
+    begin: datetime
+    end: datetime
+    attempt: int
+    is_over: bool = True
+
+    @property
+    def seconds(self) -> float:
+        """How long it was."""
+        return max(0.0, (self.end - self.begin).total_seconds())
+
+
+def phases(cell: CellRecord, run: Run, now: datetime) -> tuple[Phase, ...]:
+    """Every stay of the cell in a state, in their order; the last one may go on."""
+    found: list[Phase] = []
+    state, since, attempt = CellState.QUEUED, run.created_at, 1
+    for step in cell.transitions:
+        found.append(Phase(state, since, step.at, max(attempt, step.attempt)))
+        state, since, attempt = CellState(step.target), step.at, step.attempt
+    if state is not CellState.DONE:
+        found.append(Phase(state, since, max(now, since), attempt, is_over=False))
+    return tuple(found)
+
+
+def spent(stays: Sequence[Phase]) -> dict[CellState, float]:
+    """Seconds by state, of all attempts together."""
+    total: dict[CellState, float] = {}
+    for stay in stays:
+        total[stay.state] = total.get(stay.state, 0.0) + stay.seconds
+    return total
+
+
+def drawn(stays: Sequence[Phase], begin: datetime, end: datetime) -> Picture:
+    """The stays as boxes between two times."""
+    whole = max((end - begin).total_seconds(), 0.001)
+    shapes = []
+    for stay in stays:
+        left = _WIDTH * max(0.0, (stay.begin - begin).total_seconds()) / whole
+        width = max(_THINNEST, _WIDTH * stay.seconds / whole)
+        left = min(left, _WIDTH - width)
+        shapes.append(_box(stay, left, width))
+    return Picture(_WIDTH, _HEIGHT, tuple(shapes), "timeline")
+
+
+def told(stays: Sequence[Phase]) -> str:
+    """The same in words: ``queued 0.2s, placing 1.1s, running 12s so far``."""
+    parts = []
+    for stay in stays:
+        said = f"{stay.state} {duration(stay.seconds)}"
+        parts.append(said if stay.is_over else f"{said} so far")
+    return ", ".join(parts)
+
+
+def _box(stay: Phase, left: float, width: float) -> Shape:
+    # A queue is thin: nothing happens in it. What has a machine stands full.
+    is_thin = stay.state is CellState.QUEUED
+    top, height = (_HEIGHT / 2 - 1.5, 3.0) if is_thin else (0.0, float(_HEIGHT))
+    places = (("x", left), ("y", top), ("width", width), ("height", height))
+    tone = f"phase-{stay.state}" + ("" if stay.is_over else " going")
+    return Shape("rect", tone, tuple((name, f"{value:.2f}") for name, value in places))
+
 
 _TONES = {Outcome.FAILED: "bad", Outcome.TIMED_OUT: "bad", Outcome.ERRORED: "bad"}
 _CELLS = (
@@ -231,8 +305,164 @@ def decision_table(record: RunRecord) -> Table:
     ]
     return Table(
         id="decisions",
-        caption="Where it ran, and why",
+        caption="Placement decisions",
         columns=_DECISIONS,
         rows=rows,
         empty="No place had to be chosen.",
     )
+
+
+SHOWN = 60
+"""Rows on the page; its `.json`, `.csv` and `.md` have all of them."""
+_COLUMNS = (
+    Column("job", "Job"),
+    Column("cell", "Cell"),
+    Column("outcome", "Outcome"),
+    Column("results", "Results"),
+    Column("why", "Why"),
+    Column("duration_s", "Took", is_number=True),
+)
+_CELL_COLUMNS = tuple(column for column in _COLUMNS if column.id != "cell")
+_WORST = (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.ERRORED, Outcome.NOT_RUN, Outcome.CANCELLED)
+
+
+def job_table(record: RunRecord, now: datetime, *, most: int | None = None) -> Table:
+    """Every job of every cell; what did not pass first, then what is going on.
+
+    Args:
+        record: The run.
+        now: The present.
+        most: Rows that there is room for.
+    """
+    idle = [cell for cell in record.cells if most is not None and _is_idle(cell)]
+    jobs = [(cell, job) for cell in record.cells if cell not in idle for job in cell.jobs]
+    jobs.sort(key=lambda one: _rank(one[1]))
+    rows = [_row(record.run, cell, job, now) for cell, job in jobs[:most]]
+    return Table(
+        id="jobs",
+        caption="Jobs, those that did not pass first",
+        columns=_COLUMNS,
+        rows=[*(_idle_row(record.run.id, cell) for cell in idle), *rows],
+        total=len(jobs) + len(idle),
+        empty="The run has no job.",
+        is_caption_hidden=True,
+    )
+
+
+def _is_idle(cell: CellRecord) -> bool:
+    """Nothing was run there, for one and the same reason."""
+    outcomes = {(job.outcome, job.reason) for job in cell.jobs}
+    return len(cell.jobs) > 1 and len(outcomes) == 1 and cell.jobs[0].outcome is Outcome.NOT_RUN
+
+
+def _idle_row(run: str, cell: CellRecord) -> Row:
+    href = urls.cell_url(run, cell.id)
+    names = ", ".join(job.id for job in cell.jobs)
+    return Row(
+        (
+            Text(f"all {len(cell.jobs)} jobs", href, note=names),
+            Text(cell.id, href),
+            Badge(Outcome.NOT_RUN),
+            Text(""),
+            Text(cell.jobs[0].reason.replace("_", " "), note=cell.detail),
+            Span(None),
+        )
+    )
+
+
+def cell_jobs(run: Run, cell: CellRecord, now: datetime) -> Table:
+    """The jobs of one cell, in the order of the payload."""
+    rows = []
+    for job in cell.jobs:
+        cells = _row(run, cell, job, now).cells
+        rows.append(Row((cells[0], *cells[2:]), tone=_tone(job)))
+    return Table(
+        id="jobs",
+        caption="Jobs",
+        columns=_CELL_COLUMNS,
+        rows=rows,
+        empty="The matrix sends no job here.",
+        is_caption_hidden=True,
+    )
+
+
+def _rank(job: JobRecord) -> int:
+    if job.outcome in _WORST:
+        return _WORST.index(job.outcome)
+    if job.degraded:
+        return len(_WORST)
+    if job.outcome is None:
+        return len(_WORST) + (1 if job.started_at else 2)
+    return len(_WORST) + 3
+
+
+def _row(run: Run, cell: CellRecord, job: JobRecord, now: datetime) -> Row:
+    href = urls.with_query(urls.cell_url(run.id, cell.id), job=job.id)
+    return Row(
+        (
+            Text(job.id, href, note=job.title if job.title != job.id else ""),
+            Text(cell.id, urls.cell_url(run.id, cell.id)),
+            Several(_outcomes(job)),
+            _results(cell, job, href),
+            _job_reason(job),
+            Span(_seconds(job, run, now)),
+        ),
+        tone=_tone(job),
+    )
+
+
+def _tone(job: JobRecord) -> str:
+    if job.outcome is None:
+        return ""
+    return _TONES.get(job.outcome, "warn" if job.degraded else "")
+
+
+def _outcomes(job: JobRecord) -> Sequence[Badge]:
+    word = job.outcome or ("running" if job.started_at else "queued")
+    more = [Badge("degraded")] if job.degraded else []
+    return [Badge(word), *more]
+
+
+def _results(cell: CellRecord, job: JobRecord, href: str) -> Tally | Text:
+    if job.counts.collected:
+        return Tally(_counts(cell, job), href)
+    passed = sum(check.outcome == "passed" for check in job.checks)
+    if job.checks:
+        return Text(f"{passed} of {plural(len(job.checks), 'check')} passed", href)
+    return Text("")
+
+
+def _counts(cell: CellRecord, job: JobRecord) -> Counts:
+    is_over = job.outcome is not None or cell.state is CellState.DONE
+    return job.counts if is_over else replace(job.counts, missing=0)
+
+
+def _job_reason(job: JobRecord) -> Text:
+    """The reason and its details; of what runs, which test it is at."""
+    if job.outcome is None:
+        return Text(_progress(job), note=job.current)
+    if job.reused_from:
+        note = f"evidence of {job.at:%Y-%m-%d %H:%M} UTC" if job.at else ""
+        said = f"reused from {job.reused_from}"
+        return Text(said, urls.run_url(job.reused_from), note=note)
+    reason = "" if job.outcome is Outcome.PASSED else job.reason.replace("_", " ")
+    said = ": ".join(part for part in (reason, job.detail) if part)
+    told = [f"degraded: {job.degraded}" if job.degraded else ""]
+    told += [f"not reused: {job.reuse}" if job.reuse else ""]
+    return Text(said, note="; ".join(part for part in told if part))
+
+
+def _progress(job: JobRecord) -> str:
+    if not job.counts.collected:
+        return ""
+    reported = job.counts.collected - job.counts.missing
+    return f"{reported:,} of {plural(job.counts.collected, 'test')}"
+
+
+def _seconds(job: JobRecord, run: Run, now: datetime) -> float | None:
+    if job.reused_from:
+        return None
+    if job.duration_s is not None or job.outcome is not None or job.started_at is None:
+        return job.duration_s
+    # A machine says when it began, by its own clock.
+    return max(0.0, (now - max(job.started_at, run.created_at)).total_seconds())

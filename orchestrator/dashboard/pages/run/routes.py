@@ -1,15 +1,442 @@
-"""The page of a run, which follows it while it goes on."""
+"""The page of a run: its content, its failures and its actions."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, get_args
 
+from fastapi import APIRouter, Form, Response
+
+from orchestrator.application.cancel_run import cancel_run
+from orchestrator.application.describe_run import told_run
+from orchestrator.application.launch_run import (
+    IdempotencyKey,
+    KeyInFlightError,
+    KeyReusedError,
+    PayloadMissingError,
+)
+from orchestrator.application.rerun_run import (
+    NothingToRerunError,
+    Only,
+    StillRunningError,
+    is_of_kind,
+    rerun_run,
+)
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.run.content import run_page
+from orchestrator.dashboard.charts import Picture, bar
+from orchestrator.dashboard.pages.run import cells
+from orchestrator.dashboard.pages.run import cells as jobs
+from orchestrator.dashboard.pages.run.cells import PHASES
 from orchestrator.dashboard.path_lookup import run_of
-from orchestrator.dashboard.responses import AskedDep, Format
+from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page
+from orchestrator.dashboard.session import Viewer, needs
+from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Table, Tally, Text
+from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
+from orchestrator.domain.outcome import Counts
+from orchestrator.domain.person import Scope
+from orchestrator.domain.problems import InvalidDocumentError
+from orchestrator.domain.run_record import RunRecord
+from orchestrator.domain.signature import Cluster
+from orchestrator.domain.units import elapsed, usd
+from orchestrator.store.runs import RunsAsked
+
+SHOWN = 40
+"""Rows of each table on the page; its other formats have all of them."""
+_CLUSTERS = (
+    Column("signature", "Failure"),
+    Column("results", "Results", is_number=True),
+    Column("tests", "Tests", is_number=True),
+    Column("cells", "Cells"),
+    Column("first_seen", "First seen"),
+    Column("known", "Known"),
+)
+_DIAGNOSED = (
+    Column("test", "Test"),
+    Column("cell", "Cell"),
+    Column("answer", "Root cause"),
+    Column("evidence", "Why"),
+    Column("tried", "Tried"),
+)
+_KNOWN = (
+    Column("issue", "Known issue"),
+    Column("state", "State"),
+    Column("results", "Results", is_number=True),
+    Column("about", "About"),
+    Column("owner", "Owner"),
+)
+_QUARANTINED = (
+    Column("test", "Test"),
+    Column("cell", "Cell"),
+    Column("quarantine", "Quarantine"),
+    Column("state", "State"),
+)
+
+
+def cluster_table(record: RunRecord, most: int | None = None) -> Table:
+    """The failures by signature, the largest first."""
+    return Table(
+        id="failures",
+        caption="Failure groups",
+        columns=_CLUSTERS,
+        rows=[_cluster_row(one) for one in record.clusters[:most]],
+        total=len(record.clusters),
+        empty="Nothing failed so far.",
+        is_caption_hidden=True,
+    )
+
+
+def _cluster_row(cluster: Cluster) -> Row:
+    known = ", ".join(cluster.known_issues)
+    tolerated = f"{cluster.tolerated} of {cluster.count} tolerated" if known else ""
+    signature = cluster.signature
+    return Row(
+        (
+            Text(
+                f"{signature.exception or 'failure'}: {signature.message}",
+                urls.signature_url(signature.id),
+                note=" · ".join(part for part in (signature.frame, signature.id) if part),
+            ),
+            Number(cluster.count),
+            Number(len(cluster.tests)),
+            Text(", ".join(cluster.cells)),
+            Moment(cluster.first_seen),
+            Text(known or "not known", urls.KNOWN_ISSUES if known else "", note=tolerated),
+        ),
+        tone="" if known else "bad",
+    )
+
+
+def diagnosis_table(record: RunRecord, most: int | None = None) -> Table:
+    """Who broke the failing tests that ran again."""
+    rows = [
+        Row(
+            (
+                Text(one.nodeid or one.job, note=one.job if one.nodeid else ""),
+                Text(one.cell, urls.cell_url(record.run.id, one.cell)),
+                Badge(one.answer),
+                Text(one.sentence),
+                Text(one.tried),
+            )
+        )
+        for one in record.diagnosed[:most]
+    ]
+    return Table(
+        id="diagnosed",
+        caption="Root cause",
+        columns=_DIAGNOSED,
+        rows=rows,
+        total=len(record.diagnosed),
+        is_caption_hidden=True,
+    )
+
+
+def known_table(record: RunRecord) -> Table:
+    """The product's known issues that failures of the run fit, expired ones too."""
+    rows = [
+        Row(
+            (
+                Text(use.issue.id, urls.KNOWN_ISSUES),
+                Badge(use.state),
+                Number(use.count),
+                Text(use.issue.title),
+                Text(use.issue.owner),
+            )
+        )
+        for use in record.known_issues
+        if use.count
+    ]
+    return Table(
+        id="known_issues",
+        caption="Known issues that match failures of the run",
+        columns=_KNOWN,
+        rows=rows,
+        is_caption_hidden=True,
+    )
+
+
+def quarantine_table(record: RunRecord, most: int | None = None) -> Table:
+    """Failing results whose tests are in quarantine; they are failures in every count."""
+    rows = [
+        Row(
+            (
+                Text(one.nodeid, note=one.job),
+                Text(one.cell, urls.cell_url(record.run.id, one.cell)),
+                Text(one.quarantine.id, urls.FLAKY, note=one.quarantine.reason),
+                Badge(one.state),
+            )
+        )
+        for one in record.quarantined[:most]
+    ]
+    return Table(
+        id="quarantined",
+        caption="Failing results of tests in quarantine",
+        columns=_QUARANTINED,
+        rows=rows,
+        total=len(record.quarantined),
+        is_caption_hidden=True,
+    )
+
+
+EXPORTS = ("junit", "ctrf", "csv", "json", "intoto")
+_NOT_OF_A_RUN = ("platform", "compare")
+"""Reports that are of a cell, or of two runs."""
+_EVENTS = "cell evidence run report end"
+"""Kinds of feed items after which the page has changed; a log that grows changes nothing."""
+_KINDS: tuple[tuple[Only, str], ...] = (
+    ("failed", "what failed or timed out"),
+    ("errored", "what errored"),
+    ("missing", "what has missing tests"),
+    ("not-run", "what was not run"),
+)
+LOUD = {"error": "bad", "warning": "warn"}
+"""Levels of notices that a person should see, and their tones."""
+_NOTICES = 20
+_HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """What a run costs, against what it may."""
+
+    spent_usd: Decimal
+    limit_usd: Decimal | None
+    usd_per_s: Decimal
+    """Of the machines that are held now."""
+
+    @property
+    def words(self) -> str:
+        """``$1.20``."""
+        return usd(self.spent_usd)
+
+    @property
+    def limit(self) -> str:
+        """The note beside it."""
+        if self.limit_usd is None:
+            return "no limit: nothing is rented"
+        return f"of at most {usd(self.limit_usd)}"
+
+    @property
+    def picture(self) -> Picture | None:
+        """How much of the limit is gone."""
+        if not self.limit_usd:
+            return None
+        share = min(float(self.spent_usd / self.limit_usd), 1.0)
+        return bar([("busy" if share < 0.8 else "warn", share), ("rest", 1 - share)], width=200)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that a person should know about a cell."""
+
+    cell: str
+    tone: str
+    text: str
+    command: str = ""
+
+
+def run_page(asked: Asked, run: Run, seen: int, *, refused: str = "", chosen: str = "") -> Page:
+    """The page, with what was refused if something was.
+
+    Args:
+        asked: The request.
+        run: The run.
+        seen: The number of its newest event, read before all else: nothing is missed after it.
+        refused: Why.
+        chosen: What was to run again.
+    """
+    stores = asked.context.stores
+    cells, spec = stores.cells.of_run(run.id), stores.runs.spec(run.id)
+    record = told_run(stores, run, cells, spec, at=asked.now, whole=False)
+    money = Money(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))
+    tables = _tables(record, asked.now, whole=asked.wanted is not Format.HTML)
+    facts = {
+        "run": record.run,
+        "is_over": record.run.state is RunState.FINISHED,
+        "tally": Tally(_counts(record)),
+        "done": sum(cell.state is CellState.DONE for cell in record.cells),
+        "cell_count": len(record.cells),
+        "seconds": _seconds(record.run, asked.now),
+        "took": elapsed(_seconds(record.run, asked.now)),
+        "money": money,
+        "tables": {table.id: table for table in tables},
+        "said": [*_kept(record), *_simulated(record), *_notices(record)],
+        "events": urls.with_query(urls.events_url(run.id), after=str(seen)),
+        "event_kinds": _EVENTS,
+        "before": _before(asked, run),
+        "reports": _reports(asked, run.id),
+        "exports": [(name, urls.export_url(run.id, name)) for name in EXPORTS],
+        "phase_names": [state.value for state in PHASES],
+        "again": _again(record),
+        "key": asked.context.new_id(),
+        "refused": refused,
+        "chosen": chosen,
+        "now": asked.now,
+    }
+    title = f"{run.subject_name} {run.subject_version}"
+    return Page(
+        template="run.html.j2",
+        title=title,
+        tables=tables,
+        facts=facts,
+        data=_data(record, money),
+        section=urls.RUNS,
+    )
+
+
+def _tables(record: RunRecord, now: datetime, *, whole: bool) -> Sequence[Table]:
+    most = None if whole else SHOWN
+    return (
+        cells.cell_table(record, now),
+        cells.phase_table(record, now),
+        cells.attempt_table(record, now),
+        jobs.job_table(record, now, most=None if whole else jobs.SHOWN),
+        cluster_table(record, most),
+        diagnosis_table(record, most),
+        known_table(record),
+        quarantine_table(record, most),
+        cells.machine_table(record),
+        cells.decision_table(record),
+    )
+
+
+def _counts(record: RunRecord) -> Counts:
+    return sum((cells.shown_counts(cell) for cell in record.cells), Counts())
+
+
+def _seconds(run: Run, now: datetime) -> float:
+    return max(0.0, ((run.finished_at or now) - run.created_at).total_seconds())
+
+
+def _usd_per_s(record: RunRecord) -> Decimal:
+    held = (
+        lease.price_usd_per_hour or Decimal(0)
+        for cell in record.cells
+        for lease in cell.leases
+        if lease.state in (LeaseState.HELD, LeaseState.RELEASING) and lease.machine_id
+    )
+    return sum(held, Decimal(0)) / _HOUR_S
+
+
+def _kept(record: RunRecord) -> Iterator[Notice]:
+    for cell in record.cells:
+        until = record.kept_until(cell)
+        if until is not None:
+            text = f"Its machine is kept until {until:%H:%M:%S} UTC; cancel the run to let it go."
+            yield Notice(cell.id, "warn", text, f"seatrial ssh {record.run.id} {cell.id}")
+
+
+def _simulated(record: RunRecord) -> Iterator[Notice]:
+    names = [cell.id for cell in record.cells if cell.simulated]
+    if names:
+        text = "Simulated: no gate accepts this evidence."
+        yield Notice(", ".join(names), "warn", text)
+
+
+def _notices(record: RunRecord) -> Iterator[Notice]:
+    """What agents want a person to know; the newest of each cell."""
+    found = [(cell, one) for cell in record.cells for one in cell.notices if one.level in LOUD]
+    for cell, notice in found[-_NOTICES:]:
+        job = f"{notice.job}: " if notice.job else ""
+        yield Notice(cell.id, LOUD[notice.level], job + notice.message)
+
+
+def _before(asked: Asked, run: Run) -> Run | None:
+    """The run that a person would compare this one with: of the same matrix and subject."""
+    same = RunsAsked(state=RunState.FINISHED, subject=run.subject_name, matrix=run.matrix_name)
+    found, _ = asked.context.stores.runs.page(limit=1, before=run.id, asked=same)
+    return found[0] if found else None
+
+
+def _reports(asked: Asked, run: str) -> Sequence[tuple[str, str]]:
+    kinds = [kind for kind in asked.context.report_kinds if kind not in _NOT_OF_A_RUN]
+    return [(kind, urls.report_url(run, kind)) for kind in kinds]
+
+
+def _again(record: RunRecord) -> Sequence[tuple[str, str, int]]:
+    """What can run again: (word, what it is, how many jobs)."""
+    every = [(cell, job) for cell in record.cells for job in cell.jobs if cell.ingested is None]
+    if not every:
+        return ()
+    counted = [
+        (word, title, sum(is_of_kind(cell, job, word) for cell, job in every))
+        for word, title in _KINDS
+    ]
+    return [("", "everything", len(every)), *counted]
+
+
+def _data(record: RunRecord, money: Money) -> Mapping[str, object]:
+    run = record.run
+    return {
+        "run": run.id,
+        "state": run.state,
+        "outcome": run.outcome,
+        "subject": {"name": run.subject_name, "version": run.subject_version},
+        "matrix": run.matrix_name,
+        "created_at": run.created_at.isoformat(),
+        "finished_at": run.finished_at.isoformat() if run.finished_at else None,
+        "counts": Tally(record.counts).plain(),
+        "cost_usd": format(record.cost_usd, "f"),
+        "max_usd": None if money.limit_usd is None else format(money.limit_usd, "f"),
+    }
+
+
+MayRun = Annotated[Viewer, needs(Scope.RUN)]
+_ONLY: dict[str, Only | None] = {"": None, **{word: word for word in get_args(Only)}}
+_CONFLICTS = (
+    NothingToRerunError,
+    StillRunningError,
+    KeyInFlightError,
+    KeyReusedError,
+    PayloadMissingError,
+    InvalidDocumentError,
+)
 
 router = APIRouter()
+
+
+@router.post(urls.RUNS + "/{run}/cancel")
+def cancel(asked: AskedDep, viewer: MayRun, run: str) -> Response:
+    """Ask for its end; a finished run stays as it is."""
+    found = run_of(asked, run)
+    cancel_run(asked.context, found.id)
+    return asked.go(urls.run_url(found.id))
+
+
+@router.post(urls.RUNS + "/{run}/rerun")
+def rerun(
+    asked: AskedDep,
+    viewer: MayRun,
+    run: str,
+    only: Annotated[str, Form(max_length=20)] = "",
+    key: Annotated[str, Form(max_length=100)] = "",
+) -> Response:
+    """Launch it, or some of its jobs, again; the same form twice launches once."""
+    found = run_of(asked, run)
+    if only not in _ONLY:
+        return _refused(asked, found, f"{only!r} is nothing that can run again", only, 422)
+    claim = form_key(key or asked.context.new_id(), f"rerun {found.id}", only)
+    try:
+        launched = rerun_run(asked.context, found.id, only=_ONLY[only], key=claim)
+    except _CONFLICTS as error:
+        return _refused(asked, found, str(error), only, 409)
+    return asked.go(urls.run_url(launched.run.id))
+
+
+def form_key(key: str, about: str, *values: str) -> IdempotencyKey:
+    """The key of a form that was sent with these values: with others it is another request."""
+    said = "\x00".join((about, *values))
+    fingerprint = hashlib.sha256(said.encode()).hexdigest()
+    return IdempotencyKey(f"page-{key}-{fingerprint[:12]}", fingerprint)
+
+
+def _refused(asked: Asked, run: Run, why: str, chosen: str, status: int) -> Response:
+    seen = asked.context.stores.feed.last(run.id)
+    page = run_page(asked, run_of(asked, run.id), seen, refused=why, chosen=chosen)
+    return asked.answer(page, status=status)
 
 
 @router.get(urls.RUNS + "/{run}")

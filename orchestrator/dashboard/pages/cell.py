@@ -1,0 +1,399 @@
+"""One cell of a run: its tests, jobs, machine and evidence."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+
+from orchestrator.application.describe_run import describe_cell
+from orchestrator.application.reused_results import by_source
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.labels import visible
+from orchestrator.dashboard.pages.run.cells import cell_jobs, shown_counts
+from orchestrator.dashboard.pages.run.routes import EXPORTS, LOUD, Notice
+from orchestrator.dashboard.path_lookup import cell_of, run_of
+from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
+from orchestrator.dashboard.table import Badge, Column, Number, Row, Span, Table, Tally, Text, Trace
+from orchestrator.domain.cell import Cell, CellState, Run
+from orchestrator.domain.facts import MetricFact
+from orchestrator.domain.fingerprint import traits
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.run_record import CellRecord
+from orchestrator.domain.units import duration, plural, price, size
+from orchestrator.domain.vocabulary import term
+from orchestrator.store.results import TestLine, TestLines, TestsAsked
+
+_METRICS = 100
+"""Rows on the page; its other formats have all of them."""
+_NOTICES = 20
+_PACKAGE = "package "
+_CHECKS = (
+    Column("check", "Check"),
+    Column("job", "Job"),
+    Column("outcome", "Outcome"),
+    Column("value", "Value"),
+    Column("tolerance", "Tolerance"),
+    Column("reason", "Reason"),
+)
+_METRIC_COLUMNS = (
+    Column("metric", "Metric"),
+    Column("job", "Job"),
+    Column("median", "Median", is_number=True),
+    Column("unit", "Unit"),
+    Column("samples", "Samples", is_number=True),
+    Column("better", "Better"),
+)
+_ARTIFACTS = (
+    Column("name", "File"),
+    Column("size_bytes", "Size", is_number=True),
+    Column("sha256", "sha256"),
+)
+
+
+def check_table(cell: CellRecord) -> Table:
+    """Every statement of a job about itself; those that did not pass first."""
+    checks = [check for job in cell.jobs for check in job.checks]
+    checks.sort(key=lambda check: check.outcome == "passed")
+    rows = [
+        Row(
+            (
+                Text(check.name),
+                Text(check.job),
+                Badge(check.outcome),
+                Text(f"{check.value} {check.unit}".strip()),
+                Text(check.tolerance),
+                Text(check.reason),
+            ),
+            tone="bad" if check.outcome == "failed" else "",
+        )
+        for check in checks
+    ]
+    return Table(id="checks", caption="Checks", columns=_CHECKS, rows=rows, is_caption_hidden=True)
+
+
+def metric_table(cell: CellRecord, *, whole: bool) -> Table:
+    """What was measured."""
+    metrics = [metric for job in cell.jobs for metric in job.metrics]
+    return Table(
+        id="metrics",
+        caption="Metrics",
+        columns=_METRIC_COLUMNS,
+        rows=[_metric(metric) for metric in (metrics if whole else metrics[:_METRICS])],
+        total=len(metrics),
+        is_caption_hidden=True,
+    )
+
+
+def _metric(metric: MetricFact) -> Row:
+    params = ", ".join(f"{name}={value}" for name, value in sorted(metric.params.items()))
+    middle = statistics.median(metric.samples) if metric.samples else None
+    href = urls.benchmark_url(metric.job, metric.name)
+    return Row(
+        (
+            Text(metric.name, href, note=params),
+            Text(metric.job),
+            Number(middle),
+            Text(metric.unit),
+            Number(len(metric.samples)),
+            Text(metric.direction),
+        )
+    )
+
+
+def artifact_table(run_id: str, cell: CellRecord) -> Table:
+    """Files, as they came."""
+    rows = [
+        Row(
+            (
+                Text(one.name, urls.artifact_url(run_id, cell.id, one.name), is_code=True),
+                Bytes(one.size_bytes),
+                Text(one.digest, short=f"{one.digest[:12]}…", is_code=True),
+            )
+        )
+        for one in cell.artifacts
+    ]
+    return Table(
+        id="artifacts", caption="Files", columns=_ARTIFACTS, rows=rows, is_caption_hidden=True
+    )
+
+
+def fact_table(cell: CellRecord) -> Table:
+    """The environment, but for its packages; the machine, and who attests it."""
+    known = {k: v for k, v in traits(cell.probed).items() if not k.startswith(_PACKAGE)}
+    facts = [("environment", cell.environment), *known.items(), *_machine(cell), *_told(cell)]
+    rows = [Row((Text(name), Text(value))) for name, value in facts if value]
+    columns = (Column("fact", "What"), Column("value", "Value"))
+    return Table(
+        id="environment",
+        caption="Environment and machine",
+        columns=columns,
+        rows=rows,
+        is_caption_hidden=True,
+    )
+
+
+def package_table(cell: CellRecord) -> Table:
+    """Every installed package."""
+    found = {
+        name.removeprefix(_PACKAGE): version
+        for name, version in traits(cell.probed).items()
+        if name.startswith(_PACKAGE)
+    }
+    rows = [Row((Text(name), Text(found[name], is_code=True))) for name in sorted(found)]
+    columns = (Column("package", "Package"), Column("version", "Version"))
+    return Table(
+        id="packages", caption="Packages", columns=columns, rows=rows, is_caption_hidden=True
+    )
+
+
+def cell_notices(cell: CellRecord) -> Sequence[Notice]:
+    """What a person should know before believing it."""
+    found = []
+    if cell.simulated:
+        found.append(Notice("", "warn", "Simulated: no gate accepts this evidence."))
+    if cell.attestation is not None and cell.attestation.mismatch:
+        found.append(Notice("", "bad", cell.attestation.mismatch))
+    if cell.ingested is not None:
+        how = cell.ingested.provenance.replace("_", " ")
+        many = plural(len(cell.ingested.sources), "artifact")
+        found.append(Notice("", "warn", f"Ingested ({how}, {many}): no agent of ours attests it."))
+    newest = cell.notices[-_NOTICES:]
+    return [*found, *(Notice(x.job, LOUD.get(x.level, "quiet"), x.message) for x in newest)]
+
+
+def _machine(cell: CellRecord) -> list[tuple[str, str]]:
+    held = [lease for lease in cell.leases if lease.machine_id]
+    if not held:
+        return []
+    last = held[-1]
+    kind = ", ".join(part for part in (last.instance_type, last.market) if part)
+    return [
+        ("machine", last.machine_id),
+        ("kind", kind),
+        ("place", last.place),
+        ("image", f"{last.image_id} {last.image_name}".strip()),
+        ("price", f"{price(last.price_usd_per_hour)} an hour"),
+        ("held", duration(last.seconds)),
+    ]
+
+
+def _told(cell: CellRecord) -> list[tuple[str, str]]:
+    if cell.attestation is None:
+        return []
+    return [
+        ("attested device", ", ".join(part for part in (one.name, one.uuid, one.driver) if part))
+        for one in cell.attestation.devices
+    ]
+
+
+class Bytes(Number):
+    """A size in bytes, shown with its unit."""
+
+    def text(self) -> str:
+        """``4.2 kB``."""
+        return "–" if self.value is None else size(int(self.value))
+
+
+PAGE_SIZE = 100
+_COLUMNS = (
+    Column("test", "Test"),
+    Column("outcome", "Outcome"),
+    Column("message", "Message"),
+    Column("signature", "Failure"),
+    Column("duration_s", "Took", is_number=True),
+)
+_BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
+
+
+def test_table(asked: Asked, run: Run, cell: Cell, lines: TestLines, *, is_filtered: bool) -> Table:
+    """A page of them, the worst first."""
+    empty = "No test of the cell is like that." if is_filtered else "No test was collected so far."
+    return Table(
+        id="tests",
+        caption="Tests, the worst first",
+        columns=_COLUMNS,
+        rows=[_row(run, cell, line) for line in lines.lines],
+        next=asked.here(after=lines.next) if lines.next else "",
+        empty=empty,
+        is_caption_hidden=True,
+    )
+
+
+test_table.__test__ = False  # type: ignore[attr-defined]
+
+
+def _row(run: Run, cell: Cell, line: TestLine) -> Row:
+    here = urls.result_url(run.id, cell.name, line.test_id)
+    first = line.message.partition("\n")[0]
+    said_words = ": ".join(part for part in (line.reason.replace("_", " "), first) if part)
+    message = (
+        Trace(said_words or "traceback", here, f"{here}.json")
+        if line.has_text
+        else Text(said_words)
+    )
+    failure = urls.signature_url(line.signature) if line.signature else ""
+    return Row(
+        (
+            Text(line.nodeid, urls.test_url(line.test_id), note=line.job, is_code=True),
+            Badge(_word(line, cell), here, note=_earlier(line)),
+            message,
+            Text(line.signature, failure, is_code=bool(line.signature)),
+            Span(line.duration_s if line.outcome is not TestOutcome.NOT_RUN else None),
+        ),
+        tone="bad" if line.outcome in _BAD else "",
+    )
+
+
+def _word(line: TestLine, cell: Cell) -> str:
+    """While the cell is at work, a test without a report is awaited, and not missing."""
+    is_awaited = line.outcome is TestOutcome.MISSING and cell.state is not CellState.DONE
+    return "queued" if is_awaited else line.outcome.word
+
+
+def _earlier(line: TestLine) -> str:
+    if not line.earlier:
+        return ""
+    return f"before: {', '.join(term(one.word).word for one in line.earlier)}"
+
+
+_EVENTS = "cell evidence run end"
+_LONGEST_TEXT = 200_000
+"""Characters of a traceback; the JUnit export has all of them."""
+_ORDER = (
+    *(TestOutcome.FAILED, TestOutcome.ERROR, TestOutcome.MISSING, TestOutcome.NOT_RUN),
+    *(TestOutcome.PASSED, TestOutcome.SKIPPED, TestOutcome.XFAILED, TestOutcome.XPASSED),
+)
+_OUTCOMES = {one.word: one for one in _ORDER}
+
+router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which tests are looked at, as the form shows it again."""
+
+    outcome: str = ""
+    job: str = ""
+    contains: str = ""
+
+    @property
+    def asked(self) -> TestsAsked:
+        """As the store takes it."""
+        outcome = _OUTCOMES.get(self.outcome)
+        return TestsAsked(outcome=outcome, job=self.job, contains=self.contains)
+
+
+@router.get(urls.RUNS + "/{run}/cells/{cell}")
+def show_cell(
+    asked: AskedDep,
+    run: str,
+    cell: str,
+    outcome: str = "",
+    job: str = "",
+    contains: Annotated[str, Query(max_length=500)] = "",
+    after: str = "",
+) -> Response:
+    """Its tests, the worst first, and what else is known of it."""
+    found_run = run_of(asked, run)
+    found = cell_of(asked, found_run, cell)
+    if found_run.id != run and asked.wanted is Format.HTML:
+        return asked.go(urls.with_query(urls.cell_url(found_run.id, cell), **asked.query))
+    chosen = Choice(outcome.strip(), job.strip(), contains.strip())
+    return asked.answer(_page(asked, found_run, found, chosen, after))
+
+
+def _page(asked: Asked, run: Run, cell: Cell, chosen: Choice, after: str) -> Page:
+    stores = asked.context.stores
+    seen = stores.feed.last(run.id)
+    record = describe_cell(stores, cell, stores.runs.spec(run.id), at=asked.now)
+    lines = stores.results.worst_first(
+        cell.id, _lent(asked, cell), chosen.asked, limit=PAGE_SIZE, after=after
+    )
+    whole = asked.wanted is not Format.HTML
+    tables = (
+        test_table(asked, run, cell, lines, is_filtered=chosen != Choice()),
+        cell_jobs(run, record, asked.now),
+        check_table(record),
+        metric_table(record, whole=whole),
+        artifact_table(run.id, record),
+        fact_table(record),
+        package_table(record),
+    )
+    facts = {
+        "run": run,
+        "cell": record,
+        "is_over": record.state is CellState.DONE,
+        "tally": Tally(shown_counts(record)),
+        "chosen": chosen,
+        "is_filtered": chosen != Choice(),
+        "outcomes": [(one.word, term(one.word).word) for one in _ORDER],
+        "tables": {table.id: table for table in tables},
+        "said": cell_notices(record),
+        "why": _why(record),
+        "events": urls.with_query(urls.events_url(run.id), after=str(seen)),
+        "event_kinds": _EVENTS,
+        "exports": [(name, urls.export_url(run.id, name, cell.name)) for name in EXPORTS],
+        "report": urls.report_url(run.id, "platform", cell.name),
+        "log": urls.log_url(run.id, cell.name),
+    }
+    title = f"{cell.name} · {run.subject_name} {run.subject_version}"
+    return Page(template="cell.html.j2", title=title, tables=tables, facts=facts, section=urls.RUNS)
+
+
+@router.get(urls.RUNS + "/{run}/cells/{cell}/tests/{test}")
+def show_result(
+    asked: AskedDep, run: str, cell: str, test: Annotated[int, Path(ge=0, le=2**31 - 1)]
+) -> Response:
+    """How one test went there, with its whole text."""
+    found_run = run_of(asked, run)
+    found = cell_of(asked, found_run, cell)
+    told = asked.context.stores.results.line(found.id, _lent(asked, found), test)
+    if told is None:
+        raise PageMissingError(f"cell {cell!r} of run {found_run.id} has no test {test}")
+    line, text = told
+    shown = visible(text[:_LONGEST_TEXT])
+    facts = {
+        "run": found_run,
+        "cell": found,
+        "line": line,
+        "shown": shown,
+        "hidden": max(0, len(text) - _LONGEST_TEXT),
+        "earlier": [outcome.word for outcome in line.earlier],
+    }
+    page = Page(
+        template="result.html.j2",
+        title=line.nodeid,
+        facts=facts,
+        data=_data(line, text, shown),
+        section=urls.RUNS,
+    )
+    return asked.answer(page)
+
+
+def _data(line: TestLine, text: str, shown: str) -> dict[str, object]:
+    return {
+        "test": line.test_id,
+        "job": line.job,
+        "nodeid": line.nodeid,
+        "outcome": line.outcome.word,
+        "earlier": [outcome.word for outcome in line.earlier],
+        "duration_s": line.duration_s,
+        "reason": line.reason,
+        "message": line.message,
+        "signature": line.signature,
+        "text": text,
+        "shown": shown,
+    }
+
+
+def _lent(asked: Asked, cell: Cell) -> dict[str, tuple[str, ...]]:
+    return by_source(asked.context.stores.proofs.decided(cell.id))
+
+
+def _why(record: CellRecord) -> str:
+    word = record.reason.replace("_", " ")
+    return ": ".join(part for part in (word, record.detail) if part)

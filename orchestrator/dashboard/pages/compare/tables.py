@@ -1,0 +1,546 @@
+"""The tables of a comparison of two runs: platforms, environments, tests and benchmarks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from orchestrator.application.compare_benchmarks import Delta, Verdict
+from orchestrator.application.compare_cells import PACKAGE, STACK, Facing, Trait
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.labels import cut, visible
+from orchestrator.dashboard.measurement_text import (
+    Change,
+    Measured,
+    direction_of,
+    params_of,
+    unit_of,
+)
+from orchestrator.dashboard.pages.tests import name_cell
+from orchestrator.dashboard.responses import Asked
+from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Table, Text
+from orchestrator.domain.alias import KnownTest
+from orchestrator.domain.cell import Cell as RunCell
+from orchestrator.domain.cell import Run
+from orchestrator.domain.difference import Difference
+from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.units import plural
+from orchestrator.store.differences import Changed, Counted, Pair
+
+_ONLY_AFTER = frozenset({Difference.NEW, Difference.NEW_FAILURE, Difference.MISSING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """Two runs, their cells, and what differs."""
+
+    before: Run
+    after: Run
+    product: str
+    other_product: str
+    """Of the older run, where that is another one."""
+    facing: Sequence[Facing]
+    pairs: Sequence[Pair]
+    """Of those that have another one."""
+    counts: Sequence[Counted]
+    first: Sequence[Changed]
+    """Of each pair and kind so many tests that differ, the worst kind first."""
+    traits: Sequence[Trait]
+    silent: Sequence[tuple[str, str]]
+    """Cells of which a side told nothing of where it ran: (name, sides)."""
+    deltas: Sequence[Delta]
+    other_stack: frozenset[str]
+    """Cells whose sides had another stack."""
+    names: tuple[Sequence[str], Sequence[str]]
+    """Of the cells of both runs."""
+
+    @property
+    def title(self) -> str:
+        """``aurora 2.6.0rc1 → 2.6.0rc2``; both cells where platforms are compared."""
+        if len(self.facing) == 1 and self.facing[0].how == "chosen":
+            cells = f"{self.facing[0].name}, "
+        else:
+            cells = ""
+        old = f"{self.before.subject_name} {self.before.subject_version}".strip()
+        same = self.before.subject_name == self.after.subject_name
+        new = self.after.subject_version if same else self.after.subject_name
+        new = new if same else f"{new} {self.after.subject_version}"
+        words = old if self.before.id == self.after.id else f"{old} → {new}"
+        return visible(cut(f"Compare {cells}{words}", 200))
+
+    def cell(self, pair: int) -> Facing:
+        """Whose pair it is."""
+        return [one for one in self.facing if one.pair is not None][pair]
+
+    def of_pair(self, pair: int) -> Counter[Difference]:
+        """How many tests of a pair went which way."""
+        found: Counter[Difference] = Counter()
+        for one in self.counts:
+            if one.pair == pair:
+                found[one.difference] += one.tests
+        return found
+
+    def lacking(self, pair: int) -> str:
+        """``A``, ``B``, or ``A and B``, where these have no tests at all."""
+        found = self.of_pair(pair)
+        if not found:
+            return "A and B"
+        if set(found) <= {Difference.GONE, Difference.HIDDEN}:
+            return "B"
+        fresh = not set(found) - _ONLY_AFTER
+        return "A" if fresh and Difference.NEW in found else ""
+
+    @property
+    def both_sided(self) -> Sequence[int]:
+        """Places of the pairs in which there is something to compare."""
+        return [at for at in range(len(self.pairs)) if not self.lacking(at)]
+
+    @property
+    def has_tests(self) -> bool:
+        """Whether any platform has tests on both sides."""
+        return bool(self.both_sided)
+
+    def total(self, difference: Difference) -> int:
+        """Tests of all pairs that went so, where both sides have tests."""
+        sound = set(self.both_sided)
+        mine = (one for one in self.counts if one.difference is difference and one.pair in sound)
+        return sum(one.tests for one in mine)
+
+
+_ROWS = 60
+_PACKAGES = 150
+_CELLS_NAMED = 4
+_COLUMNS = (
+    Column("what", "What"),
+    Column("a", "A"),
+    Column("b", "B"),
+    Column("verdict", "Verdict"),
+    Column("platforms", "Platforms"),
+)
+_CALLED = {"runtime": "runtime (CUDA, HIP, XLA)", "os": "operating system"}
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceNotes:
+    """The places in sentences."""
+
+    differing: Sequence[str]
+    """The parts of the stack that differ."""
+    equal: str
+    unknown: str
+    packages: str
+    """How many of them differ."""
+    silent: Sequence[str]
+    """Platforms without recorded facts on a side."""
+    is_known: bool
+    """Whether both sides have recorded facts of any place."""
+
+
+def place_notes(contrast: Contrast) -> PlaceNotes:
+    """Facts of the places that differ, that are equal, and that are unknown."""
+    traits = contrast.traits
+    differing = dict.fromkeys(f"{called(one)} {one.before} → {one.after}" for one in _stack(traits))
+    return PlaceNotes(
+        differing=[visible(cut(words, 120)) for words in differing],
+        equal=_listed(traits, lambda one: one.is_known and not one.differs),
+        unknown=_listed(traits, lambda one: not one.is_known and not one.is_package),
+        packages=_packages(traits),
+        silent=[visible(cut(f"{name} in {sides}", 80)) for name, sides in contrast.silent],
+        is_known=bool(traits),
+    )
+
+
+def _packages(traits: Sequence[Trait]) -> str:
+    """``3 packages differ, 1 package on one side only``."""
+    differing = {one.what for one in traits if one.is_package and one.differs}
+    half = {one.what for one in traits if one.is_package and _is_half(one)} - differing
+    told = [f"{plural(len(differing), 'package')} differ{'s' * (len(differing) == 1)}"]
+    if half:
+        told.append(f"{plural(len(half), 'package')} on one side only")
+    return ", ".join(told)
+
+
+def called(trait: Trait) -> str:
+    """For a person."""
+    return _CALLED.get(trait.what, trait.what)
+
+
+def _stack(traits: Iterable[Trait]) -> Iterable[Trait]:
+    return (one for one in traits if one.differs and one.what in STACK)
+
+
+def _listed(traits: Sequence[Trait], is_wanted: Callable[[Trait], bool]) -> str:
+    """``torch 2.13, python 3.12.3 and 24 packages``: the facts that are equal wherever recorded."""
+    other = {one.what for one in traits if not is_wanted(one)}
+    values: dict[str, set[str]] = {}
+    for one in traits:
+        if one.what not in other:
+            values.setdefault(one.what, set()).add(one.before)
+    packages = [what for what in values if what.startswith(PACKAGE)]
+    words = [
+        visible(cut(f"{_CALLED.get(what, what)} {' '.join(some)}", 80)).strip()
+        if len(some) == 1
+        else _CALLED.get(what, what)
+        for what, some in values.items()
+        if what not in packages
+    ]
+    if packages:
+        words.append(f"{len(packages):,} package{'s' if len(packages) > 1 else ''}")
+    return ", ".join(words)
+
+
+def environment_table(asked: Asked, contrast: Contrast) -> Table:
+    """What differs but packages; all of it where that is asked for."""
+    shown = [one for one in _shown(asked, contrast) if not one.is_package]
+    return Table(
+        id="environment",
+        caption="What differs between the environments, but packages",
+        columns=_COLUMNS,
+        rows=[_row(one, contrast) for one in shown[:_ROWS]],
+        empty=_empty(contrast),
+        is_caption_hidden=True,
+    )
+
+
+def packages_table(asked: Asked, contrast: Contrast) -> Table:
+    """Packages with another version; all of them where that is asked for."""
+    shown = [one for one in _shown(asked, contrast) if one.is_package]
+    return Table(
+        id="packages",
+        caption="Packages with other versions",
+        columns=_COLUMNS,
+        rows=[_row(one, contrast) for one in shown[:_PACKAGES]],
+        empty="No package differs.",
+        total=len(shown),
+        is_caption_hidden=True,
+    )
+
+
+def _shown(asked: Asked, contrast: Contrast) -> Sequence[Trait]:
+    whole = bool(asked.query.get("all"))
+    return [one for one in contrast.traits if whole or one.differs or _is_half(one)]
+
+
+def _is_half(trait: Trait) -> bool:
+    """Known of one side only: that may hide a difference."""
+    return bool(trait.before) != bool(trait.after)
+
+
+def _empty(contrast: Contrast) -> str:
+    if not contrast.pairs:
+        return "The runs have no platform in common: choose a platform of each."
+    if not contrast.traits:
+        return "On no platform did both sides tell where they ran: they may differ."
+    return "But for packages, nothing that is known of both differs."
+
+
+def _row(trait: Trait, contrast: Contrast) -> Row:
+    many = len(contrast.pairs) - len(contrast.silent)
+    is_loud = trait.differs and trait.what in STACK
+    word = "unknown" if not trait.is_known else "equal"
+    if trait.differs:
+        word = "differs" if is_loud else "changed"
+    return Row(
+        (
+            Text(called(trait).removeprefix(PACKAGE)),
+            Text(trait.before or "not known"),
+            Text(trait.after or "not known"),
+            Badge(word),
+            _platforms(trait, many),
+        ),
+        tone="warn" if is_loud else "",
+    )
+
+
+def _platforms(trait: Trait, many: int) -> Text:
+    if len(trait.cells) == many > 1:
+        return Text("all")
+    named = ", ".join(trait.cells[:_CELLS_NAMED])
+    more = len(trait.cells) - _CELLS_NAMED
+    return Text(f"{named} and {more} more" if more > 0 else named)
+
+
+EACH = 10
+"""Tests of one kind that are shown at first."""
+PAGE_SIZE = 100
+_LONGEST_MESSAGE = 240
+_LOUD = frozenset({Difference.NEW_FAILURE, Difference.MISSING})
+_ALWAYS = frozenset(
+    {Difference.NEW_FAILURE, Difference.STILL_FAILING, Difference.MISSING, Difference.FIXED}
+)
+_USUAL = "tests"
+"""Why cells fail: no news."""
+TITLES = {
+    Difference.NEW_FAILURE: "New failures",
+    Difference.STILL_FAILING: "Still failing",
+    Difference.MISSING: "Missing",
+    Difference.HIDDEN: "Unknown",
+    Difference.NEWLY_SKIPPED: "Newly skipped",
+    Difference.FIXED: "Fixed",
+    Difference.CHANGED: "Changed otherwise",
+    Difference.NEW: "New tests",
+    Difference.GONE: "Gone tests",
+    Difference.SAME: "Same",
+}
+_MEANS = {
+    Difference.NEW_FAILURE: "They passed, were skipped, or were not there before.",
+    Difference.MISSING: "They were collected, and never reported or never ran.",
+    Difference.HIDDEN: "Their module could not be collected: the collection error hid them.",
+    Difference.GONE: "They are not collected any more, under any name that somebody confirmed.",
+    Difference.SAME: "They went as before.",
+}
+_CELLS = (
+    Column("platform", "Platform"),
+    Column("a", "A"),
+    Column("b", "B"),
+)
+_PLATFORM = Column("platform", "Platform")
+_TESTS = (
+    Column("test", "Test"),
+    Column("before", "A"),
+    Column("after", "B"),
+    Column("message", "Message"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The tests of one kind."""
+
+    kind: Difference
+    title: str
+    many: int
+    means: str
+    table: Table
+
+
+def cells_table(asked: Asked, contrast: Contrast) -> Table:
+    """How each platform went, and how many of its tests went which way."""
+    places = {pair: at for at, pair in enumerate(contrast.pairs)}
+    kinds = _kinds(contrast)
+    rows = [
+        _cell_row(asked, contrast, facing, places.get(facing.pair) if facing.pair else None, kinds)
+        for facing in contrast.facing
+    ]
+    counted = (Column(kind.value, TITLES[kind], is_number=True) for kind in kinds)
+    return Table(
+        id="platforms",
+        caption="Test outcomes by platform",
+        columns=(*_CELLS, *counted),
+        rows=rows,
+        empty="Neither run has a platform.",
+        is_caption_hidden=True,
+    )
+
+
+def _kinds(contrast: Contrast) -> Sequence[Difference]:
+    """Those that some test went; what everybody asks for even where there is none of it."""
+    if not contrast.has_tests:
+        return ()
+    return [kind for kind in TITLES if kind in _ALWAYS or contrast.total(kind)]
+
+
+def _cell_row(
+    asked: Asked,
+    contrast: Contrast,
+    facing: Facing,
+    place: int | None,
+    kinds: Sequence[Difference],
+) -> Row:
+    name = Text(facing.name, _alone(asked, facing), _said_of(contrast, facing, place))
+    sides = (_outcome(facing.before), _outcome(facing.after))
+    if place is None or contrast.lacking(place):
+        is_lost = place is None or contrast.lacking(place) in ("A", "B")
+        return Row((name, *sides, *(Number(None) for _ in kinds)), tone="warn" if is_lost else "")
+    found = contrast.of_pair(place)
+    counts = (Number(found[kind], is_loud=kind in _LOUD) for kind in kinds)
+    return Row((name, *sides, *counts), tone="bad" if found[Difference.NEW_FAILURE] else "")
+
+
+def _alone(asked: Asked, facing: Facing) -> str:
+    """The comparison of this platform alone."""
+    if facing.before is None or facing.after is None or facing.how == "chosen":
+        return ""
+    return asked.here(
+        cell_a=facing.before.name, cell_b=facing.after.name, what="", skip="", part=""
+    )
+
+
+def _said_of(contrast: Contrast, facing: Facing, place: int | None) -> str:
+    if facing.before is None:
+        return "only in B"
+    if facing.after is None:
+        return "only in A"
+    lacking = contrast.lacking(place) if place is not None else ""
+    if lacking and contrast.has_tests:
+        return f"no tests in {lacking}: nothing to compare"
+    if facing.how == "platform":
+        return "the same machine under another name"
+    return "" if facing.name not in contrast.other_stack else "† another stack"
+
+
+def _outcome(cell: RunCell | None) -> Cell:
+    if cell is None:
+        return Badge("")
+    href = urls.cell_url(cell.run_id, cell.name)
+    why = "" if cell.reason == _USUAL else cut(cell.reason.replace("_", " "), 60)
+    return Badge(cell.outcome or cell.state, href, why)
+
+
+def sections(asked: Asked, contrast: Contrast, *, what: str, skip: int) -> Sequence[Section]:
+    """The kinds of differences that there are, the worst first; or one of them, page by page."""
+    if what:
+        return [_one(asked, contrast, Difference(what), skip)] if what in list(Difference) else []
+    by_kind: dict[Difference, list[Changed]] = {}
+    sound = set(contrast.both_sided)
+    for one in contrast.first:
+        of_kind = by_kind.setdefault(one.difference, [])
+        if one.pair in sound and len(of_kind) < EACH:
+            of_kind.append(one)
+    made = [
+        _section(contrast, kind, tests, _further(asked, contrast, kind), range(len(contrast.pairs)))
+        for kind, tests in by_kind.items()
+        if tests
+    ]
+    if asked.query.get("all") and contrast.total(Difference.SAME):
+        made.append(_one(asked, contrast, Difference.SAME, 0))
+    return made
+
+
+def _further(asked: Asked, contrast: Contrast, kind: Difference) -> str:
+    return asked.here(what=kind.value) if contrast.total(kind) > EACH else ""
+
+
+def _one(asked: Asked, contrast: Contrast, kind: Difference, skip: int) -> Section:
+    pairs = [contrast.pairs[at] for at in contrast.both_sided]
+    found = asked.context.stores.differences.page(
+        pairs, product=contrast.product, kinds=[kind], limit=PAGE_SIZE, skip=skip
+    )
+    more = skip + len(found) < contrast.total(kind)
+    after = asked.here(what=kind.value, skip=str(skip + PAGE_SIZE)) if more else ""
+    return _section(contrast, kind, found, after, contrast.both_sided)
+
+
+def _section(
+    contrast: Contrast,
+    kind: Difference,
+    found: Sequence[Changed],
+    after: str,
+    places: Sequence[int],
+) -> Section:
+    """A table of test pairs, counted for the chosen places."""
+    many, title = contrast.total(kind), TITLES[kind]
+    names: Mapping[int, str] = {at: contrast.cell(place).name for at, place in enumerate(places)}
+    is_alone = len(contrast.facing) == 1
+    rows = [_test_row(one, names, contrast.product) for one in found]
+    table = Table(
+        id=kind.value,
+        caption=f"{title} ({many:,})",
+        columns=_TESTS if is_alone else (_TESTS[0], _PLATFORM, *_TESTS[1:]),
+        rows=[Row((row[0], *row[2:]) if is_alone else row) for row in rows],
+        empty=f"No test is here: {title.lower()} there are none.",
+        next=after,
+        total=many,
+        is_caption_hidden=True,
+    )
+    return Section(kind, title, many, _MEANS.get(kind, ""), table)
+
+
+def _test_row(one: Changed, names: Mapping[int, str], product: str) -> tuple[Cell, ...]:
+    """Test, platform, before, after, message."""
+    was = f"was {one.was}" if one.was else ""
+    return (
+        name_cell(KnownTest(one.test, product, one.job, one.nodeid), was),
+        Text(names[one.pair]),
+        _went(one.before),
+        _went(one.after),
+        Text(cut(one.message, _LONGEST_MESSAGE)),
+    )
+
+
+def _went(outcome: TestOutcome | None) -> Cell:
+    return Badge(outcome.word) if outcome is not None else Text("not there")
+
+
+PERFORMANCE = "performance"
+SHOWN = 25
+
+_BENCHMARK_COLUMNS = (
+    Column("benchmark", "Benchmark"),
+    Column("platform", "Platform"),
+    Column("a", "A", is_number=True),
+    Column("b", "B", is_number=True),
+    Column("change", "Change"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """The benchmarks of two runs."""
+
+    many: int
+    """That both sides have measured."""
+    counts: Counter[str]
+    """By verdict."""
+    marked: bool
+    """Some of the shown were measured with another stack."""
+    table: Table
+
+
+def speeds_of(asked: Asked, contrast: Contrast, *, what: str, skip: int) -> Speeds:
+    """What differs, what got worse by most first; all of it where that is asked for."""
+    whole = bool(asked.query.get("all"))
+    counts: Counter[str] = Counter(one.verdict.value for one in contrast.deltas)
+    listed = [one for one in contrast.deltas if whole or one.verdict is not Verdict.ALIKE]
+    alone = what == PERFORMANCE
+    known = {one.benchmark.number: one.benchmark.name for one in contrast.deltas}
+    several = {name for name, many in Counter(known.values()).items() if many > 1}
+    first, size = (skip, PAGE_SIZE) if alone else (0, SHOWN)
+    shown = [] if what and not alone else list(islice(listed, first, first + size))
+    more = len(listed) > first + len(shown) and bool(shown)
+    further = asked.here(what=PERFORMANCE, skip=str(first + size) if alone else "")
+    table = Table(
+        id=PERFORMANCE,
+        caption="Benchmarks that both have measured",
+        columns=_BENCHMARK_COLUMNS,
+        rows=[_benchmark_row(contrast, one, several) for one in shown],
+        empty=_no_benchmarks(contrast, listed=bool(listed)),
+        next=further if more else "",
+        total=len(listed),
+        is_caption_hidden=True,
+    )
+    marked = any(contrast.cell(one.pair).name in contrast.other_stack for one in shown)
+    return Speeds(len(contrast.deltas), counts, marked, table)
+
+
+def _no_benchmarks(contrast: Contrast, *, listed: bool) -> str:
+    if not contrast.deltas:
+        return "No benchmark was measured by both; cells that are not done count for nothing yet."
+    return "" if listed else "The spreads of every benchmark touch: none differs."
+
+
+def _benchmark_row(contrast: Contrast, one: Delta, several: Collection[str]) -> Row:
+    benchmark, unit = one.benchmark, unit_of(one.benchmark)
+    platform = contrast.cell(one.pair).name
+    other = "† another stack" if platform in contrast.other_stack else ""
+    after = contrast.cell(one.pair).after
+    cell = after.name if after is not None else ""
+    href = urls.with_query(
+        urls.benchmark_url(benchmark.job, benchmark.name),
+        product=contrast.product,
+        platform=cell,
+        variant=str(benchmark.number),
+    )
+    params = params_of(benchmark.params) if benchmark.name in several else ""
+    told = (benchmark.job, params, direction_of(benchmark))
+    return Row(
+        (
+            Text(benchmark.name, href, " · ".join(word for word in told if word)),
+            Text(platform),
+            Measured(one.before, unit),
+            Measured(one.after, unit),
+            Change(one.verdict.value, one.change, other),
+        )
+    )

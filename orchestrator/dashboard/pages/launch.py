@@ -1,0 +1,506 @@
+"""The launch page: a form, the plan of what it would launch, and the start."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
+from typing import Annotated
+
+import anyio
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, UploadFile
+
+from orchestrator.application.context import Context
+from orchestrator.application.launch_run import (
+    BUILTIN,
+    KeyInFlightError,
+    KeyReusedError,
+    LaunchOrder,
+    PayloadMissingError,
+    check_order,
+    find_payload,
+    launch_run,
+)
+from orchestrator.application.plan_run import Plan, PlannedCell, plan_run
+from orchestrator.application.ports.documents import Source
+from orchestrator.assets import asset_dir
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.pages.run.routes import form_key
+from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
+from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
+from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Several, Table, Text, Usd
+from orchestrator.domain.cell import Run
+from orchestrator.domain.machine import Place
+from orchestrator.domain.matrix import Matrix
+from orchestrator.domain.person import Scope
+from orchestrator.domain.plan_text import free_of, hourly, limit_warning, totals
+from orchestrator.domain.problems import InvalidDocumentError, Problem
+from orchestrator.domain.quota import Headroom, Room
+from orchestrator.domain.retests import TrialOrder
+from orchestrator.domain.units import plural
+
+SOURCES = {
+    "": "as the matrix says",
+    "payload": "the payload itself",
+    "package": "a package version",
+    "wheel": "an uploaded wheel",
+    "git": "a git revision, as an uploaded wheel",
+}
+MOST_CHARACTERS = 500_000
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3})?")
+_MOST_RERUNS = 20
+_MOST_HOLD = 1440
+_MOST_HOURS = 8760
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What a person wrote; every value is kept as it is."""
+
+    name: str = "matrix"
+    text: str = ""
+    subject: str = ""
+    version: str = ""
+    source: str = ""
+    package: str = ""
+    wheel: str = ""
+    url: str = ""
+    rev: str = ""
+    platforms: Sequence[str] = ()
+    """Those that are chosen."""
+    known: Sequence[str] = ()
+    """Those that could be chosen when the form was made."""
+    payload: str = ""
+    hold_minutes: str = ""
+    reruns: str = ""
+    diagnose: bool = False
+    reuse_hours: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of everything: what was planned is what is started."""
+        canonical = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def about(self, matrix: Matrix) -> Form:
+        """The same, knowing every platform of the matrix."""
+        names = tuple(platform.id for platform in matrix.platforms)
+        chosen = tuple(name for name in names if self.is_chosen(name))
+        return replace(self, platforms=chosen, known=names)
+
+    def is_chosen(self, platform: str) -> bool:
+        """A platform that the form did not know of is chosen, as all are at first."""
+        return platform in self.platforms or platform not in self.known
+
+
+def order_of(context: Context, form: Form) -> tuple[LaunchOrder, Matrix]:
+    """What is asked for, and its matrix.
+
+    Raises InvalidDocumentError or PayloadMissingError.
+    """
+    matrix = context.documents.read_matrix(form.text, form.name)
+    faults = list(_faults(form, matrix))
+    if faults:
+        raise InvalidDocumentError("the form", faults)
+    order = LaunchOrder(
+        matrix=_source(context, form, matrix),
+        name=form.name,
+        payload=form.payload or BUILTIN,
+        subject_digest=form.wheel or None,
+        hold_minutes=_number(form.hold_minutes) or 0.0,
+        trials=_trials(form),
+        reuse_max_age_s=_seconds(form.reuse_hours),
+    )
+    return replace(order, only=_only(context, order, form)), matrix
+
+
+def _faults(form: Form, matrix: Matrix) -> list[Problem]:
+    found = []
+    if form.source and form.source not in SOURCES:
+        found.append(Problem(("source",), f"{form.source!r} is none of {', '.join(SOURCES)}"))
+    for name in ("payload", "wheel"):
+        value = getattr(form, name)
+        if value and not _DIGEST.fullmatch(value) and (name, value) != ("payload", BUILTIN):
+            found.append(Problem((name,), "must be a sha256: 64 digits of 0-9 and a-f"))
+    limits = {"hold_minutes": _MOST_HOLD, "reruns": _MOST_RERUNS, "reuse_hours": _MOST_HOURS}
+    for name, most in limits.items():
+        value = getattr(form, name)
+        number = _number(value)
+        if value and (number is None or number > most):
+            found.append(Problem((name,), f"must be a number from 0 to {most}"))
+    if form.reruns and not form.reruns.isdecimal():
+        found.append(Problem(("reruns",), "must be a whole number"))
+    if not any(form.is_chosen(platform.id) for platform in matrix.platforms):
+        found.append(Problem(("platforms",), "choose at least one"))
+    return found
+
+
+def _source(context: Context, form: Form, matrix: Matrix) -> Source:
+    """The text itself where nothing of it is changed: its mistakes have lines and columns."""
+    subject = _subject(form)
+    if not subject and not form.source:
+        return form.text
+    document = context.documents.matrix_document(matrix)
+    own = document.get("subject")
+    stated: dict[str, object] = dict(own) if isinstance(own, Mapping) else {}
+    if form.source:
+        for name in ("wheel", "package", "git"):
+            stated.pop(name, None)
+    return {**document, "subject": {**stated, **subject}}
+
+
+def _subject(form: Form) -> Mapping[str, object]:
+    """The subject fields of the form, which override the matrix."""
+    said: dict[str, object] = {}
+    if form.subject:
+        said["name"] = form.subject
+    if form.version:
+        said["version"] = form.version
+    if form.source == "package":
+        said["package"] = form.package
+    elif form.source == "wheel":
+        said["wheel"] = "uploaded.whl"
+    elif form.source == "git":
+        said["git"] = {"url": form.url, "rev": form.rev}
+    return said
+
+
+def _only(context: Context, order: LaunchOrder, form: Form) -> Mapping[str, Sequence[str]] | None:
+    """The jobs of every cell of the chosen platforms; None where all are."""
+    if not any(not form.is_chosen(name) for name in form.known):
+        return None
+    _, plans = check_order(context, order, find_payload(context, order.payload))
+    return {plan.id: plan.jobs for plan in plans if form.is_chosen(plan.platform.id)}
+
+
+def _trials(form: Form) -> TrialOrder | None:
+    reruns = int(form.reruns or 0)
+    if not (reruns or form.diagnose):
+        return None
+    return TrialOrder(reruns=reruns, diagnose=form.diagnose)
+
+
+def _seconds(hours: str) -> float | None:
+    number = _number(hours)
+    return number * 3600 if number else None
+
+
+def _number(text: str) -> float | None:
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+_PLACES = 6
+_CELLS = (
+    Column("cell", "Cell"),
+    Column("provider", "Provider"),
+    Column("jobs", "Jobs"),
+    Column("places", "Places, in this order"),
+    Column("worst_usd", "At most", is_number=True),
+)
+_HEADROOM = (
+    Column("quota", "Quota"),
+    Column("where", "Where"),
+    Column("needed", "Needs", is_number=True),
+    Column("free", "Free"),
+    Column("quota_status", "Quota status"),
+    Column("ask", "What to ask for"),
+)
+
+
+def cell_table(plan: Plan) -> Table:
+    """What would be rented where, and what that can cost."""
+    return Table(
+        id="plan",
+        caption="Cells",
+        columns=_CELLS,
+        rows=[_row(cell) for cell in plan.cells],
+        is_caption_hidden=True,
+        is_passing=True,
+    )
+
+
+def _row(planned: PlannedCell) -> Row:
+    cell = planned.cell
+    jobs = ", ".join(cell.jobs) or "none"
+    environment = "" if cell.environment == "image" else cell.environment
+    return Row(
+        (
+            Text(cell.id, note=environment),
+            Text(cell.platform.provider, note="optional" if cell.platform.optional else ""),
+            Text(plural(len(cell.jobs), "job"), note=jobs),
+            Text(planned.note) if planned.note else Several(list(_places(planned))),
+            Usd(planned.worst_usd),
+        ),
+        tone="warn" if planned.note or planned.worst_usd is None else "",
+    )
+
+
+def _places(planned: PlannedCell) -> Iterator[Cell]:
+    for place in planned.places[:_PLACES]:
+        yield Text(place.name, note=_about(place))
+    if len(planned.places) > _PLACES:
+        yield Text(f"and {len(planned.places) - _PLACES} more")
+
+
+def _about(place: Place) -> str:
+    parts = (place.instance_type, place.market, hourly(place.usd_per_hour))
+    return ", ".join(part for part in parts if part)
+
+
+def headroom_table(plan: Plan) -> Table:
+    """Every quota that the matrix takes of."""
+    return Table(
+        id="headroom",
+        caption="Quotas",
+        columns=_HEADROOM,
+        rows=[_headroom(one) for one in plan.headroom],
+        is_caption_hidden=True,
+        is_passing=True,
+    )
+
+
+def _headroom(found: Headroom) -> Row:
+    quota, level = found.quota, found.level
+    return Row(
+        (
+            Text(f"{quota.provider} {quota.name}", note=quota.code),
+            Text(quota.scope),
+            Number(found.needed, quota.unit),
+            Text(free_of(level.limit, level.used)),
+            Badge("insufficient" if found.room is Room.SHORT else found.room),
+            Text("" if found.room is Room.OK else found.sentence),
+        ),
+        tone="" if found.room is Room.OK else "warn",
+    )
+
+
+def total(plan: Plan) -> str:
+    """``5 cells, 25 jobs, at most $4.02 an attempt (limit $12.00)``."""
+    jobs = sum(len(cell.cell.jobs) for cell in plan.cells)
+    return totals(len(plan.cells), jobs, plan.worst_usd, plan.matrix.limits.max_usd)
+
+
+def warnings(plan: Plan) -> list[str]:
+    """What a person should know before it starts."""
+    known = sum((cell.worst_usd for cell in plan.cells if cell.worst_usd), Decimal(0))
+    limit = limit_warning(known, plan.matrix.limits.max_usd)
+    found = [f"{limit}."] if limit else []
+    short = sum(one.room is Room.SHORT for one in plan.headroom)
+    if short:
+        found.append(f"{plural(short, 'quota is', 'quotas are')} too small for this.")
+    return found
+
+
+_FIELDS = (
+    *("subject", "version", "source", "package", "wheel", "url", "rev"),
+    *("payload", "hold_minutes", "reruns", "reuse_hours"),
+)
+_LONGEST_FIELD = 2_000
+_TRIES = 40
+_PAUSE_S = 0.25
+_CONTEXT_LINES = 1
+
+router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing to mend, with the line of the text that it is about."""
+
+    where: str
+    message: str
+    line: int | None = None
+    column: int | None = None
+    excerpt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came of the form."""
+
+    plan: Plan | None = None
+    matrix: Matrix | None = None
+    mistakes: Sequence[Mistake] = ()
+    refused: str = ""
+    changed: bool = False
+    """It was started, but is not what was planned."""
+
+
+@router.get(urls.LAUNCH)
+def show_launch(asked: AskedDep, matrix: str = "") -> Response:
+    """The form, with the text of a ready matrix."""
+    if not asked.viewer.may(Scope.RUN):
+        message = f"launching needs the scope run; the token {asked.viewer.name!r} may only read"
+        raise NotAllowedError(message)
+    ready = _ready()
+    if matrix and matrix not in ready:
+        names = ", ".join(ready) or "none"
+        raise PageMissingError(f"there is no ready matrix {matrix!r}; there is: {names}")
+    name = matrix or next(iter(ready), "")
+    form = Form(name=f"{name}.yaml" if name else "matrix", text=ready.get(name, ""))
+    return _answer(asked, form, _read(asked, form))
+
+
+@router.post(urls.LAUNCH)
+async def launch(
+    asked: AskedDep, viewer: Annotated[Viewer, needs(Scope.RUN)], request: Request
+) -> Response:
+    """Plan, or start what was planned; the same form twice starts once."""
+    sent = await request.form()
+    try:
+        form = _form(sent, await _uploaded(sent))
+    finally:
+        await sent.close()
+    if sent.get("action") != "start":
+        found = await run_in_threadpool(_planned, asked, form)
+        return await run_in_threadpool(_answer, asked, form, found)
+    if sent.get("planned") != form.fingerprint:
+        found = await run_in_threadpool(_planned, asked, form, changed=True)
+        return await run_in_threadpool(_answer, asked, form, found, status=409)
+    key = str(sent.get("key") or asked.context.new_id())[:100]
+    started = await _started(asked, form, key)
+    if isinstance(started, Run):
+        return asked.go(urls.run_url(started.id))
+    return await run_in_threadpool(_answer, asked, form, started)
+
+
+async def _started(asked: Asked, form: Form, key: str) -> Run | Found:
+    """The run, or what is wrong.
+
+    Of two clicks, a browser shows the answer to the second one: it waits for the first.
+    """
+    for _ in range(_TRIES):
+        try:
+            return await run_in_threadpool(_start, asked, form, key)
+        except KeyInFlightError:
+            await anyio.sleep(_PAUSE_S)
+    return Found(refused="It is being launched; /runs shows it as soon as it is there.")
+
+
+def _start(asked: Asked, form: Form, key: str) -> Run | Found:
+    try:
+        order, _ = order_of(asked.context, form)
+        claim = form_key(key, "launch", form.fingerprint)
+        return launch_run(asked.context, order, claim).run
+    except InvalidDocumentError as error:
+        return Found(mistakes=_mistakes(asked, error, form))
+    except (PayloadMissingError, KeyReusedError) as error:
+        return Found(refused=str(error))
+
+
+def _planned(asked: Asked, form: Form, *, changed: bool = False) -> Found:
+    if not form.text.strip():
+        return Found(refused="Write a matrix, choose a ready one, or send a file.")
+    matrix: Matrix | None = None
+    try:
+        matrix = asked.context.documents.read_matrix(form.text, form.name)
+        order, matrix = order_of(asked.context, form)
+        return Found(_plan(asked, order), matrix, changed=changed)
+    except InvalidDocumentError as error:
+        return Found(matrix=matrix, mistakes=_mistakes(asked, error, form))
+    except PayloadMissingError as error:
+        return Found(matrix=matrix, refused=str(error))
+
+
+def _plan(asked: Asked, order: LaunchOrder) -> Plan:
+    return plan_run(asked.context, order)
+
+
+def _read(asked: Asked, form: Form) -> Found:
+    """The platforms of a ready matrix; no provider is asked for prices."""
+    try:
+        return Found(matrix=asked.context.documents.read_matrix(form.text, form.name))
+    except InvalidDocumentError:
+        return Found()
+
+
+def _answer(asked: Asked, form: Form, found: Found, *, status: int = 0) -> Response:
+    plan = found.plan
+    if found.matrix is not None:
+        form = form.about(found.matrix)
+    facts = {
+        "form": form,
+        "found": found,
+        "ready": list(_ready()),
+        "sources": SOURCES,
+        "platforms": [platform.id for platform in found.matrix.platforms] if found.matrix else [],
+        "stated": found.matrix.subject if found.matrix else None,
+        "plan": cell_table(plan) if plan else None,
+        "headroom": headroom_table(plan) if plan else None,
+        "total": total(plan) if plan else "",
+        "warnings": warnings(plan) if plan else [],
+        "key": asked.context.new_id(),
+    }
+    is_wrong = bool(found.mistakes or found.refused)
+    page = Page(template="launch.html.j2", title="Launch", facts=facts, section=urls.LAUNCH)
+    return asked.answer(page, status=status or (422 if is_wrong else 200))
+
+
+def _ready() -> dict[str, str]:
+    """The matrices that come with Seatrial, by name."""
+    folder = asset_dir("matrices")
+    return {file.stem: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.yaml"))}
+
+
+async def _uploaded(sent: FormData) -> tuple[str, str]:
+    """The name and the text of a file that was sent; empty where none was."""
+    file = sent.get("file")
+    if not isinstance(file, UploadFile) or not file.filename:
+        return "", ""
+    data = await file.read(MOST_CHARACTERS)
+    return file.filename[:200], data.decode("utf-8", "replace")
+
+
+def _form(sent: FormData, uploaded: tuple[str, str]) -> Form:
+    def text(name: str, longest: int = _LONGEST_FIELD) -> str:
+        value = sent.get(name, "")
+        return value[:longest] if isinstance(value, str) else ""
+
+    def several(name: str) -> tuple[str, ...]:
+        return tuple(value[:200] for value in sent.getlist(name) if isinstance(value, str))
+
+    file, content = uploaded
+    written = text("text", MOST_CHARACTERS).replace("\r\n", "\n")
+    return Form(
+        name=file or text("name", 200) or "matrix",
+        text=content or written,
+        platforms=() if content else several("platform"),
+        known=() if content else several("known"),
+        diagnose=bool(text("diagnose")),
+        **{name: text(name).strip() for name in _FIELDS},
+    )
+
+
+def _mistakes(asked: Asked, error: InvalidDocumentError, form: Form) -> list[Mistake]:
+    """With the lines of the text, also where the form has changed what is in it."""
+    problems = error.problems
+    if error.name == form.name and all(problem.line is None for problem in problems):
+        try:
+            asked.context.documents.refuse_matrix(form.text, form.name, problems)
+        except InvalidDocumentError as located:
+            problems = located.problems
+    lines = form.text.split("\n")
+    return [_mistake(problem, lines) for problem in problems]
+
+
+def _mistake(problem: Problem, lines: Sequence[str]) -> Mistake:
+    where = ".".join(str(part) for part in problem.path)
+    if problem.line is None or not 0 < problem.line <= len(lines):
+        return Mistake(where, problem.message)
+    return Mistake(where, problem.message, problem.line, problem.column, _excerpt(problem, lines))
+
+
+def _excerpt(problem: Problem, lines: Sequence[str]) -> str:
+    """The line with the one before it, and a mark below the place."""
+    at = problem.line or 1
+    first = max(1, at - _CONTEXT_LINES)
+    shown = [f"{number:>4}  {lines[number - 1][:200]}" for number in range(first, at + 1)]
+    if problem.column is not None and problem.column <= 200:
+        shown.append(" " * (5 + problem.column) + "^")
+    return "\n".join(shown)

@@ -1,0 +1,389 @@
+"""The log of a cell: a window of lines, search, and what goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi.responses import StreamingResponse
+
+from orchestrator.application.read_log import (
+    MOST_LINES,
+    Found,
+    LogLine,
+    LogReader,
+    Search,
+    open_log,
+    raw_pieces,
+)
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.labels import visible
+from orchestrator.dashboard.path_lookup import cell_of, run_of
+from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
+from orchestrator.domain.cell import Cell, CellState, Run, RunState
+from orchestrator.domain.terminal import Stretch, stretches
+from orchestrator.domain.units import size
+from orchestrator.store.logs import AttemptLog
+
+LONGEST = 2_000
+"""Characters of a line."""
+MOST_PARTS = 24
+"""Of one line; what follows is plain."""
+_PAGE_PARTS = 2_000
+"""Of all lines of a page that is read without JavaScript."""
+Part = tuple[str, str]
+"""Text, and the classes that it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLine:
+    """A line."""
+
+    number: int
+    parts: Sequence[Part]
+    size_bytes: int
+    is_cut: bool
+    """More of it is there than is shown."""
+
+    @property
+    def whole(self) -> str:
+        """What leads to all of it."""
+        return f"whole line, {size(self.size_bytes)}"
+
+    def plain(self) -> dict[str, object]:
+        """For JSON."""
+        told: dict[str, object] = {"line": self.number, "parts": self.parts}
+        return told | {"size_bytes": self.size_bytes} if self.is_cut else told
+
+
+def shown_line(line: LogLine) -> ShownLine:
+    """As a terminal leaves it, with nothing hidden, and cut where it is long."""
+    text, is_cut = _text(line)
+    parts: list[Part] = []
+    room = LONGEST
+    for stretch in _few(stretches(text)):
+        shown = visible(stretch.text)
+        parts.append((shown[:room], _classes(stretch)))
+        room -= len(shown)
+        if room < 0:
+            break
+    return ShownLine(line.number, parts, line.size_bytes, is_cut or room < 0)
+
+
+def for_page(lines: Iterable[ShownLine]) -> list[ShownLine]:
+    """The lines, plain from where a page would have too many parts."""
+    room, shown = _PAGE_PARTS, []
+    for line in lines:
+        room -= len(line.parts)
+        if room < 0 and len(line.parts) > 1:
+            whole = "".join(text for text, _ in line.parts)
+            line = ShownLine(line.number, [(whole, "")], line.size_bytes, line.is_cut)
+        shown.append(line)
+    return shown
+
+
+def part_of_line(data: bytes, limit: int, *, is_first: bool) -> str:
+    """Some bytes from within a line, as text that is cut between characters."""
+    begin = 0
+    while not is_first and begin < len(data) and _goes_on(data[begin]):
+        begin += 1
+    end = min(limit, len(data))
+    while end < len(data) and _goes_on(data[end]):
+        end += 1
+    return visible(data[begin:end].decode("utf-8", "replace"))
+
+
+def _goes_on(byte: int) -> bool:
+    return byte & 0xC0 == 0x80
+
+
+def _text(line: LogLine) -> tuple[str, bool]:
+    if not line.tail:
+        return line.head.decode("utf-8", "replace"), False
+    # A progress bar of a thousand steps: what counts is its end.
+    _, was_over, last = line.tail.rstrip(b"\r").partition(b"\r")
+    if was_over:
+        return last.decode("utf-8", "replace"), False
+    return line.head.decode("utf-8", "replace"), True
+
+
+def _few(parts: Sequence[Stretch]) -> Sequence[Stretch]:
+    if len(parts) <= MOST_PARTS:
+        return parts
+    rest = "".join(part.text for part in parts[MOST_PARTS - 1 :])
+    return [*parts[: MOST_PARTS - 1], Stretch(rest)]
+
+
+def _classes(stretch: Stretch) -> str:
+    return " ".join(f"t-{word}" for word in stretch.style.split())
+
+
+_LONGEST_SEARCH = 200
+_MOST = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedLog:
+    """The log of a cell's attempt."""
+
+    run: Run
+    cell: Cell
+    logs: Sequence[AttemptLog]
+    """Of every attempt."""
+    log: AttemptLog | None
+    """The one that is looked at; None where the cell has no attempt yet."""
+    reader: LogReader | None
+    events: int
+    """The number of the run's newest event when the log was read, or of one shortly before."""
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more comes."""
+        return self.cell.state is CellState.DONE if self.log is None else self.log.is_over
+
+    @property
+    def total(self) -> int:
+        """How many lines there are."""
+        return 0 if self.reader is None else self.reader.total
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Lines of a log that are looked at at once."""
+
+    first: int
+    """0 if not given."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """What an address asks of a log."""
+
+    line: int
+    """One to look at."""
+    window: Window
+    search: Search
+    go: str
+    """``next`` or ``previous``: search from the line."""
+
+
+def log_query(
+    line: Annotated[int, Query(ge=0, le=_MOST)] = 0,
+    first: Annotated[int, Query(ge=0, le=_MOST, alias="from")] = 0,
+    count: Annotated[int, Query(ge=1, le=MOST_LINES)] = MOST_LINES,
+    find: Annotated[str, Query(max_length=_LONGEST_SEARCH)] = "",
+    case: bool = False,
+    go: Annotated[str, Query(max_length=10)] = "",
+) -> LogQuery:
+    """The value in the address."""
+    search = Search(find.partition("\n")[0], ignores_case=not case)
+    return LogQuery(line, Window(first, count), search, go)
+
+
+QueryDep = Annotated[LogQuery, Depends(log_query)]
+
+
+def opened_log(
+    asked: AskedDep,
+    run: Annotated[str, Path()],
+    cell: Annotated[str, Path()],
+    attempt: Annotated[int, Query(ge=0, le=_MOST)] = 0,
+) -> OpenedLog:
+    """The log that the address names; without an attempt, the last one's."""
+    found_run = run_of(asked, run)
+    found_cell = cell_of(asked, found_run, cell)
+    stores = asked.context.stores
+    events = stores.feed.last(found_run.id)  # before the log: rather looked at twice than never
+    logs = stores.logs.of_cell(found_cell.id)
+    log = _chosen(logs, attempt)
+    if attempt and log is None:
+        numbers = ", ".join(str(one.number) for one in logs) or "none yet"
+        raise PageMissingError(f"{cell} has no attempt {attempt}; it has {numbers}")
+    reader = None
+    if log is not None:
+        reader = open_log(stores.logs, asked.context.log_indexes.of(log.attempt_id), log)
+    return OpenedLog(found_run, found_cell, logs, log, reader, events)
+
+
+OpenedDep = Annotated[OpenedLog, Depends(opened_log)]
+
+
+def window_of(asked: Window, line: int, total: int) -> Window:
+    """What to show: what is asked for, what is round a line, or the end."""
+    count = asked.count
+    first = asked.first or (line - count // 2 if line else total - count + 1)
+    return Window(max(1, first), count)
+
+
+def found_in(query: LogQuery, opened: OpenedLog) -> Found | None:
+    """What a search comes to; None where nothing is searched."""
+    if opened.reader is None or not query.search.text or not query.go:
+        return None
+    if query.go == "previous":
+        return opened.reader.find_before(query.search, before=query.line or opened.total + 1)
+    return opened.reader.find(query.search, after=query.line)
+
+
+def _chosen(logs: Sequence[AttemptLog], number: int) -> AttemptLog | None:
+    if not number:
+        return logs[-1] if logs else None
+    return next((log for log in logs if log.number == number), None)
+
+
+PART_BYTES = 64_000
+"""Of one line on a page of its own."""
+_UTF8_BYTES = 4
+
+router = APIRouter()
+
+
+@router.get(urls.LOG)
+def show_log(asked: AskedDep, opened: OpenedDep, query: QueryDep) -> Response:
+    """Some of its lines; with JavaScript, a window over all of them."""
+    found = found_in(query, opened)
+    line = found.line if found is not None and found.line is not None else query.line
+    window = window_of(query.window, line, opened.total)
+    read = [] if opened.reader is None else opened.reader.lines(window.first, window.count)
+    lines = [shown_line(one) for one in read]
+    data = _data(opened, lines, found)
+    if asked.wanted is not Format.HTML:
+        return asked.answer(Page(template=_TEMPLATE, title="Log", data=data))
+    facts = {
+        **_facts(opened),
+        "lines": for_page(lines),
+        "line": line,
+        "query": query,
+        "said": _said_of(found, query),
+        "goes_on": _going_on(asked, found),
+        **_links(asked, opened, window, lines),
+    }
+    title = f"Log of {opened.cell.name}"
+    return asked.answer(Page(template=_TEMPLATE, title=title, facts=facts, section=urls.RUNS))
+
+
+@router.get(urls.LOG_LINE)
+def show_line(
+    asked: AskedDep,
+    opened: OpenedDep,
+    line: Annotated[int, Path(ge=1, le=10**12)],
+    at: Annotated[int, Query(ge=0, le=10**12)] = 0,
+) -> Response:
+    """One line, however long, part by part."""
+    read: Sequence[LogLine] = [] if opened.reader is None else opened.reader.lines(line, 1)
+    if not read or at > read[0].size_bytes or opened.reader is None:
+        raise PageMissingError(f"this log has {opened.total:,} lines")
+    whole = read[0].size_bytes
+    limit = min(PART_BYTES, whole - at)
+    more = min(_UTF8_BYTES, whole - at - limit)
+    text = part_of_line(
+        opened.reader.read(read[0].begins_at + at, limit + more), limit, is_first=at == 0
+    )
+    facts = {
+        **_facts(opened),
+        "text": text,
+        "line": line,
+        "at": at,
+        "until": at + limit,
+        "whole": whole,
+        "before": asked.here(at=str(max(0, at - PART_BYTES))) if at else "",
+        "after": asked.here(at=str(at + limit)) if at + limit < whole else "",
+    }
+    title = f"Line {line:,} of the log of {opened.cell.name}"
+    data = {"line": line, "at": at, "size_bytes": whole, "text": text}
+    page = Page(template=_LINE, title=title, facts=facts, data=data, section=urls.RUNS)
+    return asked.answer(page)
+
+
+@router.get(urls.LOG_RAW)
+def save_log(asked: AskedDep, opened: OpenedDep) -> Response:
+    """The bytes as they came, as a file."""
+    if opened.log is None:
+        raise PageMissingError("nothing was written yet")
+    name = quote(f"{opened.cell.name}-{opened.log.number}.log", safe="")
+    saved = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+    pieces = raw_pieces(asked.context.stores.logs, opened.log)
+    return StreamingResponse(pieces, headers=saved, media_type="application/octet-stream")
+
+
+_TEMPLATE = "log.html.j2"
+_LINE = "log_line.html.j2"
+
+
+def _data(
+    opened: OpenedLog, lines: Sequence[ShownLine], found: Found | None
+) -> Mapping[str, object]:
+    told: dict[str, object] = {
+        "run": opened.run.id,
+        "cell": opened.cell.name,
+        "attempt": opened.log.number if opened.log is not None else None,
+        "attempts": [_attempt(log) for log in opened.logs],
+        "total": opened.total,
+        "has_open_line": opened.reader is not None and opened.reader.has_open_line,
+        "size_bytes": opened.log.size_bytes if opened.log is not None else 0,
+        "is_over": opened.is_over,
+        "is_done": opened.cell.state is CellState.DONE,
+        "lines": [line.plain() for line in lines],
+    }
+    if found is not None:
+        searched = {"line": found.line, "reached": found.reached, "is_over": found.is_over}
+        told["found"] = searched
+    return told
+
+
+def _attempt(log: AttemptLog) -> Mapping[str, object]:
+    return {"number": log.number, "size_bytes": log.size_bytes, "is_over": log.is_over}
+
+
+def _facts(opened: OpenedLog) -> Mapping[str, object]:
+    run, cell, log = opened.run, opened.cell, opened.log
+    number = str(log.number) if log is not None else ""
+    is_live = run.state is not RunState.FINISHED and not opened.is_over
+    return {
+        "run": run,
+        "cell": cell,
+        "opened": opened,
+        "attempt": number,
+        "is_live": is_live,
+        "size": size(log.size_bytes) if log is not None else "",
+        "here": urls.log_url(run.id, cell.name),
+        "raw": urls.with_query(urls.log_raw_url(run.id, cell.name), attempt=number),
+        "stream": urls.with_query(urls.events_url(run.id), after=str(opened.events)),
+    }
+
+
+def _going_on(asked: Asked, found: Found | None) -> str:
+    """Where a search that stopped before its end goes on."""
+    if found is None or found.line is not None or found.is_over:
+        return ""
+    return asked.here(line=str(found.reached))
+
+
+def _said_of(found: Found | None, query: LogQuery) -> str:
+    if found is None or found.line is not None:
+        return ""
+    if not found.is_over:
+        return f"Not found as far as line {found.reached:,}."
+    if not query.line:
+        return "Not in this log."
+    return f"None {'before' if query.go == 'previous' else 'after'} line {query.line:,}."
+
+
+def _links(
+    asked: Asked, opened: OpenedLog, window: Window, lines: Sequence[ShownLine]
+) -> Mapping[str, str]:
+    """To the lines before and after those shown, for who reads page by page."""
+    last = lines[-1].number if lines else 0
+
+    def link(first: int) -> str:
+        return asked.here(**{"from": str(first), "line": "", "go": ""})
+
+    return {
+        "earlier": link(max(1, window.first - window.count)) if window.first > 1 else "",
+        "later": link(last + 1) if last and last < opened.total else "",
+        "begin": link(1) if window.first > 1 else "",
+        "end": asked.here(**{"from": "", "line": "", "go": ""}) if last < opened.total else "",
+    }

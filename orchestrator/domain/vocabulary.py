@@ -1,0 +1,138 @@
+"""The one vocabulary: the glyph, the word and the tone of every outcome, state and decision.
+
+Pages, the command line and reports read it. A medium adds only what is its own: CSS classes, ANSI
+styles, the coloured glyphs of Markdown. Every glyph is one terminal cell wide, and no meaning is
+carried by the colour alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Tone = Literal["good", "bad", "warn", "busy", "quiet"]
+"""``warn``: a person should look; ``busy``: work in progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """How an outcome, a state or a decision is shown."""
+
+    glyph: str
+    word: str
+    tone: Tone
+
+
+TERMS = {
+    "passed": Term("✓", "passed", "good"),
+    "failed": Term("✗", "failed", "bad"),
+    "error": Term("!", "error", "bad"),
+    "errored": Term("!", "errored", "bad"),
+    "timed_out": Term("◷", "timed out", "bad"),
+    "cancelled": Term("■", "cancelled", "warn"),
+    "not_available": Term("∅", "not available", "warn"),
+    "not_run": Term("–", "not run", "warn"),
+    "missing": Term("?", "missing", "warn"),
+    "stale": Term("◔", "stale", "warn"),
+    "skipped": Term("⊘", "skipped", "quiet"),
+    "xfailed": Term("x", "xfailed", "quiet"),
+    "xpassed": Term("X", "xpassed", "warn"),
+    "degraded": Term("▽", "degraded", "warn"),
+    "flaky": Term("≈", "flaky", "warn"),
+    "PASS": Term("✓", "PASS", "good"),
+    "PASS_WITH_EXCEPTIONS": Term("✓*", "PASS with exceptions", "warn"),
+    "FAIL": Term("✗", "FAIL", "bad"),
+    "INCONCLUSIVE": Term("?", "INCONCLUSIVE", "warn"),
+    "ok": Term("✓", "ok", "good"),
+    "violated": Term("✗", "violated", "bad"),
+    "unknown": Term("?", "unknown", "warn"),
+    "ours": Term("✗", "ours", "bad"),
+    "dependency": Term("◇", "a dependency", "warn"),
+    "image_or_driver": Term("◇", "image or driver", "warn"),
+    "machine": Term("◇", "the machine", "warn"),
+    "applies": Term("✓*", "applies", "warn"),
+    "stands": Term("●", "stands", "warn"),
+    "ended": Term("–", "ended", "quiet"),
+    "gone": Term("●", "gone", "quiet"),
+    "excepted": Term("✓*", "excepted", "warn"),
+    "tolerated": Term("✓*", "tolerated", "warn"),
+    "waived": Term("✓*", "waived", "warn"),
+    "active": Term("●", "active", "good"),
+    "unapproved": Term("?", "needs approval", "warn"),
+    "expired": Term("◌", "expired", "quiet"),
+    "retired": Term("–", "retired", "quiet"),
+    "failing": Term("✗", "failing", "bad"),
+    "disabled": Term("■", "disabled", "warn"),
+    "new": Term("+", "new", "bad"),
+    "lapsed": Term("◌", "expired", "warn"),
+    "unowned": Term("!", "unowned", "warn"),
+    "quarantined": Term("≈", "quarantined", "quiet"),
+    "known": Term("●", "known", "quiet"),
+    "exceeded": Term("▲", "more than expected", "bad"),
+    "untried": Term("–", "nothing of it ran", "quiet"),
+    "retried": Term("≈", "passed on retry", "quiet"),
+    "split": Term("≈", "both with one version", "quiet"),
+    "flips": Term("≈", "keeps changing", "quiet"),
+    "paused": Term("■", "paused", "warn"),
+    "missed": Term("?", "missed", "bad"),
+    "deadline_missed": Term("◷", "deadline missed", "bad"),
+    "in_time": Term("✓", "in time", "good"),
+    "new_failure": Term("✗", "new failure", "bad"),
+    "still_failing": Term("✗", "still failing", "bad"),
+    "newly_skipped": Term("⊘", "newly skipped", "warn"),
+    "fixed": Term("✓", "fixed", "good"),
+    "changed": Term("≠", "changed", "quiet"),
+    "differs": Term("≠", "differs", "warn"),
+    "equal": Term("=", "equal", "quiet"),
+    "worse": Term("▼", "worse", "bad"),
+    "better": Term("▲", "better", "good"),
+    "alike": Term("≈", "alike", "quiet"),
+    "single": Term("?", "single sample", "warn"),
+    "steady": Term("–", "steady", "quiet"),
+    "short": Term("…", "too few runs", "quiet"),
+    "insufficient": Term("✗", "insufficient", "bad"),
+    "orphan": Term("!", "orphan", "bad"),
+    "idle": Term("!", "idle", "warn"),
+    "queued": Term("○", "queued", "busy"),
+    "done": Term("●", "done", "quiet"),
+    "finished": Term("●", "finished", "quiet"),
+}
+"""By the code that the API writes."""
+
+TEST_OUTCOMES = (
+    "passed", "failed", "error", "skipped", "xfailed", "xpassed", "missing", "not_run",
+)  # fmt: skip
+"""The eight counts of `Counts`, in the order in which they are shown."""
+
+REASONS = {
+    "tests": "a suite fails when one of its tests fails or errors",
+    "missing": "a suite fails when a collected test never reports",
+    "no_tests": "a suite that collects nothing fails",
+    "crashed": "a job whose process dies fails",
+    "hung": "a job that stops saying anything fails",
+    "checks": "a job fails when one of its own checks fails",
+    "exit": "a job fails when it exits with anything but 0",
+    "interrupted": "a suite that pytest ends early fails",
+    "pytest_internal": "a suite that pytest ends early fails",
+    "pytest_usage": "a suite that pytest ends early fails",
+    "wrong_subject": "tests count only if what they import is what was installed",
+    "wrong_pytest": "tests count only if the environment's own pytest ran them",
+    "forged_records": "results count only if the recorder wrote them, in order",
+    "start_failed": "a job that cannot be started fails",
+    "timeout": "a job that exceeds its own time is timed out",
+    "deadline": "an attempt that reaches its deadline is stopped",
+    "cancelled": "the run was cancelled",
+    "not_offered": "the provider does not sell this machine",
+    "lost": "a machine that is lost is an infrastructure fault",
+}
+"""The rule behind an outcome, by the reason of the outcome."""
+
+
+def term(code: str) -> Term:
+    """Return the term of a code; any other code is a state of work in progress."""
+    return TERMS.get(code) or Term("▸", phrase(code), "busy")
+
+
+def phrase(code: str) -> str:
+    """Return a code, such as a reason, as words: ``host key``."""
+    return code.replace("_", " ")
