@@ -19,7 +19,7 @@ from sqlalchemy import text
 from benchmarks.ingest import with_postgres, with_sqlite
 from orchestrator.application.describe_run import describe_run
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
-from orchestrator.domain.signature import clusters
+from orchestrator.domain.signature import failure_groups
 from orchestrator.store.database import Database
 from tests.databases import NOW, Agent, attempt, create
 from tests.postgres import PostgresMissingError
@@ -102,7 +102,7 @@ def measure(database: Database, runs: int) -> tuple[float, float]:
     found = describe_run(stores, "run-0", at=NOW).clusters
     assert [cluster.count for cluster in found] == [TESTS // 5 // KINDS] * KINDS
     telling = timed(lambda: describe_run(stores, "run-0", at=NOW))
-    many = timed(lambda: clusters(stores.failures.of_product("proof", runs=runs).failures))
+    many = timed(lambda: failure_groups(stores.failures.of_product("proof", runs=runs).failures))
     anew = timed(lambda: recluster(database), rounds=1)
     print(
         f"  stored {TESTS:,} tests in {storing:.2f} s, told the run with {KINDS} clusters in"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orchestrator.domain.machine import MachineBook
+    from orchestrator.domain.machine import StaticHostStore
     from orchestrator.domain.prices import PriceBook
 
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class ProviderContext:
     """What every provider is built from; its only argument."""
 
-    book: MachineBook
+    book: StaticHostStore
     """Where a provider without a cloud of its own remembers its machines."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """``project, ingress_cidr, gcp_project`` and the endpoints that the settings override."""

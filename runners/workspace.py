@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.domain.evidence import Pulled
-from orchestrator.domain.machine import Completed, MachineError, Shell
+from orchestrator.domain.evidence import EvidenceBatch
+from orchestrator.domain.machine import CommandResult, MachineError, Shell
 from runners.archives import AGENT_PACKAGE, Archive, agent_archive
 from runners.shell.work_folder import Ground, GroundError, look
 
@@ -172,7 +172,7 @@ class Workspace:
 
     def pull(
         self, attempt: str, *, events_offset: int, log_offset: int, limit_bytes: int
-    ) -> Pulled | None:
+    ) -> EvidenceBatch | None:
         """Read what the attempt has written from the given offsets on.
 
         Args:
@@ -233,7 +233,7 @@ class Workspace:
         timeout_s: float = 60.0,
         output_limit_bytes: int = 16 * 1024 * 1024,
         may_miss: bool = False,
-    ) -> Completed:
+    ) -> CommandResult:
         """Run one verb of the agent. Exit 3 is an answer where `may_miss` says so."""
         done = self._agent_once(verb, words, stdin, timeout_s, output_limit_bytes)
         if done.status == AGENT_GONE:  # the work folder was removed behind our back
@@ -252,7 +252,7 @@ class Workspace:
         stdin: Iterable[bytes],
         timeout_s: float,
         output_limit_bytes: int,
-    ) -> Completed:
+    ) -> CommandResult:
         if not self._agent_is_there:
             self.put_agent()
         folder = shlex.quote(f"{self.base()}/agents/{self.agent_digest()}")
@@ -271,7 +271,7 @@ class Workspace:
         stdin: Iterable[bytes] = (),
         timeout_s: float = 60.0,
         output_limit_bytes: int = 16 * 1024 * 1024,
-    ) -> Completed:
+    ) -> CommandResult:
         """Run a command as the agent's user: the one who signs in, or root by sudo."""
         return self._shell.run(
             self._ground().command(script),
@@ -300,7 +300,7 @@ def _digest(digest: str) -> str:
     return digest
 
 
-def _reason(done: Completed) -> str:
+def _reason(done: CommandResult) -> str:
     text = done.stderr.decode(errors="replace").strip()
     return text[-2000:] or f"exit code {done.status} without a word"
 
@@ -315,7 +315,7 @@ def _json_object(data: bytes, what: str) -> dict[str, object]:
     return found
 
 
-def _pulled(data: bytes, limit_bytes: int) -> Pulled:
+def _pulled(data: bytes, limit_bytes: int) -> EvidenceBatch:
     """Read a pull's header and check that exactly the promised bytes follow it."""
     line, _, rest = data.partition(b"\n")
     header = _json_object(line, "pull")
@@ -327,7 +327,7 @@ def _pulled(data: bytes, limit_bytes: int) -> Pulled:
             f"{limit_bytes} each and sent {len(rest)}"
         )
     now = header.get("now")
-    return Pulled(
+    return EvidenceBatch(
         events=rest[:events_bytes],
         log=rest[events_bytes:],
         alive=header.get("alive") is True,

@@ -26,9 +26,9 @@ from benchmarks.dashboard.fill import fill
 from benchmarks.dashboard.sizes import SIZES
 from orchestrator.api.app import create_app
 from orchestrator.application.tokens import create_token
-from orchestrator.bootstrap.asgi_dispatch import Faces
+from orchestrator.bootstrap.asgi_dispatch import AsgiDispatch
 from orchestrator.bootstrap.controller_wiring import Parts, build
-from orchestrator.bootstrap.gc_tuning import settle
+from orchestrator.bootstrap.gc_tuning import freeze_start_up_objects
 from orchestrator.config import Settings
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.person import Scope
@@ -85,10 +85,10 @@ async def _measure(parts: Parts, name: str, args: argparse.Namespace) -> Measure
     dashboard = create_dashboard(parts.context)
     _, secret = create_token(parts.context, "benchmark", Scope.ADMIN, days=1)
     headers = {"Authorization": f"Bearer {secret}", "Accept-Encoding": "gzip"}
-    transport = httpx.ASGITransport(Faces(api, dashboard), raise_app_exceptions=False)
+    transport = httpx.ASGITransport(AsgiDispatch(api, dashboard), raise_app_exceptions=False)
     known = Known(parts.context.stores, random.Random(args.seed))
     routes = [route for route in routes_of(dashboard) if args.only in route]
-    settle()
+    freeze_start_up_objects()
     with counting(parts.database.sessions.engine) as statements:
         async with httpx.AsyncClient(
             transport=transport, base_url="http://localhost", headers=headers

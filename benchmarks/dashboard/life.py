@@ -12,7 +12,7 @@ from benchmarks.dashboard.logs import write_log
 from benchmarks.dashboard.plans import Machine
 from benchmarks.dashboard.sink import Sink
 from benchmarks.dashboard.surroundings import attestation, environment, facts_of
-from orchestrator.domain.cell import Cause, CellState, Lease, LeaseState, PlaceAnswer
+from orchestrator.domain.cell import Cause, CellState, Lease, LeaseState, PlacementResult
 from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.money import machine_cost
@@ -172,7 +172,7 @@ class Life:
             refusal=answer + self.trap,
         )
         self._keep(lease)
-        self._decide(zone, PlaceAnswer.REFUSED, word, answer)
+        self._decide(zone, PlacementResult.REFUSED, word, answer)
 
     def rent(self, zone: str) -> None:
         """A place that has one."""
@@ -186,7 +186,9 @@ class Life:
             facts=facts_of(self.machine, zone, machine_id, self.trap),
         )
         self._leases.append(lease)
-        self._decide(zone, PlaceAnswer.CHOSEN, "", f"the first of {len(self.machine.zones)} places")
+        self._decide(
+            zone, PlacementResult.CHOSEN, "", f"the first of {len(self.machine.zones)} places"
+        )
 
     def run(self, until: CellState = CellState.RELEASING, part: float = 1.0) -> None:
         """Boot, prepare, run, as far as it comes."""
@@ -318,7 +320,7 @@ class Life:
             told = attestation(self.machine, self.revision, lease.facts, self.trap)
             self.sink.add(AttestationRow, lease=pk, document=told)
 
-    def _decide(self, place: str, verdict: PlaceAnswer, reason: str, detail: str) -> None:
+    def _decide(self, place: str, verdict: PlacementResult, reason: str, detail: str) -> None:
         self._decided += 1
         self.sink.add(
             DecisionRow,

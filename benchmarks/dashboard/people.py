@@ -12,21 +12,21 @@ from datetime import datetime, timedelta
 
 from benchmarks.dashboard.plans import PRODUCT, SUBJECT
 from benchmarks.dashboard.words import harmful
-from orchestrator.application.add_annotations import state
+from orchestrator.application.add_annotations import add_annotations
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import evaluate_gate
 from orchestrator.application.gate_policies import put_policy
 from orchestrator.application.known_issues import NewIssue, add_known_issue
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine
 from orchestrator.application.schedules import add_schedule, pause_schedule
-from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, waive
-from orchestrator.domain.annotation import Written
+from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, request_waiver
+from orchestrator.domain.annotation import Annotation
 from orchestrator.domain.cell import Run
 from orchestrator.domain.gate.verdict import RuleOutcome
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from orchestrator.domain.person import Person
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
-from orchestrator.domain.signature import clusters
+from orchestrator.domain.signature import failure_groups
 from orchestrator.store.verdict_lines import StoredVerdict
 
 _ANN = Person("Ann Author", "token-of-ann")
@@ -164,7 +164,7 @@ class People:
                 author=_ANN,
                 days=7,
             )
-            asked = waive(self._at(at), new).waiver.id
+            asked = request_waiver(self._at(at), new).waiver.id
             approve_waiver(self._at(at), asked, by=Person("Bo Approver", "token-of-bo"))
             self._waivers.append(asked)
         again = evaluate_gate(
@@ -175,7 +175,7 @@ class People:
 
     def _issues(self) -> Iterator[str]:
         """Known issues: one that applies, one that is over, one about nothing any more."""
-        found = clusters(self.context.stores.failures.of_product(PRODUCT, runs=12).failures)
+        found = failure_groups(self.context.stores.failures.of_product(PRODUCT, runs=12).failures)
         made = [
             self._issue(cluster.signature.id, days, title)
             for cluster, days, title in zip(
@@ -279,10 +279,14 @@ class People:
     def _write(self, run: Run) -> None:
         told = "The allocator split blocks **after** the copy.\n\n1. Pin the pool.\n2. Run again."
         written = [
-            Written(kind="narrative", title="What happened", text=self._text(told), author="ann"),
-            Written(kind="recommendation", title="Next", text=self._text("Hold 2.1."), author="bo"),
+            Annotation(
+                kind="narrative", title="What happened", text=self._text(told), author="ann"
+            ),
+            Annotation(
+                kind="recommendation", title="Next", text=self._text("Hold 2.1."), author="bo"
+            ),
         ]
-        state(self._at(self.now), run.id, written)
+        add_annotations(self._at(self.now), run.id, written)
 
     def _text(self, text: str) -> str:
         if not self.hostile:

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.gate_power.noise import BY_LAUNCH, PAIRS_A_LAUNCH, TURNS, Values, generator
 from benchmarks.gate_power.rivals import RIVALS, nights
 from orchestrator.adapters.statistics.paired import PairedStatistics
-from orchestrator.domain.gate.performance import Benchmark, Ruling, decide
+from orchestrator.domain.gate.performance import Benchmark, BenchmarkResult, decide
 from orchestrator.domain.gate.policy import PerformanceRule
 from orchestrator.domain.gate.verdict import RuleOutcome
 from orchestrator.domain.matrix import Baseline
@@ -137,7 +137,7 @@ def _sampled(scenario: Scenario, subject: Values, baseline: Values) -> Benchmark
     )
 
 
-def _count(tally: Tally, rulings: tuple[Ruling, ...], slow: Values) -> None:
+def _count(tally: Tally, rulings: tuple[BenchmarkResult, ...], slow: Values) -> None:
     tally.releases += 1
     outcomes = np.array([one.outcome.value for one in rulings])
     regressed = slow if tally.scenario.is_regression else np.zeros_like(slow)

@@ -24,12 +24,12 @@ from orchestrator.domain.announcement import LineageState
 from orchestrator.domain.channel import (
     GITHUB_API,
     Channel,
+    ChannelHealth,
     ChannelKind,
     Delivery,
+    DeliveryAttempt,
+    DeliveryResult,
     DeliveryState,
-    Health,
-    LoggedAttempt,
-    Reception,
 )
 from orchestrator.domain.person import Scope
 
@@ -168,7 +168,7 @@ class RenewedResponse(ResponseModel):
 class ReceiptResponse(ResponseModel):
     """What became of one attempt."""
 
-    reception: Reception
+    reception: DeliveryResult
     """``taken``, ``failed`` (it is tried again), ``refused`` or ``gone``."""
     status: int | None
     """The HTTP status; null where there was no answer."""
@@ -237,7 +237,7 @@ def list_webhooks(context: ContextDep) -> ChannelListResponse:
 def add_webhook(context: ContextDep, body: NewWebhook) -> NewChannelResponse:
     """Add a channel. Its signing secret is in this answer and nowhere else."""
     channel, secret = add_channel(context, body.new_channel())
-    told = _tell(context, channel, Health())
+    told = _tell(context, channel, ChannelHealth())
     return NewChannelResponse(**dict(told), secret=secret)
 
 
@@ -275,7 +275,7 @@ def list_deliveries(
     return DeliveryListResponse(items=[_delivery(one, attempts) for one, attempts in log])
 
 
-def _tell(context: ContextDep, channel: Channel, health: Health) -> ChannelResponse:
+def _tell(context: ContextDep, channel: Channel, health: ChannelHealth) -> ChannelResponse:
     return ChannelResponse.of(
         channel,
         health,
@@ -284,7 +284,7 @@ def _tell(context: ContextDep, channel: Channel, health: Health) -> ChannelRespo
     )
 
 
-def _delivery(one: Delivery, attempts: list[LoggedAttempt]) -> DeliveryResponse:
+def _delivery(one: Delivery, attempts: list[DeliveryAttempt]) -> DeliveryResponse:
     told = one.news.announcement
     return DeliveryResponse.of(
         one,

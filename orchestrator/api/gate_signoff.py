@@ -17,7 +17,7 @@ from orchestrator.api.models import Filled, RequestModel, ResponseModel, Word
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.review_payload import NewReview, review_payload
-from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, waive
+from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, request_waiver
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
 from orchestrator.domain.gate.payload_review import LONGEST_REVIEW, PayloadLevel, PayloadReview
 from orchestrator.domain.gate.signing_key import PublicKey
@@ -213,7 +213,7 @@ def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> Waiver
         verdict=body.verdict,
         only_this=body.only_this,
     )
-    return tell_waiver(waive(context, new), at=context.clock.now())
+    return tell_waiver(request_waiver(context, new), at=context.clock.now())
 
 
 @writing.post("/waivers/{waiver_id}/approve")

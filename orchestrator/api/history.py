@@ -25,17 +25,17 @@ from orchestrator.application.match_tests import (
 )
 from orchestrator.application.test_history import TestHistory, history_of
 from orchestrator.domain.alias import Alias, AliasState, KnownTest
-from orchestrator.domain.blame import Culprit
-from orchestrator.domain.diagnosis import Again
+from orchestrator.domain.blame import RootCause
+from orchestrator.domain.diagnosis import RetestTally
 from orchestrator.domain.flaky import FlakyEvidence
 from orchestrator.domain.identity import resolve
 from orchestrator.domain.known_issue import IssueState, IssueUse
 from orchestrator.domain.person import Person, Scope
 from orchestrator.domain.quarantine import Quarantined, QuarantineState
-from orchestrator.domain.signature import Cluster, Signature
+from orchestrator.domain.signature import FailureGroup, Signature
 from orchestrator.store.test_histories import TestGo
 
-documented(Again, Alias, Cluster, Signature)
+documented(RetestTally, Alias, FailureGroup, Signature)
 
 
 class MatchRequest(RequestModel):
@@ -64,7 +64,7 @@ Decide = Annotated[DecisionRequest | None, Body(openapi_examples=_NOTHING)]
 class ClusterListResponse(ResponseModel):
     """Failures by signature, the largest cluster first."""
 
-    items: list[Cluster]
+    items: list[FailureGroup]
     runs: int
     """Runs that were looked at."""
     is_cut: bool
@@ -92,14 +92,14 @@ class DiagnosedResponse(ResponseModel):
     job: str
     nodeid: str
     """Empty for a command."""
-    answer: Culprit
+    answer: RootCause
     sentence: str
     """The evidence that decides."""
     evidence: list[str]
     """All of it."""
     tried: str
     """`again` in words."""
-    again: list[Again]
+    again: list[RetestTally]
 
 
 class KnownTestResponse(ResponseModel):

@@ -11,16 +11,16 @@ from orchestrator.api.dependencies import CellDep, ContextDep
 from orchestrator.api.models import ResponseModel, Usd, documented
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
-from orchestrator.application.janitor import DOOMED, Sight, Standing
-from orchestrator.application.ssh_access import Entrance, enter_machine
+from orchestrator.application.janitor import DOOMED, CloudResource, Ownership
+from orchestrator.application.ssh_access import SshAccess, ssh_access
 from orchestrator.application.terminate_machine import end_machine
 from orchestrator.domain.attestation import Attestation, Device
-from orchestrator.domain.cell import PlaceChoice
+from orchestrator.domain.cell import PlacementDecision
 from orchestrator.domain.machine import MachineState
 from orchestrator.domain.person import Scope
 from orchestrator.domain.run_record import LeaseRecord
 
-documented(Attestation, Device, Entrance, PlaceChoice)
+documented(Attestation, Device, SshAccess, PlacementDecision)
 
 
 class BillResponse(ResponseModel):
@@ -80,7 +80,7 @@ class SightResponse(ResponseModel):
     kind: str
     """``machine``, or what else costs or lingers: ``disk``, ``firewall`` ..."""
     state: MachineState
-    standing: Standing
+    standing: Ownership
     """``orphan``, ``expired`` and ``idle`` are ended by the janitor; the others are not."""
     run: str
     cell: str
@@ -137,13 +137,13 @@ def terminate_machine(
 
 
 @writing.get("/runs/{run_id}/cells/{cell}/access")
-def get_access(context: ContextDep, cell: CellDep, response: Response) -> Entrance:
+def get_access(context: ContextDep, cell: CellDep, response: Response) -> SshAccess:
     """How to sign in on the machine that the cell holds now, with the private key to it."""
     response.headers["Cache-Control"] = "no-store"
-    return enter_machine(context, cell)
+    return ssh_access(context, cell)
 
 
-def _told(context: Context, sight: Sight) -> SightResponse:
+def _told(context: Context, sight: CloudResource) -> SightResponse:
     """By the name that its run calls the cell, where the ledger knows it; the tag has an id."""
     if sight.lease is None:
         return tell_sight(sight)
@@ -161,7 +161,7 @@ def tell_lease(lease: LeaseRecord) -> LeaseResponse:
     return LeaseResponse.of(lease, id=lease.machine_id)
 
 
-def tell_sight(sight: Sight, *, cell: str = "") -> SightResponse:
+def tell_sight(sight: CloudResource, *, cell: str = "") -> SightResponse:
     """What a cloud shows. Its tags say whose it is; they are the cloud's words."""
     machine, tags = sight.machine, sight.machine.tags
     return SightResponse.of(

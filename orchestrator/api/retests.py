@@ -24,15 +24,15 @@ from orchestrator.application.bisect_gate import (
     dismiss,
 )
 from orchestrator.application.blame_run import blame_cell
-from orchestrator.application.confirmation_run import ask_second_machine
+from orchestrator.application.confirmation_run import request_confirmation_run
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.launch_run import PayloadMissingError
 from orchestrator.application.plan_run import plan_run
-from orchestrator.domain.blame import Blame
+from orchestrator.domain.blame import Attribution
 from orchestrator.domain.person import Scope
-from orchestrator.domain.retests import Sitting, SittingState, TrialAsk, TrialKind
+from orchestrator.domain.retests import RetestSession, RetestSessionState, TrialAsk, TrialKind
 
-documented(BisectRange, Blame)
+documented(BisectRange, Attribution)
 
 _DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
@@ -50,7 +50,7 @@ class SittingResponse(ResponseModel):
     times: int
     tests: dict[str, list[str]]
     """Node ids by job; an empty list means the whole job."""
-    state: SittingState
+    state: RetestSessionState
     asked_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -64,7 +64,7 @@ class TrialsResponse(ResponseModel):
     """Everything that was tried in the cell's last attempt, and what follows from it."""
 
     items: list[SittingResponse]
-    blame: list[Blame]
+    blame: list[Attribution]
 
 
 class SecondMachineResponse(ResponseModel):
@@ -203,10 +203,10 @@ def second_machine(
     context: ContextDep, run_id: RunId, body: SecondMachine
 ) -> SecondMachineResponse:
     """Launch what failed on another machine of the platform; asking again launches nothing."""
-    return SecondMachineResponse(run=ask_second_machine(context, run_id, max_usd=body.usd))
+    return SecondMachineResponse(run=request_confirmation_run(context, run_id, max_usd=body.usd))
 
 
-def tell_sitting(sitting: Sitting) -> SittingResponse:
+def tell_sitting(sitting: RetestSession) -> SittingResponse:
     """A sitting as the API shows it."""
     ask = sitting.ask
     return SittingResponse.of(

@@ -12,8 +12,12 @@ from pydantic import Field
 from orchestrator.api.dependencies import ContextDep, RunId
 from orchestrator.api.models import RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
-from orchestrator.application.add_annotations import Judged, state, statements_of
-from orchestrator.domain.annotation import MOST_STATEMENTS, Written
+from orchestrator.application.add_annotations import (
+    CheckedAnnotation,
+    add_annotations,
+    annotations_of,
+)
+from orchestrator.domain.annotation import MOST_STATEMENTS, Annotation
 from orchestrator.domain.ingested import StatementKind
 from orchestrator.domain.lint_findings import Level
 from orchestrator.domain.person import Scope
@@ -123,7 +127,7 @@ Statements = Annotated[StatementsRequest, Body(openapi_examples=_EXAMPLES)]
 @reading.get("/runs/{run_id}/statements")
 def list_statements(context: ContextDep, run_id: RunId) -> StatementListResponse:
     """What people wrote for the run's reports, in the order it was added."""
-    return _told(statements_of(context, run_id))
+    return _told(annotations_of(context, run_id))
 
 
 @writing.post(
@@ -137,8 +141,8 @@ def add_statements(
     context: ContextDep, request: Request, response: Response, run_id: RunId, body: Statements
 ) -> StatementListResponse:
     """Keep statements, each once. A finished run's reports are published again with them."""
-    written = [Written(**dict(one)) for one in body.statements]
-    stated = state(context, run_id, written)
+    written = [Annotation(**dict(one)) for one in body.statements]
+    stated = add_annotations(context, run_id, written)
     response.headers["Location"] = str(request.app.url_path_for("list_statements", run_id=run_id))
     if not stated.added:
         response.status_code = 200
@@ -146,5 +150,5 @@ def add_statements(
     return _told(stated.items)
 
 
-def _told(items: tuple[Judged, ...]) -> StatementListResponse:
+def _told(items: tuple[CheckedAnnotation, ...]) -> StatementListResponse:
     return StatementListResponse(items=[StatementResponse.of(one.statement, one) for one in items])

@@ -29,14 +29,21 @@ from orchestrator.api.machines import (
 )
 from orchestrator.api.models import ResponseModel, Usd, documented
 from orchestrator.domain.attestation import Attestation
-from orchestrator.domain.cell import Attempt, CellState, PlaceChoice, Run, RunState, Transition
+from orchestrator.domain.cell import (
+    Attempt,
+    CellState,
+    PlacementDecision,
+    Run,
+    RunState,
+    Transition,
+)
 from orchestrator.domain.facts import Notice
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.paired_samples import pairs_of, slowdown
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, JobRecord, RunRecord
-from orchestrator.domain.signature import Cluster
+from orchestrator.domain.signature import FailureGroup
 
 documented(Counts)
 
@@ -177,7 +184,7 @@ class CellResponse(ResponseModel):
     """Every row of the ledger, refused places too, in their order."""
     kept_until: datetime | None
     """Its machine is kept for a person until then, since it did not pass; null where it is not."""
-    decisions: list[PlaceChoice]
+    decisions: list[PlacementDecision]
     """Why its machine is where it is."""
     attestation: Attestation | None
     """Who produced its results; null before a machine told."""
@@ -228,7 +235,7 @@ class RunResponse(RunSummaryResponse):
 
     cells: list[CellResponse]
     """In matrix order."""
-    clusters: list[Cluster]
+    clusters: list[FailureGroup]
     """Its failures by signature, the largest first."""
     known_issues: list[IssueUseResponse]
     """How the product's known issues stand to it; those out of its scope are not here."""

@@ -20,9 +20,9 @@ from orchestrator.application.launch_run import BUILTIN, Launched, LaunchOrder, 
 from orchestrator.application.plan_run import Plan, PlannedCell, plan_run
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.rerun_run import Only, plan_rerun, rerun_run
-from orchestrator.domain.expected_hardware import in_words
+from orchestrator.domain.expected_hardware import hardware_sentence
 from orchestrator.domain.person import Scope
-from orchestrator.domain.quota import Headroom, Room
+from orchestrator.domain.quota import Headroom, QuotaStatus
 from orchestrator.domain.retests import TrialOrder
 
 MATRIX_TEXT = """\
@@ -204,7 +204,7 @@ class HeadroomResponse(ResponseModel):
     limit: int | None
     """null when it is unknown."""
     used: int | None
-    room: Room
+    room: QuotaStatus
     """Unknown is never enough."""
     sentence: str
     """The same for a person, with what to do."""
@@ -332,7 +332,7 @@ def _planned(planned: PlannedCell) -> PlannedCellResponse:
         planned,
         platform=cell.platform.id,
         provider=cell.platform.provider,
-        expect=in_words(cell.platform.expect) if cell.platform.expect else "",
+        expect=hardware_sentence(cell.platform.expect) if cell.platform.expect else "",
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of, find_run
-from orchestrator.domain.annotation import Written, check_written, unsaid
+from orchestrator.domain.annotation import Annotation, check_annotations, unsaid
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.ingested import Statement
 from orchestrator.domain.lint_findings import Doubt
@@ -24,7 +24,7 @@ class TooManyStatementsError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class CheckedAnnotation:
     """A statement, and what the results say against it."""
 
     statement: Statement
@@ -32,16 +32,18 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class AddedAnnotations:
     """What became of what was handed in."""
 
-    items: tuple[Judged, ...]
+    items: tuple[CheckedAnnotation, ...]
     """What was handed in, as it is stored."""
     added: int
     """How many were not there before."""
 
 
-def state(context: Context, run_id: str, written: Sequence[Written]) -> Stated:
+def add_annotations(
+    context: Context, run_id: str, written: Sequence[Annotation]
+) -> AddedAnnotations:
     """Keep the statements, each once; a finished run's reports are published again.
 
     Raises:
@@ -51,7 +53,7 @@ def state(context: Context, run_id: str, written: Sequence[Written]) -> Stated:
     """
     find_run(context.stores, run_id)
     cells = [cell.name for cell in context.stores.cells.of_run(run_id)]
-    problems = list(check_written(written, cells))
+    problems = list(check_annotations(written, cells))
     if problems:
         raise InvalidDocumentError("the statements", problems)
     with context.locks.of(run_id):
@@ -65,16 +67,18 @@ def state(context: Context, run_id: str, written: Sequence[Written]) -> Stated:
         evidence = evidence_of(context.stores, run_id, at=context.clock.now())
         if evidence.record.run.state is RunState.FINISHED:
             _publish_again(context, evidence)
-    return Stated(_meant(context, evidence, written), len(fresh))
+    return AddedAnnotations(_meant(context, evidence, written), len(fresh))
 
 
-def statements_of(context: Context, run_id: str) -> tuple[Judged, ...]:
+def annotations_of(context: Context, run_id: str) -> tuple[CheckedAnnotation, ...]:
     """Every statement of the run, with what the results say to it. Raises RunMissingError."""
     evidence = evidence_of(context.stores, run_id, at=context.clock.now())
     return _judged(context, evidence, evidence.record.statements)
 
 
-def _meant(context: Context, evidence: Evidence, written: Sequence[Written]) -> tuple[Judged, ...]:
+def _meant(
+    context: Context, evidence: Evidence, written: Sequence[Annotation]
+) -> tuple[CheckedAnnotation, ...]:
     """The stored statement of each one."""
     stored = evidence.record.statements
     chosen = [next(kept for kept in stored if one.stated(kept.at) == kept) for one in written]
@@ -83,8 +87,8 @@ def _meant(context: Context, evidence: Evidence, written: Sequence[Written]) -> 
 
 def _judged(
     context: Context, evidence: Evidence, statements: Sequence[Statement]
-) -> tuple[Judged, ...]:
-    return tuple(Judged(one, context.doubt(one, evidence)) for one in statements)
+) -> tuple[CheckedAnnotation, ...]:
+    return tuple(CheckedAnnotation(one, context.doubt(one, evidence)) for one in statements)
 
 
 def _publish_again(context: Context, evidence: Evidence) -> None:

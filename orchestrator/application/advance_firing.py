@@ -16,7 +16,7 @@ from orchestrator.application.launch_run import IdempotencyKey, LaunchOrder, lau
 from orchestrator.application.notify_firing import end_of_firing
 from orchestrator.application.resolve_firing import resolve_firing
 from orchestrator.domain.announcement import Announcement
-from orchestrator.domain.blame import Blame, Culprit
+from orchestrator.domain.blame import Attribution, RootCause
 from orchestrator.domain.cell import Run, RunState
 from orchestrator.domain.gate.policy import GatePolicy, trial_order
 from orchestrator.domain.gate.verdict import Decision
@@ -46,7 +46,7 @@ class Evaluate(Protocol):
         ...
 
 
-class AskSecondMachine(Protocol):
+class RequestConfirmationRun(Protocol):
     """A small run on another machine, to find out who broke it; None where that cannot help."""
 
     def __call__(self, context: Context, run_id: str, *, max_usd: Decimal) -> str | None:
@@ -59,9 +59,9 @@ class Operations:
     """What firings are judged and told with."""
 
     evaluate: Evaluate
-    blame: Callable[[Stores, str], Mapping[str, tuple[Blame, ...]]]
+    blame: Callable[[Stores, str], Mapping[str, tuple[Attribution, ...]]]
     """Who broke a run, as far as its own machines could tell."""
-    ask_second_machine: AskSecondMachine
+    request_confirmation_run: RequestConfirmationRun
     announce: Callable[[Context, Announcement], bool]
 
 
@@ -183,7 +183,7 @@ def _judge(context: Context, operations: Operations, schedule: Schedule, firing:
 def _is_unexplained(context: Context, operations: Operations, firing: Firing) -> bool:
     """Whether its own machines leave open who broke a test."""
     found = operations.blame(context.stores, firing.run)
-    return any(one.answer is Culprit.UNKNOWN for blames in found.values() for one in blames)
+    return any(one.answer is RootCause.UNKNOWN for blames in found.values() for one in blames)
 
 
 def _second(
@@ -194,7 +194,7 @@ def _second(
         return None
     try:
         if _is_unexplained(context, operations, firing):
-            return operations.ask_second_machine(context, firing.run, max_usd=max_usd)
+            return operations.request_confirmation_run(context, firing.run, max_usd=max_usd)
     except StoreError:
         raise
     except Exception:

@@ -13,7 +13,14 @@ from orchestrator.application.diagnosis_inputs import failing_keys
 from orchestrator.application.launch_run import IdempotencyKey, Launched, LaunchOrder, launch_run
 from orchestrator.domain.cell import Cell, CellState, RunSpec
 from orchestrator.domain.matrix import GitSource, Matrix, Platform
-from orchestrator.domain.retests import Sitting, TrialAsk, TrialKind, TrialOrder, by_job, split_key
+from orchestrator.domain.retests import (
+    RetestSession,
+    TrialAsk,
+    TrialKind,
+    TrialOrder,
+    by_job,
+    split_key,
+)
 from orchestrator.store.retests import NoTrialsError
 
 
@@ -106,7 +113,7 @@ def _of_one_platform(matrix: Matrix, platform: Platform, minutes: float) -> Matr
     return replace(matrix, platforms=(platform,), jobs=jobs, limits=limits)
 
 
-def ask_trial(context: Context, cell: Cell, ask: TrialAsk) -> Sitting:
+def ask_trial(context: Context, cell: Cell, ask: TrialAsk) -> RetestSession:
     """Ask for a trial of another revision on the cell's machine; the same key asks once.
 
     Without tests in it, the ask is about all that failed in the cell.

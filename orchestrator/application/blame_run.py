@@ -6,9 +6,14 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from orchestrator.application.diagnosis_inputs import failing_keys, last_time
-from orchestrator.domain.blame import Blame, Circumstances, SecondMachine, blame
+from orchestrator.domain.blame import (
+    Attribution,
+    AttributionContext,
+    ConfirmationResult,
+    attribute_failure,
+)
 from orchestrator.domain.cell import Cell, CellState
-from orchestrator.domain.diagnosis import Diagnosed, diagnosed_of
+from orchestrator.domain.diagnosis import DiagnosedTest, diagnosed_of
 from orchestrator.domain.fingerprint import environment_diff
 from orchestrator.domain.matrix import Baseline
 from orchestrator.domain.retests import split_key, trials_of
@@ -18,13 +23,15 @@ from orchestrator.store.stores import Stores
 logger = logging.getLogger(__name__)
 
 
-def blame_run(stores: Stores, run_id: str) -> Mapping[str, tuple[Blame, ...]]:
+def blame_run(stores: Stores, run_id: str) -> Mapping[str, tuple[Attribution, ...]]:
     """The answers for every cell with trials, by the cell's name."""
     cells = {cell.name: cell for cell in stores.cells.of_run(run_id)}
     return {name: blame_cell(stores, cells[name]) for name in stores.trials.of_run(run_id)}
 
 
-def diagnosed_cells(stores: Stores, run_id: str, cells: Iterable[Cell]) -> tuple[Diagnosed, ...]:
+def diagnosed_cells(
+    stores: Stores, run_id: str, cells: Iterable[Cell]
+) -> tuple[DiagnosedTest, ...]:
     """The failing tests that ran again, of every cell in which that is over.
 
     Trials are beside the results: a run is told without them where they cannot be read.
@@ -42,13 +49,13 @@ def diagnosed_cells(stores: Stores, run_id: str, cells: Iterable[Cell]) -> tuple
         return ()
 
 
-def blame_cell(stores: Stores, cell: Cell) -> tuple[Blame, ...]:
+def blame_cell(stores: Stores, cell: Cell) -> tuple[Attribution, ...]:
     """The answers for the failing tests of a cell."""
     spec, run = stores.runs.spec(cell.run_id), stores.runs.get(cell.run_id)
     attempts = stores.cells.attempts(cell.id)
     sittings = stores.trials.of_attempt(attempts[-1].id) if attempts else ()
     last, baseline = last_time(stores, cell, spec), spec.matrix.baseline
-    about = Circumstances(
+    about = AttributionContext(
         baseline=baseline_name(spec.matrix.subject.name, baseline) if baseline else "",
         last_green=last.run,
         packages=last.packages,
@@ -56,7 +63,7 @@ def blame_cell(stores: Stores, cell: Cell) -> tuple[Blame, ...]:
         same_tests=run is not None and last.payload == run.payload_digest,
         second=_second(stores, cell),
     )
-    return blame(failing_keys(stores, cell, spec), trials_of(sittings), about)
+    return attribute_failure(failing_keys(stores, cell, spec), trials_of(sittings), about)
 
 
 def baseline_name(subject: str, baseline: Baseline) -> str:
@@ -68,7 +75,7 @@ def baseline_name(subject: str, baseline: Baseline) -> str:
     return f"{subject} of {baseline.wheel}" if baseline.wheel else "payload"
 
 
-def _second(stores: Stores, cell: Cell) -> SecondMachine | None:
+def _second(stores: Stores, cell: Cell) -> ConfirmationResult | None:
     """The same cell in the follow-up run, with everything that ran there unchanged."""
     second = stores.trials.second_of(cell.run_id)
     if second is None:
@@ -78,7 +85,7 @@ def _second(stores: Stores, cell: Cell) -> SecondMachine | None:
         return None
     here, other = (stores.results.environment(each.id) or {} for each in (cell, there[0]))
     machines = [lease.place for lease in stores.leases.of_run(second).get(there[0].id, ())]
-    return SecondMachine(
+    return ConfirmationResult(
         name=machines[-1] if machines else "another machine",
         run=second,
         outcomes=_outcomes(stores, there[0]),

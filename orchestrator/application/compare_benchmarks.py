@@ -11,7 +11,7 @@ from orchestrator.store.differences import Pair
 from orchestrator.store.stores import Stores
 
 
-class Verdict(StrEnum):
+class MetricChange(StrEnum):
     """What a difference of two measurements comes to."""
 
     WORSE = "worse"
@@ -53,15 +53,15 @@ class Delta:
         return one.high < other.low or other.high < one.low
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> MetricChange:
         """In a word."""
         if not self.is_apart:
-            return Verdict.ALIKE
+            return MetricChange.ALIKE
         if min(self.before.samples, self.after.samples) < 2:
-            return Verdict.SINGLE
+            return MetricChange.SINGLE
         if not self.loss:
-            return Verdict.DIFFERS
-        return Verdict.WORSE if self.loss > 0 else Verdict.BETTER
+            return MetricChange.DIFFERS
+        return MetricChange.WORSE if self.loss > 0 else MetricChange.BETTER
 
 
 def deltas_of(stores: Stores, pairs: Sequence[Pair]) -> Sequence[Delta]:

@@ -25,7 +25,7 @@ PACKAGE = "package "
 
 
 @dataclass(frozen=True, slots=True)
-class Facing:
+class CellPair:
     """A cell, and the one that it is set against; one of both may be lacking."""
 
     before: Cell | None
@@ -92,16 +92,16 @@ def bases_of(stores: Stores, run: Run) -> Bases:
     return Bases(*(runs[0] if runs else None for runs in found))
 
 
-def facing_cells(
+def pair_cells(
     stores: Stores, before: Sequence[Cell], after: Sequence[Cell]
-) -> tuple[Facing, ...]:
+) -> tuple[CellPair, ...]:
     """Pairs by name, else by platform where that leaves no choice; then those without another.
 
     Two runs of one cell each are always set against each other. The order is that of the newer
     run's cells.
     """
     ours = {cell.name: cell for cell in after}
-    found = [Facing(cell, ours[cell.name], "name") for cell in before if cell.name in ours]
+    found = [CellPair(cell, ours[cell.name], "name") for cell in before if cell.name in ours]
     left = [cell for cell in before if cell.name not in ours]
     named = {facing.name for facing in found}
     rest = [cell for cell in after if cell.name not in named]
@@ -110,23 +110,23 @@ def facing_cells(
         keys = {cell: _machine(life.plan) for cell, life in plans.items()}
         found += _by(lambda cell: keys.get(cell.id), left, rest)
     if not found and len(before) == len(after) == 1:
-        found = [Facing(before[0], after[0], "only cell")]
+        found = [CellPair(before[0], after[0], "only cell")]
     taken = {cell.id for one in found for cell in (one.before, one.after) if cell is not None}
-    found += [Facing(None, cell) for cell in after if cell.id not in taken]
-    found += [Facing(cell, None) for cell in before if cell.id not in taken]
+    found += [CellPair(None, cell) for cell in after if cell.id not in taken]
+    found += [CellPair(cell, None) for cell in before if cell.id not in taken]
     return tuple(sorted(found, key=_position))
 
 
-def _position(facing: Facing) -> tuple[bool, int]:
+def _position(facing: CellPair) -> tuple[bool, int]:
     cell = facing.after or facing.before
     return facing.after is None, cell.position if cell is not None else 0
 
 
 def _by(
     key: Callable[[Cell], Hashable], before: Sequence[Cell], after: Sequence[Cell]
-) -> list[Facing]:
+) -> list[CellPair]:
     theirs, ours = _only(key, before), _only(key, after)
-    return [Facing(theirs[k], cell, "platform") for k, cell in ours.items() if k in theirs]
+    return [CellPair(theirs[k], cell, "platform") for k, cell in ours.items() if k in theirs]
 
 
 def _only(key: Callable[[Cell], Hashable], cells: Sequence[Cell]) -> dict[Hashable, Cell]:
@@ -145,7 +145,7 @@ def _machine(plan: CellPlan) -> Hashable:
     return None
 
 
-def traits_of(facing: Sequence[Facing], told: Mapping[str, Surroundings]) -> tuple[Trait, ...]:
+def traits_of(facing: Sequence[CellPair], told: Mapping[str, Surroundings]) -> tuple[Trait, ...]:
     """What both sides told of where they ran: the stack first, then packages."""
     cells: dict[tuple[str, str, str], list[str]] = {}
     for one in facing:
@@ -162,7 +162,7 @@ def traits_of(facing: Sequence[Facing], told: Mapping[str, Surroundings]) -> tup
 
 
 def silent_of(
-    facing: Sequence[Facing], told: Mapping[str, Surroundings]
+    facing: Sequence[CellPair], told: Mapping[str, Surroundings]
 ) -> tuple[tuple[str, str], ...]:
     """Cells of which a side told nothing at all of where it ran: (name, ``A``, ``B`` or both)."""
     found = []

@@ -22,7 +22,7 @@ from orchestrator.domain.retests import SURE, TrialOrder, split_key
 logger = logging.getLogger(__name__)
 
 
-def ask_second_machine(context: Context, run_id: str, *, max_usd: Decimal) -> str | None:
+def request_confirmation_run(context: Context, run_id: str, *, max_usd: Decimal) -> str | None:
     """Launch the follow-up of a run whose tests failed; asking again answers with the same run.
 
     Returns:

@@ -85,7 +85,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
+class CostSummary:
     """A span of time in money. Simulated machines are no money."""
 
     total: Sum
@@ -112,9 +112,9 @@ class Spending:
         return sum((one.usd for one in self.phases if one.is_idle), _NOTHING)
 
 
-def review_spending(
+def cost_summary(
     context: Context, since: datetime, until: datetime, *, skip_runs: int = 0
-) -> Spending:
+) -> CostSummary:
     """Sum everything up, of machines reserved within the span.
 
     Args:
@@ -127,7 +127,7 @@ def review_spending(
     accounts = bills.accounts(since, until)
     parts = bills.phases(since, until)
     unsettled = [one for one in context.stores.rented.now() if is_real(one)]
-    return Spending(
+    return CostSummary(
         total=sum((one.sum for one in accounts), Sum()),
         unsettled=unsettled,
         unsettled_usd=sum((machine_cost(one.lease, at) for one in unsettled), _NOTHING),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from orchestrator.application.context import Context
-from orchestrator.domain.channel import Reception
+from orchestrator.domain.channel import DeliveryResult
 
 logger = logging.getLogger(__name__)
 AT_ONCE = 20
@@ -28,6 +28,6 @@ def deliver(context: Context) -> None:
         channel, delivery = claimed
         receipt = context.gate.courier.send(channel, delivery, now=clock.now())
         outbox.settle(delivery.id, receipt, at=clock.now())
-        if receipt.reception is not Reception.TAKEN:
+        if receipt.reception is not DeliveryResult.TAKEN:
             failing.add(channel.id)
             logger.warning("channel %s (%s): %s", channel.name, channel.id, receipt.said)

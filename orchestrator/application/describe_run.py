@@ -11,14 +11,19 @@ from decimal import Decimal
 from orchestrator.application.blame_run import diagnosed_cells
 from orchestrator.application.explain_failures import explain_run
 from orchestrator.application.judge_jobs import Known, told_jobs
-from orchestrator.application.reused_results import Borrowed, Lenders, borrowed, told_tests
+from orchestrator.application.reused_results import (
+    ReusedFrom,
+    ReuseSources,
+    reused_from,
+    told_tests,
+)
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import (
     Attempt,
     Cell,
     CellState,
     Lease,
-    PlaceChoice,
+    PlacementDecision,
     Run,
     RunSpec,
     Transition,
@@ -57,10 +62,10 @@ class _Book:
 
     known: Known
     leases: Mapping[str, Sequence[Lease]]
-    decisions: Mapping[str, Sequence[PlaceChoice]]
+    decisions: Mapping[str, Sequence[PlacementDecision]]
     attestations: Mapping[str, Attestation]
     ingested: Mapping[str, Ingested]
-    lenders: Lenders
+    lenders: ReuseSources
 
     @classmethod
     def of(
@@ -77,7 +82,7 @@ class _Book:
             ledger.decisions(run_id),
             ledger.attestations(run_id) if whole else {},
             stores.ingests.of_run(run_id),
-            Lenders.of(stores, known.decided.values()),
+            ReuseSources.of(stores, known.decided.values()),
         )
 
 
@@ -208,16 +213,16 @@ def _unheard(cell: Cell, leases: Sequence[Lease]) -> str:
     return f"its machine does not answer: {leases[-1].unheard}"
 
 
-def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _Book) -> Borrowed:
+def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _Book) -> ReusedFrom:
     """Who produced the results: the cell's machine, or that of the cell they were reused from."""
     known = book.known
-    lent = borrowed(known.decided.get(cell.id, {}), book.lenders, known.results)
+    lent = reused_from(known.decided.get(cell.id, {}), book.lenders, known.results)
     if jobs and all(job.reused_from for job in jobs):
         return lent
     own = known.results.get(cell.id, CellResults()).environment or {}
     leases = book.leases.get(cell.id, ())
     attested = [x for lease in leases if (x := book.attestations.get(lease.id)) is not None]
-    return Borrowed(own, attested[-1] if attested else None, lent.simulated)
+    return ReusedFrom(own, attested[-1] if attested else None, lent.simulated)
 
 
 def stated_cost(machine: StatedMachine | None) -> Decimal:

@@ -37,7 +37,7 @@ class LastTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Failing:
+class DiagnosisInputs:
     """What trials and blame are about."""
 
     keys: tuple[str, ...]

@@ -19,7 +19,7 @@ from orchestrator.store.verdict_lines import StoredVerdict
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class DryRunResult:
     """A stored verdict, and what the other policy makes of the same evidence at the same time."""
 
     stored: StoredVerdict
@@ -27,16 +27,16 @@ class Tried:
     """None where the frozen evidence is not kept any more."""
 
 
-def try_policy(
+def dry_run_policy(
     context: Context, policy_text: Source, verdicts: Sequence[StoredVerdict], *, name: str
-) -> list[Tried]:
+) -> list[DryRunResult]:
     """Evaluate the frozen evidence of each verdict by the policy, at the verdict's own time.
 
     Raises InvalidDocumentError.
     """
     policy = context.documents.read_policy(policy_text, name)
     digest = policy_digest(policy)
-    return [Tried(one, _decided(context, policy, digest, one)) for one in verdicts]
+    return [DryRunResult(one, _decided(context, policy, digest, one)) for one in verdicts]
 
 
 def _decided(

@@ -20,7 +20,7 @@ from orchestrator.store.stores import Stores
 logger = logging.getLogger(__name__)
 
 
-class Ender(Protocol):
+class RunFinalizer(Protocol):
     """What it takes; the faces' context has it, and so has the world of cells."""
 
     @property
@@ -39,7 +39,7 @@ class Ender(Protocol):
         ...
 
 
-def end_run(ender: Ender, run_id: str) -> bool:
+def end_run(ender: RunFinalizer, run_id: str) -> bool:
     """End it, unless a cell of it is at work; whether it is over.
 
     The caller holds the run's lock, so that reports are written in the order of what they tell.
@@ -59,7 +59,7 @@ def end_run(ender: Ender, run_id: str) -> bool:
             return True
 
 
-def _ended(ender: Ender, run_id: str, cells: Sequence[Cell]) -> bool:
+def _ended(ender: RunFinalizer, run_id: str, cells: Sequence[Cell]) -> bool:
     stores = ender.stores
     optional = [stores.cells.plan(cell.id).platform.optional for cell in cells]
     outcomes = [cell.outcome or Outcome.ERRORED for cell in cells]
@@ -69,7 +69,7 @@ def _ended(ender: Ender, run_id: str, cells: Sequence[Cell]) -> bool:
     return stores.runs.finish(run_id, outcome, cells=len(cells), at=at)
 
 
-def _publish(ender: Ender, run_id: str, outcome: Outcome, *, at: datetime) -> None:
+def _publish(ender: RunFinalizer, run_id: str, outcome: Outcome, *, at: datetime) -> None:
     """Write the reports down; they can be rendered again at any time, so a failure is only told."""
     try:
         evidence = evidence_of(ender.stores, run_id, at=ender.clock.now())

@@ -10,9 +10,9 @@ import orchestrator
 from orchestrator.application.context import Context
 from orchestrator.application.freeze_evidence import evidence_digest, freeze
 from orchestrator.application.gate_policies import find_policy, policy_of
-from orchestrator.application.gather_evidence import Taken, gather
+from orchestrator.application.gather_evidence import GatheredRun, gather
 from orchestrator.application.ports.documents import Source
-from orchestrator.application.seal_verdict import Proof, seal
+from orchestrator.application.seal_verdict import VerdictStatements, seal
 from orchestrator.domain.gate.evaluate import evaluate
 from orchestrator.domain.gate.gate_documents import (
     canonical,
@@ -35,7 +35,7 @@ class _Case:
 
     policy: GatePolicy
     policy_digest: str
-    taken: Sequence[Taken]
+    taken: Sequence[GatheredRun]
     snapshot: Snapshot
     now: datetime
 
@@ -69,7 +69,7 @@ def evaluate_gate(
     case = _case(context, policy_of(stored), stored.digest, runs, now)
     verdict = _decide(context, case)
     snapshot_digest = _keep(context, canonical(snapshot_document(case.snapshot)))
-    proof = Proof(verdict, case.snapshot, snapshot_digest, case.taken)
+    proof = VerdictStatements(verdict, case.snapshot, snapshot_digest, case.taken)
     bundle, key_id = seal(context, proof)
     made = StoredVerdict(
         id="",

@@ -12,7 +12,7 @@ from orchestrator.domain.known_issue import IssueUse, KnownIssue, Ran, applying,
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quarantine import Quarantined, quarantined_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.signature import Cluster, clusters, similar
+from orchestrator.domain.signature import FailureGroup, failure_groups, similar
 from orchestrator.store.failures import FailuresFound
 from orchestrator.store.stores import Stores
 
@@ -21,7 +21,7 @@ from orchestrator.store.stores import Stores
 class Explained:
     """The failures of a run."""
 
-    clusters: tuple[Cluster, ...]
+    clusters: tuple[FailureGroup, ...]
     known_issues: tuple[IssueUse, ...]
     quarantined: tuple[Quarantined, ...] = ()
 
@@ -56,7 +56,7 @@ def explain_run(
     for failure in failures:
         explained.setdefault(failure.signature.id, []).append(by_kind[kind_of(failure)])
     spans = stores.failures.spans({failure.signature.id for failure in failures})
-    gathered = clusters(failures, spans)
+    gathered = failure_groups(failures, spans)
     told = tuple(_explained(one, explained[one.signature.id]) for one in gathered)
     return Explained(told, used, excused)
 
@@ -81,7 +81,7 @@ def _heirs(stores: Stores, issues: Sequence[KnownIssue]) -> Mapping[str, frozens
     return stores.failures.heirs(named) if named else {}
 
 
-def _explained(cluster: Cluster, by: Sequence[tuple[str, ...]]) -> Cluster:
+def _explained(cluster: FailureGroup, by: Sequence[tuple[str, ...]]) -> FailureGroup:
     ids = sorted({issue for issues in by for issue in issues})
     return replace(cluster, known_issues=tuple(ids), tolerated=sum(1 for issues in by if issues))
 
@@ -90,7 +90,7 @@ def _explained(cluster: Cluster, by: Sequence[tuple[str, ...]]) -> Cluster:
 class FailureReview:
     """Failures of many runs, by signature."""
 
-    clusters: tuple[Cluster, ...]
+    clusters: tuple[FailureGroup, ...]
     runs: int
     """Runs that were looked at."""
     is_cut: bool
@@ -111,7 +111,7 @@ def review_run(context: Context, run_id: str) -> FailureReview:
 
 def _reviewed(context: Context, found: FailuresFound) -> FailureReview:
     spans = context.stores.failures.spans({one.signature.id for one in found.failures})
-    gathered = clusters(found.failures, spans)
+    gathered = failure_groups(found.failures, spans)
     near = similar([one.signature for one in gathered], context.likeness.messages)
     told = tuple(replace(one, similar=near.get(one.signature.id, ())) for one in gathered)
     return FailureReview(told, found.runs, found.is_cut)

@@ -17,13 +17,13 @@ from functools import partial
 from orchestrator.application.advance_firing import Operations, advance, concluded, waits
 from orchestrator.application.blame_run import blame_run
 from orchestrator.application.claim_firings import claim
-from orchestrator.application.confirmation_run import ask_second_machine
+from orchestrator.application.confirmation_run import request_confirmation_run
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import evaluate_gate
 from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.application.launch_run import KeyReusedError, PayloadMissingError
 from orchestrator.application.notify_firing import no_verdict
-from orchestrator.application.notify_people import announce
+from orchestrator.application.notify_people import notify_people
 from orchestrator.application.ports.cron import CronError
 from orchestrator.application.ports.subjects import SubjectGoneError
 from orchestrator.domain.machine import ConfigError
@@ -50,8 +50,8 @@ _FOR_GOOD = (
 OPERATIONS = Operations(
     evaluate=evaluate_gate,
     blame=blame_run,
-    ask_second_machine=ask_second_machine,
-    announce=announce,
+    request_confirmation_run=request_confirmation_run,
+    announce=notify_people,
 )
 
 Begin = Callable[[str, Callable[[], None]], None]

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from orchestrator.application.gather_evidence import TakenCell
+from orchestrator.application.gather_evidence import GatheredCell
 from orchestrator.domain.attestation import mismatch
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.expected_hardware import Expected
+from orchestrator.domain.expected_hardware import ExpectedHardware
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import (
@@ -50,7 +50,9 @@ class Before:
     """By job, the tests of its last green run, where it matters."""
 
 
-def freeze_cell(one: TakenCell, before: Before, quarantines: Sequence[Quarantine]) -> CellEvidence:
+def freeze_cell(
+    one: GatheredCell, before: Before, quarantines: Sequence[Quarantine]
+) -> CellEvidence:
     """The cell as a gate looks at it; of one that is not done, how far it is."""
     cell = one.cell
     wrong = _mismatch(cell)
@@ -81,7 +83,7 @@ def freeze_cell(one: TakenCell, before: Before, quarantines: Sequence[Quarantine
         green_streak=before.streak,
         baseline_collected=before.collected,
         blame=tuple(answer.as_text() for answer in one.blames),
-        expect=cell.platform.expect or Expected(),
+        expect=cell.platform.expect or ExpectedHardware(),
         machines=() if ingested else (_machine(cell),),
     )
 
@@ -133,7 +135,7 @@ def _ended(cell: CellRecord) -> datetime | None:
     return cell.entered_at if cell.state is CellState.DONE else None
 
 
-def subject_of(one: TakenCell) -> Mapping[str, str]:
+def subject_of(one: GatheredCell) -> Mapping[str, str]:
     """What is known of it; of evidence that others produced, only what they call it."""
     run, spec = one.taken.evidence.record.run, one.taken.spec
     known = {"name": run.subject_name, "version": run.subject_version}
@@ -153,7 +155,7 @@ def _packages(cell: CellRecord) -> Mapping[str, str]:
 
 
 def _jobs(
-    one: TakenCell, before: Before, quarantines: Sequence[Quarantine]
+    one: GatheredCell, before: Before, quarantines: Sequence[Quarantine]
 ) -> tuple[JobEvidence, ...]:
     tests = one.taken.evidence.tests.get(one.cell.id, ())
     return tuple(
@@ -211,7 +213,7 @@ def _known_tests(job: JobRecord, before: Before) -> Mapping[str, int]:
 
 
 def _failed(
-    one: TakenCell, job: JobRecord, before: Before, quarantines: Sequence[Quarantine]
+    one: GatheredCell, job: JobRecord, before: Before, quarantines: Sequence[Quarantine]
 ) -> tuple[FailedTest, ...]:
     mine = (failure for failure in one.failures if failure.job == job.id)
     told = (_failed_test(failure, before, quarantines) for failure in mine)

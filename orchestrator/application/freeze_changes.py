@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.application.context import Context
-from orchestrator.application.gather_evidence import Taken
+from orchestrator.application.gather_evidence import GatheredRun
 from orchestrator.application.reused_results import told_tests
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.cell import Cell
@@ -21,7 +21,7 @@ _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class BaselineEvidence:
     """What the tests of a product are compared with."""
 
     passed: tuple[str, ...]
@@ -34,8 +34,8 @@ def with_changes(
     context: Context,
     product: str,
     cells: Sequence[CellEvidence],
-    taken: Sequence[Taken],
-    compared: Compared,
+    taken: Sequence[GatheredRun],
+    compared: BaselineEvidence,
 ) -> tuple[CellEvidence, ...]:
     """The cells, with what became of the tests that each job had in the baseline."""
     collected = {one.id: one.evidence.tests for one in taken}
@@ -73,7 +73,9 @@ def with_changes(
     return tuple(whole(cell) for cell in cells)
 
 
-def _baselines(context: Context, cell: CellEvidence, compared: Compared) -> list[BaselineTests]:
+def _baselines(
+    context: Context, cell: CellEvidence, compared: BaselineEvidence
+) -> list[BaselineTests]:
     """Of the runs that the gate passed last, and of the platform's last green one."""
     green = compared.green.get(cell.platform, "")
     groups = (_of_one_payload(context, compared.passed), (green,) if green else ())

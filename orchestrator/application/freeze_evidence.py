@@ -10,22 +10,22 @@ from functools import reduce
 
 from orchestrator.application.context import Context
 from orchestrator.application.freeze_cell import Before, freeze_cell, subject_of
-from orchestrator.application.freeze_changes import Compared, with_changes
+from orchestrator.application.freeze_changes import BaselineEvidence, with_changes
 from orchestrator.application.freeze_failed_before import with_failed_before
 from orchestrator.application.freeze_test_sets import with_test_sets
 from orchestrator.application.gather_evidence import (
-    StandingCell,
-    Taken,
-    TakenCell,
+    CountedCell,
+    GatheredCell,
+    GatheredRun,
+    counted_cells,
     gather,
-    standing,
-    with_others,
+    with_related_runs,
 )
 from orchestrator.application.reused_results import told_tests
 from orchestrator.domain.gate.gate_documents import digest_of, snapshot_document
 from orchestrator.domain.gate.policy import EvidenceRule, GatePolicy
 from orchestrator.domain.gate.quantities import duration
-from orchestrator.domain.gate.rerun_merge import completed
+from orchestrator.domain.gate.rerun_merge import merge_reruns
 from orchestrator.domain.gate.snapshot import CellEvidence, Quarantine, Snapshot
 from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.known_issue import KnownIssue
@@ -57,7 +57,7 @@ def freeze_evidence(context: Context, policy: GatePolicy, runs: Sequence[str]) -
 
 
 def freeze(
-    context: Context, policy: GatePolicy, taken: Sequence[Taken], *, now: datetime
+    context: Context, policy: GatePolicy, taken: Sequence[GatheredRun], *, now: datetime
 ) -> Snapshot:
     """The same of runs that are gathered already, for a verdict of that time."""
     product, gate = policy.metadata.product, policy.metadata.name
@@ -66,15 +66,15 @@ def freeze(
     passed = tuple(green.runs) if green else ()
     seen = _signatures(context, passed)
     quarantines = tuple(context.stores.quarantines.list(product=product))
-    stood = [(one, _past(context, policy, one.parts, oldest)) for one in standing(taken)]
+    stood = [(one, _past(context, policy, one.parts, oldest)) for one in counted_cells(taken)]
     cells = tuple(
         _frozen(one, _compared(context, one.parts, past, seen, passed), quarantines)
         for one, past in stood
     )
     green_runs = {one.parts[0].cell.platform.id: past.run for one, past in stood}
-    cells = with_changes(context, product, cells, taken, Compared(passed, green_runs))
+    cells = with_changes(context, product, cells, taken, BaselineEvidence(passed, green_runs))
     max_age = max(duration(policy.spec.evidence.max_age), _LOOKS_BACK)
-    others = with_others(context, taken, now=now, max_age=max_age)
+    others = with_related_runs(context, taken, now=now, max_age=max_age)
     frozen = Snapshot(
         product=product,
         subject=_agreed(cells),
@@ -88,8 +88,8 @@ def freeze(
     return _with_decisions(context, gate, frozen)
 
 
-def _frozen(one: StandingCell, before: Before, quarantines: Sequence[Quarantine]) -> CellEvidence:
-    cell = reduce(completed, (freeze_cell(part, before, quarantines) for part in one.parts))
+def _frozen(one: CountedCell, before: Before, quarantines: Sequence[Quarantine]) -> CellEvidence:
+    cell = reduce(merge_reruns, (freeze_cell(part, before, quarantines) for part in one.parts))
     others = [subject_of(part) for part in one.replaced]
     told = [subject for n, subject in enumerate(others) if subject not in others[:n]]
     return replace(cell, stands_for=tuple(other for other in told if other != cell.subject))
@@ -131,7 +131,9 @@ class _Past:
         return self.last.run_id if self.last else ""
 
 
-def _past(context: Context, policy: GatePolicy, parts: Sequence[TakenCell], oldest: str) -> _Past:
+def _past(
+    context: Context, policy: GatePolicy, parts: Sequence[GatheredCell], oldest: str
+) -> _Past:
     """What the cell's platform did before; unattested runs only where the policy takes them."""
     gates, product = context.stores.gates, policy.metadata.product
     platform = parts[0].cell.platform.id
@@ -144,7 +146,7 @@ def _past(context: Context, policy: GatePolicy, parts: Sequence[TakenCell], olde
 
 def _compared(
     context: Context,
-    parts: Sequence[TakenCell],
+    parts: Sequence[GatheredCell],
     past: _Past,
     seen: frozenset[str],
     passed: Sequence[str],

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from orchestrator.application.freeze_cell import Before, freeze_cell, quarantine_of
 from orchestrator.application.gather_evidence import (
-    Taken,
-    TakenCell,
+    GatheredCell,
+    GatheredRun,
     is_of_one_subject,
     is_of_the_same,
 )
@@ -26,7 +26,7 @@ _NOTHING = Before(0, None, frozenset())
 
 
 def with_failed_before(
-    cells: Sequence[CellEvidence], taken: Sequence[Taken], quarantines: Sequence[Quarantine]
+    cells: Sequence[CellEvidence], taken: Sequence[GatheredRun], quarantines: Sequence[Quarantine]
 ) -> tuple[CellEvidence, ...]:
     """The cells, with what failed in those of these runs that tested the same subject.
 
@@ -77,16 +77,16 @@ def _told(cell: CellEvidence, job: JobEvidence, history: _History) -> JobEvidenc
 class _History:
     """All cells of some runs, as they would stand alone."""
 
-    runs: Mapping[str, Taken]
+    runs: Mapping[str, GatheredRun]
     """By id, oldest first."""
     cells: Mapping[tuple[str, str], CellEvidence]
     """By run and cell; those that others produced are not among them."""
     quarantines: Sequence[Quarantine]
 
     @classmethod
-    def of(cls, taken: Sequence[Taken], quarantines: Sequence[Quarantine]) -> _History:
+    def of(cls, taken: Sequence[GatheredRun], quarantines: Sequence[Quarantine]) -> _History:
         cells = {
-            (one.id, cell.id): freeze_cell(TakenCell(one, cell), _NOTHING, quarantines)
+            (one.id, cell.id): freeze_cell(GatheredCell(one, cell), _NOTHING, quarantines)
             for one in taken
             for cell in one.evidence.record.cells
             if cell.ingested is None
@@ -104,7 +104,9 @@ class _History:
         same = (one for one in self.runs.values() if is_of_one_subject(mine.spec, one.spec))
         return self._there(cell, run, (one for one in same if not is_of_the_same(mine, one)))
 
-    def _there(self, cell: CellEvidence, run: str, runs: Iterable[Taken]) -> list[CellEvidence]:
+    def _there(
+        self, cell: CellEvidence, run: str, runs: Iterable[GatheredRun]
+    ) -> list[CellEvidence]:
         names = [(one.id, cell.id) for one in runs if one.id != run]
         return [self.cells[name] for name in names if name in self.cells]
 

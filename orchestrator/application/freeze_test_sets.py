@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.application.gather_evidence import Taken
+from orchestrator.application.gather_evidence import GatheredRun
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence
 from orchestrator.domain.identity import normal_nodeid
 
@@ -16,7 +16,7 @@ _Tests = Counter[str]
 
 
 def with_test_sets(
-    cells: Sequence[CellEvidence], taken: Iterable[Taken]
+    cells: Sequence[CellEvidence], taken: Iterable[GatheredRun]
 ) -> tuple[CellEvidence, ...]:
     """The cells, with the digest of each job's tests and those that it has elsewhere alone."""
     known = _collected(taken)
@@ -37,7 +37,7 @@ def with_test_sets(
     )
 
 
-def _collected(taken: Iterable[Taken]) -> Mapping[tuple[str, str, str], _Tests]:
+def _collected(taken: Iterable[GatheredRun]) -> Mapping[tuple[str, str, str], _Tests]:
     """By run, cell and job."""
     found: dict[tuple[str, str, str], _Tests] = {}
     for one in taken:

@@ -17,7 +17,7 @@ from orchestrator.store.gates import StoredPolicy
 from orchestrator.store.verdict_lines import ProductRuns, Standing
 
 
-class Lack(StrEnum):
+class WaitReason(StrEnum):
     """What a gate waits for."""
 
     VERDICT = "verdict"
@@ -37,17 +37,17 @@ class Lack(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class PendingItem:
     """One thing that a gate waits for."""
 
-    lack: Lack
+    lack: WaitReason
     run: str = ""
     sentence: str = ""
     """The rule's, where a rule says so."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class VerdictLineage:
     """One line of verdicts of a gate."""
 
     standing: Standing
@@ -65,19 +65,19 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateStanding:
+class GateStatus:
     """Where a gate stands."""
 
     stored: StoredPolicy
     policy: GatePolicy
-    lines: tuple[Line, ...]
+    lines: tuple[VerdictLineage, ...]
     """The one with the newest verdict first."""
-    waits: tuple[Wait, ...]
+    waits: tuple[PendingItem, ...]
     schedules: tuple[Due, ...]
     """The one that is due next first; paused ones last."""
 
 
-def gate_standings(context: Context) -> list[GateStanding]:
+def gate_statuses(context: Context) -> list[GateStatus]:
     """Every gate, by name, in a fixed number of statements."""
     gates = context.stores.gates
     policies = gates.policies()
@@ -87,7 +87,7 @@ def gate_standings(context: Context) -> list[GateStanding]:
     return _stand(context, policies, found)
 
 
-def gate_standing(context: Context, gate: str) -> GateStanding:
+def gate_status(context: Context, gate: str) -> GateStatus:
     """One of them. Raises GateMissingError."""
     stored = find_policy(context, gate)
     return _stand(context, [stored], {gate: context.stores.gates.standings(gate=gate)})[0]
@@ -95,7 +95,7 @@ def gate_standing(context: Context, gate: str) -> GateStanding:
 
 def _stand(
     context: Context, policies: Sequence[StoredPolicy], found: Mapping[str, Sequence[Standing]]
-) -> list[GateStanding]:
+) -> list[GateStatus]:
     runs = context.stores.gates.product_runs([one.product for one in policies])
     schedules = context.stores.schedules.list() if policies else []
     now = context.clock.now()
@@ -104,7 +104,7 @@ def _stand(
         policy = policy_of(stored)
         lines = tuple(_lines(policy, found.get(stored.gate, ()), now))
         standings.append(
-            GateStanding(
+            GateStatus(
                 stored=stored,
                 policy=policy,
                 lines=lines,
@@ -115,36 +115,38 @@ def _stand(
     return standings
 
 
-def _lines(policy: GatePolicy, found: Sequence[Standing], now: datetime) -> list[Line]:
+def _lines(policy: GatePolicy, found: Sequence[Standing], now: datetime) -> list[VerdictLineage]:
     believed = duration(policy.spec.evidence.max_age)
-    lines = [Line(one, now - one.newest.at > believed) for one in found]
+    lines = [VerdictLineage(one, now - one.newest.at > believed) for one in found]
     return sorted(lines, key=lambda one: one.standing.newest.created_at, reverse=True)
 
 
-def _waits(stored: StoredPolicy, lines: Sequence[Line], runs: ProductRuns) -> Iterator[Wait]:
+def _waits(
+    stored: StoredPolicy, lines: Sequence[VerdictLineage], runs: ProductRuns
+) -> Iterator[PendingItem]:
     judged = max((run for line in lines for run in line.standing.newest.runs), default="")
     if not lines:
-        yield Wait(Lack.VERDICT, runs.newest_finished)
+        yield PendingItem(WaitReason.VERDICT, runs.newest_finished)
     elif runs.newest_finished > judged:
-        yield Wait(Lack.JUDGEMENT, runs.newest_finished)
+        yield PendingItem(WaitReason.JUDGEMENT, runs.newest_finished)
     if runs.newest_unfinished > judged:
-        yield Wait(Lack.RUN, runs.newest_unfinished)
+        yield PendingItem(WaitReason.RUN, runs.newest_unfinished)
     if lines:
         yield from _of_newest(stored, lines[0])
 
 
-def _of_newest(stored: StoredPolicy, line: Line) -> Iterator[Wait]:
+def _of_newest(stored: StoredPolicy, line: VerdictLineage) -> Iterator[PendingItem]:
     newest = line.standing.newest
     if line.is_stale:
-        yield Wait(Lack.FRESH_EVIDENCE)
+        yield PendingItem(WaitReason.FRESH_EVIDENCE)
     if newest.policy_digest != stored.digest:
-        yield Wait(Lack.POLICY)
+        yield PendingItem(WaitReason.POLICY)
     # What failed waits for nothing that would come by itself.
     is_open = newest.decision is Decision.INCONCLUSIVE
     for rule in newest.rules if is_open else ():
         if rule.blocking and rule.outcome is RuleOutcome.UNKNOWN:
-            lack = Lack.APPROVAL if rule.kind == "approval" else Lack.EVIDENCE
-            yield Wait(lack, sentence=rule.sentence)
+            lack = WaitReason.APPROVAL if rule.kind == "approval" else WaitReason.EVIDENCE
+            yield PendingItem(lack, sentence=rule.sentence)
 
 
 def _due(context: Context, schedules: Sequence[Schedule]) -> tuple[Due, ...]:

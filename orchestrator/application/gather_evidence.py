@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from orchestrator.application.blame_run import blame_run
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of, find_run
-from orchestrator.domain.blame import Blame
+from orchestrator.domain.blame import Attribution
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.retests import Trial
 from orchestrator.domain.run_record import CellRecord, Evidence
@@ -21,7 +21,7 @@ class WrongProductError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class GatheredRun:
     """One run, as far as a gate looks at it."""
 
     evidence: Evidence
@@ -30,7 +30,7 @@ class Taken:
     """By cell, those that have a signature."""
     trials: Mapping[str, tuple[Trial, ...]]
     """By cell, how its failed tests went when they were run again."""
-    blames: Mapping[str, tuple[Blame, ...]]
+    blames: Mapping[str, tuple[Attribution, ...]]
     """By cell, who broke what."""
     repeats: tuple[str, ...] = ()
     """Runs that it is a rerun of, the nearest first."""
@@ -42,10 +42,10 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenCell:
+class GatheredCell:
     """One cell with the run that it stands in."""
 
-    taken: Taken
+    taken: GatheredRun
     cell: CellRecord
 
     @property
@@ -59,14 +59,14 @@ class TakenCell:
         return self.taken.trials.get(self.cell.id, ())
 
     @property
-    def blames(self) -> tuple[Blame, ...]:
+    def blames(self) -> tuple[Attribution, ...]:
         """Who broke it."""
         return self.taken.blames.get(self.cell.id, ())
 
 
 def gather(
     context: Context, product: str, runs: Sequence[str], *, at: datetime
-) -> tuple[Taken, ...]:
+) -> tuple[GatheredRun, ...]:
     """The runs, oldest first, each once; the product's newest finished one where none is named.
 
     Raises RunMissingError, WrongProductError.
@@ -76,9 +76,9 @@ def gather(
     return tuple(_take(context, product, run, at) for run in wanted)
 
 
-def with_others(
-    context: Context, taken: Sequence[Taken], *, now: datetime, max_age: timedelta
-) -> tuple[Taken, ...]:
+def with_related_runs(
+    context: Context, taken: Sequence[GatheredRun], *, now: datetime, max_age: timedelta
+) -> tuple[GatheredRun, ...]:
     """The runs, those that they are reruns of, and those of their subjects that failed.
 
     Of the last, all that ended within `max_age` before `now`, whoever launched them, however, and
@@ -95,7 +95,7 @@ def with_others(
     return tuple(known[run] for run in sorted(known))
 
 
-def _is_of_one_of(context: Context, run: str, taken: Sequence[Taken]) -> bool:
+def _is_of_one_of(context: Context, run: str, taken: Sequence[GatheredRun]) -> bool:
     """Whether it tested the payload or the subject of one of them; seen without its evidence."""
     spec, known = context.stores.runs.spec(run), context.stores.runs.get(run)
     payload = known.payload_digest if known else ""
@@ -106,32 +106,32 @@ def _is_of_one_of(context: Context, run: str, taken: Sequence[Taken]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingCell:
+class CountedCell:
     """A cell that counts, with its parts and what it replaces."""
 
-    parts: tuple[TakenCell, ...]
+    parts: tuple[GatheredCell, ...]
     """Itself; where it is a rerun of the same, after the earlier ones, which it completes."""
-    replaced: tuple[TakenCell, ...] = ()
+    replaced: tuple[GatheredCell, ...] = ()
     """Cells of the same name in earlier runs, which it replaces."""
 
-    def then(self, new: TakenCell) -> StandingCell:
+    def then(self, new: GatheredCell) -> CountedCell:
         """With the cell of a later run."""
         if _completes(new, self.parts[0]):
             return replace(self, parts=(*self.parts, new))
-        return StandingCell((new,), (*self.replaced, *self.parts))
+        return CountedCell((new,), (*self.replaced, *self.parts))
 
 
-def standing(taken: Sequence[Taken]) -> tuple[StandingCell, ...]:
+def counted_cells(taken: Sequence[GatheredRun]) -> tuple[CountedCell, ...]:
     """Return the cells that count: a later run's replaces an earlier run's of the same name."""
-    found: dict[tuple[str, str], StandingCell] = {}
+    found: dict[tuple[str, str], CountedCell] = {}
     for one in taken:
         for cell in one.evidence.record.cells:
-            place, new = (cell.platform.id, cell.environment), TakenCell(one, cell)
-            found[place] = found[place].then(new) if place in found else StandingCell((new,))
+            place, new = (cell.platform.id, cell.environment), GatheredCell(one, cell)
+            found[place] = found[place].then(new) if place in found else CountedCell((new,))
     return tuple(found.values())
 
 
-def is_of_the_same(one: Taken, other: Taken) -> bool:
+def is_of_the_same(one: GatheredRun, other: GatheredRun) -> bool:
     """Whether two runs tested the same: one payload, and one wheel or one commit."""
     runs = one.evidence.record.run, other.evidence.record.run
     mine, theirs = one.spec, other.spec
@@ -160,7 +160,7 @@ def is_of_one_subject(one: RunSpec, other: RunSpec) -> bool:
     )
 
 
-def _is_launched_alike(later: Taken, earlier: Taken) -> bool:
+def _is_launched_alike(later: GatheredRun, earlier: GatheredRun) -> bool:
     """Whether two runs were launched with one payload, one subject and one wheel of it."""
     return (
         is_of_the_same(later, earlier)
@@ -169,14 +169,14 @@ def _is_launched_alike(later: Taken, earlier: Taken) -> bool:
     )
 
 
-def _completes(new: TakenCell, first: TakenCell) -> bool:
+def _completes(new: GatheredCell, first: GatheredCell) -> bool:
     """Whether it is the same cell of a rerun, with the same payload and subject."""
     later, earlier = new.taken, first.taken
     own = new.cell.ingested is None and first.cell.ingested is None
     return _is_launched_alike(later, earlier) and own and earlier.id in later.repeats
 
 
-def _take(context: Context, product: str, run: str, at: datetime) -> Taken:
+def _take(context: Context, product: str, run: str, at: datetime) -> GatheredRun:
     stores = context.stores
     find_run(stores, run)
     failures: dict[str, list[Failure]] = {}
@@ -190,7 +190,7 @@ def _take(context: Context, product: str, run: str, at: datetime) -> Taken:
             f"run {run} is of {spec.manifest.name!r}, and the gate is of {product!r}; "
             "name a run of that product"
         )
-    return Taken(
+    return GatheredRun(
         evidence,
         spec,
         {cell: tuple(some) for cell, some in failures.items()},

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from orchestrator.application.context import Context
 from orchestrator.application.finish_ingestion import RAW_EVENTS, finish_ingestion
-from orchestrator.application.ingest_order import NOTES_NAME, Ordered, resolve_order
+from orchestrator.application.ingest_order import NOTES_NAME, IngestTarget, resolve_order
 from orchestrator.application.ingest_sources import flat_names, foreign_files
 from orchestrator.application.ports.ingest_upload import Handed, IntakeError, Tray
 from orchestrator.domain.assembly.merge import Assembly, assemble
@@ -101,7 +101,7 @@ def _placed(context: Context, tray: Tray) -> Iterator[None]:
         raise
 
 
-def _check_subject(context: Context, run_id: str | None, ordered: Ordered) -> None:
+def _check_subject(context: Context, run_id: str | None, ordered: IngestTarget) -> None:
     run = context.stores.runs.get(run_id) if run_id is not None else None
     subject = ordered.subject
     if run is not None and (run.subject_name, run.subject_version) != (
@@ -128,7 +128,7 @@ def _read_notes(context: Context, tray: Tray) -> IngestNotes:
     return context.documents.read_ingest_notes(text, tray.notes.name)
 
 
-def _known(context: Context, order: IngestOrder, ordered: Ordered, tray: Tray) -> Begun | None:
+def _known(context: Context, order: IngestOrder, ordered: IngestTarget, tray: Tray) -> Begun | None:
     """The cell that was made of the same before, in the run that is meant."""
     plain = context.stores.ingests.find(fingerprint(ordered, tray.files, run_id=None))
     if plain is not None and order.run_id in (None, plain.run_id):
@@ -138,7 +138,7 @@ def _known(context: Context, order: IngestOrder, ordered: Ordered, tray: Tray) -
     return context.stores.ingests.find(fingerprint(ordered, tray.files, run_id=order.run_id))
 
 
-def fingerprint(ordered: Ordered, files: tuple[Handed, ...], *, run_id: str | None) -> str:
+def fingerprint(ordered: IngestTarget, files: tuple[Handed, ...], *, run_id: str | None) -> str:
     """sha256 over everything that was handed in, and where it is to go."""
     said = {
         "product": ordered.subject.name,
@@ -152,7 +152,7 @@ def fingerprint(ordered: Ordered, files: tuple[Handed, ...], *, run_id: str | No
     return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _begin(context: Context, order: IngestOrder, ordered: Ordered, tray: Tray) -> Begun:
+def _begin(context: Context, order: IngestOrder, ordered: IngestTarget, tray: Tray) -> Begun:
     at = context.clock.now()
     assembly = assemble(
         foreign_files(context.dialects, tray.files),
@@ -184,7 +184,7 @@ def _begin(context: Context, order: IngestOrder, ordered: Ordered, tray: Tray) -
 def _store(
     context: Context,
     order: IngestOrder,
-    ordered: Ordered,
+    ordered: IngestTarget,
     assembly: Assembly,
     ingested: Ingested,
     artifacts: list[Artifact],
@@ -250,7 +250,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
-def _run(context: Context, order: IngestOrder, ordered: Ordered, at: datetime) -> Run:
+def _run(context: Context, order: IngestOrder, ordered: IngestTarget, at: datetime) -> Run:
     if order.run_id is not None:
         found = context.stores.runs.get(order.run_id)
         if found is not None:
@@ -265,7 +265,7 @@ def _run(context: Context, order: IngestOrder, ordered: Ordered, at: datetime) -
     )
 
 
-def _spec(ordered: Ordered, assembly: Assembly) -> RunSpec:
+def _spec(ordered: IngestTarget, assembly: Assembly) -> RunSpec:
     subject = Subject(name=ordered.subject.name, version=ordered.subject.version)
     matrix = Matrix(
         metadata=Metadata(name=MATRIX_NAME),
@@ -276,6 +276,6 @@ def _spec(ordered: Ordered, assembly: Assembly) -> RunSpec:
     return RunSpec(matrix, Manifest(name=subject.name, version=subject.version, job=assembly.jobs))
 
 
-def _statements(ordered: Ordered, ingested: Ingested) -> tuple[Statement, ...]:
+def _statements(ordered: IngestTarget, ingested: Ingested) -> tuple[Statement, ...]:
     said = ordered.notes.stated(cell=ordered.cell, at=ingested.dated_at)
     return tuple(replace(one, author=one.author or "ingest.yaml") for one in said)

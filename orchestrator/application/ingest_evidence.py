@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from orchestrator.application.ports.workspaces import Workspace
-from orchestrator.domain.evidence import LINE_LIMIT_BYTES, Pulled, read_events
+from orchestrator.domain.evidence import LINE_LIMIT_BYTES, EvidenceBatch, read_events
 from orchestrator.domain.facts import fold
 from orchestrator.store.evidence import EvidenceStore, Position
 
@@ -17,7 +17,7 @@ def pull_evidence(
     *,
     at: datetime,
     limit_bytes: int,
-) -> Pulled | None:
+) -> EvidenceBatch | None:
     """Fetch what is new once, and store it.
 
     A line that is longer than the limit, as a manifest of sixty thousand tests, is fetched whole.
@@ -48,7 +48,7 @@ def pull_evidence(
 
 
 def ingest(
-    store: EvidenceStore, attempt_id: str, have: Position, pulled: Pulled, *, at: datetime
+    store: EvidenceStore, attempt_id: str, have: Position, pulled: EvidenceBatch, *, at: datetime
 ) -> None:
     """Store the whole lines and the log bytes that came after a position."""
     events, used = read_events(pulled.events, after_seq=have.seq)
@@ -64,7 +64,7 @@ def ingest(
         store.append_log(attempt_id, offset=have.log_bytes, chunk=pulled.log)
 
 
-def drained(store: EvidenceStore, attempt_id: str, pulled: Pulled) -> bool:
+def drained(store: EvidenceStore, attempt_id: str, pulled: EvidenceBatch) -> bool:
     """Whether all that the machine had is stored (a torn last line stays there)."""
     have = store.position(attempt_id)
     torn = not pulled.alive and have.events_bytes + len(pulled.events) >= pulled.events_size_bytes

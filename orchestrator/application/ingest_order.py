@@ -25,7 +25,7 @@ _AHEAD = timedelta(days=1)
 _ROW = "{id: my-host, provider: elsewhere}"
 
 
-class Said(Protocol):
+class IngestParameters(Protocol):
     """The part of an order that notes may say as well."""
 
     @property
@@ -45,7 +45,7 @@ class Said(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class IngestTarget:
     """Where the evidence belongs."""
 
     platform: Platform
@@ -62,8 +62,8 @@ class Ordered:
 
 
 def resolve_order(
-    said: Said, notes: IngestNotes, files: Sequence[Handed], *, now: datetime
-) -> Ordered:
+    said: IngestParameters, notes: IngestNotes, files: Sequence[Handed], *, now: datetime
+) -> IngestTarget:
     """Put both together.
 
     Raises:
@@ -78,7 +78,7 @@ def resolve_order(
         raise _differ("environment", notes.environment, said.environment)
     if not IDENTIFIER.fullmatch(environment):
         raise IntakeError(f"{environment!r} cannot be the name of an environment: {_FORM}")
-    return Ordered(platform, subject, environment, notes)
+    return IngestTarget(platform, subject, environment, notes)
 
 
 _FORM = "letters, digits, '-' and '_' (at most 64)"

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.application.ports.dialects import Dialect, Dialects, UnreadableError
 from orchestrator.application.ports.ingest_upload import Handed
-from orchestrator.domain.assembly.results_pass import Foreign
-from orchestrator.domain.parsed_results import Said, SaidProblem
+from orchestrator.domain.assembly.results_pass import ForeignArtifact
+from orchestrator.domain.parsed_results import ParsedProblem, Said
 
 NOTES = ("ingest.yaml", "ingest.yml")
 _STRANGE = re.compile(r"[^A-Za-z0-9._+-]+")
@@ -19,17 +19,17 @@ _LONGEST = 180
 logger = logging.getLogger(__name__)
 
 
-def foreign_files(dialects: Dialects, files: Sequence[Handed]) -> Iterator[Foreign]:
+def foreign_files(dialects: Dialects, files: Sequence[Handed]) -> Iterator[ForeignArtifact]:
     """Each file with what the surest dialect says of it; the notes are no artifact."""
     for file in files:
         if file.name.lower() in NOTES:
             continue
         found = _best(dialects, file)
         if found is None:
-            yield Foreign(file.name, file.digest, file.size_bytes, remarks=file.remarks)
+            yield ForeignArtifact(file.name, file.digest, file.size_bytes, remarks=file.remarks)
             continue
         dialect, confidence = found
-        yield Foreign(
+        yield ForeignArtifact(
             file.name,
             file.digest,
             file.size_bytes,
@@ -74,8 +74,10 @@ def _said(dialect: Dialect, file: Handed) -> Iterator[Said]:
     try:
         yield from dialect.read(file.artifact)
     except UnreadableError as error:
-        yield SaidProblem("error", f"it cannot be read any further: {error}")
+        yield ParsedProblem("error", f"it cannot be read any further: {error}")
     except Exception as error:
         logger.exception("%s failed on %s", dialect.name, file.name)
         what = f"{type(error).__name__}: {error}"[:200]
-        yield SaidProblem("error", f"the dialect {dialect.name} failed on it ({what}); it is kept")
+        yield ParsedProblem(
+            "error", f"the dialect {dialect.name} failed on it ({what}); it is kept"
+        )

@@ -36,7 +36,7 @@ SECOND_LOOK = timedelta(seconds=60)
 MACHINES = frozenset({"machine", "queued-resource"})
 
 
-class Standing(StrEnum):
+class Ownership(StrEnum):
     """Whose a machine is, as far as the ledger and its tags say."""
 
     LEASED = "leased"
@@ -53,16 +53,16 @@ class Standing(StrEnum):
     """Served machines of the project, and none is left there."""
 
 
-DOOMED = frozenset({Standing.ORPHAN, Standing.EXPIRED, Standing.IDLE})
+DOOMED = frozenset({Ownership.ORPHAN, Ownership.EXPIRED, Ownership.IDLE})
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class CloudResource:
     """One thing that a cloud shows, and what is made of it."""
 
     provider: str
     machine: Machine
-    standing: Standing
+    standing: Ownership
     lease: Lease | None
     expires_at: datetime | None
     first_seen: datetime | None = None
@@ -72,10 +72,10 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class InventoryReport:
     """Everything that the clouds show."""
 
-    sights: tuple[Sight, ...]
+    sights: tuple[CloudResource, ...]
     unread: Mapping[str, str]
     """Providers that could not be asked, with the reason: nothing is known of these."""
 
@@ -85,7 +85,7 @@ class LastLook:
     """What a provider said when it was asked last."""
 
     at: datetime
-    sights: tuple[Sight, ...] = ()
+    sights: tuple[CloudResource, ...] = ()
     """As of the last time that it answered."""
     read_at: datetime | None = None
     """When that was; None where it never did."""
@@ -99,7 +99,7 @@ class LastLooks:
     def __init__(self) -> None:
         self._looks: dict[str, LastLook] = {}
 
-    def read(self, provider: str, sights: Iterable[Sight], at: datetime) -> None:
+    def read(self, provider: str, sights: Iterable[CloudResource], at: datetime) -> None:
         """It answered."""
         self._looks[provider] = LastLook(at, tuple(sights), at)
 
@@ -126,9 +126,9 @@ class Janitor:
     looks: LastLooks = field(default_factory=LastLooks)
     """What it saw last."""
 
-    def survey(self, providers: Iterable[str] | None = None) -> Survey:
+    def survey(self, providers: Iterable[str] | None = None) -> InventoryReport:
         """Ask the providers (all that are set up here or stand in the ledger) what there is."""
-        sights: list[Sight] = []
+        sights: list[CloudResource] = []
         unread: dict[str, str] = {}
         for name in self._used() if providers is None else providers:
             try:
@@ -140,9 +140,9 @@ class Janitor:
                 seen = self._seen(name, found)
                 self.looks.read(name, seen, self.now())
                 sights += seen
-        return Survey(tuple(sights), unread)
+        return InventoryReport(tuple(sights), unread)
 
-    def sweep(self, *, known_only: bool = False) -> list[Sight]:
+    def sweep(self, *, known_only: bool = False) -> list[CloudResource]:
         """End what is due; answer what was told to end.
 
         Args:
@@ -154,7 +154,7 @@ class Janitor:
             logger.warning("janitor: %s cannot be swept: %s", name, why)
         return [sight for sight in survey.sights if self._is_due(sight) and self.end(sight)]
 
-    def end(self, sight: Sight) -> bool:
+    def end(self, sight: CloudResource) -> bool:
         """Tell its provider to end it now; False when that failed, and is to be tried again.
 
         What is needed again by now is left: False too.
@@ -175,13 +175,13 @@ class Janitor:
         logger.warning("janitor: ended %s %s (%s)", machine.kind, machine.id, sight.standing)
         return True
 
-    def needed_by(self, sight: Sight) -> Lease | None:
+    def needed_by(self, sight: CloudResource) -> Lease | None:
         """The open lease whose machine an idle thing may serve by now.
 
         The cloud was asked a while ago; the ledger has the row before a launch looks at what is
         there.
         """
-        if sight.standing is not Standing.IDLE:
+        if sight.standing is not Ownership.IDLE:
             return None
         is_open = (one for one in self.stores.leases.open() if one.provider == sight.provider)
         return next(is_open, None)
@@ -204,7 +204,7 @@ class Janitor:
                 cost = machine_cost(lease, at)
                 self.stores.leases.gone(lease.id, at=at, cost_usd=cost, refusal=lease.refusal)
 
-    def _is_due(self, sight: Sight) -> bool:
+    def _is_due(self, sight: CloudResource) -> bool:
         return sight.ends_after is not None and self.now() >= sight.ends_after
 
     def _known(self) -> list[str]:
@@ -227,7 +227,7 @@ class Janitor:
         is_ours = machine.tags.get("seatrial-project") == self.project
         return is_ours and machine.state is not MachineState.GONE
 
-    def _seen(self, provider: str, found: list[Machine]) -> list[Sight]:
+    def _seen(self, provider: str, found: list[Machine]) -> list[CloudResource]:
         leases = self.stores.leases.by_token({m.token for m in found if m.token})
         sights = [self._sight(provider, m, leases.get(m.token), found) for m in found]
         at = self.now()
@@ -237,28 +237,28 @@ class Janitor:
 
     def _sight(
         self, provider: str, machine: Machine, lease: Lease | None, found: list[Machine]
-    ) -> Sight:
+    ) -> CloudResource:
         standing = self._standing(machine, lease, found)
-        return Sight(provider, machine, standing, lease, _expires_at(machine))
+        return CloudResource(provider, machine, standing, lease, _expires_at(machine))
 
-    def _standing(self, machine: Machine, lease: Lease | None, found: list[Machine]) -> Standing:
+    def _standing(self, machine: Machine, lease: Lease | None, found: list[Machine]) -> Ownership:
         if machine.tags.get("seatrial-shared"):
             needed = any(one.kind in MACHINES for one in found)
-            return Standing.SHARED if needed else Standing.IDLE
+            return Ownership.SHARED if needed else Ownership.IDLE
         if lease is not None:
             return _standing_of_leased(machine, lease)
         if machine.tags.get("seatrial-controller") == self.controller:
-            return Standing.ORPHAN
+            return Ownership.ORPHAN
         expires = _expires_at(machine)
         over = expires is not None and self.now() >= expires + EXPIRED_GRACE
-        return Standing.EXPIRED if over else Standing.FOREIGN
+        return Ownership.EXPIRED if over else Ownership.FOREIGN
 
 
-def _standing_of_leased(machine: Machine, lease: Lease) -> Standing:
+def _standing_of_leased(machine: Machine, lease: Lease) -> Ownership:
     if lease.state is LeaseState.GONE:
-        return Standing.ORPHAN
+        return Ownership.ORPHAN
     another = lease.machine_id and not _is_same(machine.id, lease.machine_id)
-    return Standing.ORPHAN if another and machine.kind in MACHINES else Standing.LEASED
+    return Ownership.ORPHAN if another and machine.kind in MACHINES else Ownership.LEASED
 
 
 def _is_unpaid(machine: Machine, lease: Lease) -> bool:
@@ -273,11 +273,11 @@ def _is_same(one: str, other: str) -> bool:
     return (here[0], here[-1]) == (there[0], there[-1])
 
 
-def _dated(sight: Sight, first_seen: datetime | None) -> Sight:
+def _dated(sight: CloudResource, first_seen: datetime | None) -> CloudResource:
     if first_seen is None:
         return sight
-    grace = SECOND_LOOK if sight.standing is Standing.EXPIRED else ORPHAN_GRACE
-    return Sight(
+    grace = SECOND_LOOK if sight.standing is Ownership.EXPIRED else ORPHAN_GRACE
+    return CloudResource(
         sight.provider,
         sight.machine,
         sight.standing,

@@ -15,7 +15,7 @@ FEWEST = 8
 """Runs from which on a step can be seen."""
 
 
-class Moved(StrEnum):
+class LevelChange(StrEnum):
     """How the level of a series has moved."""
 
     WORSE = "worse"
@@ -28,7 +28,7 @@ class Moved(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Going:
+class BenchmarkStatus:
     """A benchmark on a platform over the newest runs."""
 
     benchmark: Benchmark
@@ -48,19 +48,19 @@ class Going:
         return change if self.benchmark.direction == "lower" else -change
 
     @property
-    def moved(self) -> Moved:
+    def moved(self) -> LevelChange:
         """In a word."""
         if len(self.values) < FEWEST:
-            return Moved.SHORT
+            return LevelChange.SHORT
         if self.change is None:
-            return Moved.STEADY
+            return LevelChange.STEADY
         if not self.loss:
-            return Moved.DIFFERS
-        return Moved.WORSE if self.loss > 0 else Moved.BETTER
+            return LevelChange.DIFFERS
+        return LevelChange.WORSE if self.loss > 0 else LevelChange.BETTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class BenchmarkFilter:
     """Which benchmarks are asked for; what is empty takes any."""
 
     job: str = ""
@@ -70,14 +70,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class BenchmarkPage:
     """Some of the benchmarks, what got worse by most first."""
 
-    items: Sequence[Going]
+    items: Sequence[BenchmarkStatus]
     newest: Mapping[int, Point]
     """By the place among the items: what the newest run measured."""
     cells: Mapping[int, Measuring]
-    counts: Mapping[Moved, int]
+    counts: Mapping[LevelChange, int]
     """Of all that are asked for, however they moved."""
     total: int
     platforms: Sequence[str]
@@ -86,21 +86,21 @@ class Listed:
 
 
 def list_benchmarks(
-    context: Context, product: str, asked: Asked, *, runs: int, limit: int, skip: int
-) -> Listed:
+    context: Context, product: str, asked: BenchmarkFilter, *, runs: int, limit: int, skip: int
+) -> BenchmarkPage:
     """Some of a product's benchmarks over its newest so many runs that measured something."""
     store = context.stores.benchmarks
     overview = store.overview(product, runs=runs, job=asked.job, contains=asked.contains)
     going = _going(context, overview, asked.platform)
     names = Counter(benchmark.name for benchmark in overview.benchmarks)
-    counts = dict.fromkeys(Moved, 0)
+    counts = dict.fromkeys(LevelChange, 0)
     for one in going:
         counts[one.moved] += 1
     wanted = [one for one in going if asked.moved in ("", one.moved)]
     wanted.sort(key=lambda one: (-one.loss, one.benchmark.name, one.benchmark.number, one.platform))
     items = wanted[skip : skip + limit]
     points = store.points([one.benchmark.number for one in items], [one.cells[-1] for one in items])
-    return Listed(
+    return BenchmarkPage(
         items=items,
         newest={at: points[one.benchmark.number, one.cells[-1]] for at, one in enumerate(items)},
         cells=overview.cells,
@@ -111,14 +111,14 @@ def list_benchmarks(
     )
 
 
-def _going(context: Context, overview: Overview, platform: str) -> list[Going]:
+def _going(context: Context, overview: Overview, platform: str) -> list[BenchmarkStatus]:
     known = {benchmark.number: benchmark for benchmark in overview.benchmarks}
     series = {key: one for key, one in overview.series.items() if platform in ("", key[1])}
     places = {number: cell.environment for number, cell in overview.cells.items()}
     watched = [Watched(one.values, [places[cell] for cell in one.cells]) for one in series.values()]
     changes = context.gate.detector.changes(watched)
     return [
-        Going(
+        BenchmarkStatus(
             benchmark=known[number],
             platform=name,
             cells=one.cells,

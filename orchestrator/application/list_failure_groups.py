@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.application.context import Context
-from orchestrator.application.triage_failures import Found, answering
+from orchestrator.application.triage_failures import FailuresToTriage, answering
 from orchestrator.domain.alias import KnownTest
-from orchestrator.domain.failure_triage import Answering, Standing
+from orchestrator.domain.failure_triage import TriageInputs, TriageStatus
 from orchestrator.domain.signature import Signature, similar
 from orchestrator.store.failure_groups import Group, WindowCell
 
-_ORDER = {standing: number for number, standing in enumerate(Standing)}
+_ORDER = {standing: number for number, standing in enumerate(TriageStatus)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KindQuestion:
+class FailureGroupFilter:
     """Which failures are looked at; what is empty does not restrict."""
 
     product: str | None = None
@@ -29,7 +29,7 @@ class KindQuestion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class ListedFailureGroup:
     """Failing results of one signature."""
 
     signature: Signature
@@ -45,17 +45,17 @@ class Kind:
     runs: int
     first_seen: datetime
     last_seen: datetime
-    answering: Answering = field(default_factory=Answering)
-    standing: Standing = Standing.UNOWNED
+    answering: TriageInputs = field(default_factory=TriageInputs)
+    standing: TriageStatus = TriageStatus.UNOWNED
     similar: tuple[str, ...] = ()
     """Ids of others on the page that may be the same; a suggestion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KindReview:
+class FailureGroupPage:
     """What a question found."""
 
-    kinds: Sequence[Kind]
+    kinds: Sequence[ListedFailureGroup]
     """What is new first, then the largest."""
     runs: int
     """That were looked at."""
@@ -65,20 +65,20 @@ class KindReview:
     """The newest first."""
 
 
-def review_kinds(context: Context, question: KindQuestion) -> KindReview:
+def list_failure_groups(context: Context, question: FailureGroupFilter) -> FailureGroupPage:
     """Gather the failures of the newest runs."""
     store = context.stores.kinds
     looked = store.cells(question.product, runs=question.runs)
     chosen = [cell.pk for cell in looked.cells.values() if _is_asked(cell, question)]
     window = store.window(chosen)
     signatures = store.named({group.signature for group in window.groups})
-    found = Found(
+    found = FailuresToTriage(
         groups=window.groups, cells=looked.cells, signatures=signatures, tests=window.tests
     )
     kinds = gather(context, found)
     text = question.text.lower()
     asked = [kind for kind in kinds if text in str(kind.signature).lower()]
-    return KindReview(
+    return FailureGroupPage(
         kinds=sorted(asked, key=_urgency),
         runs=looked.runs,
         platforms=tuple(sorted({cell.platform for cell in looked.cells.values()})),
@@ -86,7 +86,7 @@ def review_kinds(context: Context, question: KindQuestion) -> KindReview:
     )
 
 
-def gather(context: Context, found: Found) -> list[Kind]:
+def gather(context: Context, found: FailuresToTriage) -> list[ListedFailureGroup]:
     """The kinds of these results, and who answers for each."""
     now = context.clock.now()
     spans = context.stores.failures.spans(found.signatures)
@@ -101,44 +101,44 @@ def gather(context: Context, found: Found) -> list[Kind]:
     ]
 
 
-def with_similar(context: Context, kinds: Sequence[Kind]) -> list[Kind]:
+def with_similar(context: Context, kinds: Sequence[ListedFailureGroup]) -> list[ListedFailureGroup]:
     """The kinds, each with those among them that may be the same."""
     near = similar([kind.signature for kind in kinds], context.likeness.messages)
     return [replace(kind, similar=near.get(kind.signature.id, ())) for kind in kinds]
 
 
-def names_of(context: Context, kinds: Iterable[Kind]) -> Mapping[int, KnownTest]:
+def names_of(context: Context, kinds: Iterable[ListedFailureGroup]) -> Mapping[int, KnownTest]:
     """The test of each kind that has it most often."""
     return context.stores.kinds.tests({most_often(kind) for kind in kinds if kind.tests})
 
 
-def most_often(kind: Kind) -> int:
+def most_often(kind: ListedFailureGroup) -> int:
     """The test that has it most often."""
     return max(kind.tests, key=lambda test: (kind.tests[test], -test))
 
 
-def _is_asked(cell: WindowCell, question: KindQuestion) -> bool:
+def _is_asked(cell: WindowCell, question: FailureGroupFilter) -> bool:
     return question.platform in ("", cell.platform) and question.version in ("", cell.version)
 
 
-def _urgency(kind: Kind) -> tuple[int, int, str]:
+def _urgency(kind: ListedFailureGroup) -> tuple[int, int, str]:
     return _ORDER[kind.standing], -kind.count, kind.signature.id
 
 
 def _kind(
-    found: Found,
+    found: FailuresToTriage,
     name: str,
     groups: Sequence[Group],
     span: tuple[datetime, datetime] | None,
-    said: Answering,
+    said: TriageInputs,
     now: datetime,
-) -> Kind:
+) -> ListedFailureGroup:
     cells = [found.cells[group.cell] for group in groups]
     count = sum(group.count for group in groups)
     times = [cell.at for cell in cells]
     first = min([*times, span[0]]) if span else min(times)
     last = max([*times, span[1]]) if span else max(times)
-    return Kind(
+    return ListedFailureGroup(
         signature=found.signatures[name],
         count=count,
         tests=found.tests.get(name, {}),

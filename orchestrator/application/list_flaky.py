@@ -10,16 +10,16 @@ from datetime import datetime
 from orchestrator.application.context import Context
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.flaky import FlakyEvidence, Go, flaky_evidence
+from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, flaky_evidence
 from orchestrator.domain.flaky_detection import (
-    DatedGo,
-    Pair,
-    Unsteady,
-    Whose,
-    how,
+    DatedResult,
+    FailureOrigin,
+    FlakySignal,
+    ResultPair,
+    failure_origin,
+    flaky_signal,
     pair_of,
     suspects,
-    whose,
 )
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.identity import resolve
@@ -40,10 +40,10 @@ class FlakyTest:
     """A test that is unsteady."""
 
     test: KnownTest
-    how: Unsteady
-    whose: Whose
+    how: FlakySignal
+    whose: FailureOrigin
     evidence: FlakyEvidence
-    pair: Pair | None
+    pair: ResultPair | None
     platforms: tuple[str, ...]
     """Where it failed, or passed on retry."""
     last_seen: datetime
@@ -55,7 +55,7 @@ class FlakyTest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownQuarantine:
+class ListedQuarantine:
     """A quarantine, and what came of it."""
 
     quarantine: Quarantine
@@ -73,7 +73,7 @@ class FlakyReview:
 
     tests: Sequence[FlakyTest]
     """Those whose failures are the surest and most frequent first."""
-    quarantines: Sequence[ShownQuarantine]
+    quarantines: Sequence[ListedQuarantine]
     """Those that stand first, and the newest."""
     runs: int
     suspects: int
@@ -92,22 +92,22 @@ class _History:
     """By test, under the name that it had, and cell."""
     aliases: Mapping[int, int]
     """By the test of an older name, that of the newer one."""
-    _made: dict[_Seen, DatedGo] = field(default_factory=dict)
+    _made: dict[_Seen, DatedResult] = field(default_factory=dict)
 
-    def goes(self, one: Judged) -> Iterator[DatedGo]:
+    def goes(self, one: Judged) -> Iterator[DatedResult]:
         """Results as the domain weighs them."""
         for pk in one.cells:
             tried = self.tried.get((one.test_id, pk))
             yield self._go(pk, one.outcome, tried.earlier if tried else ())
 
-    def _go(self, pk: int, outcome: TestOutcome, earlier: tuple[TestOutcome, ...]) -> DatedGo:
+    def _go(self, pk: int, outcome: TestOutcome, earlier: tuple[TestOutcome, ...]) -> DatedResult:
         """Most results of a cell are alike: one value stands for all of them."""
         known = self._made.get((pk, outcome, earlier))
         if known is None:
             cell = self.cells[pk]
             # Two environments of one platform are two places: a test may fail in one of them.
-            go = Go(cell.run_id, cell.version, cell.name, outcome, earlier)
-            known = self._made[pk, outcome, earlier] = DatedGo(go, cell.platform, cell.at)
+            go = ResultPoint(cell.run_id, cell.version, cell.name, outcome, earlier)
+            known = self._made[pk, outcome, earlier] = DatedResult(go, cell.platform, cell.at)
         return known
 
 
@@ -161,23 +161,23 @@ def _suspects(history: _History) -> tuple[list[int], int]:
 
 def _goes(
     stores: Stores, history: _History, tests: Collection[int]
-) -> Mapping[int, Sequence[DatedGo]]:
+) -> Mapping[int, Sequence[DatedResult]]:
     """By test, its results, the oldest first."""
     older = {old for old in history.aliases if resolve(old, history.aliases) in tests}
-    goes: dict[int, list[DatedGo]] = {}
+    goes: dict[int, list[DatedResult]] = {}
     for one in stores.kinds.judged({*tests, *older}, history.cells):
         goes.setdefault(resolve(one.test_id, history.aliases), []).extend(history.goes(one))
     return {test: sorted(some, key=_when) for test, some in goes.items()}
 
 
-def _when(one: DatedGo) -> tuple[datetime, str, str]:
+def _when(one: DatedResult) -> tuple[datetime, str, str]:
     return one.at, one.go.run, one.go.platform
 
 
 def _weighed(
     stores: Stores,
     history: _History,
-    goes: Mapping[int, Sequence[DatedGo]],
+    goes: Mapping[int, Sequence[DatedResult]],
     standing: Sequence[Quarantine],
 ) -> list[FlakyTest]:
     """Those that are unsteady, the likeliest first."""
@@ -190,7 +190,7 @@ def _weighed(
     found = []
     for test, some in goes.items():
         evidence = flaky_evidence(one.go for one in some)
-        shows = how(some, evidence)
+        shows = flaky_signal(some, evidence)
         if shows is None or test not in tests:
             continue
         names = had.get(test, Counter())
@@ -200,9 +200,9 @@ def _weighed(
 
 def _flaky(
     test: KnownTest,
-    shows: Unsteady,
+    shows: FlakySignal,
     evidence: FlakyEvidence,
-    goes: Sequence[DatedGo],
+    goes: Sequence[DatedResult],
     names: Counter[str],
     signatures: Mapping[str, Signature],
     standing: Sequence[Quarantine],
@@ -216,7 +216,7 @@ def _flaky(
     return FlakyTest(
         test=test,
         how=shows,
-        whose=whose(classes),
+        whose=failure_origin(classes),
         evidence=evidence,
         pair=pair_of(goes),
         platforms=platforms,
@@ -235,9 +235,9 @@ def _nodeids(confined: Sequence[Quarantine]) -> set[str]:
 def _quarantines(
     confined: Sequence[Quarantine],
     held: Mapping[str, KnownTest],
-    goes: Mapping[int, Sequence[DatedGo]],
+    goes: Mapping[int, Sequence[DatedResult]],
     now: datetime,
-) -> list[ShownQuarantine]:
+) -> list[ListedQuarantine]:
     """Those that stand first, and of each state the newest first."""
     shown = []
     for one in confined:
@@ -250,11 +250,11 @@ def _quarantines(
 
 
 def _shown(
-    one: Quarantine, test: KnownTest | None, since: Sequence[DatedGo], now: datetime
-) -> ShownQuarantine:
+    one: Quarantine, test: KnownTest | None, since: Sequence[DatedResult], now: datetime
+) -> ListedQuarantine:
     mine = [go for go in since if is_about(one, one.nodeid, go.platform)]
     streaks = passes_in_a_row(go.go for go in mine)
-    return ShownQuarantine(
+    return ListedQuarantine(
         quarantine=one,
         state=state_of(one, now),
         test_id=test.id if test else None,

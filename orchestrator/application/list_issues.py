@@ -8,7 +8,7 @@ from datetime import date, datetime
 from enum import StrEnum
 
 from orchestrator.application.context import Context
-from orchestrator.application.triage_failures import Found, meant, most_in_a_run
+from orchestrator.application.triage_failures import FailuresToTriage, meant, most_in_a_run
 from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope
 from orchestrator.store.failure_groups import Group, Looked, WindowCell
 from orchestrator.store.stores import Stores
@@ -17,7 +17,7 @@ SOON_DAYS = 7
 """Whoever owns an issue that is over so soon should know."""
 
 
-class IssueStanding(StrEnum):
+class IssueStatus(StrEnum):
     """How a known issue stands to the newest runs, in the order in which it should be looked at."""
 
     EXCEEDED = "exceeded"
@@ -37,11 +37,11 @@ class IssueStanding(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownIssue:
+class ListedIssue:
     """A known issue, and what the newest runs say of it."""
 
     issue: KnownIssue
-    standing: IssueStanding
+    standing: IssueStatus
     days_left: int
     """Until its last day; negative once that is over."""
     seen: int
@@ -64,7 +64,7 @@ class ShownIssue:
 class IssueReview:
     """Known issues."""
 
-    issues: Sequence[ShownIssue]
+    issues: Sequence[ListedIssue]
     """What a person should look at first."""
     runs: int
     """That were looked at."""
@@ -77,7 +77,7 @@ def list_issues(context: Context, product: str, *, runs: int) -> IssueReview:
     looked = stores.kinds.cells(product, runs=runs) if issues else Looked()
     window = stores.kinds.window(looked.cells)
     names = {group.signature for group in window.groups}
-    found = Found(
+    found = FailuresToTriage(
         groups=window.groups,
         cells=looked.cells,
         signatures=stores.kinds.named(names),
@@ -86,7 +86,7 @@ def list_issues(context: Context, product: str, *, runs: int) -> IssueReview:
     groups = meant(stores, issues, found)
     ran = _ran(stores, issues, looked)
     shown = [_shown(issue, groups[issue.id], looked.cells, ran, today) for issue in issues]
-    order = list(IssueStanding)
+    order = list(IssueStatus)
     shown.sort(key=lambda one: (order.index(one.standing), one.days_left, one.issue.id))
     return IssueReview(issues=shown, runs=looked.runs)
 
@@ -115,14 +115,14 @@ def _shown(
     cells: Mapping[int, WindowCell],
     ran: Sequence[Ran],
     today: date,
-) -> ShownIssue:
+) -> ListedIssue:
     in_a_run = most_in_a_run(groups, cells)
     newest = max((cells[group.cell] for group in groups), key=_when, default=None)
     by_signature: dict[str, int] = {}
     for group in groups:
         by_signature[group.signature] = by_signature.get(group.signature, 0) + group.count
     most = max(in_a_run.values(), default=0)
-    return ShownIssue(
+    return ListedIssue(
         issue=issue,
         standing=_standing(issue, most, ran, today),
         days_left=(issue.expires - today).days,
@@ -138,13 +138,13 @@ def _when(cell: WindowCell) -> tuple[datetime, int]:
     return cell.at, cell.pk
 
 
-def _standing(issue: KnownIssue, most: int, ran: Sequence[Ran], today: date) -> IssueStanding:
+def _standing(issue: KnownIssue, most: int, ran: Sequence[Ran], today: date) -> IssueStatus:
     if issue.ended_at is not None:
-        return IssueStanding.ENDED
+        return IssueStatus.ENDED
     if today > issue.expires:
-        return IssueStanding.LAPSED if most else IssueStanding.EXPIRED
+        return IssueStatus.LAPSED if most else IssueStatus.EXPIRED
     if not most:
         has_run = any(in_scope(issue, one) for one in ran)
-        return IssueStanding.STALE if has_run else IssueStanding.UNTRIED
+        return IssueStatus.STALE if has_run else IssueStatus.UNTRIED
     is_exceeded = issue.max_failures is not None and most > issue.max_failures
-    return IssueStanding.EXCEEDED if is_exceeded else IssueStanding.ACTIVE
+    return IssueStatus.EXCEEDED if is_exceeded else IssueStatus.ACTIVE

@@ -12,10 +12,10 @@ from orchestrator.domain.channel import (
     OVERLAP,
     Channel,
     ChannelKind,
+    ChannelSecret,
     Delivery,
+    DeliveryAnswer,
     DeliveryState,
-    Receipt,
-    Secret,
     problems_of,
 )
 from orchestrator.domain.problems import InvalidDocumentError, Problem
@@ -53,7 +53,7 @@ def add_channel(context: Context, new: NewChannel) -> tuple[Channel, str | None]
         api_base=new.api_base,
         token_from=new.token_from,
         created_at=context.clock.now(),
-        secrets=(Secret(secret),) if secret else (),
+        secrets=(ChannelSecret(secret),) if secret else (),
     )
     problems = [Problem((field,), why) for field, why in problems_of(channel)]
     if len(context.stores.outbox.channels()) >= MOST_CHANNELS:
@@ -73,7 +73,7 @@ def find_channel(context: Context, named: str) -> Channel | None:
     return next(by_id, None) or next((one for one in channels if one.name == named), None)
 
 
-def call_channel(context: Context, channel: Channel, *, git_sha: str = "") -> Receipt:
+def call_channel(context: Context, channel: Channel, *, git_sha: str = "") -> DeliveryAnswer:
     """Send a test now, and write down what became of it. One that gets through enables it."""
     now = context.clock.now()
     told = Announcement(
@@ -113,5 +113,5 @@ def renew_secret(
         raise InvalidDocumentError(f"the channel {channel.name}", [Problem((), why)])
     secret = context.gate.courier.new_secret()
     until = context.clock.now() + overlap
-    renewed = context.stores.outbox.renew(channel.id, Secret(secret), until=until)
+    renewed = context.stores.outbox.renew(channel.id, ChannelSecret(secret), until=until)
     return renewed or channel, secret

@@ -6,7 +6,7 @@ from orchestrator.application.context import Context
 from orchestrator.domain.announcement import Announcement
 
 
-def announce(context: Context, announcement: Announcement) -> bool:
+def notify_people(context: Context, announcement: Announcement) -> bool:
     """Write it into the outbox of every channel that wants it, in one transaction.
 
     True if it is news: the line stood elsewhere, or nobody was ever told of it. The same key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.application.context import Context
 from orchestrator.application.message_links import verdict_link
-from orchestrator.application.notify_people import announce
+from orchestrator.application.notify_people import notify_people
 from orchestrator.domain.announcement import Announcement, LineageState
 from orchestrator.store.verdict_lines import StoredVerdict
 
@@ -24,7 +24,7 @@ def announce_verdict(context: Context, stored: StoredVerdict) -> bool:
         "verdict": stored.id,
         "runs": " ".join(stored.runs),
     }
-    return announce(
+    return notify_people(
         context,
         Announcement(
             lineage=stored.lineage,

@@ -13,7 +13,7 @@ from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.machine import NotOfferedError, Place, ProviderError
 from orchestrator.domain.matrix import CellPlan, Matrix
 from orchestrator.domain.money import worst_usd
-from orchestrator.domain.quota import Demand, Headroom, Level, Quota, Quotas, headroom
+from orchestrator.domain.quota import Demand, Headroom, Quota, QuotaLevel, Quotas, headroom
 
 _UNPRICED = (
     "no price is known at any of {} places, and limits.allow_unknown_price is false: none is rented"
@@ -92,7 +92,7 @@ def _headroom(
     context: Context, cells: tuple[PlannedCell, ...], *, at_once: int
 ) -> tuple[Headroom, ...]:
     demands: list[Demand] = []
-    levels: dict[Quota, Level] = {}
+    levels: dict[Quota, QuotaLevel] = {}
     for cell in cells:
         provider = context.provider(cell.cell.platform.provider)
         if not cell.places or not isinstance(provider, Quotas):
@@ -102,7 +102,7 @@ def _headroom(
         except ProviderError as error:
             unread = _unreadable(cell)
             demands.append(unread)
-            levels[unread.quota] = Level(None, None, str(error))
+            levels[unread.quota] = QuotaLevel(None, None, str(error))
             continue
         demands += wanted
         for quota in {demand.quota for demand in wanted} - levels.keys():

@@ -11,7 +11,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.test_history import history_of
 from orchestrator.domain.alias import KnownTest
-from orchestrator.domain.flaky import Go
+from orchestrator.domain.flaky import ResultPoint
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.person import Person
 from orchestrator.domain.problems import InvalidDocumentError, Problem, nearest
@@ -131,7 +131,7 @@ def _settled(stores: Stores, one: Quarantine, at: datetime) -> Quarantine:
     return stores.quarantines.end(one.id, at=at, by=by) or one
 
 
-def _since(stores: Stores, test_id: int, opened: datetime) -> list[Go]:
+def _since(stores: Stores, test_id: int, opened: datetime) -> list[ResultPoint]:
     """Results of runs that were launched later, the oldest first."""
     history = history_of(stores, test_id, limit=_RESULTS)
     goes = history.goes if history else ()

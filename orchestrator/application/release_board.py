@@ -40,7 +40,7 @@ class Staleness(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Square:
+class BoardCell:
     """A version on a platform."""
 
     cell: ReleaseCell | None
@@ -59,7 +59,7 @@ class BoardRow:
     newest_run: str
     at: datetime | None
     """Of its newest evidence; None where there is none yet."""
-    squares: Sequence[Square]
+    squares: Sequence[BoardCell]
     """One for each platform."""
     verdicts: Sequence[ReleaseVerdict]
     live: LiveRun | None
@@ -80,7 +80,7 @@ class Board:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class BoardFilter:
     """Which page of a board is asked for."""
 
     product: str
@@ -92,7 +92,7 @@ class Wanted:
     """How old evidence may be that a gate believes."""
 
 
-def release_board(stores: Stores, wanted: Wanted, *, at: datetime) -> Board:
+def release_board(stores: Stores, wanted: BoardFilter, *, at: datetime) -> Board:
     """The board, in a fixed number of statements."""
     releases = stores.releases
     page = releases.page(
@@ -145,17 +145,17 @@ def _names(known: Iterable[KnownCell], page: Sequence[Release]) -> list[str]:
     return list(dict.fromkeys(one.name for one in used))
 
 
-def _square(release: Release, name: str, first: str, oldest: datetime | None) -> Square:
+def _square(release: Release, name: str, first: str, oldest: datetime | None) -> BoardCell:
     mine = [cell for cell in release.cells if cell.name == name]
     if not mine:
         is_late = first > release.newest_run
-        return Square(cell=None, absence=Absence.NOT_YET if is_late else Absence.MISSING)
+        return BoardCell(cell=None, absence=Absence.NOT_YET if is_late else Absence.MISSING)
     shown = _worst(mine)
     newest = max(cell.run for cell in release.cells if cell.matrix == shown.matrix)
     stale = Staleness.LEFT_BEHIND if shown.run < newest else None
     if stale is None and oldest is not None and shown.at < oldest:
         stale = Staleness.TOO_OLD
-    return Square(cell=shown, others=len(mine) - 1, staleness=stale)
+    return BoardCell(cell=shown, others=len(mine) - 1, staleness=stale)
 
 
 def _worst(cells: Sequence[ReleaseCell]) -> ReleaseCell:

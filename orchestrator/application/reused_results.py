@@ -18,7 +18,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Borrowed:
+class ReusedFrom:
     """Who produced the reused results of a cell."""
 
     probed: Mapping[str, object] = field(default_factory=dict)
@@ -44,7 +44,7 @@ def as_reused(job: JobRecord, reuse: Reuse) -> JobRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Lenders:
+class ReuseSources:
     """The machines of every cell that results were reused from."""
 
     leases: Mapping[str, Sequence[Lease]]
@@ -53,7 +53,7 @@ class Lenders:
     """By lease id."""
 
     @classmethod
-    def of(cls, stores: Stores, decided: Iterable[Mapping[str, Reuse]]) -> Lenders:
+    def of(cls, stores: Stores, decided: Iterable[Mapping[str, Reuse]]) -> ReuseSources:
         """Two statements for each run that lent something."""
         runs = sorted({x.run for reuses in decided for x in reuses.values() if x.is_reused})
         leases: dict[str, Sequence[Lease]] = {}
@@ -64,16 +64,16 @@ class Lenders:
         return cls(leases, attestations)
 
 
-def borrowed(
-    decided: Mapping[str, Reuse], lenders: Lenders, results: Mapping[str, CellResults]
-) -> Borrowed:
+def reused_from(
+    decided: Mapping[str, Reuse], lenders: ReuseSources, results: Mapping[str, CellResults]
+) -> ReusedFrom:
     """Of the cells that results were reused from; of several, the newest speaks."""
-    found = Borrowed()
+    found = ReusedFrom()
     for cell_id in by_source(decided):
         leases = lenders.leases.get(cell_id, ())
         told = [x for lease in leases if (x := lenders.attestations.get(lease.id)) is not None]
         known = results.get(cell_id)
-        found = Borrowed(
+        found = ReusedFrom(
             probed=(known.environment if known else None) or {},
             attestation=told[-1] if told else None,
             simulated=found.simulated or any(lease.simulated for lease in leases),

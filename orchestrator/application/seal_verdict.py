@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.application.context import Context
-from orchestrator.application.gather_evidence import Taken
+from orchestrator.application.gather_evidence import GatheredRun
 from orchestrator.application.signing_keys import signing_key
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.gate.gate_documents import canonical
@@ -20,16 +20,16 @@ EXPORT = "intoto"
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class VerdictStatements:
     """What is to be signed."""
 
     verdict: Verdict
     snapshot: Snapshot
     snapshot_digest: str
-    taken: Sequence[Taken]
+    taken: Sequence[GatheredRun]
 
 
-def seal(context: Context, proof: Proof) -> tuple[bytes, str]:
+def seal(context: Context, proof: VerdictStatements) -> tuple[bytes, str]:
     """The bundle, the verdict's envelope first, and the id of the key. Raises KeyUnusableError."""
     key = signing_key(context)
     cells = tuple(_cell_statements(context, proof))
@@ -38,7 +38,7 @@ def seal(context: Context, proof: Proof) -> tuple[bytes, str]:
     return context.gate.notary.sign(payloads, key.id), key.id
 
 
-def _cell_statements(context: Context, proof: Proof) -> Iterator[CellStatement]:
+def _cell_statements(context: Context, proof: VerdictStatements) -> Iterator[CellStatement]:
     taken = {one.id: one for one in proof.taken}
     for cell in proof.snapshot.cells:
         if not _has_results(cell):

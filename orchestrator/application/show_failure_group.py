@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.application.context import Context
-from orchestrator.application.list_failure_groups import Kind, gather
-from orchestrator.application.triage_failures import Found, most_in_a_run
+from orchestrator.application.list_failure_groups import ListedFailureGroup, gather
+from orchestrator.application.triage_failures import FailuresToTriage, most_in_a_run
 from orchestrator.domain.alias import KnownTest
 from orchestrator.domain.signature import SIMILAR, Signature
 from orchestrator.store.failure_groups import Group, Place, Places, WindowCell
@@ -20,7 +20,7 @@ _ALIKE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class MessageVariant:
     """Results that say the very same words."""
 
     message: str
@@ -29,7 +29,7 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class FailureSite:
     """Results of one test, in one kind of cell, of one version."""
 
     test_id: int
@@ -39,11 +39,11 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownKind:
+class FailureGroupDetail:
     """Everything about a kind of failure."""
 
     signature: Signature
-    kind: Kind | None
+    kind: ListedFailureGroup | None
     """None where no result has it any more."""
     product: str
     """Of its newest result."""
@@ -52,9 +52,9 @@ class ShownKind:
     newest: WindowCell | None
     newest_test: int
     most_in_a_run: int
-    variants: Sequence[Variant]
+    variants: Sequence[MessageVariant]
     """Those said most often first."""
-    spots: Sequence[Spot]
+    spots: Sequence[FailureSite]
     """The newest first."""
     tests: Mapping[int, KnownTest]
     cells: Mapping[int, WindowCell]
@@ -64,7 +64,7 @@ class ShownKind:
     """There are older results than those looked at."""
 
 
-def show_kind(context: Context, signature_id: str) -> ShownKind | None:
+def show_failure_group(context: Context, signature_id: str) -> FailureGroupDetail | None:
     """The kind of failure; None where there is no such signature."""
     store = context.stores.kinds
     signature = context.stores.failures.get(signature_id)
@@ -76,7 +76,7 @@ def show_kind(context: Context, signature_id: str) -> ShownKind | None:
     found = _found(signature, places, tests)
     kinds = gather(context, found) if places.items else []
     in_a_run = most_in_a_run(found.groups, places.cells)
-    return ShownKind(
+    return FailureGroupDetail(
         signature=signature,
         kind=kinds[0] if kinds else None,
         product=places.cells[newest.cell].product if newest else "",
@@ -93,13 +93,15 @@ def show_kind(context: Context, signature_id: str) -> ShownKind | None:
     )
 
 
-def _found(signature: Signature, places: Places, tests: Mapping[int, KnownTest]) -> Found:
+def _found(
+    signature: Signature, places: Places, tests: Mapping[int, KnownTest]
+) -> FailuresToTriage:
     by_job: Counter[tuple[str, int]] = Counter()
     by_test: Counter[int] = Counter()
     for place in places.items:
         by_job[tests[place.test_id].job, place.cell] += 1
         by_test[place.test_id] += 1
-    return Found(
+    return FailuresToTriage(
         groups=[Group(signature.id, job, cell, many) for (job, cell), many in by_job.items()],
         cells=places.cells,
         signatures={signature.id: signature},
@@ -107,16 +109,18 @@ def _found(signature: Signature, places: Places, tests: Mapping[int, KnownTest])
     )
 
 
-def _variants(places: Iterable[Place]) -> list[Variant]:
+def _variants(places: Iterable[Place]) -> list[MessageVariant]:
     newest: dict[str, Place] = {}
     counts: Counter[str] = Counter()
     for place in places:
         newest.setdefault(place.message, place)
         counts[place.message] += 1
-    return [Variant(message, many, newest[message]) for message, many in counts.most_common()]
+    return [
+        MessageVariant(message, many, newest[message]) for message, many in counts.most_common()
+    ]
 
 
-def _spots(places: Places) -> list[Spot]:
+def _spots(places: Places) -> list[FailureSite]:
     newest: dict[tuple[int, str, str], WindowCell] = {}
     counts: Counter[tuple[int, str, str]] = Counter()
     for place in places.items:
@@ -124,7 +128,7 @@ def _spots(places: Places) -> list[Spot]:
         key = (place.test_id, cell.name, cell.version)
         newest.setdefault(key, cell)
         counts[key] += 1
-    return [Spot(key[0], cell, counts[key]) for key, cell in newest.items()]
+    return [FailureSite(key[0], cell, counts[key]) for key, cell in newest.items()]
 
 
 def _alike(context: Context, signature: Signature) -> list[Signature]:

@@ -18,7 +18,7 @@ CELLS_WITH_TESTS = 3
 """So many of the newest cells with results say which tests there are now."""
 
 
-class Standing(StrEnum):
+class GridGroup(StrEnum):
     """Why a test stands where it stands in a grid; in the order of the rows."""
 
     FAILING = "failing"
@@ -34,13 +34,13 @@ class GridRow:
     """A test, and how it went in each cell that has it."""
 
     test: KnownTest
-    standing: Standing
+    standing: GridGroup
     marks: Mapping[int, GridMark]
     """By the cell's number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class GridFailureGroup:
     """Failures of one signature."""
 
     signature: str
@@ -55,9 +55,9 @@ class Grid:
 
     cells: Sequence[GridCell]
     rows: Sequence[GridRow] = ()
-    standings: Mapping[Standing, int] = field(default_factory=dict)
+    standings: Mapping[GridGroup, int] = field(default_factory=dict)
     """How many tests stand so, of those that do not go well, whatever is asked for."""
-    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    kinds: Mapping[str, GridFailureGroup] = field(default_factory=dict)
     """By signature, of all failures in these cells."""
     retried: Collection[tuple[int, int]] = frozenset()
     """Cell and test of what was tried more than once."""
@@ -66,25 +66,27 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class GridFilter:
     """What a grid is asked for."""
 
     tests: TestsWanted = field(default_factory=TestsWanted)
-    standing: Standing | None = None
+    standing: GridGroup | None = None
     """None takes every test."""
     limit: int = 50
     after: int | None = None
     """The last test of the page before."""
 
 
-def grid_of_cells(stores: Stores, product: str, name: str, wanted: Wanted, *, cells: int) -> Grid:
+def grid_of_cells(
+    stores: Stores, product: str, name: str, wanted: GridFilter, *, cells: int
+) -> Grid:
     """The newest cells of a name, newest first; what their newest one says is now."""
     columns = stores.grids.newest(product, name, limit=cells)
     now = next((at for at, one in enumerate(columns) if one.counts.collected), len(columns))
     return _Sorting(stores, columns, columns[: now + 1]).page(wanted)
 
 
-def grid_of_run(stores: Stores, run: str, wanted: Wanted) -> Grid:
+def grid_of_run(stores: Stores, run: str, wanted: GridFilter) -> Grid:
     """The cells of a run in matrix order: all of them are now."""
     columns = stores.grids.of_run(run)
     return _Sorting(stores, columns, columns).page(wanted)
@@ -104,7 +106,7 @@ class _Sorting:
         lacking = self._grids.unreported(is_lacking) if is_lacking else []
         self._standings = self._judge({test for _, test in lacking})
 
-    def page(self, wanted: Wanted) -> Grid:
+    def page(self, wanted: GridFilter) -> Grid:
         """The rows that are asked for, and what they are shown with."""
         tests, more = self._tests(wanted)
         marks: dict[int, dict[int, GridMark]] = {}
@@ -120,7 +122,7 @@ class _Sorting:
             next=tests[-1].id if more else None,
         )
 
-    def _judge(self, lacking: Collection[int]) -> dict[int, Standing]:
+    def _judge(self, lacking: Collection[int]) -> dict[int, GridGroup]:
         places = {cell.number: place for place, cell in enumerate(self._cells)}
         failed: dict[int, set[int]] = {}
         failing: set[int] = set()
@@ -130,14 +132,14 @@ class _Sorting:
                 failing.add(one.test_id)
         flaky = {test for test, some in failed.items() if is_short(some)}
         flaky.update(test for _, test in self._retried)
-        told = dict.fromkeys(flaky, Standing.FLAKY)
-        told |= dict.fromkeys(lacking, Standing.MISSING)
-        return told | dict.fromkeys(failing, Standing.FAILING)
+        told = dict.fromkeys(flaky, GridGroup.FLAKY)
+        told |= dict.fromkeys(lacking, GridGroup.MISSING)
+        return told | dict.fromkeys(failing, GridGroup.FAILING)
 
-    def _standing(self, test: int) -> Standing:
-        return self._standings.get(test, Standing.STEADY)
+    def _standing(self, test: int) -> GridGroup:
+        return self._standings.get(test, GridGroup.STEADY)
 
-    def _tests(self, wanted: Wanted) -> tuple[Sequence[KnownTest], bool]:
+    def _tests(self, wanted: GridFilter) -> tuple[Sequence[KnownTest], bool]:
         """A page of tests, and whether more follow."""
         asked = {
             test
@@ -153,7 +155,7 @@ class _Sorting:
                 test for test in loud if not is_steady and self._order(test) > self._order(last)
             ]
         room = wanted.limit + 1 - len(loud)
-        if room > 0 and wanted.standing in (None, Standing.STEADY):
+        if room > 0 and wanted.standing in (None, GridGroup.STEADY):
             loud += self._steady(wanted.tests, last if is_steady else None, room)
         return loud[: wanted.limit], len(loud) > wanted.limit
 
@@ -165,7 +167,7 @@ class _Sorting:
         return [test for test in found if test.id not in self._standings][:room]
 
     def _order(self, test: KnownTest) -> tuple[int, str, int]:
-        return list(Standing).index(self._standing(test.id)), test.nodeid, test.id
+        return list(GridGroup).index(self._standing(test.id)), test.nodeid, test.id
 
 
 def is_short(places: Iterable[int]) -> bool:
@@ -181,7 +183,7 @@ def is_short(places: Iterable[int]) -> bool:
     return 0 < row < IN_A_ROW
 
 
-def kinds_of(bad: Iterable[Failing]) -> Mapping[str, Kind]:
+def kinds_of(bad: Iterable[Failing]) -> Mapping[str, GridFailureGroup]:
     """The signatures by how often they are seen; those that are seen again get a letter."""
     counted: Counter[str] = Counter()
     for one in bad:
@@ -190,6 +192,6 @@ def kinds_of(bad: Iterable[Failing]) -> Mapping[str, Kind]:
     ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     letters = iter(ascii_uppercase)
     return {
-        signature: Kind(signature, next(letters, "") if seen > 1 else "", seen)
+        signature: GridFailureGroup(signature, next(letters, "") if seen > 1 else "", seen)
         for signature, seen in ranked
     }

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from orchestrator.application.test_history import names_of
 from orchestrator.domain.alias import KnownTest
-from orchestrator.domain.flaky import FlakyEvidence, Go, flaky_evidence
+from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, flaky_evidence
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope, is_match
 from orchestrator.domain.outcome import Counts, TestOutcome
@@ -23,7 +23,7 @@ _GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Break:
+class Regression:
     """When a test began to fail in a cell, where it still does."""
 
     first_bad: CellGo
@@ -34,7 +34,7 @@ class Break:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellStory:
+class CellTestHistory:
     """How a test went in the cells of one name."""
 
     cell: str
@@ -42,7 +42,7 @@ class CellStory:
     """The newest first."""
     counts: Counts
     """Of these."""
-    broken: Break | None
+    broken: Regression | None
 
     @property
     def now(self) -> CellGo | None:
@@ -56,7 +56,7 @@ class CellStory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linked:
+class LinkedIssue:
     """A known issue that failures of the test fit."""
 
     issue: KnownIssue
@@ -64,7 +64,7 @@ class Linked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestStory:
+class TestDetail:
     """What is known of a test."""
 
     __test__ = False
@@ -73,7 +73,7 @@ class TestStory:
     """Under its newest name."""
     names: Sequence[KnownTest]
     """Its older ones."""
-    cells: Sequence[CellStory]
+    cells: Sequence[CellTestHistory]
     """The worst first, then by name."""
     flaky: FlakyEvidence
     """Of these results, each name of a cell by itself."""
@@ -83,12 +83,12 @@ class TestStory:
     """The newest one anywhere."""
     message: str
     """That one's: all that is stored of what it said."""
-    issues: Sequence[Linked]
+    issues: Sequence[LinkedIssue]
     quarantines: Sequence[Quarantine]
     """That stand."""
 
 
-def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> TestStory | None:
+def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> TestDetail | None:
     """The story of a test, by any of its names; None where there is no such test.
 
     Args:
@@ -105,7 +105,7 @@ def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> Tes
     failures = [go for go in goes if go.outcome in BAD]
     newest = max(failures, key=lambda go: go.at, default=None)
     signatures = stores.kinds.named({go.signature for go in failures if go.signature})
-    return TestStory(
+    return TestDetail(
         test=test,
         names=names,
         cells=_cells(goes),
@@ -128,40 +128,40 @@ def _is_to_come(go: CellGo) -> bool:
     return go.is_alive and go.outcome is TestOutcome.MISSING
 
 
-def _go(go: CellGo) -> Go:
-    return Go(go.run, go.version, go.cell, go.outcome, go.earlier)
+def _go(go: CellGo) -> ResultPoint:
+    return ResultPoint(go.run, go.version, go.cell, go.outcome, go.earlier)
 
 
-def _cells(goes: Iterable[CellGo]) -> list[CellStory]:
+def _cells(goes: Iterable[CellGo]) -> list[CellTestHistory]:
     by_name: dict[str, list[CellGo]] = {}
     for go in goes:
         by_name.setdefault(go.cell, []).append(go)
     return sorted((_story(name, some) for name, some in by_name.items()), key=_rank)
 
 
-def _story(cell: str, goes: Sequence[CellGo]) -> CellStory:
+def _story(cell: str, goes: Sequence[CellGo]) -> CellTestHistory:
     tally: dict[TestOutcome, int] = {}
     for go in goes:
         if not _is_to_come(go):
             tally[go.outcome] = tally.get(go.outcome, 0) + 1
-    return CellStory(cell=cell, goes=goes, counts=Counts.of(tally), broken=_broken(goes))
+    return CellTestHistory(cell=cell, goes=goes, counts=Counts.of(tally), broken=_broken(goes))
 
 
-def _rank(story: CellStory) -> tuple[int, str]:
+def _rank(story: CellTestHistory) -> tuple[int, str]:
     now = story.now
     if now is not None and now.outcome in BAD:
         return 0, story.cell
     return (2 if now is not None and now.outcome in _GOOD else 1), story.cell
 
 
-def _broken(goes: Sequence[CellGo]) -> Break | None:
+def _broken(goes: Sequence[CellGo]) -> Regression | None:
     """Skips and what was not reported say nothing of when it broke."""
     judged = [go for go in goes if go.outcome in BAD | _GOOD]
     failing = list(takewhile(lambda go: go.outcome in BAD, judged))
     if not failing:
         return None
     good = judged[len(failing)] if len(failing) < len(judged) else None
-    return Break(first_bad=failing[-1], last_good=good, failures=len(failing))
+    return Regression(first_bad=failing[-1], last_good=good, failures=len(failing))
 
 
 def _issues(
@@ -170,7 +170,7 @@ def _issues(
     failures: Sequence[CellGo],
     signatures: Mapping[str, Signature],
     on: date,
-) -> list[Linked]:
+) -> list[LinkedIssue]:
     """Those that fit at least one of the failures, expired ones too."""
     newest = {(go.signature, go.cell, go.version): go for go in reversed(failures)}
     issues = stores.known_issues.list(product=test.product) if newest else []
@@ -187,7 +187,7 @@ def _issues(
         for issue, go in wanted
         if in_scope(issue, _ran(go, test.job, packages.get(go.number, {})))
     }
-    return [Linked(issue=one, is_expired=one.is_expired(on)) for one in found.values()]
+    return [LinkedIssue(issue=one, is_expired=one.is_expired(on)) for one in found.values()]
 
 
 def _ran(go: CellGo, job: str, packages: Mapping[str, str]) -> Ran:

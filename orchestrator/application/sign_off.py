@@ -38,7 +38,7 @@ class NewWaiver:
     """It is for the evidence of that verdict only."""
 
 
-def waive(context: Context, new: NewWaiver) -> StoredWaiver:
+def request_waiver(context: Context, new: NewWaiver) -> StoredWaiver:
     """Ask for it: it counts once somebody else approves it. Not idempotent.
 
     Raises GateMissingError, VerdictMissingError, InvalidDocumentError, and nothing is stored.

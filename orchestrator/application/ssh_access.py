@@ -14,7 +14,7 @@ class NoMachineError(LookupError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class SshAccess:
     """How to sign in, as the controller itself does."""
 
     address: str
@@ -28,7 +28,7 @@ class Entrance:
     """Name of that file; empty where the lease has the key."""
 
 
-def enter_machine(context: Context, cell: Cell) -> Entrance:
+def ssh_access(context: Context, cell: Cell) -> SshAccess:
     """The entrance to the machine that the cell holds. Raises NoMachineError."""
     if cell.id in context.stores.ingests.of_run(cell.run_id):
         raise NoMachineError(f"cell {cell.name} was ingested: it has no machine that one can enter")
@@ -47,11 +47,11 @@ def enter_machine(context: Context, cell: Cell) -> Entrance:
     return _entrance(context, lease, lease.reach)
 
 
-def _entrance(context: Context, lease: Lease, reach: SshReach) -> Entrance:
+def _entrance(context: Context, lease: Lease, reach: SshReach) -> SshAccess:
     login = context.stores.leases.login(lease.id) if reach.lease else None
     if reach.lease and login is None:
         raise NoMachineError(f"the keys of {lease.machine_id} are gone: it is being given back")
-    return Entrance(
+    return SshAccess(
         address=reach.address,
         port=reach.port,
         user=reach.user,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.application.context import Context
-from orchestrator.application.janitor import Sight, Standing
+from orchestrator.application.janitor import CloudResource, Ownership
 from orchestrator.domain.problems import nearest
 
 
@@ -23,7 +23,7 @@ class ProviderUnreadError(Exception):
     """The provider could not be asked, or did not take the order; nothing is known of it now."""
 
 
-def end_machine(context: Context, provider: str, machine_id: str) -> Sight:
+def end_machine(context: Context, provider: str, machine_id: str) -> CloudResource:
     """Tell its provider to end it now. A leased machine goes by cancelling its run.
 
     Raises MachineMissingError, MachineInUseError, MachineStaysError, ProviderUnreadError.
@@ -39,7 +39,7 @@ def end_machine(context: Context, provider: str, machine_id: str) -> Sight:
     return sight
 
 
-def _find(context: Context, provider: str, machine_id: str) -> Sight:
+def _find(context: Context, provider: str, machine_id: str) -> CloudResource:
     if provider not in context.traits:
         near = nearest(provider, list(context.traits))
         raise MachineMissingError(f"there is no provider {provider!r}{near}")
@@ -54,22 +54,22 @@ def _find(context: Context, provider: str, machine_id: str) -> Sight:
     )
 
 
-def _refuse_owned(sight: Sight) -> None:
+def _refuse_owned(sight: CloudResource) -> None:
     tags, name = sight.machine.tags, sight.machine.id
-    if sight.standing is Standing.LEASED:
+    if sight.standing is Ownership.LEASED:
         run = tags.get("seatrial-run", "") or "RUN"
         raise MachineInUseError(
             f"{name} is at work for a cell: `seatrial cancel {run}` gives it back in order"
         )
-    if sight.standing is Standing.FOREIGN:
+    if sight.standing is Ownership.FOREIGN:
         until = f"{sight.expires_at:%Y-%m-%d %H:%M:%S} UTC" if sight.expires_at else "it expires"
         owner = tags.get("seatrial-controller", "another controller")
         raise MachineStaysError(f"{name} is controller {owner}'s until {until}; only that ends it")
-    if sight.standing is Standing.SHARED:
+    if sight.standing is Ownership.SHARED:
         raise MachineStaysError(f"{name} serves machines that are still there; they go first")
 
 
-def _refuse_needed(context: Context, sight: Sight) -> None:
+def _refuse_needed(context: Context, sight: CloudResource) -> None:
     needs = context.janitor.needed_by(sight)
     if needs is not None:
         raise MachineStaysError(

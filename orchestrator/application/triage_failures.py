@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestrator.domain.alias import KnownTest
-from orchestrator.domain.failure_triage import Answering
+from orchestrator.domain.failure_triage import TriageInputs
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope, is_match
 from orchestrator.domain.quarantine import QuarantineState, is_about, state_of
@@ -20,7 +20,7 @@ Packages = Mapping[int, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FailuresToTriage:
     """Failing results, and what is needed to hold something against them."""
 
     groups: Sequence[Group]
@@ -31,7 +31,7 @@ class Found:
 
 
 def meant(
-    stores: Stores, issues: Sequence[KnownIssue], found: Found
+    stores: Stores, issues: Sequence[KnownIssue], found: FailuresToTriage
 ) -> Mapping[str, Sequence[Group]]:
     """By id of each issue, the groups that it is about, whether or not it is over."""
     named = {issue.match.signature for issue in issues} - {""}
@@ -74,7 +74,9 @@ def _fits(
     return in_scope(issue, Ran(cell.name, cell.platform, cell.version, (group.job,), installed))
 
 
-def answering(stores: Stores, found: Found, *, now: datetime) -> Mapping[str, Answering]:
+def answering(
+    stores: Stores, found: FailuresToTriage, *, now: datetime
+) -> Mapping[str, TriageInputs]:
     """By signature, what people have said of its failures."""
     issues = stores.known_issues.list()
     by_issue = meant(stores, issues, found) if found.groups else {}
@@ -101,9 +103,9 @@ def _answering(
     explained: Iterable[Group],
     quarantines: Iterable[Quarantine],
     now: datetime,
-) -> Answering:
+) -> TriageInputs:
     known = list(issues)
-    return Answering(
+    return TriageInputs(
         issues=tuple(one for one in known if not one.is_expired(now.date())),
         over=tuple(one for one in known if one.is_expired(now.date())),
         quarantines=tuple(quarantines),
@@ -111,7 +113,9 @@ def _answering(
     )
 
 
-def _confined(stores: Stores, found: Found, now: datetime) -> Mapping[str, tuple[Quarantine, ...]]:
+def _confined(
+    stores: Stores, found: FailuresToTriage, now: datetime
+) -> Mapping[str, tuple[Quarantine, ...]]:
     """By signature the quarantines that stand, where they are about all of its tests."""
     standing = [
         one for one in stores.quarantines.list() if state_of(one, now) is QuarantineState.STANDS

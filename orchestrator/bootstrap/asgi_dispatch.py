@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 _API = ("/api/", "/docs/", "/openapi.json/", "/healthz/", "/readyz/", "/metrics/")
 
 
-class Faces:
+class AsgiDispatch:
     """Gives each request to the application that its path belongs to."""
 
     def __init__(self, api: ASGIApp, pages: ASGIApp) -> None:

@@ -28,10 +28,10 @@ from orchestrator.application.deliver_notifications import deliver
 from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
 from orchestrator.application.tokens import PREFIX, keep_token
-from orchestrator.bootstrap.asgi_dispatch import Faces
+from orchestrator.bootstrap.asgi_dispatch import AsgiDispatch
 from orchestrator.bootstrap.bounded_http import HttpLimits, bounded
 from orchestrator.bootstrap.controller_wiring import Parts, build, is_embedded
-from orchestrator.bootstrap.gc_tuning import settle
+from orchestrator.bootstrap.gc_tuning import freeze_start_up_objects
 from orchestrator.bootstrap.local_jobs import NOT_HERE, LocalJobs, jobs_as
 from orchestrator.bootstrap.sockets import home_socket, port_sockets
 from orchestrator.bootstrap.worker_threads import Workers
@@ -107,7 +107,7 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
         listeners.append(listener)
 
     def ready() -> None:
-        settle()
+        freeze_start_up_objects()
         if said:
             print(said, file=sys.stderr, flush=True)  # noqa: T201
 
@@ -219,7 +219,7 @@ def _port(
         allowed_hosts=hosts,
         revision=_revision(parts),
     )
-    application = Faces(api, HostCheck(create_dashboard(parts.context), allowed=hosts))
+    application = AsgiDispatch(api, HostCheck(create_dashboard(parts.context), allowed=hosts))
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, secret)])
     limits = HttpLimits(

@@ -26,11 +26,11 @@ from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.ids import new_id
 from orchestrator.adapters.keys import new_login
-from orchestrator.adapters.notify.http_sender import HttpCourier
-from orchestrator.adapters.signing.signer import DsseNotary
+from orchestrator.adapters.notify.http_sender import HttpSender
+from orchestrator.adapters.signing.signer import DsseSigner
 from orchestrator.adapters.text_similarity import FuzzyLikeness
 from orchestrator.application.cell.flow import run_cell
-from orchestrator.application.cell.flow_context import Identity, Timings, World
+from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.context import Context, GatePorts
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.blobs import Blobs
@@ -63,7 +63,7 @@ class Parts:
     identity: str
     database: Database
     context: Context
-    world: World
+    world: FlowDeps
     engine: DbosEngine | None
 
 
@@ -111,9 +111,9 @@ def _world(
     blobs: Blobs,
     provider: Callable[[str], Provider],
     local: LocalJobs,
-) -> World:
+) -> FlowDeps:
     home = settings.home
-    return World(
+    return FlowDeps(
         stores=database.stores,
         blobs=blobs,
         clock=SystemClock(),
@@ -146,7 +146,7 @@ def _world(
 
 
 def _context(
-    world: World, scratch: Path, *, wake: Callable[[str], None], gate: GatePorts
+    world: FlowDeps, scratch: Path, *, wake: Callable[[str], None], gate: GatePorts
 ) -> Context:
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
@@ -186,10 +186,10 @@ def _context(
 def _gate_ports(settings: Settings, subjects: Subjects) -> GatePorts:
     return GatePorts(
         statistics=LazyStatistics(),
-        notary=DsseNotary(settings.home / "keys" / "signing", settings.signing_key_file),
+        notary=DsseSigner(settings.home / "keys" / "signing", settings.signing_key_file),
         cron=CronsimCron(),
         subjects=subjects,
-        courier=HttpCourier(secret=secret, keys=settings.home / "keys"),
+        courier=HttpSender(secret=secret, keys=settings.home / "keys"),
         detector=LazyDetector(),
         public_url=settings.public_url or "",
     )
@@ -199,7 +199,7 @@ def _traits() -> Mapping[str, ProviderTraits]:
     return {name: provider_registry.traits(name) for name in provider_registry.names()}
 
 
-def _janitor(world: World) -> Janitor:
+def _janitor(world: FlowDeps) -> Janitor:
     return Janitor(
         stores=world.stores,
         provider=world.provider,
@@ -254,7 +254,7 @@ def _export(name: str, evidence: Evidence, cell: str | None) -> Iterator[str]:
         raise ReportRefusedError(str(error)) from error
 
 
-def _engine(settings: Settings, executor: str, world: World) -> DbosEngine:
+def _engine(settings: Settings, executor: str, world: FlowDeps) -> DbosEngine:
     async def flow(durable: Durable, cell_id: str) -> None:
         await run_cell(world, durable, cell_id)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from orchestrator.domain.identity import Change
+from orchestrator.domain.identity import NameChange
 
 
 class AliasState(StrEnum):
@@ -31,7 +31,7 @@ class Alias:
     """Its node id."""
     new_test: int
     new: str
-    change: Change
+    change: NameChange
     likeness: float
     """From 0 to 1."""
     state: AliasState

@@ -22,7 +22,7 @@ NO_TIME = "{!r} is no date (2026-01-19) and no time with its zone (2026-01-19T12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class AnnotationText:
     """Something for the reports that a person wrote, wherever it belongs."""
 
     __pydantic_config__ = _STRICT
@@ -66,7 +66,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written(Text):
+class Annotation(AnnotationText):
     """Something for the reports of a run that is there."""
 
     cell: str = ""
@@ -78,17 +78,17 @@ class Written(Text):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatementsFile:
+class AnnotationsFile:
     """The whole of a file of statements."""
 
     __pydantic_config__ = _STRICT
 
-    statements: tuple[Written, ...]
+    statements: tuple[Annotation, ...]
     """Narrative, fixes, recommendations, known issues."""
     author: str = ""
     """Of those that do not say who wrote them."""
 
-    def signed(self) -> tuple[Written, ...]:
+    def signed(self) -> tuple[Annotation, ...]:
         """Each with its author."""
         return tuple(replace(one, author=one.author or self.author) for one in self.statements)
 
@@ -105,7 +105,7 @@ def moment(text: str) -> datetime | None:
 
 
 def unsaid(
-    written: Iterable[Written], known: Sequence[Statement], *, at: datetime
+    written: Iterable[Annotation], known: Sequence[Statement], *, at: datetime
 ) -> tuple[Statement, ...]:
     """Those that are not known yet. One that says no time is known whenever it was said."""
     timeless = {replace(one, at=at) for one in known}
@@ -119,7 +119,7 @@ def unsaid(
     return tuple(fresh)
 
 
-def check_written(written: Sequence[Written], cells: Sequence[str]) -> Iterator[Problem]:
+def check_annotations(written: Sequence[Annotation], cells: Sequence[str]) -> Iterator[Problem]:
     """Everything in well-formed statements about a run of these cells that makes no sense."""
     if not written:
         yield Problem(("statements",), "there is none")
@@ -130,7 +130,7 @@ def check_written(written: Sequence[Written], cells: Sequence[str]) -> Iterator[
             yield Problem(("statements", index, *key), message)
 
 
-def _faults(one: Written, cells: Sequence[str]) -> Iterator[tuple[Path, str]]:
+def _faults(one: Annotation, cells: Sequence[str]) -> Iterator[tuple[Path, str]]:
     if not (one.text.strip() or one.title.strip()):
         yield (), "needs a title or a text"
     if not one.author.strip():
@@ -145,7 +145,7 @@ def _faults(one: Written, cells: Sequence[str]) -> Iterator[tuple[Path, str]]:
     yield from _texts(one)
 
 
-def _texts(one: Written) -> Iterator[tuple[Path, str]]:
+def _texts(one: Annotation) -> Iterator[tuple[Path, str]]:
     for key, most in _LONGEST.items():
         yield from _text((key,), getattr(one, key), most)
     for key in _LINES:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.domain.expected_hardware import Expected, differences, in_words, is_named
+from orchestrator.domain.expected_hardware import (
+    ExpectedHardware,
+    differences,
+    hardware_sentence,
+    is_named,
+)
 from orchestrator.domain.matrix import Accelerator
 
 
@@ -84,7 +89,7 @@ def mismatch(asked: Accelerator | None, devices: Sequence[Device], *, simulated:
 
 
 def unexpected(
-    wanted: Expected | None,
+    wanted: ExpectedHardware | None,
     *,
     provider: str,
     instance: str,
@@ -102,4 +107,4 @@ def unexpected(
     named = [device.label for device in devices]
     found = differences(wanted, provider=provider, instance=instance, devices=named)
     told = "; ".join(one.sentence for one in found)
-    return f"the matrix expects a machine {in_words(wanted)}: {told}" if told else ""
+    return f"the matrix expects a machine {hardware_sentence(wanted)}: {told}" if told else ""

@@ -17,7 +17,7 @@ CONFIRMED = 2
 """Times that the two revisions that decide must answer the same."""
 
 
-class Answer(StrEnum):
+class RevisionAnswer(StrEnum):
     """What one revision says."""
 
     GOOD = "good"
@@ -28,12 +28,12 @@ class Answer(StrEnum):
     """Both, with nothing changed."""
 
 
-Answers = Mapping[int, Sequence[Answer]]
+Answers = Mapping[int, Sequence[RevisionAnswer]]
 """By the revision's place, from 0, in the order in which they came."""
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class TryRevision:
     """Run the tests at this revision."""
 
     place: int
@@ -42,7 +42,7 @@ class Try:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRevisions:
     """The change lies between two neighbours, or within those that could not be told."""
 
     last_good: int
@@ -55,13 +55,13 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Undecided:
+class InconclusiveSearch:
     """The search cannot go on."""
 
     reason: str
 
 
-def next_step(places: int, answers: Answers) -> Try | Found | Undecided:
+def next_step(places: int, answers: Answers) -> TryRevision | FoundRevisions | InconclusiveSearch:
     """What to do next.
 
     Args:
@@ -70,56 +70,64 @@ def next_step(places: int, answers: Answers) -> Try | Found | Undecided:
     """
     odd = [place for place, said in answers.items() if _is_torn(said)]
     if odd:
-        return Undecided(f"revision {odd[0]} both fails and passes: these tests are flaky there")
+        return InconclusiveSearch(
+            f"revision {odd[0]} both fails and passes: these tests are flaky there"
+        )
     if 0 not in answers:
-        return Try(0, "check")
-    if Answer.GOOD not in answers[0]:
-        return Undecided(_no_ground(answers[0]))
-    if places - 1 in answers and Answer.GOOD in answers[places - 1]:
-        return Undecided("the last revision passes now: nothing is broken there any more")
+        return TryRevision(0, "check")
+    if RevisionAnswer.GOOD not in answers[0]:
+        return InconclusiveSearch(_no_ground(answers[0]))
+    if places - 1 in answers and RevisionAnswer.GOOD in answers[places - 1]:
+        return InconclusiveSearch("the last revision passes now: nothing is broken there any more")
     return _search(places, answers)
 
 
-def _no_ground(said: Sequence[Answer]) -> str:
-    if Answer.BAD in said:
+def _no_ground(said: Sequence[RevisionAnswer]) -> str:
+    if RevisionAnswer.BAD in said:
         return "the first revision fails here too: no revision between is to blame"
     return "the first revision could not be tried, so there is nothing to begin from"
 
 
-def _search(places: int, answers: Answers) -> Try | Found | Undecided:
+def _search(places: int, answers: Answers) -> TryRevision | FoundRevisions | InconclusiveSearch:
     good, bad = _bounds(places, answers)
-    between = [place for place in range(good + 1, bad) if Answer.SKIP not in answers.get(place, ())]
+    between = [
+        place for place in range(good + 1, bad) if RevisionAnswer.SKIP not in answers.get(place, ())
+    ]
     if between:
         middle = (good + bad) / 2
-        return Try(min(between, key=lambda place: (abs(place - middle), place)), "halve")
+        return TryRevision(min(between, key=lambda place: (abs(place - middle), place)), "halve")
     for place in (good, bad):
         said = answers.get(place, ())
-        if len([answer for answer in said if answer is not Answer.SKIP]) < CONFIRMED:
-            if said.count(Answer.SKIP) >= CONFIRMED:
-                return Undecided(f"revision {place}, which decides, could not be tried again")
-            return Try(place, "confirm")
-    return Found(good, bad)
+        if len([answer for answer in said if answer is not RevisionAnswer.SKIP]) < CONFIRMED:
+            if said.count(RevisionAnswer.SKIP) >= CONFIRMED:
+                return InconclusiveSearch(
+                    f"revision {place}, which decides, could not be tried again"
+                )
+            return TryRevision(place, "confirm")
+    return FoundRevisions(good, bad)
 
 
 def _bounds(places: int, answers: Answers) -> tuple[int, int]:
     """The last revision known to pass before the first known to fail, and that one."""
-    bad = min((p for p, said in answers.items() if Answer.BAD in said), default=places - 1)
-    good = max(p for p, said in answers.items() if Answer.GOOD in said and p < bad)
+    bad = min((p for p, said in answers.items() if RevisionAnswer.BAD in said), default=places - 1)
+    good = max(p for p, said in answers.items() if RevisionAnswer.GOOD in said and p < bad)
     return good, bad
 
 
-def _is_torn(said: Sequence[Answer]) -> bool:
-    return Answer.FLAKY in said or (Answer.GOOD in said and Answer.BAD in said)
+def _is_torn(said: Sequence[RevisionAnswer]) -> bool:
+    return RevisionAnswer.FLAKY in said or (
+        RevisionAnswer.GOOD in said and RevisionAnswer.BAD in said
+    )
 
 
 def strays(answers: Answers) -> tuple[int, ...]:
     """Revisions that pass though an earlier one fails: more than one change is at work."""
-    bad = [place for place, said in answers.items() if Answer.BAD in said]
-    good = (place for place, said in answers.items() if Answer.GOOD in said)
+    bad = [place for place, said in answers.items() if RevisionAnswer.BAD in said]
+    good = (place for place, said in answers.items() if RevisionAnswer.GOOD in said)
     return tuple(sorted(place for place in good if bad and place > min(bad)))
 
 
-def answer_of(outcomes: Sequence[Mapping[str, str]]) -> Answer:
+def answer_of(outcomes: Sequence[Mapping[str, str]]) -> RevisionAnswer:
     """What a revision says, by the outcomes of its tests each time that they ran.
 
     It is bad when a test fails every time, and good when every test passes every time.
@@ -130,9 +138,9 @@ def answer_of(outcomes: Sequence[Mapping[str, str]]) -> Answer:
             words.setdefault(key, []).append(word)
     tallies = [tally_words(each) for each in words.values()]
     if any(found.always_failed(1) for found in tallies):
-        return Answer.BAD
+        return RevisionAnswer.BAD
     if any(found.passed and found.failed for found in tallies):
-        return Answer.FLAKY
+        return RevisionAnswer.FLAKY
     if tallies and all(found.always_passed(1) for found in tallies):
-        return Answer.GOOD
-    return Answer.SKIP
+        return RevisionAnswer.GOOD
+    return RevisionAnswer.SKIP

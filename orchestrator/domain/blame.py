@@ -17,7 +17,7 @@ from orchestrator.domain.retests import (
     Tally,
     Trial,
     TrialKind,
-    last_sitting,
+    last_session,
     split_key,
     tally,
     tally_words,
@@ -27,7 +27,7 @@ Row = tuple[str, str, str]
 """What differs, back then, and now."""
 
 
-class Culprit(StrEnum):
+class RootCause(StrEnum):
     """Who broke a test."""
 
     OURS = "ours"
@@ -45,23 +45,23 @@ class Culprit(StrEnum):
 
 
 _DECIDING = {
-    Culprit.OURS: 1,
-    Culprit.DEPENDENCY: -2,
-    Culprit.IMAGE_OR_DRIVER: -1,
-    Culprit.MACHINE: -1,
-    Culprit.FLAKY: 0,
-    Culprit.UNKNOWN: -1,
+    RootCause.OURS: 1,
+    RootCause.DEPENDENCY: -2,
+    RootCause.IMAGE_OR_DRIVER: -1,
+    RootCause.MACHINE: -1,
+    RootCause.FLAKY: 0,
+    RootCause.UNKNOWN: -1,
 }
 """Where `_answer` puts the sentence that says the most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blame:
+class Attribution:
     """The answer for one failing test."""
 
     job: str
     nodeid: str
-    answer: Culprit
+    answer: RootCause
     evidence: tuple[str, ...]
     """Sentences, with the figures that they rest on."""
 
@@ -77,7 +77,7 @@ class Blame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecondMachine:
+class ConfirmationResult:
     """What another machine of the same platform says."""
 
     name: str
@@ -89,7 +89,7 @@ class SecondMachine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class AttributionContext:
     """What is known beside the trials."""
 
     baseline: str = ""
@@ -102,7 +102,7 @@ class Circumstances:
     """Driver, runtime, image and devices that differ from that run's."""
     same_tests: bool = False
     """The payload is that run's."""
-    second: SecondMachine | None = None
+    second: ConfirmationResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,30 +116,30 @@ class _Case:
     back_from_baseline: Tally
     back_from_green: Tally
     there: Tally
-    about: Circumstances
+    about: AttributionContext
 
     @property
-    def elsewhere(self) -> SecondMachine | None:
+    def elsewhere(self) -> ConfirmationResult | None:
         """The second machine, where it ran the test in the very same environment."""
         second = self.about.second
         return second if second and not second.differs and self.there.total else None
 
 
-def blame(
-    failed: Iterable[str], trials: Sequence[Trial], about: Circumstances
-) -> tuple[Blame, ...]:
+def attribute_failure(
+    failed: Iterable[str], trials: Sequence[Trial], about: AttributionContext
+) -> tuple[Attribution, ...]:
     """The answer for each failing test (by `key_of`), never more certain than its trials."""
     found = []
     for key in failed:
         answer, evidence = _answer(_case(key, trials, about))
         job, nodeid = split_key(key)
-        found.append(Blame(job=job, nodeid=nodeid, answer=answer, evidence=tuple(evidence)))
+        found.append(Attribution(job=job, nodeid=nodeid, answer=answer, evidence=tuple(evidence)))
     return tuple(found)
 
 
-def _case(key: str, trials: Sequence[Trial], about: Circumstances) -> _Case:
+def _case(key: str, trials: Sequence[Trial], about: AttributionContext) -> _Case:
     def count(kind: TrialKind, *, whole: bool = False, after: TrialKind | None = None) -> Tally:
-        since = last_sitting(trials, after) if after else 0
+        since = last_session(trials, after) if after else 0
         return tally(trials, key, kind, whole=whole, after=since)
 
     words = about.second.outcomes.get(key, ()) if about.second else ()
@@ -155,37 +155,37 @@ def _case(key: str, trials: Sequence[Trial], about: Circumstances) -> _Case:
     )
 
 
-def _answer(case: _Case) -> tuple[Culprit, list[str]]:
+def _answer(case: _Case) -> tuple[RootCause, list[str]]:
     if case.alone.passed or case.among.passed:
         return _unsteady(case)
     if not case.alone.always_failed(SURE):
         said = f"It failed {_of(case.alone)} run again with nothing changed; "
-        return Culprit.UNKNOWN, [f"{said}{SURE} failures in a row are needed to say more."]
+        return RootCause.UNKNOWN, [f"{said}{SURE} failures in a row are needed to say more."]
     steady = f"It fails every time with nothing changed: {_of(case.alone)} run again."
     for judge in (_ours, _dependency, _machine, _surroundings):
         found = judge(case)
         if found is not None:
             answer, evidence = found
             return answer, [steady, *evidence]
-    return Culprit.UNKNOWN, [steady, *_known(case)]
+    return RootCause.UNKNOWN, [steady, *_known(case)]
 
 
-def _unsteady(case: _Case) -> tuple[Culprit, list[str]]:
+def _unsteady(case: _Case) -> tuple[RootCause, list[str]]:
     """It passed at least once with nothing changed."""
     alone = f"With nothing changed on the same machine it failed {_of(case.alone)} run again."
     if case.alone.failed or case.among.passed:
         among = [f"In its whole job it failed {_of(case.among)}."] if case.among.total else []
-        return Culprit.FLAKY, [alone, *among]
+        return RootCause.FLAKY, [alone, *among]
     if case.among.always_failed(1):
-        return Culprit.UNKNOWN, [
+        return RootCause.UNKNOWN, [
             alone,
             f"In its whole job it failed {_of(case.among)}: it depends on what runs before it.",
         ]
     said = "It failed in its whole job, which did not run again: what runs before it may matter."
-    return Culprit.UNKNOWN, [alone, said]
+    return RootCause.UNKNOWN, [alone, said]
 
 
-def _ours(case: _Case) -> tuple[Culprit, list[str]] | None:
+def _ours(case: _Case) -> tuple[RootCause, list[str]] | None:
     if not case.baseline.always_passed(SURE) or not case.back_from_baseline.always_failed(BACK):
         return None
     baseline = f"the baseline {case.about.baseline} and nothing else changed"
@@ -193,10 +193,10 @@ def _ours(case: _Case) -> tuple[Culprit, list[str]] | None:
         f"With {baseline} it failed {_of(case.baseline)}.",
         f"With the subject again, afterwards, it failed {_of(case.back_from_baseline)}.",
     ]
-    return _unless_elsewhere(case, Culprit.OURS, evidence)
+    return _unless_elsewhere(case, RootCause.OURS, evidence)
 
 
-def _dependency(case: _Case) -> tuple[Culprit, list[str]] | None:
+def _dependency(case: _Case) -> tuple[RootCause, list[str]] | None:
     if not case.green.always_passed(SURE) or not case.back_from_green.always_failed(BACK):
         return None
     with_baseline = [_with_baseline(case)] if case.baseline.total else []
@@ -207,25 +207,25 @@ def _dependency(case: _Case) -> tuple[Culprit, list[str]] | None:
         f"What differs: {_rows(case.about.packages)}.",
         f"With today's packages again, afterwards, it failed {_of(case.back_from_green)}.",
     ]
-    return _unless_elsewhere(case, Culprit.DEPENDENCY, evidence)
+    return _unless_elsewhere(case, RootCause.DEPENDENCY, evidence)
 
 
 def _unless_elsewhere(
-    case: _Case, answer: Culprit, evidence: list[str]
-) -> tuple[Culprit, list[str]]:
+    case: _Case, answer: RootCause, evidence: list[str]
+) -> tuple[RootCause, list[str]]:
     """A machine on which the very same passes contradicts whatever this one says."""
     if case.elsewhere is not None and case.there.passed:
-        return Culprit.UNKNOWN, [*evidence, _there(case)]
+        return RootCause.UNKNOWN, [*evidence, _there(case)]
     return answer, evidence
 
 
-def _machine(case: _Case) -> tuple[Culprit, list[str]] | None:
+def _machine(case: _Case) -> tuple[RootCause, list[str]] | None:
     if case.elsewhere is None or not case.there.always_passed(SURE):
         return None
-    return Culprit.MACHINE, [*_ruled_out(case), _there(case)]
+    return RootCause.MACHINE, [*_ruled_out(case), _there(case)]
 
 
-def _surroundings(case: _Case) -> tuple[Culprit, list[str]] | None:
+def _surroundings(case: _Case) -> tuple[RootCause, list[str]] | None:
     """What differs is to blame only where nothing else is left."""
     about = case.about
     packages_are_out = not about.packages or case.green.always_failed(SURE)
@@ -239,7 +239,7 @@ def _surroundings(case: _Case) -> tuple[Culprit, list[str]] | None:
     if not about.surroundings or not everything_else_is_out:
         return None
     differs = f"Since the last green run {about.last_green}: {_rows(about.surroundings)}."
-    return Culprit.IMAGE_OR_DRIVER, [*_ruled_out(case), _there(case), differs]
+    return RootCause.IMAGE_OR_DRIVER, [*_ruled_out(case), _there(case), differs]
 
 
 def _known(case: _Case) -> list[str]:

@@ -261,7 +261,7 @@ class Lease:
         return datetime.fromisoformat(text) if text else None
 
 
-class PlaceAnswer(StrEnum):
+class PlacementResult(StrEnum):
     """What became of a place on the way to a machine."""
 
     CHOSEN = "chosen"
@@ -276,12 +276,12 @@ class PlaceAnswer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceChoice:
+class PlacementDecision:
     """One line of why a cell's machine is where it is."""
 
     at: datetime
     place: str
-    verdict: PlaceAnswer
+    verdict: PlacementResult
     reason: str
     """One word, as of an attempt's cause; empty for CHOSEN."""
     detail: str

@@ -51,7 +51,7 @@ class ChannelKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Secret:
+class ChannelSecret:
     """What messages to a channel are signed with."""
 
     value: str = field(repr=False)
@@ -78,7 +78,7 @@ class Channel:
     token_from: str = ""
     """``env:NAME`` or ``file:NAME``: where the controller finds GitHub's token, not the token."""
     created_at: datetime
-    secrets: tuple[Secret, ...] = ()
+    secrets: tuple[ChannelSecret, ...] = ()
     """The newest first; those that are over too."""
 
     def wants(self, lineage: str) -> bool:
@@ -99,7 +99,7 @@ class Channel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class ChannelHealth:
     """How a channel does."""
 
     failing_since: datetime | None = None
@@ -146,7 +146,7 @@ class Delivery:
     is_test: bool = False
 
 
-class Reception(StrEnum):
+class DeliveryResult(StrEnum):
     """What became of one attempt."""
 
     TAKEN = "taken"
@@ -159,10 +159,10 @@ class Reception(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class DeliveryAnswer:
     """What a receiver answered to one attempt."""
 
-    reception: Reception
+    reception: DeliveryResult
     said: str
     """For a person: the status, or why there is none. One line; nothing secret."""
     status: int | None = None
@@ -171,22 +171,22 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedAttempt:
+class DeliveryAttempt:
     """One line of the delivery log."""
 
     delivery: str
     number: int
     at: datetime
-    receipt: Receipt
+    receipt: DeliveryAnswer
 
 
-def next_look(delivery: Delivery, receipt: Receipt, now: datetime) -> datetime | None:
+def next_look(delivery: Delivery, receipt: DeliveryAnswer, now: datetime) -> datetime | None:
     """When to try again; None gives it up.
 
     The wait grows threefold from five seconds to six hours, and is spread by a fifth so that what
     failed together does not come back together. A receiver's own wish counts where it is longer.
     """
-    if receipt.reception is not Reception.FAILED or now - delivery.created_at >= GIVE_UP_AFTER:
+    if receipt.reception is not DeliveryResult.FAILED or now - delivery.created_at >= GIVE_UP_AFTER:
         return None
     exponent = min(delivery.attempts, 20)
     wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * _GROWTH**exponent)
@@ -247,7 +247,7 @@ def status_word(told: Announcement) -> str:
     return _STATUSES[told.state]
 
 
-def is_of(channel: Channel, told: Announcement) -> bool:
+def is_signed_by(channel: Channel, told: Announcement) -> bool:
     """Whether a commit's status belongs into the channel's repository."""
     if commit_of(told) is None:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orchestrator.domain.blame import Blame, Culprit
+from orchestrator.domain.blame import Attribution, RootCause
 from orchestrator.domain.retests import Tally, Trial, TrialKind, key_of, tally_words
 
 _TOLD = (TrialKind.RERUN, TrialKind.BASELINE, TrialKind.LAST_GREEN)
@@ -13,7 +13,7 @@ _TOLD = (TrialKind.RERUN, TrialKind.BASELINE, TrialKind.LAST_GREEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
+class RetestTally:
     """How a test went each time that it ran again with the same thing changed."""
 
     kind: TrialKind
@@ -36,19 +36,19 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosed:
+class DiagnosedTest:
     """One failing test of a cell, and who broke it."""
 
     cell: str
     job: str
     nodeid: str
     """Empty for a command."""
-    answer: Culprit
+    answer: RootCause
     sentence: str
     """The evidence that decides."""
     evidence: tuple[str, ...]
     """All of it."""
-    again: tuple[Again, ...]
+    again: tuple[RetestTally, ...]
 
     @property
     def tried(self) -> str:
@@ -57,12 +57,12 @@ class Diagnosed:
 
 
 def diagnosed_of(
-    cell: str, blames: Iterable[Blame], trials: Iterable[Trial]
-) -> tuple[Diagnosed, ...]:
+    cell: str, blames: Iterable[Attribution], trials: Iterable[Trial]
+) -> tuple[DiagnosedTest, ...]:
     """The tests of a cell that ran again at least once."""
     told = [trial for trial in trials if trial.kind in _TOLD]
     found = (
-        Diagnosed(
+        DiagnosedTest(
             cell=cell,
             job=one.job,
             nodeid=one.nodeid,
@@ -76,7 +76,7 @@ def diagnosed_of(
     return tuple(one for one in found if one.again)
 
 
-def _again(key: str, trials: Iterable[Trial]) -> tuple[Again, ...]:
+def _again(key: str, trials: Iterable[Trial]) -> tuple[RetestTally, ...]:
     """By what was changed, in the order in which it was first tried."""
     words: dict[tuple[TrialKind, bool, str], list[str]] = {}
     for trial in trials:
@@ -84,7 +84,7 @@ def _again(key: str, trials: Iterable[Trial]) -> tuple[Again, ...]:
             kind = (trial.kind, trial.whole, trial.changed)
             words.setdefault(kind, []).append(trial.outcomes[key])
     return tuple(
-        Again(kind=kind, changed=changed, whole=whole, outcomes=tuple(each))
+        RetestTally(kind=kind, changed=changed, whole=whole, outcomes=tuple(each))
         for (kind, whole, changed), each in words.items()
     )
 

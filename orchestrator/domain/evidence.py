@@ -47,7 +47,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class EvidenceBatch:
     """What an attempt's machine had written since the given offsets."""
 
     events: bytes

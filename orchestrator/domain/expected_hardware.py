@@ -11,7 +11,7 @@ ANY = "any"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class ExpectedHardware:
     """What a platform's machines must be; what is left out is not asked for."""
 
     __pydantic_config__ = _STRICT
@@ -25,7 +25,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class HardwareDifference:
     """One way in which a machine is not what it must be."""
 
     sentence: str
@@ -34,8 +34,8 @@ class Difference:
 
 
 def differences(
-    wanted: Expected, *, provider: str, instance: str, devices: Sequence[str] | None
-) -> Iterator[Difference]:
+    wanted: ExpectedHardware, *, provider: str, instance: str, devices: Sequence[str] | None
+) -> Iterator[HardwareDifference]:
     """How a machine differs from what it must be; nothing where it does not.
 
     Args:
@@ -49,12 +49,12 @@ def differences(
     if wanted.instance:
         yield from _compared("its instance type", instance, wanted.instance)
     if wanted.accelerator and devices is None:
-        yield Difference("nobody looked at its accelerators", is_known=False)
+        yield HardwareDifference("nobody looked at its accelerators", is_known=False)
     elif wanted.accelerator and not any(is_named(one, wanted.accelerator) for one in devices or ()):
-        yield Difference(f"it has {', '.join(devices or ()) or 'no accelerator'}")
+        yield HardwareDifference(f"it has {', '.join(devices or ()) or 'no accelerator'}")
 
 
-def in_words(wanted: Expected) -> str:
+def hardware_sentence(wanted: ExpectedHardware) -> str:
     """``of gcp g2-standard-4 with NVIDIA L4``; empty where nothing is asked for."""
     place = " ".join(word for word in (wanted.provider, wanted.instance) if word)
     device = f"with {wanted.accelerator}" if wanted.accelerator else ""
@@ -71,8 +71,8 @@ def _words(name: str) -> list[str]:
     return name.lower().replace("-", " ").replace("_", " ").split()
 
 
-def _compared(what: str, found: str, wanted: str) -> Iterator[Difference]:
+def _compared(what: str, found: str, wanted: str) -> Iterator[HardwareDifference]:
     if not found:
-        yield Difference(f"{what} is not known", is_known=False)
+        yield HardwareDifference(f"{what} is not known", is_known=False)
     elif found != wanted:
-        yield Difference(f"{what} is {found}")
+        yield HardwareDifference(f"{what} is {found}")

@@ -13,7 +13,7 @@ NEW_FOR = timedelta(days=7)
 """A kind of failure that was seen for the first time no longer ago is new."""
 
 
-class Standing(StrEnum):
+class TriageStatus(StrEnum):
     """How people stand to a kind of failure, in the order in which it should be looked at."""
 
     NEW = "new"
@@ -29,7 +29,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
+class TriageInputs:
     """What people have said of a kind of failure."""
 
     issues: tuple[KnownIssue, ...] = ()
@@ -47,12 +47,12 @@ class Answering:
         now = [issue.owner for issue in self.issues] + [one.owner for one in self.quarantines]
         return tuple(dict.fromkeys(now or [issue.owner for issue in self.over]))
 
-    def standing(self, count: int, *, first_seen: datetime, now: datetime) -> Standing:
+    def standing(self, count: int, *, first_seen: datetime, now: datetime) -> TriageStatus:
         """Of so many results."""
         if self.tolerated >= count:
-            return Standing.KNOWN
+            return TriageStatus.KNOWN
         if self.quarantines:
-            return Standing.QUARANTINED
+            return TriageStatus.QUARANTINED
         if self.over:
-            return Standing.LAPSED
-        return Standing.NEW if now - first_seen <= NEW_FOR else Standing.UNOWNED
+            return TriageStatus.LAPSED
+        return TriageStatus.NEW if now - first_seen <= NEW_FOR else TriageStatus.UNOWNED

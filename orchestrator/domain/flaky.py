@@ -19,7 +19,7 @@ _Z = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
+class ResultPoint:
     """One result of a test."""
 
     run: str
@@ -61,7 +61,7 @@ class FlakyEvidence:
         return Fraction(self.flips, self.chances) if self.chances else None
 
 
-def flaky_evidence(history: Iterable[Go]) -> FlakyEvidence:
+def flaky_evidence(history: Iterable[ResultPoint]) -> FlakyEvidence:
     """Weigh a test's history.
 
     Failures that come three or more in a row on a platform are a break and its mending: they are
@@ -83,11 +83,11 @@ def flaky_evidence(history: Iterable[Go]) -> FlakyEvidence:
     return FlakyEvidence(retried, _split(goes), flips, chances, judged, failures, rate)
 
 
-def _platform(go: Go) -> str:
+def _platform(go: ResultPoint) -> str:
     return go.platform
 
 
-def _split(goes: Sequence[Go]) -> int:
+def _split(goes: Sequence[ResultPoint]) -> int:
     """Pairs of version and platform with which it both passed and failed."""
     seen: dict[tuple[str, str], set[bool]] = {}
     for go in goes:

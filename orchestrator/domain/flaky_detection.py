@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.flaky import IN_A_ROW, FlakyEvidence, Go, flaky_evidence
+from orchestrator.domain.flaky import IN_A_ROW, FlakyEvidence, ResultPoint, flaky_evidence
 from orchestrator.domain.outcome import TestOutcome
 
 FLIPS = 4
@@ -18,7 +18,7 @@ _GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED})
 _BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
 
 
-class Unsteady(StrEnum):
+class FlakySignal(StrEnum):
     """How it shows, the surest first."""
 
     RETRIED = "retried"
@@ -29,7 +29,7 @@ class Unsteady(StrEnum):
     """It keeps changing, with versions that change too."""
 
 
-class Whose(StrEnum):
+class FailureOrigin(StrEnum):
     """Whose its failures probably are."""
 
     INFRA = "infra"
@@ -41,10 +41,10 @@ class Whose(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DatedGo:
+class DatedResult:
     """A result of a test, and where to find it."""
 
-    go: Go
+    go: ResultPoint
     """Its platform is the cell's name: a platform with its environment, where it has several."""
     platform: str
     """The platform's id."""
@@ -62,14 +62,14 @@ class DatedGo:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ResultPair:
     """The newest two results that show it; they are the same one where it passed on retry."""
 
-    bad: DatedGo
-    good: DatedGo
+    bad: DatedResult
+    good: DatedResult
 
 
-def how(history: Sequence[DatedGo], evidence: FlakyEvidence) -> Unsteady | None:
+def flaky_signal(history: Sequence[DatedResult], evidence: FlakyEvidence) -> FlakySignal | None:
     """How it shows that a test is unsteady; None where it does not.
 
     Args:
@@ -77,31 +77,31 @@ def how(history: Sequence[DatedGo], evidence: FlakyEvidence) -> Unsteady | None:
         evidence: What it comes to.
     """
     if evidence.is_certain:
-        return Unsteady.RETRIED
+        return FlakySignal.RETRIED
     if evidence.split:
-        return Unsteady.SPLIT
+        return FlakySignal.SPLIT
     if evidence.flips < FLIPS:
         return None
     # A short break on many platforms is still one break.
-    places: dict[str, list[Go]] = {}
+    places: dict[str, list[ResultPoint]] = {}
     for one in history:
         places.setdefault(one.go.platform, []).append(one.go)
     most = max(flaky_evidence(goes).flips for goes in places.values())
-    return Unsteady.FLIPS if most >= FLIPS else None
+    return FlakySignal.FLIPS if most >= FLIPS else None
 
 
-def whose(kinds: Mapping[FailureClass, int]) -> Whose:
+def failure_origin(kinds: Mapping[FailureClass, int]) -> FailureOrigin:
     """Whose the failures of these classes probably are."""
     machine = kinds.get(FailureClass.INFRA, 0) + kinds.get(FailureClass.ENVIRONMENT, 0)
     code = kinds.get(FailureClass.PRODUCT, 0) + kinds.get(FailureClass.TEST, 0)
     if machine and code:
-        return Whose.BOTH
+        return FailureOrigin.BOTH
     if machine or code:
-        return Whose.INFRA if machine else Whose.TEST
-    return Whose.UNKNOWN
+        return FailureOrigin.INFRA if machine else FailureOrigin.TEST
+    return FailureOrigin.UNKNOWN
 
 
-def pair_of(history: Sequence[DatedGo]) -> Pair | None:
+def pair_of(history: Sequence[DatedResult]) -> ResultPair | None:
     """The newest two results that show it best.
 
     Args:
@@ -110,22 +110,22 @@ def pair_of(history: Sequence[DatedGo]) -> Pair | None:
     newest = [one for one in reversed(history) if one.is_bad or one.go.outcome in _GOOD]
     retried = next((one for one in newest if one.is_retried), None)
     if retried is not None:
-        return Pair(retried, retried)
+        return ResultPair(retried, retried)
     return _closest(newest, with_version=True) or _closest(newest, with_version=False)
 
 
-def _closest(newest: Sequence[DatedGo], *, with_version: bool) -> Pair | None:
-    def key(one: DatedGo) -> tuple[str, str]:
+def _closest(newest: Sequence[DatedResult], *, with_version: bool) -> ResultPair | None:
+    def key(one: DatedResult) -> tuple[str, str]:
         return one.go.platform, one.go.version if with_version else ""
 
-    good: dict[tuple[str, str], DatedGo] = {}
-    bad: dict[tuple[str, str], DatedGo] = {}
+    good: dict[tuple[str, str], DatedResult] = {}
+    bad: dict[tuple[str, str], DatedResult] = {}
     for one in newest:
         mine, others = (bad, good) if one.is_bad else (good, bad)
         mine[key(one)] = one
         if key(one) in others:
             other = others[key(one)]
-            return Pair(one, other) if one.is_bad else Pair(other, one)
+            return ResultPair(one, other) if one.is_bad else ResultPair(other, one)
     return None
 
 

@@ -67,7 +67,7 @@ def job_family(job: str) -> str:
     return family
 
 
-class Change(StrEnum):
+class NameChange(StrEnum):
     """How the name of a test changed."""
 
     PARAMETERS = "parameters"
@@ -84,7 +84,7 @@ class Suggestion:
 
     old: str
     new: str
-    change: Change
+    change: NameChange
     likeness: float
     """From 0 to 1."""
 
@@ -119,9 +119,9 @@ class NameChanges:
 
 
 _WORDS = {
-    Change.MOVED: "moved",
-    Change.RENAMED: "renamed",
-    Change.PARAMETERS: "with parameters in another order",
+    NameChange.MOVED: "moved",
+    NameChange.RENAMED: "renamed",
+    NameChange.PARAMETERS: "with parameters in another order",
 }
 
 
@@ -148,8 +148,8 @@ def compare_names(
     gone = {name: take_apart(name) for name in sorted(ours - same - set(known))}
     come = {name: take_apart(name) for name in sorted(theirs - same - set(known.values()))}
     search = _Search(gone, come, frozenset(rejected))
-    search.by_key(Change.PARAMETERS, lambda n: (n.path, n.classes, n.function, n.parameters))
-    search.by_key(Change.MOVED, lambda n: (n.function, n.parameters))
+    search.by_key(NameChange.PARAMETERS, lambda n: (n.path, n.classes, n.function, n.parameters))
+    search.by_key(NameChange.MOVED, lambda n: (n.function, n.parameters))
     search.by_likeness(alike)
     return NameChanges(
         tuple(sorted(same | set(known.values()))),
@@ -174,7 +174,7 @@ class _Search:
         self.found: list[Suggestion] = []
         self.ambiguous: set[str] = set()
 
-    def by_key(self, change: Change, key: Callable[[TestName], object]) -> None:
+    def by_key(self, change: NameChange, key: Callable[[TestName], object]) -> None:
         """Pair those that share a key; where several do, nothing is guessed."""
         before, after = _grouped(self.gone, key), _grouped(self.come, key)
         for shared, names in after.items():
@@ -190,7 +190,7 @@ class _Search:
         """Pair the most alike functions of one class and file that have the same parameters."""
         for likeness, old, new in sorted(self._likely(alike), key=lambda p: (-p[0], p[1], p[2])):
             if old in self.gone and new in self.come:
-                self._take(Suggestion(old, new, Change.RENAMED, round(likeness, 3)))
+                self._take(Suggestion(old, new, NameChange.RENAMED, round(likeness, 3)))
 
     def _likely(self, alike: Callable[[str, str], float]) -> Iterable[tuple[float, str, str]]:
         left = _COMPARED

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
-from orchestrator.domain.annotation import NO_TIME, Text, moment
+from orchestrator.domain.annotation import NO_TIME, AnnotationText, moment
 from orchestrator.domain.ingested import StatedMachine, Statement
 from orchestrator.domain.manifest import IDENTIFIER, JobKind
 from orchestrator.domain.matrix import Platform
@@ -99,7 +99,7 @@ class NotedMachine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotedStatement(Text):
+class NotedStatement(AnnotationText):
     """Something for the reports that a person wrote beside the artifacts."""
 
     whole_run: bool = False

@@ -15,7 +15,7 @@ _READINGS = 50
 _NAME_CHARS = 100
 
 
-class Turn(NamedTuple):
+class InterleavedTurn(NamedTuple):
     """Of a metric; one that was not measured in turns has an empty arm."""
 
     arm: str = ""
@@ -23,14 +23,14 @@ class Turn(NamedTuple):
     readings: Mapping[str, float] = {}
 
 
-def turn_of(data: Mapping[str, object]) -> Turn:
+def turn_of(data: Mapping[str, object]) -> InterleavedTurn:
     """Read a metric event; one with an unknown arm, or without a turn, is a plain metric."""
     arm, number = data.get("arm"), data.get("turn")
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < _TURNS:
-        return Turn()
+        return InterleavedTurn()
     if not isinstance(arm, str) or arm not in ARMS:
-        return Turn()
-    return Turn(arm, number, dict(_readings(data.get("readings"))))
+        return InterleavedTurn()
+    return InterleavedTurn(arm, number, dict(_readings(data.get("readings"))))
 
 
 def _readings(said: object) -> Iterator[tuple[str, float]]:

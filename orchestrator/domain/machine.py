@@ -332,7 +332,7 @@ class ProviderTraits:
     """How its machines hear that they will be taken away: ``aws``, ``gcp``, or not at all."""
 
 
-class MachineBook(Protocol):
+class StaticHostStore(Protocol):
     """Where a provider without a cloud of its own remembers the machines it handed out."""
 
     def write(self, provider: str, machine: Machine) -> None:
@@ -353,7 +353,7 @@ class MachineBook(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Completed:
+class CommandResult:
     """A command that ran to its end on a machine."""
 
     status: int
@@ -371,7 +371,7 @@ class Shell(Protocol):
         stdin: Iterable[bytes] = (),
         timeout_s: float = 60.0,
         output_limit_bytes: int = 64 * 1024 * 1024,
-    ) -> Completed:
+    ) -> CommandResult:
         """Run a POSIX shell command. Any exit status is an answer; raises ShellError otherwise."""
         ...
 

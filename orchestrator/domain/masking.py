@@ -10,8 +10,8 @@ _KEPT = 300
 """Characters of a masked message."""
 
 _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), mask)
-    for pattern, mask in (
+    (re.compile(pattern), mask_variable_parts)
+    for pattern, mask_variable_parts in (
         (r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b", "<uuid>"),
         (r"\b[a-z][a-z0-9+.-]{1,20}://[^\s'\"<>]+", "<url>"),
         (
@@ -34,7 +34,7 @@ _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 
 
-def mask(message: str) -> str:
+def mask_variable_parts(message: str) -> str:
     """One line of the message, with marks for what is not the same every time."""
     line = message.strip().split("\n", 1)[0][:_READ]
     for pattern, mark in _MASKS:

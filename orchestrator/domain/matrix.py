@@ -8,7 +8,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from orchestrator.domain.expected_hardware import Expected
+from orchestrator.domain.expected_hardware import ExpectedHardware
 from orchestrator.domain.manifest import Manifest
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
@@ -177,7 +177,7 @@ class Platform:
     """Or several, in order."""
     accelerator: Accelerator | None = None
     """What must be found on the machine."""
-    expect: Expected | None = None
+    expect: ExpectedHardware | None = None
     """What its machine must be, whatever its id promises; looked at before the first job."""
     accelerator_type: str | None = None
     """Of a TPU: ``v5litepod-1``."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
-from orchestrator.domain.expected_hardware import ANY, Expected
+from orchestrator.domain.expected_hardware import ANY, ExpectedHardware
 from orchestrator.domain.git_names import url_fault
 from orchestrator.domain.machine import ProviderTraits
 from orchestrator.domain.manifest import IDENTIFIER, Manifest, unknown_environment
@@ -68,12 +68,12 @@ def _platform_list_problems(
             yield from _expect_problems(platform.expect, platform.provider, (*path, "expect"))
 
 
-def _expect_problems(expect: Expected, provider: str, path: Path) -> Iterator[Problem]:
+def _expect_problems(expect: ExpectedHardware, provider: str, path: Path) -> Iterator[Problem]:
     for f in fields(expect):
         if getattr(expect, f.name).strip().lower() == ANY:
             message = "`any` is a word of policies: in a matrix leave out what is not asked for"
             yield Problem((*path, f.name), message)
-    if expect == Expected():
+    if expect == ExpectedHardware():
         yield Problem(path, "names nothing: give `provider`, `instance` or `accelerator`")
     if expect.provider not in ("", ANY, provider):
         message = f"nothing of provider {provider!r} can be of {expect.provider!r}"

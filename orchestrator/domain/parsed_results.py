@@ -29,7 +29,7 @@ class Provenance(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SaidTest:
+class ParsedTest:
     """One test and how it went."""
 
     nodeid: str
@@ -48,8 +48,8 @@ class SaidTest:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidDetail:
-    """More about a test that was, or will be, named by a `SaidTest`: a FAILURES section."""
+class ParsedDetail:
+    """More about a test that was, or will be, named by a `ParsedTest`: a FAILURES section."""
 
     name: str
     """The node id, or only the part of it that the section's title has."""
@@ -60,7 +60,7 @@ class SaidDetail:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidTally:
+class ParsedTally:
     """How many tests there are, in the artifact's own words."""
 
     where: str
@@ -74,7 +74,7 @@ class SaidTally:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidUnnamed:
+class ParsedUnnamedTests:
     """Tests of a suite that are counted without being named (a transcription)."""
 
     counts: Mapping[str, int]
@@ -82,7 +82,7 @@ class SaidUnnamed:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidJob:
+class ParsedJob:
     """The artifact, or what follows in it, is about one job; nothing before the next one ends it.
 
     Dialects whose artifacts hold a single job, or suites told apart by their tests' paths, need
@@ -97,7 +97,7 @@ class SaidJob:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidEnd:
+class ParsedEnd:
     """How the job ended; an artifact that never says so is torn, or inferred to be whole."""
 
     exit_code: int | None = None
@@ -110,7 +110,7 @@ class SaidEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidCheck:
+class ParsedCheck:
     """One statement that a demo made about itself."""
 
     name: str
@@ -125,7 +125,7 @@ class SaidCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidMetric:
+class ParsedMetric:
     """One measured quantity."""
 
     name: str
@@ -137,14 +137,14 @@ class SaidMetric:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidDegraded:
+class ParsedFallback:
     """A fallback: what follows or went before did not run the way it should have."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class SaidEnvironment:
+class ParsedEnvironment:
     """Facts about the machine and its software, in the words of the agent's environment event.
 
     Keys: ``python``, ``torch``, ``cuda``, ``hip``, ``xla``, ``packages`` {name: version}, and
@@ -156,7 +156,7 @@ class SaidEnvironment:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidStamp:
+class ParsedVersion:
     """A name and a version that the artifact prints of the software under test."""
 
     name: str
@@ -164,7 +164,7 @@ class SaidStamp:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidProblem:
+class ParsedProblem:
     """Something about the artifact that a person must know: torn, inconsistent, unreadable."""
 
     level: str
@@ -173,14 +173,14 @@ class SaidProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidRemark:
+class ParsedNotice:
     """Something about the artifact that is worth knowing, and no problem: what it is a copy of."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class SaidMoment:
+class ParsedTime:
     """When something that the artifact tells of happened."""
 
     at: datetime
@@ -188,18 +188,18 @@ class SaidMoment:
 
 
 Said = (
-    SaidTest
-    | SaidDetail
-    | SaidTally
-    | SaidUnnamed
-    | SaidJob
-    | SaidEnd
-    | SaidCheck
-    | SaidMetric
-    | SaidDegraded
-    | SaidEnvironment
-    | SaidStamp
-    | SaidProblem
-    | SaidRemark
-    | SaidMoment
+    ParsedTest
+    | ParsedDetail
+    | ParsedTally
+    | ParsedUnnamedTests
+    | ParsedJob
+    | ParsedEnd
+    | ParsedCheck
+    | ParsedMetric
+    | ParsedFallback
+    | ParsedEnvironment
+    | ParsedVersion
+    | ParsedProblem
+    | ParsedNotice
+    | ParsedTime
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from orchestrator.domain.flaky import FlakyEvidence, Go
+from orchestrator.domain.flaky import FlakyEvidence, ResultPoint
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import Failure
@@ -80,7 +80,7 @@ def faults_of(quarantine: Quarantine, longest: timedelta) -> tuple[tuple[str, st
     return (*said, *((key, "is missing: say it, so that somebody can be asked") for key in missing))
 
 
-def may_return(quarantine: Quarantine, since: Iterable[Iterable[Go]]) -> bool:
+def may_return(quarantine: Quarantine, since: Iterable[Iterable[ResultPoint]]) -> bool:
     """Whether the test passed so often in a row, on each of its platforms, that it is trusted.
 
     Args:
@@ -95,7 +95,7 @@ def may_return(quarantine: Quarantine, since: Iterable[Iterable[Go]]) -> bool:
     return bool(reached) and min(reached) >= quarantine.returns_after
 
 
-def passes_in_a_row(results: Iterable[Go]) -> Mapping[str, int]:
+def passes_in_a_row(results: Iterable[ResultPoint]) -> Mapping[str, int]:
     """By platform, passes since the last failure; a pass on retry is none.
 
     Skips, and tests that did not run, say nothing. A platform without a result is left out.

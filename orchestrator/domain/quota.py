@@ -35,7 +35,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class QuotaLevel:
     """How full a quota is; None is unknown, never enough."""
 
     limit: int | None
@@ -51,12 +51,12 @@ class Quotas(Protocol):
         """What a machine there takes of which quotas. Raises ProviderError."""
         ...
 
-    def level(self, quota: Quota) -> Level:
+    def level(self, quota: Quota) -> QuotaLevel:
         """Limit and usage now; whatever cannot be read is unknown, with the reason."""
         ...
 
 
-class Room(StrEnum):
+class QuotaStatus(StrEnum):
     """The answer to one quota."""
 
     OK = "ok"
@@ -70,8 +70,8 @@ class Headroom:
 
     quota: Quota
     needed: int
-    level: Level
-    room: Room
+    level: QuotaLevel
+    room: QuotaStatus
 
     @property
     def sentence(self) -> str:
@@ -81,13 +81,13 @@ class Headroom:
         if level.limit is None or level.used is None:
             return f"{need}, unknown how much is free: {level.why_unknown or 'it was not told'}"
         free = max(0, level.limit - level.used)
-        if self.room is Room.OK:
+        if self.room is QuotaStatus.OK:
             return f"{need}, {free} free"
         return f"{need}, {free} free; ask {quota.code} for >= {level.used + self.needed}"
 
 
 def headroom(
-    demands: Iterable[Demand], levels: Mapping[Quota, Level], *, at_once: int
+    demands: Iterable[Demand], levels: Mapping[Quota, QuotaLevel], *, at_once: int
 ) -> tuple[Headroom, ...]:
     """Add up what machines take that may run at the same time, quota by quota.
 
@@ -106,7 +106,7 @@ def headroom(
     return tuple(found)
 
 
-def _room(needed: int, level: Level) -> Room:
+def _room(needed: int, level: QuotaLevel) -> QuotaStatus:
     if level.limit is None or level.used is None:
-        return Room.UNKNOWN
-    return Room.OK if level.limit - level.used >= needed else Room.SHORT
+        return QuotaStatus.UNKNOWN
+    return QuotaStatus.OK if level.limit - level.used >= needed else QuotaStatus.SHORT

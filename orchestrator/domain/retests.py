@@ -53,7 +53,7 @@ class TrialKind(StrEnum):
     """The subject is another revision."""
 
 
-class SittingState(StrEnum):
+class RetestSessionState(StrEnum):
     """Where a sitting is."""
 
     ASKED = "asked"
@@ -100,7 +100,7 @@ class TrialAsk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sitting:
+class RetestSession:
     """One start of the agent for trials."""
 
     id: str
@@ -109,7 +109,7 @@ class Sitting:
     number: int
     ask: TrialAsk
     asked_at: datetime
-    state: SittingState = SittingState.ASKED
+    state: RetestSessionState = RetestSessionState.ASKED
     started_at: datetime | None = None
     ended_at: datetime | None = None
     outcomes: tuple[Mapping[str, str], ...] = ()
@@ -149,18 +149,18 @@ def by_job(keys: Iterable[str]) -> Tests:
     return {job: tuple(nodeids) for job, nodeids in found.items()}
 
 
-def job_in_sitting(job: str, time: int) -> str:
+def job_in_session(job: str, time: int) -> str:
     """How the agent is told to run the same job for the n-th time."""
     return f"{job}{_MARK}{time}"
 
 
-def job_of_sitting(name: str) -> tuple[str, int]:
+def job_of_session(name: str) -> tuple[str, int]:
     """The job and the time that a name in a sitting's evidence means."""
     job, _, time = name.rpartition(_MARK)
     return (job, int(time)) if job and time.isdecimal() else (name, 0)
 
 
-def trials_of(sittings: Iterable[Sitting]) -> tuple[Trial, ...]:
+def trials_of(sittings: Iterable[RetestSession]) -> tuple[Trial, ...]:
     """All of them, in order."""
     found: list[Trial] = []
     for sitting in sittings:
@@ -229,13 +229,13 @@ def reruns_of(trials: Iterable[Trial], job: str, nodeid: str) -> tuple[str, ...]
     return tuple(trial.outcomes[key] for trial in again if key in trial.outcomes)
 
 
-def last_sitting(trials: Iterable[Trial], kind: TrialKind) -> int:
+def last_session(trials: Iterable[Trial], kind: TrialKind) -> int:
     """Number of the last sitting of a kind; 0 if there is none."""
     return max((trial.sitting for trial in trials if trial.kind is kind), default=0)
 
 
 def next_trial(
-    order: TrialOrder, failed: Sequence[str], sittings: Sequence[Sitting], options: Options
+    order: TrialOrder, failed: Sequence[str], sittings: Sequence[RetestSession], options: Options
 ) -> TrialAsk | None:
     """What to try next; None as soon as nothing more would change the answer.
 
@@ -255,7 +255,7 @@ def next_trial(
 
 
 def _next_change(
-    keys: Sequence[str], sittings: Sequence[Sitting], options: Options
+    keys: Sequence[str], sittings: Sequence[RetestSession], options: Options
 ) -> TrialAsk | None:
     trials = trials_of(sittings)
     alone = [k for k in keys if tally(trials, k, TrialKind.RERUN).always_passed(1)]
@@ -282,6 +282,6 @@ def _next_change(
     return None
 
 
-def _came_back(sittings: Sequence[Sitting], *, after: int) -> bool:
+def _came_back(sittings: Sequence[RetestSession], *, after: int) -> bool:
     """Whether the tests have run with nothing changed since then."""
     return any(s.number > after and s.ask.kind is TrialKind.RERUN for s in sittings)

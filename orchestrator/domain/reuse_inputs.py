@@ -27,7 +27,7 @@ _WORDS = {"instance_type": "instance type", "wheels": "wheels", "tool": "seatria
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ingredients:
+class ReuseInputs:
     """Everything that the evidence of an attempt's jobs depends on.
 
     Text that is empty is unknown, and what is unknown proves nothing.
@@ -138,7 +138,7 @@ def produced_at(finished: datetime, *, since: datetime, until: datetime) -> date
     return max(since, min(finished, until))
 
 
-def changes(old: Ingredients, new: Ingredients) -> tuple[str, ...]:
+def changes(old: ReuseInputs, new: ReuseInputs) -> tuple[str, ...]:
     """What is not the same, each in a few words; what is asked for comes first."""
     return tuple(_changes(old, new))
 
@@ -150,14 +150,14 @@ def in_words(found: Sequence[str]) -> str:
     return f"{told}; and {more} more" if more > 0 else told
 
 
-def all_proven(runs: Sequence[str]) -> str:
+def all_reusable(runs: Sequence[str]) -> str:
     """What is said of a cell none of whose jobs had to be run: by job, the run that proves it."""
     named = ", ".join(dict.fromkeys(runs))
     what = "its job depends on" if len(runs) == 1 else f"its {len(runs)} jobs depend on"
     return f"proven by run {named}: nothing {what} has changed"
 
 
-def _changes(old: Ingredients, new: Ingredients) -> Iterator[str]:
+def _changes(old: ReuseInputs, new: ReuseInputs) -> Iterator[str]:
     for name in ("product", "payload", "subject", "environment", "tool"):
         yield from _changed(f"{_word(name)} changed: ", getattr(old, name), getattr(new, name))
     for key, before, after in _differing(old.platform, new.platform):
@@ -232,7 +232,7 @@ class Interpreter:
 class Prepared:
     """What an attempt was prepared with: enough to ask later whether that is still the same."""
 
-    ingredients: Ingredients
+    ingredients: ReuseInputs
     interpreter: Interpreter
     place: str
     """Where its machine was."""

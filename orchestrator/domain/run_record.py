@@ -13,11 +13,11 @@ from orchestrator.domain.cell import (
     Cause,
     CellState,
     LeaseState,
-    PlaceChoice,
+    PlacementDecision,
     Run,
     Transition,
 )
-from orchestrator.domain.diagnosis import Diagnosed
+from orchestrator.domain.diagnosis import DiagnosedTest
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.ingested import Ingested, Statement
 from orchestrator.domain.known_issue import IssueUse
@@ -25,7 +25,7 @@ from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import Bill, JobCosts, cost_by_job, usd_per_validated_test
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.quarantine import Quarantined
-from orchestrator.domain.signature import Cluster
+from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.test_set import TestSet
 
 _NOT_KEPT = frozenset({Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE})
@@ -134,7 +134,7 @@ class CellRecord:
     artifacts: tuple[ArtifactRecord, ...]
     simulated: bool = False
     """Any of its machines was simulated, or its provider is the fake one."""
-    decisions: tuple[PlaceChoice, ...] = ()
+    decisions: tuple[PlacementDecision, ...] = ()
     """Why its machine is where it is."""
     attestation: Attestation | None = None
     """Who produced the results: of the last machine that told."""
@@ -179,13 +179,13 @@ class RunRecord:
     """How long the machine of a cell that did not pass is kept."""
     statements: tuple[Statement, ...] = ()
     """What people wrote for its reports."""
-    clusters: tuple[Cluster, ...] = ()
+    clusters: tuple[FailureGroup, ...] = ()
     """Its failures by signature, the largest first."""
     known_issues: tuple[IssueUse, ...] = ()
     """How the product's known issues stand to it; those out of its scope are not here."""
     quarantined: tuple[Quarantined, ...] = ()
     """Its failing results whose tests are in quarantine; they are failures in every count."""
-    diagnosed: tuple[Diagnosed, ...] = ()
+    diagnosed: tuple[DiagnosedTest, ...] = ()
     """Its failing tests that ran again, and who broke them."""
 
     @property

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.failures import FailureClass, classify, read_raised
-from orchestrator.domain.masking import mask
+from orchestrator.domain.masking import mask_variable_parts
 from orchestrator.domain.outcome import TestOutcome
 
 SIGNATURE_VERSION = 1
@@ -58,7 +58,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class FailureGroup:
     """Failures of one signature."""
 
     signature: Signature
@@ -93,7 +93,7 @@ def signature_of(fact: TestFact) -> Signature | None:
     kind = classify(raised, fact.reason)
     # What the machine did wrong happens wherever the test was: its place says nothing.
     frame = "" if kind in (FailureClass.INFRA, FailureClass.ENVIRONMENT) else raised.frame
-    return make_signature(kind, raised.exception, frame, mask(raised.message))
+    return make_signature(kind, raised.exception, frame, mask_variable_parts(raised.message))
 
 
 def make_signature(kind: FailureClass, exception: str, frame: str, message: str) -> Signature:
@@ -103,9 +103,9 @@ def make_signature(kind: FailureClass, exception: str, frame: str, message: str)
     return Signature(f"s{SIGNATURE_VERSION}-{digest}", kind, exception, frame, message)
 
 
-def clusters(
+def failure_groups(
     failures: Iterable[Failure], spans: Mapping[str, tuple[datetime, datetime]] | None = None
-) -> tuple[Cluster, ...]:
+) -> tuple[FailureGroup, ...]:
     """Gather failures by signature, the largest cluster first.
 
     Args:
@@ -119,10 +119,10 @@ def clusters(
     return tuple(sorted(made, key=lambda c: (-c.count, c.signature.id)))
 
 
-def _cluster(some: Sequence[Failure], span: tuple[datetime, datetime] | None) -> Cluster:
+def _cluster(some: Sequence[Failure], span: tuple[datetime, datetime] | None) -> FailureGroup:
     times = [failure.at for failure in some]
     first, last = span or (min(times), max(times))
-    return Cluster(
+    return FailureGroup(
         signature=some[0].signature,
         count=len(some),
         tests=tuple(sorted({f.nodeid for f in some})),

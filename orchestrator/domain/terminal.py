@@ -32,7 +32,7 @@ _GREY = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class StyledText:
     """Characters that look alike."""
 
     text: str
@@ -40,11 +40,11 @@ class Stretch:
     """Words such as ``red``, ``on-blue``, ``bold``; empty for plain text."""
 
 
-def stretches(line: str) -> list[Stretch]:
+def styled_texts(line: str) -> list[StyledText]:
     """A line without its end, as a terminal leaves it."""
     line = line.rstrip("\r")
     if _PLAIN.fullmatch(line):
-        return [Stretch(line)] if line else []
+        return [StyledText(line)] if line else []
     screen = _Screen()
     at = 0
     for found in _ESCAPE.finditer(line):
@@ -94,12 +94,12 @@ class _Screen:
             self._column = self._column if found[1] in ("", "0") else 0
             del self._characters[self._column :], self._styles[self._column :]
 
-    def shown(self) -> list[Stretch]:
+    def shown(self) -> list[StyledText]:
         """Neighbours that look alike are one."""
         found, at = [], 0
         for style, alike in groupby(self._styles):
             end = at + sum(1 for _ in alike)
-            found.append(Stretch("".join(self._characters[at:end]), style))
+            found.append(StyledText("".join(self._characters[at:end]), style))
             at = end
         return found
 

@@ -25,7 +25,7 @@ class Deselection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SkippedPath:
     """A file or folder whose tests were never looked at."""
 
     path: str
@@ -60,9 +60,9 @@ class TestSet:
     """sha256 of the sorted node ids that were to run; empty where nobody told."""
     collected: int = 0
     deselected: tuple[Deselection, ...] = ()
-    modules: tuple[Place, ...] = ()
+    modules: tuple[SkippedPath, ...] = ()
     """Skipped as a whole."""
-    ignored: tuple[Place, ...] = ()
+    ignored: tuple[SkippedPath, ...] = ()
     hidden: tuple[str, ...] = ()
     """Files that could not be collected."""
     hooks: tuple[Hook, ...] = ()
@@ -102,9 +102,9 @@ def _deselection(row: Mapping[str, object]) -> Deselection:
     )
 
 
-def _places(said: object) -> Iterable[Place]:
+def _places(said: object) -> Iterable[SkippedPath]:
     for path, why in _pairs(said):
-        yield Place(path=path, why=why.removeprefix("Skipped: "))
+        yield SkippedPath(path=path, why=why.removeprefix("Skipped: "))
 
 
 def _pairs(said: object) -> Iterable[tuple[str, str]]:

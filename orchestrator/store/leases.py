@@ -12,7 +12,7 @@ from sqlalchemy import Select, delete, func, select
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.attestation import Attestation
-from orchestrator.domain.cell import Lease, LeaseState, PlaceChoice
+from orchestrator.domain.cell import Lease, LeaseState, PlacementDecision
 from orchestrator.domain.machine import Login, Reach
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
@@ -245,12 +245,12 @@ class LeaseStore:
         with self._sessions.read() as session:
             return dict(session.execute(query).all())
 
-    def decide(self, attempt_id: str, decision: PlaceChoice) -> None:
+    def decide(self, attempt_id: str, decision: PlacementDecision) -> None:
         """Keep one line; the same (place, verdict, reason) of an attempt is kept once."""
         with self._sessions.write() as session:
             add_decision(session, attempt_id, decision)
 
-    def decisions(self, run_id: str) -> dict[str, list[PlaceChoice]]:
+    def decisions(self, run_id: str) -> dict[str, list[PlacementDecision]]:
         """By cell id, in their order, each with its attempt's number."""
         with self._sessions.read() as session:
             return decisions_of(session, run_id)
@@ -325,7 +325,7 @@ def lease_of(row: LeaseRow, attempt_id: str) -> Lease:
     )
 
 
-def add_decision(session: Session, attempt_id: str, decision: PlaceChoice) -> None:
+def add_decision(session: Session, attempt_id: str, decision: PlacementDecision) -> None:
     """Keep one line; what was said before is not said again."""
     attempt = attempt_row(session, attempt_id, lock=True)
     last = select(func.max(DecisionRow.number)).where(DecisionRow.attempt == attempt.pk)
@@ -341,7 +341,7 @@ def add_decision(session: Session, attempt_id: str, decision: PlaceChoice) -> No
     session.execute(insert_into(session, DecisionRow).values(row).on_conflict_do_nothing())
 
 
-def decisions_of(session: Session, run_id: str) -> dict[str, list[PlaceChoice]]:
+def decisions_of(session: Session, run_id: str) -> dict[str, list[PlacementDecision]]:
     """By cell id; a cell without a line has an empty list."""
     query = (
         select(CellRow.id, DecisionRow, AttemptRow.number)
@@ -350,7 +350,7 @@ def decisions_of(session: Session, run_id: str) -> dict[str, list[PlaceChoice]]:
         .where(CellRow.run_id == run_id)
         .order_by(CellRow.position, AttemptRow.number, DecisionRow.number)
     )
-    found: dict[str, list[PlaceChoice]] = {}
+    found: dict[str, list[PlacementDecision]] = {}
     for cell_id, row, number in session.execute(query):
         mine = found.setdefault(cell_id, [])
         if row is not None:
@@ -358,8 +358,8 @@ def decisions_of(session: Session, run_id: str) -> dict[str, list[PlaceChoice]]:
     return found
 
 
-def _decision(row: DecisionRow, attempt: int) -> PlaceChoice:
-    return PlaceChoice(
+def _decision(row: DecisionRow, attempt: int) -> PlacementDecision:
+    return PlacementDecision(
         at=row.at,
         place=row.place,
         verdict=row.verdict,

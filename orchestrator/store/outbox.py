@@ -12,16 +12,16 @@ from sqlalchemy.orm import Session, aliased
 from orchestrator.domain.announcement import Announcement, LineageState, News
 from orchestrator.domain.channel import (
     Channel,
+    ChannelHealth,
     ChannelKind,
+    ChannelSecret,
     Delivery,
+    DeliveryAnswer,
+    DeliveryAttempt,
+    DeliveryResult,
     DeliveryState,
-    Health,
-    LoggedAttempt,
-    Receipt,
-    Reception,
-    Secret,
     commit_of,
-    is_of,
+    is_signed_by,
     next_look,
     status_word,
 )
@@ -41,10 +41,10 @@ LEASE_S = 60.0
 
 
 _DONE = {
-    Reception.TAKEN: DeliveryState.DELIVERED,
-    Reception.FAILED: DeliveryState.GIVEN_UP,
-    Reception.REFUSED: DeliveryState.GIVEN_UP,
-    Reception.GONE: DeliveryState.DROPPED,
+    DeliveryResult.TAKEN: DeliveryState.DELIVERED,
+    DeliveryResult.FAILED: DeliveryState.GIVEN_UP,
+    DeliveryResult.REFUSED: DeliveryState.GIVEN_UP,
+    DeliveryResult.GONE: DeliveryState.DROPPED,
 }
 
 
@@ -92,7 +92,7 @@ class OutboxStore:
             changed(session, mine.values(claimed_until_s=now_s + lease_s))
             return channel, _delivery(row)
 
-    def settle(self, delivery_id: str, receipt: Receipt, *, at: datetime) -> None:
+    def settle(self, delivery_id: str, receipt: DeliveryAnswer, *, at: datetime) -> None:
         """Write an attempt down, and what follows of it for the delivery and its channel."""
         with self._sessions.write() as session:
             its = DeliveryRow.id == delivery_id
@@ -124,7 +124,7 @@ class OutboxStore:
             row = session.get(ChannelRow, channel_id)
             return row.channel if row else None
 
-    def channels(self) -> list[tuple[Channel, Health]]:
+    def channels(self) -> list[tuple[Channel, ChannelHealth]]:
         """All of them, oldest first."""
         waiting = (
             select(DeliveryRow.channel, func.count().label("number"))
@@ -152,7 +152,7 @@ class OutboxStore:
             changed(session, delete(DeliveryRow).where(DeliveryRow.channel == channel_id))
             return changed(session, delete(ChannelRow).where(ChannelRow.id == channel_id)) == 1
 
-    def renew(self, channel_id: str, secret: Secret, *, until: datetime) -> Channel | None:
+    def renew(self, channel_id: str, secret: ChannelSecret, *, until: datetime) -> Channel | None:
         """Sign with another secret from now; the one before stands until then, older ones end.
 
         Not idempotent.
@@ -161,11 +161,11 @@ class OutboxStore:
             row = session.get(ChannelRow, channel_id, with_for_update=True)
             if row is None:
                 return None
-            before = tuple(Secret(one.value, until) for one in row.channel.secrets[:1])
+            before = tuple(ChannelSecret(one.value, until) for one in row.channel.secrets[:1])
             row.channel = replace(row.channel, secrets=(secret, *before))
             return row.channel
 
-    def log(self, channel_id: str, *, limit: int) -> list[tuple[Delivery, list[LoggedAttempt]]]:
+    def log(self, channel_id: str, *, limit: int) -> list[tuple[Delivery, list[DeliveryAttempt]]]:
         """Its newest deliveries with their attempts."""
         query = select(DeliveryRow).where(DeliveryRow.channel == channel_id)
         query = query.order_by(DeliveryRow.pk.desc()).limit(limit)
@@ -177,7 +177,7 @@ class OutboxStore:
                 tried[one.delivery].append(one)
             return [(_delivery(row), list(_logged(row.id, tried[row.pk]))) for row in rows]
 
-    def record_test(self, delivery: Delivery, receipt: Receipt, *, at: datetime) -> None:
+    def record_test(self, delivery: Delivery, receipt: DeliveryAnswer, *, at: datetime) -> None:
         """Write down a call that was made to test a channel; one that got through enables it."""
         with self._sessions.write() as session:
             row = DeliveryRow(
@@ -221,7 +221,7 @@ def _due(at: datetime, but_not: Collection[str]) -> Select[DeliveryRow, Channel]
     )
 
 
-def _settle(session: Session, row: DeliveryRow, receipt: Receipt, at: datetime) -> None:
+def _settle(session: Session, row: DeliveryRow, receipt: DeliveryAnswer, at: datetime) -> None:
     """Let the attempt be known; a delivery that is done stays as it is."""
     look = next_look(_delivery(row), receipt, at)
     row.attempts += 1
@@ -252,16 +252,16 @@ def _locked(session: Session, channel_id: str) -> ChannelRow | None:
 
 
 def _judge(
-    session: Session, channel: ChannelRow, receipt: Receipt, at: datetime, *, was_test: bool
+    session: Session, channel: ChannelRow, receipt: DeliveryAnswer, at: datetime, *, was_test: bool
 ) -> None:
     """What the attempt says of the channel."""
-    if receipt.reception is Reception.TAKEN:
+    if receipt.reception is DeliveryResult.TAKEN:
         channel.failing_since, channel.last_ok_at = None, at
         if was_test:
             channel.disabled_at, channel.disabled_why = None, ""
         return
     channel.failing_since = channel.failing_since or at
-    if receipt.reception is not Reception.GONE:
+    if receipt.reception is not DeliveryResult.GONE:
         return
     channel.disabled_at, channel.disabled_why = channel.disabled_at or at, receipt.said
     its = (DeliveryRow.channel == channel.id, DeliveryRow.state == DeliveryState.WAITING)
@@ -283,8 +283,8 @@ def _delivery(row: DeliveryRow) -> Delivery:
     )
 
 
-def _health(row: ChannelRow, waiting: int) -> Health:
-    return Health(
+def _health(row: ChannelRow, waiting: int) -> ChannelHealth:
+    return ChannelHealth(
         failing_since=row.failing_since,
         last_ok_at=row.last_ok_at,
         disabled_at=row.disabled_at,
@@ -293,12 +293,12 @@ def _health(row: ChannelRow, waiting: int) -> Health:
     )
 
 
-def _logged(delivery_id: str, rows: list[DeliveryAttemptRow]) -> Iterator[LoggedAttempt]:
+def _logged(delivery_id: str, rows: list[DeliveryAttemptRow]) -> Iterator[DeliveryAttempt]:
     for row in rows:
-        receipt = Receipt(
+        receipt = DeliveryAnswer(
             reception=row.reception, said=row.said, status=row.status, seconds=row.seconds
         )
-        yield LoggedAttempt(delivery_id, row.number, row.at, receipt)
+        yield DeliveryAttempt(delivery_id, row.number, row.at, receipt)
 
 
 def announced(
@@ -373,7 +373,7 @@ def _subject(
         return None
     if channel.kind is not ChannelKind.GITHUB:
         return told.lineage if is_news else None
-    if not is_of(channel, told):
+    if not is_signed_by(channel, told):
         return None
     # A status belongs to its commit: a new commit has none, however the line stands.
     subject = f"{commit_of(told)}:{told.facts.get('gate') or told.lineage}"

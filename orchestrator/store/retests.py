@@ -10,7 +10,13 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.retests import Sitting, SittingState, Trial, TrialAsk, trials_of
+from orchestrator.domain.retests import (
+    RetestSession,
+    RetestSessionState,
+    Trial,
+    TrialAsk,
+    trials_of,
+)
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
@@ -39,7 +45,7 @@ class TrialStore:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def ask(self, attempt_id: str, ask: TrialAsk, *, at: datetime) -> Sitting:
+    def ask(self, attempt_id: str, ask: TrialAsk, *, at: datetime) -> RetestSession:
         """Store what is to be tried; the same key of an attempt is stored once.
 
         Raises NoTrialsError where the cell is not diagnosing, as nobody would try it.
@@ -55,7 +61,7 @@ class TrialStore:
                 raise NoTrialsError.because(cell.name, cell.state)
             count = select(func.count()).select_from(mine.subquery())
             number = session.scalar(count) or 0
-            sitting = Sitting(
+            sitting = RetestSession(
                 id=f"{attempt_id}-t{number + 1}",
                 attempt_id=attempt_id,
                 number=number + 1,
@@ -77,8 +83,10 @@ class TrialStore:
         """From ASKED to RUNNING; nothing when past."""
         with self._sessions.write() as session:
             row = _row(session, sitting_id)
-            if row.document.state is SittingState.ASKED:
-                row.document = replace(row.document, state=SittingState.RUNNING, started_at=at)
+            if row.document.state is RetestSessionState.ASKED:
+                row.document = replace(
+                    row.document, state=RetestSessionState.RUNNING, started_at=at
+                )
 
     def end(
         self,
@@ -92,18 +100,18 @@ class TrialStore:
         """To ENDED, with what came of it; nothing when there."""
         with self._sessions.write() as session:
             row = _row(session, sitting_id)
-            if row.document.state is SittingState.ENDED:
+            if row.document.state is RetestSessionState.ENDED:
                 return
             row.document = replace(
                 row.document,
-                state=SittingState.ENDED,
+                state=RetestSessionState.ENDED,
                 ended_at=at,
                 outcomes=tuple(outcomes),
                 trouble=trouble,
                 evidence=evidence,
             )
 
-    def of_attempt(self, attempt_id: str) -> tuple[Sitting, ...]:
+    def of_attempt(self, attempt_id: str) -> tuple[RetestSession, ...]:
         """In order."""
         query = (
             select(SittingRow)
@@ -123,7 +131,7 @@ class TrialStore:
             .where(SittingRow.run_id == run_id)
             .order_by(SittingRow.attempt, SittingRow.pk)
         )
-        found: dict[str, list[Sitting]] = {}
+        found: dict[str, list[RetestSession]] = {}
         with self._sessions.read() as session:
             for name, row in session.execute(query):
                 found.setdefault(name, []).append(row.document)
@@ -172,5 +180,5 @@ def _row(session: Session, sitting_id: str) -> SittingRow:
     return found
 
 
-def _latest(sittings: list[Sitting]) -> tuple[Trial, ...]:
+def _latest(sittings: list[RetestSession]) -> tuple[Trial, ...]:
     return trials_of(s for s in sittings if s.attempt_id == sittings[-1].attempt_id)

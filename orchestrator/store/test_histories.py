@@ -10,7 +10,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.alias import KnownTest
-from orchestrator.domain.flaky import Go
+from orchestrator.domain.flaky import ResultPoint
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.store.cell_labels import Cells, cells_of
 from orchestrator.store.column_types import short
@@ -36,7 +36,7 @@ class TestGo:
 
     __test__ = False
 
-    go: Go
+    go: ResultPoint
     at: datetime
     """When its run was launched, or is said to have happened."""
     cell: str
@@ -148,7 +148,7 @@ def _go(row: _Result, cells: Cells) -> TestGo:
     result, cell = row.result, cells[row.result.cell]
     earlier = read_earlier(row.earlier)
     return TestGo(
-        go=Go(row.run_id, row.version, cell.platform, row.outcome, earlier),
+        go=ResultPoint(row.run_id, row.version, cell.platform, row.outcome, earlier),
         at=cell.dated_at or row.launched,
         cell=cell.name,
         test_id=result.test_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from orchestrator.domain.cell import PlaceAnswer
+from orchestrator.domain.cell import PlacementResult
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import each, part, plural, version
 from reports.model.cost import CellCost, CostReport, PartRow
@@ -59,7 +59,9 @@ def _cell(cell: CellRecord, record: RunRecord) -> CellCost:
     money = money_of(cell)
     ran = [job.duration_s for job in cell.jobs if job.duration_s is not None]
     busy = sum(ran) if ran else Absent("no job says how long it ran")
-    refused = [d for d in cell.decisions if d.verdict in (PlaceAnswer.REFUSED, PlaceAnswer.SKIPPED)]
+    refused = [
+        d for d in cell.decisions if d.verdict in (PlacementResult.REFUSED, PlacementResult.SKIPPED)
+    ]
     shown = refused[:REFUSED_SHOWN]
     return CellCost(
         cell=cell.id,

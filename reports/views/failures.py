@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from orchestrator.domain.facts import TestFact
 from orchestrator.domain.run_record import Evidence, RunRecord
-from orchestrator.domain.signature import Cluster, Signature, signature_of
+from orchestrator.domain.signature import FailureGroup, Signature, signature_of
 from reports.model.failures import (
     BlameRow,
     ClusterRow,
@@ -44,7 +44,7 @@ def failures_of(evidence: Evidence, cell: str = "") -> FailureTable | None:
     return FailureTable(rows, hidden, failing, len(gathered))
 
 
-def _row(found: list[_Found], known: Mapping[str, Cluster]) -> ClusterRow:
+def _row(found: list[_Found], known: Mapping[str, FailureGroup]) -> ClusterRow:
     signature = found[0][2]
     cluster = known.get(signature.id)
     tests = list(dict.fromkeys(fact.nodeid for _, fact, _ in found))[:TESTS_SHOWN]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.domain.attestation import Attestation, Device
-from orchestrator.domain.cell import PlaceAnswer
+from orchestrator.domain.cell import PlacementResult
 from orchestrator.domain.run_record import CellRecord
 from reports.model.provenance import Attested, AttestedDevice, DecisionRow, Provenance
 from reports.model.values import Absent
@@ -41,7 +41,7 @@ def provenance_of(cell: CellRecord) -> Provenance:
 def _is_plain(cell: CellRecord) -> bool:
     """On a machine of one's own, which was free at once: nothing is to be explained."""
     own = cell.platform.provider in ("local", "static")
-    return own and all(decision.verdict is PlaceAnswer.CHOSEN for decision in cell.decisions)
+    return own and all(decision.verdict is PlacementResult.CHOSEN for decision in cell.decisions)
 
 
 def _not_attested(cell: CellRecord) -> Absent:

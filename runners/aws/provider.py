@@ -8,7 +8,7 @@ from orchestrator.domain.image import BootImage
 from orchestrator.domain.machine import LaunchRequest, Machine, Place, ProviderError
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
-from orchestrator.domain.quota import Demand, Level, Quota
+from orchestrator.domain.quota import Demand, Quota, QuotaLevel
 from runners import ProviderContext
 from runners.aws import machines, platform_config
 from runners.aws.catalogue import Catalogue
@@ -103,7 +103,7 @@ class AwsProvider:
         """The vCPUs of one machine there. Raises ProviderError."""
         return self._quotas.demands(place)
 
-    def level(self, quota: Quota) -> Level:
+    def level(self, quota: Quota) -> QuotaLevel:
         """Limit and usage now; whatever cannot be read is unknown, with the reason."""
         return self._quotas.level(quota)
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from orchestrator.domain.machine import Place, ProviderError
-from orchestrator.domain.quota import Demand, Level, Quota
+from orchestrator.domain.quota import Demand, Quota, QuotaLevel
 from runners.aws.catalogue import Catalogue
 from runners.aws.sdk import Account, Answer
 
@@ -62,18 +62,18 @@ class QuotaReader:
             Demand(quota, self.catalogue.instance_type(place.instance_type, place.region).vcpus),
         )
 
-    def level(self, quota: Quota) -> Level:
+    def level(self, quota: Quota) -> QuotaLevel:
         """The limit and its use; what cannot be read is unknown, with the reason."""
         if not quota.code:
-            return Level(None, None, f"which limit {quota.name} counts against is not known")
+            return QuotaLevel(None, None, f"which limit {quota.name} counts against is not known")
         try:
             limit = self._limit(quota)
         except ProviderError as error:
-            return Level(None, None, str(error))
+            return QuotaLevel(None, None, str(error))
         try:
-            return Level(limit, self._used(quota))
+            return QuotaLevel(limit, self._used(quota))
         except ProviderError as error:
-            return Level(limit, None, str(error))
+            return QuotaLevel(limit, None, str(error))
 
     def _limit(self, quota: Quota) -> int:
         asked = {"ServiceCode": SERVICE, "QuotaCode": quota.code}

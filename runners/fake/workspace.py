@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from orchestrator.domain.evidence import Pulled
+from orchestrator.domain.evidence import EvidenceBatch
 from orchestrator.domain.machine import UnreachableError
 from runners.archives import pack
 from runners.fake.computer import INTERPRETER, FakeAttempt, FakeComputer, ended
@@ -92,14 +92,14 @@ class FakeWorkspace:
 
     def pull(
         self, attempt: str, *, events_offset: int, log_offset: int, limit_bytes: int
-    ) -> Pulled | None:
+    ) -> EvidenceBatch | None:
         """Read on from the offsets; None if the machine has no such attempt."""
         self.computer.look()
         self._touch()
         found = self.computer.attempts.get(attempt)
         if found is None:
             return None
-        return Pulled(
+        return EvidenceBatch(
             events=bytes(found.events[events_offset:][:limit_bytes]),
             log=bytes(found.log[log_offset:][:limit_bytes]),
             alive=found.alive,

@@ -18,7 +18,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
-from orchestrator.domain.quota import Demand, Level, Quota
+from orchestrator.domain.quota import Demand, Quota, QuotaLevel
 from runners import ProviderContext
 from runners.gcp.catalogue import read_catalogue
 from runners.gcp.clients import ComputeClients
@@ -165,7 +165,7 @@ class GcpProvider:
         """Of GPUs, CPUs, disk and addresses, in the region and in all of them."""
         return demands(parse_platform(platform), place, project=self._clients.project)
 
-    def level(self, quota: Quota) -> Level:
+    def level(self, quota: Quota) -> QuotaLevel:
         """Limit and usage now; unknown, with the reason, where the cloud does not tell."""
         return self._quotas.level(quota)
 

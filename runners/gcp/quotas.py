@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from google.cloud import compute_v1
 
 from orchestrator.domain.machine import Place, ProviderError
-from orchestrator.domain.quota import Demand, Level, Quota
+from orchestrator.domain.quota import Demand, Quota, QuotaLevel
 from runners.gcp.clients import ComputeClients
 from runners.gcp.machines import KNOWN
 from runners.gcp.platform_config import PlatformConfig
@@ -31,18 +31,18 @@ class QuotaReader:
     def __init__(self, clients: ComputeClients) -> None:
         self._clients = clients
 
-    def level(self, quota: Quota) -> Level:
+    def level(self, quota: Quota) -> QuotaLevel:
         """Limit and usage now; unknown, with the reason, where the cloud does not tell."""
         try:
             found = self._quotas(quota)
         except (ProviderError, NotThereError) as error:
-            return Level(None, None, str(error))
+            return QuotaLevel(None, None, str(error))
         for each in found:
             if each.metric == quota.code:
                 if quota.code == _OWN_SPOT_CPUS and not each.limit:
-                    return Level(None, None, _NO_SPOT_CPUS)
-                return Level(limit_of(each.limit), int(each.usage))
-        return Level(None, None, _ABSENT.format(code=quota.code, scope=quota.scope))
+                    return QuotaLevel(None, None, _NO_SPOT_CPUS)
+                return QuotaLevel(limit_of(each.limit), int(each.usage))
+        return QuotaLevel(None, None, _ABSENT.format(code=quota.code, scope=quota.scope))
 
     def _quotas(self, quota: Quota) -> Iterable[compute_v1.Quota]:
         what = f"reading the quotas of {quota.scope}"

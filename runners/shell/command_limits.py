@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from orchestrator.domain.machine import CommandTimeoutError, Completed, ShellError
+from orchestrator.domain.machine import CommandResult, CommandTimeoutError, ShellError
 
 
 class OutputLimitError(ShellError):
@@ -61,6 +61,6 @@ class Output:
             )
         pieces.append(data)
 
-    def completed(self, status: int) -> Completed:
+    def completed(self, status: int) -> CommandResult:
         """The command's answer."""
-        return Completed(status, b"".join(self._stdout), b"".join(self._stderr))
+        return CommandResult(status, b"".join(self._stdout), b"".join(self._stderr))

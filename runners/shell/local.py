@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import IO
 
-from orchestrator.domain.machine import Completed, ConnectionLostError, UnreachableError
+from orchestrator.domain.machine import CommandResult, ConnectionLostError, UnreachableError
 from runners.shell.account import Account, kill_below_sudo, started_as
 from runners.shell.command_limits import Deadline, Output
 from runners.shell.stdin_feeder import Feeder
@@ -42,7 +42,7 @@ class LocalShell:
         stdin: Iterable[bytes] = (),
         timeout_s: float = 60.0,
         output_limit_bytes: int = 64 * 1024 * 1024,
-    ) -> Completed:
+    ) -> CommandResult:
         """Run a POSIX shell command; see the protocol `Shell`.
 
         Raises:

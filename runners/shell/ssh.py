@@ -12,7 +12,7 @@ import paramiko
 from paramiko.ssh_exception import ChannelException, SSHException
 
 from orchestrator.domain.machine import (
-    Completed,
+    CommandResult,
     ConnectionLostError,
     ShellError,
     SshReach,
@@ -78,7 +78,7 @@ class SshShell:
         stdin: Iterable[bytes] = (),
         timeout_s: float = 60.0,
         output_limit_bytes: int = 64 * 1024 * 1024,
-    ) -> Completed:
+    ) -> CommandResult:
         """Run a POSIX shell command; see the protocol `Shell`.
 
         A connection that turns out to be gone before the command was sent is made again once;
@@ -180,7 +180,7 @@ class _Call:
         self._where = where
         self._silence_s = silence_s
 
-    def run(self, command: str, stdin: Iterable[bytes]) -> Completed:
+    def run(self, command: str, stdin: Iterable[bytes]) -> CommandResult:
         """Run it to its end, within the deadline whatever the peer does."""
         # The library waits without a bound for some replies and for room in the socket; closing
         # the connection is the one thing that ends every such wait.
@@ -295,7 +295,7 @@ class _Call:
             f"({error or type(error).__name__}); whether it ended is unknown, so attach again"
         )
 
-    def _completed(self) -> Completed:
+    def _completed(self) -> CommandResult:
         # The library's -1 means "never heard of it", never a status. Without the end of its
         # output a status could stand beside half an answer.
         status = self._channel.exit_status

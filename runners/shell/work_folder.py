@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.domain.machine import Completed, MachineError, Shell
+from orchestrator.domain.machine import CommandResult, MachineError, Shell
 
 STANDING = Path(__file__).with_name("probe_login.py")
 OLDEST_PYTHON = (3, 9)
@@ -93,7 +93,7 @@ def _script(candidates: Sequence[str], *, asked: bool) -> str:
     )
 
 
-def _answer(done: Completed, said: str) -> dict[str, object]:
+def _answer(done: CommandResult, said: str) -> dict[str, object]:
     try:
         found = json.loads(said)
     except ValueError:

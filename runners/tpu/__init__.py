@@ -16,7 +16,7 @@ from runners import ProviderContext
 
 if TYPE_CHECKING:
     from orchestrator.domain.prices import Price
-    from orchestrator.domain.quota import Demand, Level, Quota
+    from orchestrator.domain.quota import Demand, Quota, QuotaLevel
     from runners.tpu.wiring import CloudTpu
 
 TRAITS = ProviderTraits(
@@ -74,7 +74,7 @@ class TpuProvider:
         """The chips that a machine takes of its zone's quota."""
         return self._cloud.demands(platform, place)
 
-    def level(self, quota: Quota) -> Level:
+    def level(self, quota: Quota) -> QuotaLevel:
         """Limit and usage of a quota now; unknown with the reason."""
         return self._cloud.level(quota)
 

@@ -9,7 +9,7 @@ from google.cloud.cloudquotas_v1 import ListQuotaInfosRequest, QuotaInfo
 
 from orchestrator.domain.machine import ConfigError, Place, ProviderError
 from orchestrator.domain.matrix import Platform
-from orchestrator.domain.quota import Demand, Level, Quota
+from orchestrator.domain.quota import Demand, Quota, QuotaLevel
 from runners.google.clients import Clients
 from runners.google.responses import limit_of
 from runners.tpu.accelerators import accelerator
@@ -53,14 +53,14 @@ class QuotaReader:
         name = f"TPU {kind.generation or kind.name} chips, {place.market}"
         return (Demand(Quota(PROVIDER, place.zone, code, name, "chip"), kind.chips),)
 
-    def level(self, quota: Quota) -> Level:
+    def level(self, quota: Quota) -> QuotaLevel:
         """Limit and usage; whatever cannot be read is unknown, with the reason."""
         try:
             limit, why = self._limit(quota)
             used = self._used(quota) if limit is not None else None
         except ProviderError as error:
-            return Level(None, None, str(error))
-        return Level(limit, used, why)
+            return QuotaLevel(None, None, str(error))
+        return QuotaLevel(limit, used, why)
 
     def _limit(self, quota: Quota) -> tuple[int | None, str]:
         if quota.code not in _CODES.values():

@@ -13,7 +13,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
-from orchestrator.domain.quota import Demand, Level, Quota
+from orchestrator.domain.quota import Demand, Quota, QuotaLevel
 from runners import ProviderContext
 from runners.google.account import Account
 from runners.google.clients import COMPUTE, TPU, Clients, may_ask
@@ -99,7 +99,7 @@ class CloudTpu:
         """See `Limits.demands`."""
         return self._quotas.demands(platform, place)
 
-    def level(self, quota: Quota) -> Level:
+    def level(self, quota: Quota) -> QuotaLevel:
         """See `Limits.level`."""
         return self._quotas.level(quota)
 

@@ -19,7 +19,7 @@ from orchestrator.adapters.files.home_folder import prepare_home
 from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.signature import clusters
+from orchestrator.domain.signature import failure_groups
 from orchestrator.store.stores import Stores
 from tests.browser.hostile_values import Odd, add_oddities
 from tests.browser.live import Live, begin_live, launch
@@ -106,7 +106,7 @@ def _named(
         benchmarks=tuple((metric.job, metric.name) for metric in metrics),
         tests=[(test.id, test.nodeid) for test in page.items],
         flaky=filled.flaky,
-        signature=clusters(failures)[0].signature.id,
+        signature=failure_groups(failures)[0].signature.id,
         left=filled.left,
         live=live,
         queued=queued,

@@ -9,7 +9,14 @@ from itertools import count
 from typing import Any
 
 from orchestrator.domain.announcement import Announcement, LineageState
-from orchestrator.domain.channel import Channel, ChannelKind, Delivery, Receipt, Reception, Secret
+from orchestrator.domain.channel import (
+    Channel,
+    ChannelKind,
+    ChannelSecret,
+    Delivery,
+    DeliveryAnswer,
+    DeliveryResult,
+)
 from orchestrator.store.stores import Stores
 from tests.databases import NOW, after
 
@@ -52,14 +59,16 @@ def channel(number: int = 1, kind: ChannelKind = ChannelKind.WEBHOOK, **more: ob
             kind=kind,
             target=target,
             created_at=after(number),
-            secrets=(Secret("whsec_b25l"),),
+            secrets=(ChannelSecret("whsec_b25l"),),
         ),
         **more,
     )
 
 
-def receipt(reception: str, **more: object) -> Receipt:
-    return replace(Receipt(reception=Reception(reception), said="HTTP 500", status=500), **more)
+def receipt(reception: str, **more: object) -> DeliveryAnswer:
+    return replace(
+        DeliveryAnswer(reception=DeliveryResult(reception), said="HTTP 500", status=500), **more
+    )
 
 
 def putting(stores: Stores) -> Callable[..., bool]:

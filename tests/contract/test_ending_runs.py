@@ -10,13 +10,13 @@ from threading import Thread
 import pytest
 
 from orchestrator.adapters.files.blobs import FileBlobs
-from orchestrator.application.add_annotations import state
-from orchestrator.application.cell.finishing import look_finished
+from orchestrator.application.add_annotations import add_annotations
+from orchestrator.application.cell.finishing import poll_finish
 from orchestrator.application.finish_ingestion import finish_ingestion, resume_ingestions
 from orchestrator.application.process_locks import Locks
 from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
-from orchestrator.domain.annotation import Written
+from orchestrator.domain.annotation import Annotation
 from orchestrator.domain.cell import Cause, CellState, RunSpec, RunState
 from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.manifest import Job, Manifest
@@ -119,8 +119,8 @@ def test_a_late_end_leaves_a_run_that_was_opened_again(controllers, stores):
 
     late.meanwhile.append(ended_and_opened)
     resume_ingestions(late)
-    state, _, cells = told(stores)
-    assert (state, cells) == (RunState.INGESTING, [PASSED, (CellState.COLLECTING, None)])
+    add_annotations, _, cells = told(stores)
+    assert (add_annotations, cells) == (RunState.INGESTING, [PASSED, (CellState.COLLECTING, None)])
     assert stores.cells.unfinished() == ()
     assert [begun.cell_id for begun, _ in stores.ingests.unfinished()][-1] == "run-1-two"
     resume_ingestions(late)
@@ -158,11 +158,11 @@ def test_a_late_last_cell_leaves_a_run_that_was_opened_again(controllers, stores
     first, second = cancelled(stores, platforms=2)
 
     def ended_and_opened():
-        assert look_finished(quick, first) == "finished"
+        assert poll_finish(quick, first) == "finished"
         quick.begin("more")
 
     late.meanwhile.append(ended_and_opened)
-    assert look_finished(late, second) == "others run"
+    assert poll_finish(late, second) == "others run"
     assert told(stores)[0] is RunState.INGESTING
     assert stores.cells.unfinished() == ()
     resume_ingestions(late)
@@ -172,7 +172,7 @@ def test_a_late_last_cell_leaves_a_run_that_was_opened_again(controllers, stores
 def test_cells_that_end_together_publish_once(controllers, stores):
     controller, _ = controllers
     cells = cancelled(stores, platforms=4)
-    looks = [lambda cell=cell: look_finished(controller, cell) for cell in cells]
+    looks = [lambda cell=cell: poll_finish(controller, cell) for cell in cells]
     assert together(looks) == ["finished"] * 4
     assert len(controller.published) == 1
     assert [item.data for item in stores.feed.after("run-1", 0) if item.kind == "report"] == [
@@ -183,15 +183,15 @@ def test_cells_that_end_together_publish_once(controllers, stores):
 def test_what_is_stated_while_the_last_cell_publishes_is_in_the_reports(controllers, stores):
     controller, _ = controllers
     [cell_id] = cancelled(stores, platforms=1)
-    note = Written(kind="note", text="as expected", author="me")
-    person = Thread(target=state, args=(controller, "run-1", [note]))
+    note = Annotation(kind="note", text="as expected", author="me")
+    person = Thread(target=add_annotations, args=(controller, "run-1", [note]))
 
     def stated():
         person.start()
         person.join(0.5)
 
     controller.meanwhile.append(stated)
-    look_finished(controller, cell_id)
+    poll_finish(controller, cell_id)
     person.join(10)
     assert [one.text for one in controller.published[-1].statements] == ["as expected"]
 

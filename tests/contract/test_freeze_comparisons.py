@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.gate.policy import EvidenceRule
-from orchestrator.domain.identity import Change
+from orchestrator.domain.identity import NameChange
 from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
 from tests.contract.frozen_runs import (
@@ -198,7 +198,7 @@ def test_a_cell_says_what_other_subjects_it_stands_in_the_place_of(context, stor
 def renamed(old, new):
     return Alias(
         id=0, product="proof", job=new.job, old_test=old.id, old=old.nodeid, new_test=new.id,
-        new=new.nodeid, change=Change.RENAMED, likeness=0.9, state=AliasState.SUGGESTED,
+        new=new.nodeid, change=NameChange.RENAMED, likeness=0.9, state=AliasState.SUGGESTED,
         suggested_at=NOW,
     )  # fmt: skip
 

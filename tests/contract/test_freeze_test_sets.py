@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from orchestrator.domain.test_set import Place, TestSet
+from orchestrator.domain.test_set import SkippedPath, TestSet
 from tests.contract.frozen_runs import only_cell, passes, ran
 from tests.databases import after
 
@@ -21,7 +21,7 @@ def test_what_a_job_left_out_is_told_with_the_tests_that_were_there_before(store
     assert suite.test_set == TestSet(
         digest="ab",
         collected=1,
-        modules=(Place(path="t_gpu.py", why="no GPU"),),
-        ignored=(Place(path="new", why="conftest"),),
+        modules=(SkippedPath(path="t_gpu.py", why="no GPU"),),
+        ignored=(SkippedPath(path="new", why="conftest"),),
     )
     assert suite.known_tests == {"t_gpu.py": 2}

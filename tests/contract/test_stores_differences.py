@@ -8,7 +8,7 @@ from itertools import product
 from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.difference import Difference, difference
-from orchestrator.domain.identity import Change
+from orchestrator.domain.identity import NameChange
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.reuse_inputs import Reuse
 from orchestrator.store.differences import Overview
@@ -140,7 +140,7 @@ def confirm(stores, old: str, new: str) -> None:
         **words,
         old_test=numbers[words["old"]],
         new_test=numbers[words["new"]],
-        change=Change.RENAMED,
+        change=NameChange.RENAMED,
         likeness=0.9,
         state=AliasState.SUGGESTED,
         suggested_at=NOW,

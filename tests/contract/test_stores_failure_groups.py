@@ -8,13 +8,17 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.adapters.text_similarity import FuzzyLikeness
-from orchestrator.application.list_failure_groups import KindQuestion, review_kinds, with_similar
+from orchestrator.application.list_failure_groups import (
+    FailureGroupFilter,
+    list_failure_groups,
+    with_similar,
+)
 from orchestrator.application.list_flaky import list_flaky
-from orchestrator.application.list_issues import IssueStanding, list_issues
+from orchestrator.application.list_issues import IssueStatus, list_issues
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine
-from orchestrator.application.show_failure_group import show_kind
-from orchestrator.domain.failure_triage import Standing
-from orchestrator.domain.flaky_detection import Unsteady, Whose
+from orchestrator.application.show_failure_group import show_failure_group
+from orchestrator.domain.failure_triage import TriageStatus
+from orchestrator.domain.flaky_detection import FailureOrigin, FlakySignal
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.person import Person
@@ -42,7 +46,7 @@ def world(stores):
 
 
 def reviewed(context, **asked):
-    return review_kinds(context, KindQuestion(product="proof", **asked))
+    return list_failure_groups(context, FailureGroupFilter(product="proof", **asked))
 
 
 def issue(context, **more):
@@ -66,12 +70,12 @@ def test_failures_of_many_runs_are_gathered_where_they_are_stored(world, context
         world.run({"a": SHAPES, "b": SHAPES, "c": ""}, {"a": DISK})
     review = reviewed(context, runs=2)
     (big, small) = review.kinds
-    assert (big.count, big.platforms, big.standing) == (4, ("p0",), Standing.NEW)
+    assert (big.count, big.platforms, big.standing) == (4, ("p0",), TriageStatus.NEW)
     assert (small.count, small.platforms, small.jobs) == (2, ("p1",), ("unit",))
     assert (review.runs, review.platforms, review.versions) == (2, ("p0", "p1"), ("1.10",))
     assert sorted(big.tests.values()) == [2, 2]
     assert (big.runs, big.cells, big.versions) == (2, ("p0",), ("1.10",))
-    assert review_kinds(context, KindQuestion(product="other")).kinds == []
+    assert list_failure_groups(context, FailureGroupFilter(product="other")).kinds == []
 
 
 def test_platform_version_and_words_restrict_all_figures(world, context):
@@ -93,7 +97,7 @@ def test_the_beginning_is_known_beyond_what_is_looked_at(world, context, stores)
     context.clock.at = after(20 * DAY)
     (kind,) = reviewed(context, runs=1).kinds
     assert (kind.runs, kind.first_seen, kind.last_seen) == (1, NOW, after(2 * DAY))
-    assert kind.standing is Standing.UNOWNED, "it has been there for longer than a week"
+    assert kind.standing is TriageStatus.UNOWNED, "it has been there for longer than a week"
     name = kind.signature.id
     assert stores.failures.spans([name, "s1-none"]) == {name: (NOW, after(2 * DAY))}
     assert stores.failures.spans([]) == {}
@@ -117,7 +121,7 @@ def test_alike_kinds_are_suggested(world, context):
         (review.kinds[1].signature.id,),
         (review.kinds[0].signature.id,),
     ]
-    shown = show_kind(context, review.kinds[0].signature.id)
+    shown = show_failure_group(context, review.kinds[0].signature.id)
     assert shown.alike == [review.kinds[1].signature]
 
 
@@ -125,7 +129,7 @@ def test_one_kind_is_shown_with_its_words_and_places(world, context):
     first = world.run({"a": raises("got 1 of 7")}, {"a": raises("got 1 of 7")})
     newest = world.run({"a": raises("got 2 of 7"), "b": raises("got 1 of 7")}, {})
     (kind,) = reviewed(context).kinds
-    shown = show_kind(context, kind.signature.id)
+    shown = show_failure_group(context, kind.signature.id)
     assert [(one.message, one.count) for one in shown.variants] == [
         ("E   ValueError: got 1 of 7", 3),
         ("E   ValueError: got 2 of 7", 1),
@@ -137,7 +141,7 @@ def test_one_kind_is_shown_with_its_words_and_places(world, context):
     }
     assert spots == {("a", "p0"): (newest, 2), ("b", "p0"): (newest, 1), ("a", "p1"): (first, 1)}
     assert (shown.kind.count, shown.most_in_a_run, shown.is_cut) == (4, 2, False)
-    assert show_kind(context, "s1-none") is None
+    assert show_failure_group(context, "s1-none") is None
 
 
 # Who answers
@@ -147,25 +151,27 @@ def test_known_issues_explain_and_lapse(world, context):
     world.run({"a": SHAPES}, {"a": SHAPES})
     here = issue(context, scope=IssueScope(platforms=("p0",)))
     (kind,) = reviewed(context).kinds
-    assert (kind.standing, kind.answering.tolerated) == (Standing.NEW, 1), "in one of two places"
+    assert (kind.standing, kind.answering.tolerated) == (TriageStatus.NEW, 1), (
+        "in one of two places"
+    )
     there = issue(context, scope=IssueScope(platforms=("p1",)))
     (kind,) = reviewed(context).kinds
-    assert (kind.standing, kind.answering.issues) == (Standing.KNOWN, (here, there))
+    assert (kind.standing, kind.answering.issues) == (TriageStatus.KNOWN, (here, there))
     assert kind.answering.owners == ("ops-team",)
     context.clock.at = NOW + timedelta(days=60)
     (kind,) = reviewed(context).kinds
-    assert (kind.standing, kind.answering.over) == (Standing.LAPSED, (here, there))
+    assert (kind.standing, kind.answering.over) == (TriageStatus.LAPSED, (here, there))
 
 
 def test_an_issue_that_asks_for_a_package_explains_only_where_it_is(world, context):
     asks = IssueScope(requires_package="transformer_engine>=2")
     issue(context, scope=asks)
     world.run({"a": SHAPES}, packages={"transformer-engine": "1.9"})
-    assert reviewed(context).kinds[0].standing is Standing.NEW
+    assert reviewed(context).kinds[0].standing is TriageStatus.NEW
     (shown,) = list_issues(context, "proof", runs=20).issues
-    assert shown.standing is IssueStanding.UNTRIED
+    assert shown.standing is IssueStatus.UNTRIED
     world.run({"a": SHAPES}, packages={"transformer-engine": "2.1"})
-    assert reviewed(context, runs=1).kinds[0].standing is Standing.KNOWN
+    assert reviewed(context, runs=1).kinds[0].standing is TriageStatus.KNOWN
 
 
 @ON_SQLITE
@@ -180,10 +186,10 @@ def test_a_quarantine_answers_where_it_covers_every_place(world, context):
         "author": Person("me", "t-1"),
     }
     first = add_quarantine(context, NewQuarantine(**new, platforms=("p0",)))
-    assert reviewed(context).kinds[0].standing is Standing.NEW
+    assert reviewed(context).kinds[0].standing is TriageStatus.NEW
     other = add_quarantine(context, NewQuarantine(**new, platforms=("p1",)))
     (kind,) = reviewed(context).kinds
-    assert (kind.standing, kind.answering.quarantines) == (Standing.QUARANTINED, (first, other))
+    assert (kind.standing, kind.answering.quarantines) == (TriageStatus.QUARANTINED, (first, other))
 
 
 @ON_SQLITE
@@ -201,7 +207,7 @@ def test_known_issues_are_held_against_the_newest_runs(world, context):
     context.stores.known_issues.end(known["ended"].id, at=NOW, by="me")
     shown = {one.issue.id: one for one in list_issues(context, "proof", runs=20).issues}
     assert {word: shown[one.id].standing for word, one in known.items()} == {
-        word: IssueStanding(word) for word in known
+        word: IssueStatus(word) for word in known
     }
     active = shown[known["active"].id]
     assert (active.seen, active.most, active.last_run) == (2, 2, world.runs[0])
@@ -215,7 +221,7 @@ def test_an_issue_of_a_job_that_did_not_run_is_not_stale(world, context):
     issue(context, scope=IssueScope(jobs=("demo",)))
     issue(context, scope=IssueScope(jobs=("unit",)))
     standings = {one.standing for one in list_issues(context, "proof", runs=20).issues}
-    assert standings == {IssueStanding.UNTRIED, IssueStanding.STALE}
+    assert standings == {IssueStatus.UNTRIED, IssueStatus.STALE}
 
 
 # Unsteady tests
@@ -229,14 +235,18 @@ def test_a_pass_on_retry_is_certain(world, context):
     assert (flaky.test.nodeid, flaky.how, flaky.evidence.passed_on_retry) == ("a", "retried", 1)
     assert flaky.pair.bad is flaky.pair.good
     assert (flaky.pair.bad.go.run, flaky.platforms) == (newest, ("p0",))
-    assert (flaky.whose, review.suspects, review.runs) == (Whose.UNKNOWN, 1, 2)
+    assert (flaky.whose, review.suspects, review.runs) == (FailureOrigin.UNKNOWN, 1, 2)
 
 
 def test_both_with_one_version_is_shown_by_two_runs(world, context):
     good = world.run({"a": "", "b": DISK}, version="1")
     bad = world.run({"a": SHAPES, "b": ""}, version="1")
     (one, other) = sorted(list_flaky(context, "proof", runs=20).tests, key=lambda t: t.test.nodeid)
-    assert (one.how, one.whose, other.whose) == (Unsteady.SPLIT, Whose.TEST, Whose.INFRA)
+    assert (one.how, one.whose, other.whose) == (
+        FlakySignal.SPLIT,
+        FailureOrigin.TEST,
+        FailureOrigin.INFRA,
+    )
     assert (one.pair.bad.go.run, one.pair.good.go.run) == (bad, good)
     assert one.evidence.judged == 2
     assert one.last_seen == after(DAY)
@@ -256,7 +266,7 @@ def test_what_keeps_changing_with_every_version_is(world, context):
     for number in range(8):
         world.run({"a": SHAPES if number % 3 == 1 else ""}, version=str(number))
     (flaky,) = list_flaky(context, "proof", runs=20).tests
-    assert (flaky.how, flaky.evidence.flips, flaky.evidence.failures) == (Unsteady.FLIPS, 5, 3)
+    assert (flaky.how, flaky.evidence.flips, flaky.evidence.failures) == (FlakySignal.FLIPS, 5, 3)
 
 
 def test_a_cell_that_is_not_done_proves_nothing(world, context):

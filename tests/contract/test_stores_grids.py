@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from orchestrator.application.show_grid import (
-    Standing,
-    Wanted,
+    GridFilter,
+    GridGroup,
     grid_of_cells,
     grid_of_run,
     is_short,
@@ -46,7 +46,7 @@ def nights(stores, *of_nights, version="1.{}", **more):
 
 
 def grid(stores, *, limit=50, after=None, standing=None, cells=30, **wanted):
-    asked = Wanted(tests=TestsWanted(**wanted), limit=limit, after=after, standing=standing)
+    asked = GridFilter(tests=TestsWanted(**wanted), limit=limit, after=after, standing=standing)
     return grid_of_cells(stores, "proof", "p0", asked, cells=cells)
 
 
@@ -70,7 +70,7 @@ def test_what_fails_now_comes_first_then_what_is_flaky_then_the_rest_by_name(sto
         ("t.py::z", "steady"),
     ]
     assert [cell.run for cell in found.cells] == ["run-2", "run-1", "run-0"]
-    assert found.standings == {Standing.FAILING: 1, Standing.FLAKY: 1}
+    assert found.standings == {GridGroup.FAILING: 1, GridGroup.FLAKY: 1}
     marks = found.rows[1].marks
     assert [marks[cell.number].outcome.word for cell in found.cells] == [
         "passed",
@@ -103,8 +103,8 @@ def test_only_what_is_asked_for_is_shown(stores):
         "t.py::linear_a"
     ]
     assert [name for name, _ in told(grid(stores, words=["0%_"]))] == ["t.py::50%_a"]
-    assert told(grid(stores, standing=Standing.FAILING)) == [("t.py::conv_a", "failing")]
-    assert len(told(grid(stores, standing=Standing.STEADY))) == 3
+    assert told(grid(stores, standing=GridGroup.FAILING)) == [("t.py::conv_a", "failing")]
+    assert len(told(grid(stores, standing=GridGroup.STEADY))) == 3
     assert told(grid(stores, job="other")) == []
     assert stores.grids.jobs("proof") == ["unit"]
 
@@ -126,7 +126,7 @@ def test_a_live_cell_is_the_first_column_and_its_failures_are_now(stores):
     found = grid(stores)
     assert [cell.is_done for cell in found.cells] == [False, True]
     assert told(found)[0] == ("t.py::b", "failing")
-    assert found.standings == {Standing.FAILING: 1}
+    assert found.standings == {GridGroup.FAILING: 1}
 
 
 def test_failures_of_one_signature_share_a_letter(stores):
@@ -161,7 +161,7 @@ def test_the_cells_of_a_run_are_columns_too(stores):
     cells = launch(stores, "run-1")
     done(stores, cells[0], *GOOD)
     done(stores, cells[1], ("t.py::b", "failed"), "t.py::d")
-    found = grid_of_run(stores, "run-1", Wanted())
+    found = grid_of_run(stores, "run-1", GridFilter())
     assert [cell.name for cell in found.cells] == ["p0", "p1"]
     assert told(found) == [
         ("t.py::b", "failing"),

@@ -16,7 +16,7 @@ from orchestrator.application.match_tests import decide_alias, suggest_aliases
 from orchestrator.application.test_history import history_of
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.identity import Change
+from orchestrator.domain.identity import NameChange
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, IssueState, KnownIssue
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.store.aliases import AliasConflictError
@@ -229,7 +229,7 @@ def test_a_person_confirms_that_a_test_moved(stores, context, two_runs):
     (family,) = matching.families
     assert str(family.changes) == "3 = 1 same + 1 moved + 1 new, 1 gone"
     (alias,) = matching.suggestions
-    assert (alias.old, alias.new, alias.change) == (OLD[1], NEW[1], Change.MOVED)
+    assert (alias.old, alias.new, alias.change) == (OLD[1], NEW[1], NameChange.MOVED)
     assert (alias.state, alias.suggested_at) == (AliasState.SUGGESTED, NOW)
     assert suggest_aliases(context, "run-1", "run-2").suggestions == (alias,)
     assert len(history_of(stores, alias.new_test, limit=9).goes) == 1, "nothing is merged yet"

@@ -13,7 +13,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.attestation import Attestation, Device
-from orchestrator.domain.cell import Cause, CellState, LeaseState, PlaceAnswer, PlaceChoice
+from orchestrator.domain.cell import (
+    Cause,
+    CellState,
+    LeaseState,
+    PlacementDecision,
+    PlacementResult,
+)
 from orchestrator.domain.machine import Login
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.prices import Price
@@ -202,23 +208,25 @@ def test_every_provider_that_ever_had_a_lease_is_named_once(stores, opened):
     assert stores.leases.providers() == ["aws", "fake"]
 
 
-def decision(place, verdict=PlaceAnswer.REFUSED, reason="capacity", *, seconds=0.0, detail="none"):
-    return PlaceChoice(after(seconds), place, verdict, reason, detail)
+def decision(
+    place, verdict=PlacementResult.REFUSED, reason="capacity", *, seconds=0.0, detail="none"
+):
+    return PlacementDecision(after(seconds), place, verdict, reason, detail)
 
 
 def test_decisions_keep_their_order_and_are_made_once(stores, opened):
-    stores.leases.decide(opened[0], decision("b", PlaceAnswer.SKIPPED, "quota"))
+    stores.leases.decide(opened[0], decision("b", PlacementResult.SKIPPED, "quota"))
     stores.leases.decide(opened[0], decision("a", seconds=1, detail="InsufficientInstanceCapacity"))
     stores.leases.decide(opened[0], decision("a", seconds=2, detail="again"))
-    stores.leases.decide(opened[0], decision("a", PlaceAnswer.AGAIN, "throttle", seconds=3))
-    stores.leases.decide(opened[0], decision("c", PlaceAnswer.CHOSEN, "", seconds=4))
+    stores.leases.decide(opened[0], decision("a", PlacementResult.AGAIN, "throttle", seconds=3))
+    stores.leases.decide(opened[0], decision("c", PlacementResult.CHOSEN, "", seconds=4))
     found = stores.leases.decisions("run-1")
     assert list(found) == ["run-1.p0", "run-1.p1"]
     assert [(x.place, x.verdict, x.reason) for x in found["run-1.p0"]] == [
-        ("b", PlaceAnswer.SKIPPED, "quota"),
-        ("a", PlaceAnswer.REFUSED, "capacity"),
-        ("a", PlaceAnswer.AGAIN, "throttle"),
-        ("c", PlaceAnswer.CHOSEN, ""),
+        ("b", PlacementResult.SKIPPED, "quota"),
+        ("a", PlacementResult.REFUSED, "capacity"),
+        ("a", PlacementResult.AGAIN, "throttle"),
+        ("c", PlacementResult.CHOSEN, ""),
     ]
     first = decision("a", seconds=1, detail="InsufficientInstanceCapacity")
     assert found["run-1.p0"][1] == replace(first, attempt=1)

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.domain.channel import GIVE_UP_AFTER, Delivery, DeliveryState, Secret
+from orchestrator.domain.channel import GIVE_UP_AFTER, ChannelSecret, Delivery, DeliveryState
 from orchestrator.store.database import Database, open_database
 from orchestrator.store.stores import Stores
 from tests.contract.outbox_cases import LAST, channel, claimed, ids, putting, receipt, sent, told
@@ -158,12 +158,12 @@ def test_a_channel_that_fails_can_be_left_alone(stores: Stores, put) -> None:
 def test_secrets_overlap(stores: Stores) -> None:
     stores.outbox.add(channel())
     for name, until in (("dHdv", after(100)), ("dGhyZWU=", after(200))):
-        stores.outbox.renew("c-1", Secret(f"whsec_{name}"), until=until)
+        stores.outbox.renew("c-1", ChannelSecret(f"whsec_{name}"), until=until)
     kept = stores.outbox.channel("c-1")
     assert kept is not None
     assert kept.signing(after(150)) == ("whsec_dGhyZWU=", "whsec_dHdv")
     assert kept.signing(after(200)) == ("whsec_dGhyZWU=",)
-    assert stores.outbox.renew("none", Secret("whsec_"), until=NOW) is None
+    assert stores.outbox.renew("none", ChannelSecret("whsec_"), until=NOW) is None
 
 
 def test_a_channel_is_forgotten_with_all_that_is_its(stores: Stores, put) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import event
 from orchestrator.application.describe_run import describe_cell, describe_run
 from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.domain.attestation import Attestation, Device
-from orchestrator.domain.cell import Cause, CellState, PlaceAnswer, PlaceChoice
+from orchestrator.domain.cell import Cause, CellState, PlacementDecision, PlacementResult
 from orchestrator.domain.machine import Place, SshReach
 from orchestrator.domain.money import Bill
 from orchestrator.domain.outcome import Counts, Outcome
@@ -50,11 +50,13 @@ def told(stores):
     cell_id, _ = create(stores)
     of = attempt(stores, cell_id)
     stores.leases.decide(
-        of, PlaceChoice(after(0), "elsewhere", PlaceAnswer.REFUSED, "capacity", "none")
+        of, PlacementDecision(after(0), "elsewhere", PlacementResult.REFUSED, "capacity", "none")
     )
     reserve(stores, a_lease("l1", of, place="elsewhere"))
     stores.leases.gone("l1", at=after(5), cost_usd=Decimal(0), refusal="capacity: none")
-    stores.leases.decide(of, PlaceChoice(after(5), OFFER.name, PlaceAnswer.CHOSEN, "", "first"))
+    stores.leases.decide(
+        of, PlacementDecision(after(5), OFFER.name, PlacementResult.CHOSEN, "", "first")
+    )
     reserve(stores, a_lease("l2", of))
     stores.leases.note("l2", FACTS, simulated=False)
     stores.leases.held("l2", "us-east-1/i-1", at=after(6))
@@ -92,8 +94,8 @@ def test_a_lease_is_told_with_its_place_its_image_and_the_parts_of_its_bill(told
         "releasing": "0.0111",
     }
     assert [(x.place, x.verdict, x.attempt) for x in told.decisions] == [
-        ("elsewhere", PlaceAnswer.REFUSED, 1),
-        (OFFER.name, PlaceAnswer.CHOSEN, 1),
+        ("elsewhere", PlacementResult.REFUSED, 1),
+        (OFFER.name, PlacementResult.CHOSEN, 1),
     ]
     assert told.attestation == SEEN
 
@@ -192,7 +194,7 @@ def test_attempts_leases_and_decisions_cost_no_further_statements(database, stor
     of = attempt(stores, "run-1.p0", 2)
     for number in range(5):
         reserve(stores, a_lease(f"more-{number}", of))
-        line = PlaceChoice(after(200), f"p{number}", PlaceAnswer.SKIPPED, "quota", "")
+        line = PlacementDecision(after(200), f"p{number}", PlacementResult.SKIPPED, "quota", "")
         stores.leases.decide(of, line)
     assert statements(database, tell) == before
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.retests import SittingState, TrialAsk, TrialKind
+from orchestrator.domain.retests import RetestSessionState, TrialAsk, TrialKind
 from orchestrator.store.retests import NoTrialsError
 from tests.databases import NOW, advance, after, attempt, create, together
 
@@ -42,7 +42,7 @@ def test_nothing_was_tried(stores, tried):
 def test_what_is_asked_for_has_a_number_and_a_folder(stores, tried):
     first = stores.trials.ask(tried, RERUN, at=NOW)
     second = stores.trials.ask(tried, BISECT, at=after(1))
-    assert (first.id, first.number, first.state) == (f"{tried}-t1", 1, SittingState.ASKED)
+    assert (first.id, first.number, first.state) == (f"{tried}-t1", 1, RetestSessionState.ASKED)
     assert (second.id, second.number) == (f"{tried}-t2", 2)
     assert stores.trials.of_attempt(tried) == (first, second)
 
@@ -103,7 +103,7 @@ def test_a_sitting_goes_one_way_only(stores, tried):
     stores.trials.begin(sitting.id, at=after(5))
     [found] = stores.trials.of_attempt(tried)
     assert (found.state, found.started_at, found.ended_at) == (
-        SittingState.ENDED,
+        RetestSessionState.ENDED,
         after(1),
         after(3),
     )

@@ -10,11 +10,11 @@ import pytest
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.reuse_inputs import Ingredients, Interpreter, Prepared, Reuse
+from orchestrator.domain.reuse_inputs import Interpreter, Prepared, Reuse, ReuseInputs
 from orchestrator.store.errors import StoreError
 from tests.databases import NOW, advance, after, attempt, create, together
 
-MADE = Ingredients(
+MADE = ReuseInputs(
     product="proof",
     payload="d" * 64,
     subject="lib 1.10",

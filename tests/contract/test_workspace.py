@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.evidence import Pulled
-from orchestrator.domain.machine import Completed, ConnectionLostError, Shell, UnreachableError
+from orchestrator.domain.evidence import EvidenceBatch
+from orchestrator.domain.machine import CommandResult, ConnectionLostError, Shell, UnreachableError
 from runners.archives import Archive, pack
 from runners.fake import FakeComputer, FakeWorkspace
 from runners.shell import open_shell
@@ -36,7 +36,9 @@ def never() -> Iterator[bytes]:
     raise AssertionError("it was there already and must not be opened")
 
 
-def pull(workspace: AnyWorkspace, attempt: str = "a-1", events: int = 0, log: int = 0) -> Pulled:
+def pull(
+    workspace: AnyWorkspace, attempt: str = "a-1", events: int = 0, log: int = 0
+) -> EvidenceBatch:
     found = workspace.pull(attempt, events_offset=events, log_offset=log, limit_bytes=MIB)
     assert found is not None
     return found
@@ -309,7 +311,7 @@ class Answering:
         self.stdout = stdout
 
     def run(self, command: str, **options: object) -> object:
-        return Completed(0, self.stdout, b"")
+        return CommandResult(0, self.stdout, b"")
 
     def close(self) -> None:
         pass

@@ -21,7 +21,7 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import lease_bill
 from orchestrator.domain.prices import Price
-from orchestrator.domain.quota import Demand, Level, Quota
+from orchestrator.domain.quota import Demand, Quota, QuotaLevel
 from runners import ProviderContext
 from runners.fake import FakeCloud, FakeProvider
 from tests.integration.api_context import BEGIN, Desk
@@ -46,7 +46,7 @@ LOGIN = Login("ssh-ed25519 AAAA", "-----BEGIN secret-----\n", "ssh-ed25519 HOST"
 class CostlyProvider(FakeProvider):
     """Knows its quotas and its prices."""
 
-    level_now = Level(8, 4)
+    level_now = QuotaLevel(8, 4)
     is_down = False
     offered: tuple[Place, ...] = ()
     """Instead of the cloud's own places."""
@@ -57,7 +57,7 @@ class CostlyProvider(FakeProvider):
     def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
         return (Demand(replace(GPUS, scope=place.region), 4),)
 
-    def level(self, quota: Quota) -> Level:
+    def level(self, quota: Quota) -> QuotaLevel:
         return self.level_now
 
     def is_configured(self) -> bool:

@@ -33,8 +33,8 @@ from orchestrator.adapters.files.home_folder import temporary_folder
 from orchestrator.adapters.files.ingest_upload import FileIntake
 from orchestrator.adapters.files.report_tree import write_report_tree
 from orchestrator.adapters.ids import new_id
-from orchestrator.adapters.notify.http_sender import HttpCourier
-from orchestrator.adapters.signing.signer import DsseNotary
+from orchestrator.adapters.notify.http_sender import HttpSender
+from orchestrator.adapters.signing.signer import DsseSigner
 from orchestrator.adapters.statistics.paired import PairedStatistics
 from orchestrator.adapters.statistics.trends import StepDetector
 from orchestrator.adapters.subjects import GitAndPipSubjects
@@ -299,10 +299,10 @@ def make_context(
 def _gate_ports(home: Path) -> GatePorts:
     return GatePorts(
         statistics=PairedStatistics(),
-        notary=DsseNotary(home / "keys" / "signing"),
+        notary=DsseSigner(home / "keys" / "signing"),
         cron=CronsimCron(),
         subjects=GitAndPipSubjects(None),
-        courier=HttpCourier(),
+        courier=HttpSender(),
         detector=StepDetector(),
     )
 

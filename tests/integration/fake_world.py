@@ -15,7 +15,7 @@ from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.keys import new_login
 from orchestrator.application.cell.flow import run_cell
-from orchestrator.application.cell.flow_context import Identity, Timings, World
+from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.describe_run import describe_run
 from orchestrator.domain.cell import Run, RunSpec
 from orchestrator.domain.machine import FakeReach
@@ -75,7 +75,7 @@ class FakeWorld:
     provider: str = "fake"
     """How its platform calls it: a gate looks past what is simulated."""
     database: Database = field(init=False)
-    world: World = field(init=False)
+    world: FlowDeps = field(init=False)
     engine: MemoryEngine = field(init=False)
     on_tick: list = field(default_factory=list)
 
@@ -89,14 +89,14 @@ class FakeWorld:
         for act in list(self.on_tick):
             act(self)
 
-    def _world(self) -> World:
+    def _world(self) -> FlowDeps:
         provider = FakeProvider(ProviderContext(self.database.stores.machines), self.cloud)
 
         def publish(evidence: Evidence) -> Path:
             self.published.append(evidence)
             return self.folder
 
-        return World(
+        return FlowDeps(
             stores=self.database.stores,
             blobs=FileBlobs(self.folder / "blobs"),
             clock=self.clock,

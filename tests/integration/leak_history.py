@@ -18,7 +18,7 @@ from pathlib import Path
 
 from orchestrator.adapters.engine.memory import MemoryEngine, SimulatedCrashError
 from orchestrator.application.cell.flow import run_cell
-from orchestrator.application.cell.flow_context import Identity, World, billed_minutes
+from orchestrator.application.cell.flow_context import FlowDeps, Identity, billed_minutes
 from orchestrator.application.janitor import EXPIRED_GRACE, Janitor
 from orchestrator.domain.cell import Lease, LeaseState, Run, RunSpec, RunState
 from orchestrator.domain.machine import FakeReach, Machine, MachineState
@@ -178,7 +178,7 @@ class History:
         heard = {"passes": self._pass, "told": self._hear}
         line = Line(cloud=self.cloud, trips=self._trips, who="flow", **heard)
         provider = self.plant.provider(line)
-        world = World(
+        world = FlowDeps(
             stores=stores,
             blobs=Shelf(),
             clock=self.clock,

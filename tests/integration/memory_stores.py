@@ -18,7 +18,7 @@ from orchestrator.domain.cell import (
     CellState,
     Lease,
     LeaseState,
-    PlaceChoice,
+    PlacementDecision,
     Run,
     RunSpec,
     RunState,
@@ -49,7 +49,7 @@ class Tables:
     exclusive: set[str] = field(default_factory=set)
     logins: dict[str, Login] = field(default_factory=dict)
     attestations: dict[str, Attestation] = field(default_factory=dict)
-    decisions: dict[str, list[PlaceChoice]] = field(default_factory=dict)
+    decisions: dict[str, list[PlacementDecision]] = field(default_factory=dict)
     positions: dict[str, Position] = field(default_factory=dict)
     sightings: dict[str, dict[str, datetime]] = field(default_factory=dict)
 
@@ -294,14 +294,14 @@ class MemoryLeases:
         known = self.tables.attestations
         return {x.id: known[x.id] for x in self._of_run(run_id) if x.id in known}
 
-    def decide(self, attempt_id: str, decision: PlaceChoice) -> None:
+    def decide(self, attempt_id: str, decision: PlacementDecision) -> None:
         lines = self.tables.decisions.setdefault(attempt_id, [])
         said = {(x.place, x.verdict, x.reason) for x in lines}
         if (decision.place, decision.verdict, decision.reason) not in said:
             lines.append(decision)
 
-    def decisions(self, run_id: str) -> dict[str, list[PlaceChoice]]:
-        found: dict[str, list[PlaceChoice]] = {}
+    def decisions(self, run_id: str) -> dict[str, list[PlacementDecision]]:
+        found: dict[str, list[PlacementDecision]] = {}
         for attempt in self.tables.attempts.values():
             lines = self.tables.decisions.get(attempt.id, ())
             mine = found.setdefault(attempt.cell_id, [])

@@ -15,7 +15,7 @@ from orchestrator.application.fire_schedules import OPERATIONS, fire
 from orchestrator.application.gate_policies import put_policy
 from orchestrator.application.manage_channels import NewChannel, add_channel
 from orchestrator.application.schedules import add_schedule
-from orchestrator.application.sign_off import NewWaiver, approve_waiver, waive
+from orchestrator.application.sign_off import NewWaiver, approve_waiver, request_waiver
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import Cause, CellState, Lease, LeaseState
 from orchestrator.domain.channel import ChannelKind
@@ -251,10 +251,10 @@ class Nights:
         """Oldest first."""
         return self.context.stores.schedules.firings("nightly", limit=1000)[::-1]
 
-    def waive(self, days: int) -> None:
+    def request_waiver(self, days: int) -> None:
         """Somebody accepts the failure on the west, for some days."""
         for rule in BROKEN:
-            asked = waive(
+            asked = request_waiver(
                 self.context,
                 NewWaiver(
                     gate="release",

@@ -19,9 +19,15 @@ from pathlib import Path
 
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.application.ports.dialects import HEAD_BYTES, TAIL_BYTES, Artifact
-from orchestrator.domain.assembly.results_pass import Foreign
+from orchestrator.domain.assembly.results_pass import ForeignArtifact
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.parsed_results import Said, SaidProblem, SaidTally, SaidTest, SaidUnnamed
+from orchestrator.domain.parsed_results import (
+    ParsedProblem,
+    ParsedTally,
+    ParsedTest,
+    ParsedUnnamedTests,
+    Said,
+)
 
 INSTALLED = Path(sysconfig.get_path("purelib"))
 DIALECTS = {
@@ -71,7 +77,7 @@ class Read:
     repeated_modules: int = 0
     """How often a module is told of once more."""
     unnamed: Counter[str] = field(default_factory=Counter)
-    tallies: dict[str, list[SaidTally]] = field(default_factory=dict)
+    tallies: dict[str, list[ParsedTally]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -82,7 +88,7 @@ class Read:
     @property
     def earlier(self) -> dict[str, int]:
         """Tries before the last one, of tests that have any."""
-        tests = (each for each in self.said if isinstance(each, SaidTest))
+        tests = (each for each in self.said if isinstance(each, ParsedTest))
         return {test.nodeid: len(test.earlier) for test in tests if test.earlier}
 
 
@@ -117,7 +123,7 @@ class Documents:
         assert best[0].name == DIALECTS[name]
         return _sorted_out(list(best[0].read(artifact)))
 
-    def foreign(self, *names: str) -> list[Foreign]:
+    def foreign(self, *names: str) -> list[ForeignArtifact]:
         """As assembly takes them in."""
         found = []
         for name in names:
@@ -128,7 +134,9 @@ class Documents:
             said = dialect.read(artifact)
             called = f"{dialect.name} {dialect.version}"
             found.append(
-                Foreign(name, "d" * 64, artifact.size_bytes, called, dialect.provenance, sure, said)
+                ForeignArtifact(
+                    name, "d" * 64, artifact.size_bytes, called, dialect.provenance, sure, said
+                )
             )
         return found
 
@@ -173,14 +181,14 @@ def _word(outcome: TestOutcome | None) -> str:
 def _sorted_out(said: list[Said]) -> Read:
     read = Read(said)
     for each in said:
-        if isinstance(each, SaidTest):
+        if isinstance(each, ParsedTest):
             read.repeated_modules += "::" not in each.nodeid and each.nodeid in read.tests
             known = read.tests.get(each.nodeid, each.outcome)
             read.tests[each.nodeid] = max(known, each.outcome)
-        elif isinstance(each, SaidUnnamed):
+        elif isinstance(each, ParsedUnnamedTests):
             read.unnamed.update(each.counts)
-        elif isinstance(each, SaidTally):
+        elif isinstance(each, ParsedTally):
             read.tallies.setdefault(each.where, []).append(each)
-        elif isinstance(each, SaidProblem):
+        elif isinstance(each, ParsedProblem):
             read.problems.append(each.message)
     return read

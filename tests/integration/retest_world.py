@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from orchestrator.application.cell.flow_context import World
+from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.ports.wheels import Choice, Opener, Resolution, WheelsError
 from orchestrator.domain.manifest import Environment, Manifest
 from orchestrator.domain.matrix import Subject
-from orchestrator.domain.retests import job_of_sitting
+from orchestrator.domain.retests import job_of_session
 from orchestrator.domain.reuse_inputs import Interpreter
 from orchestrator.store.retests import TrialStore
 from runners.fake import FakeWorkspace
@@ -60,7 +60,7 @@ class TrialWorld(FakeWorld):
     """What machines say they are."""
     plans: list[Mapping[str, object]] = field(default_factory=list)
 
-    def _world(self) -> World:
+    def _world(self) -> FlowDeps:
         world = FakeWorld._world(self)
         wheels = NoWheels(self.refused)
         stores = self.database.stores
@@ -84,7 +84,7 @@ def told(world: TrialWorld, plan: Mapping[str, object]) -> Iterator[dict[str, ob
         yield _event("environment", None, world.environment)
     for row in jobs:
         name = row["id"]
-        job = job_of_sitting(name)[0]
+        job = job_of_session(name)[0]
         nodeid = f"{job}.py::test_{job}"
         yield _event("phase", name, {"name": "started", "kind": "suite", "pid": 1})
         yield _event("manifest", name, {"tests": [nodeid], "process": 1})

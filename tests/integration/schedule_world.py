@@ -17,7 +17,7 @@ from orchestrator.application.ports.subjects import SubjectGoneError, SubjectUnr
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.application.schedules import add_schedule
 from orchestrator.domain.announcement import Announcement
-from orchestrator.domain.blame import Blame, Culprit
+from orchestrator.domain.blame import Attribution, RootCause
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.schedule import Firing, Schedule, SubjectKind, SubjectSelector
@@ -113,7 +113,7 @@ class Bench:
     @property
     def operations(self) -> Operations:
         return Operations(
-            evaluate=self.evaluate, blame=self.blame, ask_second_machine=self.ask, announce=self.say
+            evaluate=self.evaluate, blame=self.blame, request_confirmation_run=self.ask, announce=self.say
         )
 
     @property
@@ -134,9 +134,9 @@ class Bench:
         number = self.evaluated.index(key)
         return SimpleNamespace(id=f"V-{number}", verdict=said, runs=tuple(runs))
 
-    def blame(self, stores: Stores, run_id: str) -> dict[str, tuple[Blame, ...]]:
-        answer = Culprit.UNKNOWN if self.unknown else Culprit.OURS
-        return {"here": (Blame(job="unit", nodeid="a::b", answer=answer, evidence=()),)}
+    def blame(self, stores: Stores, run_id: str) -> dict[str, tuple[Attribution, ...]]:
+        answer = RootCause.UNKNOWN if self.unknown else RootCause.OURS
+        return {"here": (Attribution(job="unit", nodeid="a::b", answer=answer, evidence=()),)}
 
     def ask(self, context: Context, run_id: str, *, max_usd: Decimal) -> str | None:
         self._fail("ask")

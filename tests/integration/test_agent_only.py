@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.application.cell.retest_session import outcomes_of
-from orchestrator.domain.retests import TrialAsk, TrialKind, by_job, job_in_sitting
+from orchestrator.domain.retests import TrialAsk, TrialKind, by_job, job_in_session
 from tests.integration.agent_machine import Evidence, machine_at
 
 SUITE = """
@@ -44,7 +44,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, lean: str) -> tuple[Evidence, 
     (folder / "suite" / "test_it.py").write_text(SUITE.format(count=str(folder / "count")))
     jobs = [
         *(
-            {"id": job_in_sitting("suite", time), "only": list(ASK.tests["suite"])}
+            {"id": job_in_session("suite", time), "only": list(ASK.tests["suite"])}
             for time in (1, 2, 3)
         ),
         {"id": "some", "only": SOME},

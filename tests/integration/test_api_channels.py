@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from orchestrator.application.deliver_notifications import deliver
-from orchestrator.application.notify_people import announce
+from orchestrator.application.notify_people import notify_people
 from orchestrator.domain.announcement import Announcement, LineageState
 from tests.integration.api_context import Desk
 from tests.integration.webhook_receiver import Receiver, Reply, receiver
@@ -30,7 +30,7 @@ def made(api: Desk, url: str, **more: object) -> dict[str, object]:
 
 
 def tell(api: Desk, state: str, key: str, title: str = "nightly") -> None:
-    announce(
+    notify_people(
         api.context,
         Announcement(
             lineage="nightly", state=LineageState(state), title=title, text="", url="",

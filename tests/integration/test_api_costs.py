@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.domain.machine import Place
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.quota import Level
+from orchestrator.domain.quota import QuotaLevel
 from tests.integration.api_clouds import OFFER, Clouds, clouds
 from tests.integration.api_context import MATRIX, Desk
 
@@ -29,7 +29,7 @@ def opened(shared_api: Desk) -> Clouds:
 @pytest.fixture
 def empty(opened: Clouds) -> Clouds:
     """Nothing ran here, and nothing will: only the provider's own answers change."""
-    opened.provider.offered, opened.provider.level_now = (), Level(8, 4)
+    opened.provider.offered, opened.provider.level_now = (), QuotaLevel(8, 4)
     return opened
 
 
@@ -142,13 +142,17 @@ def test_a_provider_that_does_not_tell_its_prices_is_named(here: Clouds) -> None
 @pytest.mark.parametrize(
     ("level", "room", "sentence"),
     [
-        (Level(16, 4), "ok", "needs 4 vCPU of G/VT spot in nowhere, 12 free"),
-        (Level(8, 8), "short", "0 free; ask L-3819A6DF for >= 12"),
-        (Level(None, None, "no right to ask"), "unknown", "unknown how much is free: no right"),
+        (QuotaLevel(16, 4), "ok", "needs 4 vCPU of G/VT spot in nowhere, 12 free"),
+        (QuotaLevel(8, 8), "short", "0 free; ask L-3819A6DF for >= 12"),
+        (
+            QuotaLevel(None, None, "no right to ask"),
+            "unknown",
+            "unknown how much is free: no right",
+        ),
     ],
 )
 def test_a_plan_says_what_room_the_quotas_leave(
-    empty: Clouds, level: Level, room: str, sentence: str
+    empty: Clouds, level: QuotaLevel, room: str, sentence: str
 ) -> None:
     empty.provider.level_now = level
     plan = empty.client.post("/api/v1/plan", json={"matrix": MATRIX}).json()

@@ -20,7 +20,7 @@ from orchestrator.application.finish_ingestion import finish_ingestion, resume_i
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
 from orchestrator.application.ports.archives import Limits
 from orchestrator.application.ports.ingest_upload import IntakeFullError
-from orchestrator.application.ssh_access import enter_machine
+from orchestrator.application.ssh_access import ssh_access
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import fold
@@ -182,7 +182,7 @@ def test_an_ingested_run_cannot_run_again_nor_be_entered(api):
     assert "was ingested: there is no payload" in again.json()["detail"]
     cell = api.database.stores.cells.of_run(run)[0]
     with pytest.raises(LookupError, match="was ingested: it has no machine"):
-        enter_machine(api.context, cell)
+        ssh_access(api.context, cell)
     cancelled = api.client.post(f"/api/v1/runs/{run}/cancel", headers={"Idempotency-Key": "c"})
     assert cancelled.json()["cancel_requested_at"] is None
 

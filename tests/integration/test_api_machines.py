@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.application.ssh_access import Entrance
+from orchestrator.application.ssh_access import SshAccess
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.machine import Machine, MachineState
 from orchestrator.domain.outcome import Outcome
@@ -153,7 +153,7 @@ def test_the_way_in_is_told_with_the_key_and_kept_by_nobody(here: Clouds) -> Non
         "private_key": LOGIN.private_key,
         "key_file": "",
     }
-    assert LOGIN.private_key not in repr(Entrance(**answer.json()))
+    assert LOGIN.private_key not in repr(SshAccess(**answer.json()))
 
 
 def test_a_cell_without_a_machine_has_no_way_in(here: Clouds) -> None:

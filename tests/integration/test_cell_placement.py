@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.domain.cell import CellState, PlaceAnswer
+from orchestrator.domain.cell import CellState, PlacementResult
 from orchestrator.domain.machine import Extent
 from orchestrator.domain.matrix import Limits
 from orchestrator.domain.outcome import Outcome
@@ -171,5 +171,5 @@ def test_every_lease_has_keys_of_its_own_that_go_with_it(here):
 def test_the_log_says_what_the_machine_costs_where_it_was_chosen(here):
     finish(here)
     (chosen,) = here.database.stores.leases.decisions("run")["run-0"]
-    assert chosen.verdict is PlaceAnswer.CHOSEN
+    assert chosen.verdict is PlacementResult.CHOSEN
     assert chosen.detail.startswith("0.5000 USD per hour")

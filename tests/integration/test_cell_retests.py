@@ -11,7 +11,7 @@ from orchestrator.application.blame_run import blame_run
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.matrix import Baseline, Limits
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.retests import SURE, SittingState, TrialAsk, TrialKind, TrialOrder
+from orchestrator.domain.retests import SURE, RetestSessionState, TrialAsk, TrialKind, TrialOrder
 from orchestrator.store.errors import StoreError
 from tests.integration.fake_world import FakeWorld
 from tests.integration.retest_world import TrialWorld, subject_version
@@ -158,7 +158,7 @@ def test_cancelled_while_diagnosing(here):
     )
     finish(here)
     assert here.record().cells[0].outcome is Outcome.FAILED, "its jobs had all run"
-    assert {s.state for s in sittings(here)} <= {SittingState.ENDED}
+    assert {s.state for s in sittings(here)} <= {RetestSessionState.ENDED}
     assert any("cancelled by a person" in said for said in notices(here))
 
 
@@ -209,7 +209,7 @@ def test_a_machine_waits_for_trials_that_are_asked_for(here):
         if not found:
             assert store.ask("run-0-1", ask, at=world.clock.now()).number == 1
             assert store.ask("run-0-1", ask, at=world.clock.now()).number == 1
-        elif found[0].state is SittingState.ENDED:
+        elif found[0].state is RetestSessionState.ENDED:
             store.dismiss("run-0-1", at=world.clock.now())
 
     here.on_tick.append(act)

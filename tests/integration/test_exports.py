@@ -17,7 +17,7 @@ from orchestrator.domain.facts import TestFact
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.outcome import TestOutcome as T
-from orchestrator.domain.parsed_results import SaidProblem, SaidTest
+from orchestrator.domain.parsed_results import ParsedProblem, ParsedTest
 from orchestrator.domain.run_record import Evidence
 from reports.exports.registry import export
 from tests.integration.api_context import Desk
@@ -65,7 +65,7 @@ def evidence(tests: list[TestFact]) -> Evidence:
 
 
 def read_back(folder: Path, dialect: Dialect, form: str, told: Evidence) -> tuple[
-    dict[str, SaidTest], list[str]
+    dict[str, ParsedTest], list[str]
 ]:  # fmt: skip
     data = "".join(export(form, told)).encode()
     path = folder / form
@@ -73,8 +73,8 @@ def read_back(folder: Path, dialect: Dialect, form: str, told: Evidence) -> tupl
     artifact = Artifact(f"x.{form}", path, len(data), data[:HEAD_BYTES], data[-TAIL_BYTES:])
     assert dialect.match(artifact) > 0.9
     said = list(dialect.read(artifact))
-    problems = [one.message for one in said if isinstance(one, SaidProblem)]
-    tests = [one for one in said if isinstance(one, SaidTest)]
+    problems = [one.message for one in said if isinstance(one, ParsedProblem)]
+    tests = [one for one in said if isinstance(one, ParsedTest)]
     assert len({test.nodeid for test in tests}) == len(tests)
     return {test.nodeid: test for test in tests}, problems
 

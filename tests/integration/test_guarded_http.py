@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orchestrator.adapters.notify.guarded_http import Request, Wire, WireError
+from orchestrator.adapters.notify.guarded_http import GuardedHttp, GuardedHttpError, Request
 from tests.integration.webhook_receiver import Receiver, receiver
 
 
@@ -24,7 +24,7 @@ def hook() -> Iterator[Receiver]:
 def test_a_dripping_answer_is_cut_off_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(5)
-        wire = Wire(deadline_s=0.3)
+        wire = GuardedHttp(deadline_s=0.3)
         url = f"http://127.0.0.1:{server.getsockname()[1]}/"
         script = f"""
             import socket, time
@@ -40,7 +40,7 @@ def test_a_dripping_answer_is_cut_off_in_time() -> None:
         )
         try:
             begun = datetime.now(UTC)
-            with pytest.raises(WireError, match=r"no answer within 0\.3 s"):
+            with pytest.raises(GuardedHttpError, match=r"no answer within 0\.3 s"):
                 wire.send(Request("POST", url, {}, b"{}"), allow_private=True)
             assert datetime.now(UTC) - begun < timedelta(seconds=4)
         finally:
@@ -61,9 +61,9 @@ def test_a_dripping_answer_is_cut_off_in_time() -> None:
 def test_names_that_lead_inside_are_refused(
     hook: Receiver, addresses: list[str], allow_private: bool, said: str
 ) -> None:
-    wire = Wire(resolve=lambda _host, _port: addresses)
+    wire = GuardedHttp(resolve=lambda _host, _port: addresses)
     url = f"https://evil.example:{hook.port}/"
-    with pytest.raises(WireError, match=said):
+    with pytest.raises(GuardedHttpError, match=said):
         wire.send(Request("POST", url, {}), allow_private=allow_private)
     assert hook.received == []
 
@@ -75,7 +75,7 @@ def test_a_name_is_resolved_once_and_that_address_is_taken(hook: Receiver) -> No
         asked.append(host)
         return ["127.0.0.1"] if len(asked) == 1 else ["10.0.0.1"]
 
-    wire = Wire(resolve=resolve)
+    wire = GuardedHttp(resolve=resolve)
     answer = wire.send(
         Request("POST", f"http://hooks.example:{hook.port}/x", {}), allow_private=True
     )

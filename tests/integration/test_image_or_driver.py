@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.application.blame_run import blame_run
-from orchestrator.domain.blame import Blame
+from orchestrator.domain.blame import Attribution
 from orchestrator.domain.matrix import Baseline
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.retests import SURE, TrialOrder
@@ -37,7 +37,7 @@ def finish(here: TrialWorld, run_id: str) -> Outcome | None:
     return here.record(run_id).cells[0].outcome
 
 
-def a_red_run_after_a_green_one(here: TrialWorld, *, second: str = "failed") -> Blame:
+def a_red_run_after_a_green_one(here: TrialWorld, *, second: str = "failed") -> Attribution:
     """Green with the old driver, red with the new one, and the same on a second machine."""
     here.environment, here.word = machine("550.54"), lambda job, plan: "passed"
     assert finish(here, "run-1") is Outcome.PASSED

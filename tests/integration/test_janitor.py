@@ -15,7 +15,7 @@ from orchestrator.application.janitor import (
     ORPHAN_GRACE,
     SECOND_LOOK,
     Janitor,
-    Standing,
+    Ownership,
 )
 from orchestrator.domain.cell import LeaseState
 from orchestrator.domain.machine import LaunchRequest, Machine, MachineState, Place
@@ -67,7 +67,7 @@ def rent(here: FakeWorld, token: str, **tags: str) -> str:
     return here.cloud.launch(request).id
 
 
-def standings(janitor: Janitor) -> list[Standing]:
+def standings(janitor: Janitor) -> list[Ownership]:
     return [sight.standing for sight in janitor.survey(["fake"]).sights]
 
 
@@ -98,21 +98,21 @@ def test_an_orphan_that_finds_its_owner_meanwhile_is_forgotten(here, janitor):
     janitor.sweep()
     here.cloud.fail_verb("inventory", times=1)
     assert sweep_after(here, janitor, ORPHAN_GRACE) == []  # nothing was seen: nothing is ended
-    assert standings(janitor) == [Standing.ORPHAN]
+    assert standings(janitor) == [Ownership.ORPHAN]
 
 
 def test_machines_of_a_running_cell_are_nobodys_business(here, janitor):
-    seen: list[Standing] = []
+    seen: list[Ownership] = []
     here.on_tick.append(lambda world: seen.extend(standings(janitor)))
     known(here)
     assert seen
-    assert set(seen) == {Standing.LEASED}
+    assert set(seen) == {Ownership.LEASED}
 
 
 def test_another_controllers_machine_is_left_alone_until_it_has_expired(here, janitor):
     known(here)
     other = rent(here, "others", **{"seatrial-controller": "another"})
-    assert standings(janitor) == [Standing.FOREIGN]
+    assert standings(janitor) == [Ownership.FOREIGN]
     assert sweep_after(here, janitor, ORPHAN_GRACE * 2) == []
     assert sweep_after(here, janitor, timedelta(hours=1) - ORPHAN_GRACE * 2) == []
     assert sweep_after(here, janitor, EXPIRED_GRACE) == []
@@ -141,7 +141,7 @@ def test_a_machine_that_was_ruled_out_and_turned_up_is_ended_and_paid_for(here, 
     assert (lease.state, lease.refusal, lease.cost_usd) == (LeaseState.GONE, "never made", 0)
     (machine,) = here.cloud.live()
     here.cloud.hidden_looks = 0
-    while standings(janitor) != [Standing.ORPHAN]:
+    while standings(janitor) != [Ownership.ORPHAN]:
         pass
     janitor.sweep()
     assert sweep_after(here, janitor, ORPHAN_GRACE) == [machine.id]
@@ -194,7 +194,7 @@ def reserve(stores: Stores, lease_id: str, provider: str) -> None:
 
 def test_rules_that_served_machines_of_which_none_is_left_are_ended(sweeper, here, ruled):
     reserve(here.database.stores, "elsewhere", "another cloud")
-    assert [sight.standing for sight in sweeper.sweep()] == [Standing.IDLE]
+    assert [sight.standing for sight in sweeper.sweep()] == [Ownership.IDLE]
     assert ruled.ended == ["rule"]
 
 

@@ -18,8 +18,8 @@ import pytest
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from orchestrator.adapters.ids import new_id
-from orchestrator.adapters.notify.guarded_http import Wire
-from orchestrator.adapters.notify.http_sender import HttpCourier
+from orchestrator.adapters.notify.guarded_http import GuardedHttp
+from orchestrator.adapters.notify.http_sender import HttpSender
 from orchestrator.application.context import Context, GatePorts
 from orchestrator.application.deliver_notifications import deliver
 from orchestrator.application.manage_channels import (
@@ -28,9 +28,9 @@ from orchestrator.application.manage_channels import (
     call_channel,
     renew_secret,
 )
-from orchestrator.application.notify_people import announce
+from orchestrator.application.notify_people import notify_people
 from orchestrator.domain.announcement import Announcement, LineageState
-from orchestrator.domain.channel import Channel, ChannelKind, DeliveryState, Reception
+from orchestrator.domain.channel import Channel, ChannelKind, DeliveryResult, DeliveryState
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.store.database import Database
 from tests.databases import ON_SQLITE
@@ -64,12 +64,14 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    courier: HttpCourier
+    courier: HttpSender
 
 
-def context_of(database: Database, keys: Path | None = None, wire: Wire | None = None) -> Context:
+def context_of(
+    database: Database, keys: Path | None = None, wire: GuardedHttp | None = None
+) -> Context:
     secret = {"GITHUB_TOKEN": TOKEN}.get
-    courier = HttpCourier(secret=secret, keys=keys, wire=wire or Wire())
+    courier = HttpSender(secret=secret, keys=keys, wire=wire or GuardedHttp())
     gate = cast(GatePorts, Gate(courier))
     return cast(Context, Ports(database.stores, Movable(), new_id, gate))
 
@@ -93,7 +95,7 @@ def add(context: Context, url: str, kind: str = "webhook", **more: object) -> tu
 
 
 def tell(context: Context, state: str, key: str, lineage: str = "nightly", **facts: str) -> bool:
-    return announce(
+    return notify_people(
         context,
         Announcement(
             lineage=lineage, state=LineageState(state), title=f"{lineage}: {state}", text="why",
@@ -161,7 +163,7 @@ def test_410_disables_until_a_test_gets_through(context: Context, hook: Receiver
     assert len(hook.received) == 1
     [(_, health)] = context.stores.outbox.channels()
     assert (health.state, health.disabled_why) == ("disabled", "HTTP 410")
-    assert call_channel(context, channel).reception is Reception.TAKEN
+    assert call_channel(context, channel).reception is DeliveryResult.TAKEN
     assert hook.received[-1].json["type"] == "test"
     tell(context, "fail", "k-3")
     deliver(context)
@@ -192,7 +194,7 @@ def test_a_name_that_nobody_knows_and_a_port_that_nobody_holds(context: Context)
         port = server.getsockname()[1]
     channel, _ = add(context, f"http://127.0.0.1:{port}/")
     receipt = call_channel(context, channel)
-    assert receipt.reception is Reception.FAILED
+    assert receipt.reception is DeliveryResult.FAILED
     assert receipt.said.startswith("no answer")
     other, _ = add(context, "https://nowhere.invalid/x", name="other")
     assert "cannot be resolved" in call_channel(context, other).said
@@ -242,7 +244,7 @@ def test_commits_get_their_statuses(context: Context, hook: Receiver, tmp_path: 
     tell(context, "fail", "k-9", git_sha="d" * 40)
     deliver(context)
     assert log(context, channel)[0] == ("given_up", ["refused"])
-    assert call_channel(context, channel).reception is Reception.TAKEN
+    assert call_channel(context, channel).reception is DeliveryResult.TAKEN
     assert (hook.received[-1].method, hook.received[-1].path) == ("GET", "/api/v3/repos/acme/lib")
     call_channel(context, channel, git_sha=SHA)
     assert hook.received[-1].json["context"] == "seatrial/test"
@@ -260,7 +262,7 @@ def test_a_token_is_read_where_it_is_kept_each_time(
     sent = [one.headers["authorization"] for one in hook.received]
     assert sent == ["Bearer one", "Bearer two"]
     (tmp_path / "gh").write_text("-----BEGIN KEY-----\nlines\n")
-    assert call_channel(context, channel).reception is Reception.FAILED
+    assert call_channel(context, channel).reception is DeliveryResult.FAILED
     kept = str(context.stores.outbox.channels()) + str(
         context.stores.outbox.log(channel.id, limit=9)
     )
@@ -339,7 +341,7 @@ def test_a_bug_of_ours_is_a_failed_attempt_and_no_end(context: Context) -> None:
     def broken(_host: str, _port: int) -> list[str]:
         raise RuntimeError("secret detail")
 
-    ports = replace(cast(Ports, context), gate=Gate(HttpCourier(wire=Wire(resolve=broken))))
+    ports = replace(cast(Ports, context), gate=Gate(HttpSender(wire=GuardedHttp(resolve=broken))))
     other = cast(Context, ports)
     tell(other, "fail", "k")
     deliver(other)

@@ -22,7 +22,7 @@ import pytest
 
 from orchestrator.domain.ingested import SourceState
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.parsed_results import SaidEnd
+from orchestrator.domain.parsed_results import ParsedEnd
 from tests.integration import other_suites as suites
 from tests.integration.other_projects import DIALECTS, Documents, Project, Read, differing, run
 from tests.unit.domain.assembly_cases import cell_of
@@ -166,7 +166,7 @@ def test_tries_are_told_alike(ran):
 
 def test_they_end_as_pytest_did(ran):
     for name in ("log.txt", "log.jsonl", "report.json"):
-        (end,) = (said for said in ran.read[name].said if isinstance(said, SaidEnd))
+        (end,) = (said for said in ran.read[name].said if isinstance(said, ParsedEnd))
         assert (end.exit_code, end.cause) == (ran.documents.exit_code, ""), name
 
 

@@ -16,7 +16,7 @@ from orchestrator.domain.machine import (
     Place,
 )
 from orchestrator.domain.prices import sift
-from orchestrator.domain.quota import Level, Room, headroom
+from orchestrator.domain.quota import QuotaLevel, QuotaStatus, headroom
 from runners.aws import AwsProvider
 from tests.integration.aws_world import (
     MI300X,
@@ -215,7 +215,7 @@ def test_a_region_that_is_not_enabled_has_no_spot_prices(aws: AwsProvider, cloud
 # quotas
 
 
-def level(aws: AwsProvider, place: int = 0) -> Level:
+def level(aws: AwsProvider, place: int = 0) -> QuotaLevel:
     (demand,) = aws.demands(as_platform(PLATFORM), aws.places(as_platform(PLATFORM))[place])
     assert demand.amount == 4
     return aws.level(demand.quota)
@@ -223,9 +223,9 @@ def level(aws: AwsProvider, place: int = 0) -> Level:
 
 def test_what_runs_already_is_no_longer_free(aws: AwsProvider, cloud: AwsCloud) -> None:
     cloud.quotas["us-east-1", "L-3819A6DF"] = 8
-    assert level(aws) == Level(8, 0)
+    assert level(aws) == QuotaLevel(8, 0)
     aws.launch(ask(aws))
-    assert level(aws) == Level(8, 4)
+    assert level(aws) == QuotaLevel(8, 4)
     assert level(aws, place=-1).used == 0  # on-demand counts for itself
 
 
@@ -235,7 +235,7 @@ def test_what_is_short_says_what_to_ask_for(aws: AwsProvider, cloud: AwsCloud) -
     demands = aws.demands(as_platform(PLATFORM), place) * 2
     levels = {one.quota: aws.level(one.quota) for one in demands}
     (room,) = headroom(demands, levels, at_once=2)
-    assert room.room is Room.SHORT
+    assert room.room is QuotaStatus.SHORT
     assert room.sentence == (
         "needs 8 vCPU of G/VT spot in us-east-1, 4 free; ask L-3819A6DF for >= 8"
     )
@@ -245,7 +245,7 @@ def test_an_account_without_a_limit_of_its_own_has_the_default(
     aws: AwsProvider, cloud: AwsCloud
 ) -> None:
     cloud.quotas["us-east-1", "L-3819A6DF"] = None
-    assert level(aws) == Level(0, 0)
+    assert level(aws) == QuotaLevel(0, 0)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from orchestrator.domain.prices import Price
-from orchestrator.domain.quota import Room, headroom
+from orchestrator.domain.quota import QuotaStatus, headroom
 from runners.gcp import GcpProvider
 from tests.integration.gcp_lab import PLATFORM, ZONE, Clock, ask, provider_of
 from tests.lab.compute_cloud import ComputeCloud
@@ -85,7 +85,7 @@ def test_a_refreshed_price_takes_the_place_of_the_tables(cloud: ComputeCloud, cl
 # quotas
 
 
-def sentences(provider: GcpProvider, place: str) -> dict[str, tuple[Room, str]]:
+def sentences(provider: GcpProvider, place: str) -> dict[str, tuple[QuotaStatus, str]]:
     (found,) = [each for each in provider.places(as_platform(PLATFORM)) if each.name == place]
     demands = provider.demands(as_platform(PLATFORM), found)
     levels = {each.quota: provider.level(each.quota) for each in demands}
@@ -97,21 +97,24 @@ def test_what_a_spot_machine_takes_of_which_quotas(
     provider: GcpProvider, cloud: ComputeCloud, clock: Clock
 ) -> None:
     lines = sentences(provider, f"{ZONE}/g2-standard-4/spot")
-    assert lines["PREEMPTIBLE_NVIDIA_L4_GPUS"][0] is Room.OK
+    assert lines["PREEMPTIBLE_NVIDIA_L4_GPUS"][0] is QuotaStatus.OK
     assert lines["GPUS_ALL_REGIONS"] == (
-        Room.OK,
+        QuotaStatus.OK,
         "needs 1 GPU of GPUs in all regions in lab, 4 free",
     )
-    assert lines["SSD_TOTAL_GB"][0] is Room.OK
-    assert lines["PREEMPTIBLE_CPUS"][0] is Room.UNKNOWN
+    assert lines["SSD_TOTAL_GB"][0] is QuotaStatus.OK
+    assert lines["PREEMPTIBLE_CPUS"][0] is QuotaStatus.UNKNOWN
     assert "take CPUS like all others" in lines["PREEMPTIBLE_CPUS"][1]
     provider.launch(ask(provider, clock, place=f"{ZONE}/g2-standard-4/spot"))
     room, said = sentences(provider, f"{ZONE}/g2-standard-4/spot")["PREEMPTIBLE_NVIDIA_L4_GPUS"]
-    assert room is Room.SHORT
+    assert room is QuotaStatus.SHORT
     assert said == (
         "needs 1 GPU of L4 spot in us-central1, 0 free; ask PREEMPTIBLE_NVIDIA_L4_GPUS for >= 2"
     )
-    assert sentences(provider, f"{ZONE}/g2-standard-4/on-demand")["NVIDIA_L4_GPUS"][0] is Room.OK
+    assert (
+        sentences(provider, f"{ZONE}/g2-standard-4/on-demand")["NVIDIA_L4_GPUS"][0]
+        is QuotaStatus.OK
+    )
 
 
 def test_a_quota_that_cannot_be_read_is_unknown_and_never_enough(
@@ -120,9 +123,9 @@ def test_a_quota_that_cannot_be_read_is_unknown_and_never_enough(
     cloud.quotas.forget("NVIDIA_L4_GPUS")
     cloud.refuse("projects.get", "forbidden", "forbidden", "forbidden")
     lines = sentences(provider, f"{ZONE}/g2-standard-4/on-demand")
-    assert lines["NVIDIA_L4_GPUS"][0] is Room.UNKNOWN
+    assert lines["NVIDIA_L4_GPUS"][0] is QuotaStatus.UNKNOWN
     assert "is not among the quotas" in lines["NVIDIA_L4_GPUS"][1]
-    assert lines["GPUS_ALL_REGIONS"][0] is Room.UNKNOWN
+    assert lines["GPUS_ALL_REGIONS"][0] is QuotaStatus.UNKNOWN
     assert "forbidden" in lines["GPUS_ALL_REGIONS"][1]
 
 
@@ -131,11 +134,13 @@ def test_a_quota_without_a_limit_is_never_short(provider: GcpProvider, cloud: Co
         cloud.quotas.set(name, -1)
     cloud.quotas.set("NVIDIA_L4_GPUS", 0, region="us-west1")
     on_demand = sentences(provider, f"{ZONE}/g2-standard-4/on-demand")
-    assert on_demand["NVIDIA_L4_GPUS"][0] is Room.OK
-    assert on_demand["GPUS_ALL_REGIONS"][0] is Room.OK
-    assert sentences(provider, f"{ZONE}/g2-standard-4/spot")["PREEMPTIBLE_CPUS"][0] is Room.OK
+    assert on_demand["NVIDIA_L4_GPUS"][0] is QuotaStatus.OK
+    assert on_demand["GPUS_ALL_REGIONS"][0] is QuotaStatus.OK
+    assert (
+        sentences(provider, f"{ZONE}/g2-standard-4/spot")["PREEMPTIBLE_CPUS"][0] is QuotaStatus.OK
+    )
     none = sentences(provider, "us-west1-a/g2-standard-4/on-demand")
-    assert none["NVIDIA_L4_GPUS"][0] is Room.SHORT
+    assert none["NVIDIA_L4_GPUS"][0] is QuotaStatus.SHORT
 
 
 # the catalogue

@@ -15,7 +15,7 @@ from orchestrator.adapters.dialects.junit import JUnitXml
 from orchestrator.adapters.dialects.reportlog import Reportlog
 from orchestrator.application.ports.dialects import Dialect
 from orchestrator.domain.outcome import TestOutcome as Outcome
-from orchestrator.domain.parsed_results import SaidTally
+from orchestrator.domain.parsed_results import ParsedTally
 from tests.unit.dialects.foreign import artifact, errors, of_kind, outcomes
 
 SUITE = """
@@ -192,14 +192,14 @@ def test_junit_agrees_with_the_reportlog_test_for_test(documents, family):
         "tests/test_all.py::test_xpass": (Outcome.PASSED, Outcome.XPASSED),
         "tests/test_all.py::test_subs_skip": (Outcome.SKIPPED, Outcome.PASSED),
     }
-    (tally,) = of_kind(said, SaidTally)
+    (tally,) = of_kind(said, ParsedTally)
     assert tally.total == len(outcomes(said))
 
 
 def test_json_report_agrees_with_the_reportlog_test_for_test(documents):
     said = read(PytestJsonReport(), documents / "report.json")
     assert differing(outcomes(said), reportlog(documents / "log.jsonl")) == {}
-    assert {tally.total for tally in of_kind(said, SaidTally)} == {len(outcomes(said))}
+    assert {tally.total for tally in of_kind(said, ParsedTally)} == {len(outcomes(said))}
 
 
 def test_our_reader_of_reportlogs_agrees_with_the_plain_one(documents):
@@ -217,5 +217,5 @@ def test_ctrf_agrees_with_the_reportlog_test_for_test(documents):
         "tests/test_broken.py": (None, Outcome.ERROR),
         "tests/test_modskip.py": (None, Outcome.SKIPPED),
     }
-    (tally,) = of_kind(said, SaidTally)
+    (tally,) = of_kind(said, ParsedTally)
     assert tally.total == len(outcomes(said))

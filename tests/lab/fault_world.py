@@ -20,7 +20,7 @@ from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.keys import new_login
 from orchestrator.application.cell.flow import run_cell
-from orchestrator.application.cell.flow_context import Identity, Timings, World
+from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.janitor import ORPHAN_GRACE, Janitor
 from orchestrator.assets import asset_dir
@@ -132,7 +132,7 @@ class FaultWorld:
     platform: Platform = field(init=False)
     database: Database = field(init=False)
     provider: Provider = field(init=False)
-    world: World = field(init=False)
+    world: FlowDeps = field(init=False)
     engine: MemoryEngine = field(init=False)
 
     def __post_init__(self) -> None:
@@ -156,8 +156,8 @@ class FaultWorld:
         )
         return registry.load(self.rig.provider, context)
 
-    def _world(self) -> World:
-        return World(
+    def _world(self) -> FlowDeps:
+        return FlowDeps(
             stores=self.database.stores,
             blobs=FileBlobs(self.folder / "blobs"),
             clock=self.clock,

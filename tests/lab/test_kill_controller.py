@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from orchestrator.adapters.engine.memory import SimulatedCrashError
-from orchestrator.application.janitor import EXPIRED_GRACE, ORPHAN_GRACE, SECOND_LOOK, Standing
+from orchestrator.application.janitor import EXPIRED_GRACE, ORPHAN_GRACE, SECOND_LOOK, Ownership
 from tests.e2e.home import Home, eventually
 from tests.lab import payloads_of_lab as lab
 from tests.lab import test_fault_table_aws as aws_table
@@ -239,8 +239,8 @@ def test_another_controller_ends_what_the_first_left_behind(
     janitor = second.janitor(controller="another")
     assert janitor.sweep() == []
     kinds = {sight.standing for sight in janitor.survey().sights}
-    assert kinds <= {Standing.FOREIGN, Standing.SHARED}
-    assert Standing.FOREIGN in kinds
+    assert kinds <= {Ownership.FOREIGN, Ownership.SHARED}
+    assert Ownership.FOREIGN in kinds
     (lease,) = first.leases()
     tags = [sight for sight in janitor.survey().sights if sight.machine.token == lease.id]
     (expires_at,) = {sight.expires_at for sight in tags}

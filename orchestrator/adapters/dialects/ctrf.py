@@ -29,14 +29,14 @@ from orchestrator.adapters.dialects.timestamps import said_of_epoch
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedProblem,
+    ParsedTally,
+    ParsedTest,
+    ParsedVersion,
     Provenance,
     Said,
-    SaidEnd,
-    SaidEnvironment,
-    SaidProblem,
-    SaidStamp,
-    SaidTally,
-    SaidTest,
 )
 
 _MARK = re.compile(r'"reportFormat"\s*:\s*"CTRF"')
@@ -124,7 +124,7 @@ def _check_version(part: object) -> None:
 def _said_of_tool(tool: Mapping[str, object]) -> Iterator[Said]:
     name, version = as_line(tool.get("name")), as_line(tool.get("version"))
     if name and version:
-        yield SaidEnvironment({"packages": {name: version}})
+        yield ParsedEnvironment({"packages": {name: version}})
 
 
 def _said_of_test(
@@ -132,14 +132,14 @@ def _said_of_test(
 ) -> Iterator[Said]:
     name = as_text(test.get("name"), LINE_LIMIT)
     if not name:
-        yield SaidProblem("error", "a test without a name is left out")
+        yield ParsedProblem("error", "a test without a name is left out")
         return
     status = as_text(test.get("status"))
     raw = as_line(test.get("rawStatus")).lower()
     outcome = _outcome(status, raw)
     nodeid = _nodeid(name, test, tool)
     if outcome is TestOutcome.MISSING:
-        yield SaidProblem("warning", f"{nodeid}: {status or 'no status'} is no outcome")
+        yield ParsedProblem("warning", f"{nodeid}: {status or 'no status'} is no outcome")
     states[status] += 1
     seen[outcome.word] += 1
     milliseconds = as_seconds(test.get("duration"))
@@ -148,7 +148,7 @@ def _said_of_test(
         message, reason = "", message
     elif outcome is TestOutcome.ERROR:
         reason = raw.removesuffix("_failed") if raw.endswith("_failed") else ""
-    yield SaidTest(
+    yield ParsedTest(
         nodeid,
         outcome,
         milliseconds / 1000 if milliseconds is not None else None,
@@ -200,12 +200,12 @@ def _said_of_environment(environment: Mapping[str, object]) -> Iterator[Said]:
         if word
     }
     if machine:
-        yield SaidEnvironment({"machine": machine})
+        yield ParsedEnvironment({"machine": machine})
     name, version = as_line(environment.get("appName")), as_line(environment.get("appVersion"))
     if name and version:
-        yield SaidStamp(name, version)
+        yield ParsedVersion(name, version)
     if environment.get("healthy") is False:
-        yield SaidProblem("warning", "it says that its environment was not healthy")
+        yield ParsedProblem("warning", "it says that its environment was not healthy")
 
 
 def _said_of_summary(
@@ -218,13 +218,13 @@ def _said_of_summary(
         wrong = {s: n for s, n in stated.items() if n is not None and n != states[s]}
         for state, number in wrong.items():
             words = f"its summary says {number} {state}, and {states[state]} stand in it"
-            yield SaidProblem("error", words)
+            yield ParsedProblem("error", words)
         # Where its states agree, its sum is told in our words, which are finer than its own.
         counts = dict(seen) if not wrong else _coarse(stated)
-        yield SaidTally("footer", total, counts, duration)
+        yield ParsedTally("footer", total, counts, duration)
     else:
-        yield SaidProblem("warning", "it has no summary")
-    yield SaidEnd(duration_s=duration)
+        yield ParsedProblem("warning", "it has no summary")
+    yield ParsedEnd(duration_s=duration)
 
 
 def _coarse(stated: Mapping[str, int | None]) -> dict[str, int]:

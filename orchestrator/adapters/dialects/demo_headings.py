@@ -10,17 +10,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from orchestrator.adapters.dialects.error_lines import Troubles, is_document, is_torn
-from orchestrator.adapters.dialects.free_text import Narration
+from orchestrator.adapters.dialects.error_lines import ErrorLines, is_document, is_torn
+from orchestrator.adapters.dialects.free_text import FreeText
 from orchestrator.adapters.dialects.text_lines import Notes, head_lines, tail_lines, text_lines
 from orchestrator.application.ports.dialects import Artifact
 from orchestrator.domain.parsed_results import (
+    ParsedCheck,
+    ParsedEnd,
+    ParsedJob,
+    ParsedProblem,
     Provenance,
     Said,
-    SaidCheck,
-    SaidEnd,
-    SaidJob,
-    SaidProblem,
 )
 
 HEADINGS_KEPT = 10_000
@@ -53,11 +53,11 @@ class _Parts:
         if found["total"]:
             self.total = int(found["total"])
 
-    def conclude(self, troubles: Troubles) -> Iterator[Said]:
+    def conclude(self, troubles: ErrorLines) -> Iterator[Said]:
         """The current part is over, and something came after it."""
         if self.current:
             outcome = "failed" if troubles.last else "passed"
-            yield SaidCheck(self.current, outcome, reason=troubles.last, inferred=True)
+            yield ParsedCheck(self.current, outcome, reason=troubles.last, inferred=True)
         self.current, troubles.last = "", ""
 
     def gap(self) -> str:
@@ -97,8 +97,8 @@ class DemoHeadings:
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
         """A check for each heading as the next one comes, figures and remarks on the way."""
-        notes, narration, parts, troubles = Notes(), Narration(), _Parts(), Troubles()
-        yield SaidJob(kind="demo")
+        notes, narration, parts, troubles = Notes(), FreeText(), _Parts(), ErrorLines()
+        yield ParsedJob(kind="demo")
         for line in text_lines(artifact, notes=notes):
             heading, happy = _HEADING.match(line), _HAPPY.match(line)
             if heading and len(parts.numbers) < HEADINGS_KEPT:
@@ -116,15 +116,15 @@ class DemoHeadings:
         yield from _ending(parts, troubles, torn=is_torn(artifact))
 
 
-def _ending(parts: _Parts, troubles: Troubles, *, torn: bool) -> Iterator[Said]:
+def _ending(parts: _Parts, troubles: ErrorLines, *, torn: bool) -> Iterator[Said]:
     gap = parts.gap()
     if gap:
-        yield SaidProblem("error", gap)
+        yield ParsedProblem("error", gap)
     if parts.ended:
         crashed = troubles.last
-        yield SaidEnd(1 if crashed else 0, detail=crashed, inferred=True)
+        yield ParsedEnd(1 if crashed else 0, detail=crashed, inferred=True)
         return
     if parts.current:
         reason = troubles.last or "the log stops before the next heading or a happy end"
-        yield SaidCheck(parts.current, "failed", reason=reason, inferred=True)
-    yield SaidProblem("error", troubles.cut_off("it never says that it ended", torn=torn))
+        yield ParsedCheck(parts.current, "failed", reason=reason, inferred=True)
+    yield ParsedProblem("error", troubles.cut_off("it never says that it ended", torn=torn))

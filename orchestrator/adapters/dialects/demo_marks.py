@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from orchestrator.adapters.dialects.error_lines import Troubles, is_document, is_torn
-from orchestrator.adapters.dialects.free_text import Narration
+from orchestrator.adapters.dialects.error_lines import ErrorLines, is_document, is_torn
+from orchestrator.adapters.dialects.free_text import FreeText
 from orchestrator.adapters.dialects.text_lines import Notes, head_lines, tail_lines, text_lines
 from orchestrator.application.ports.dialects import Artifact
 from orchestrator.domain.parsed_results import (
+    ParsedCheck,
+    ParsedEnd,
+    ParsedJob,
+    ParsedProblem,
     Provenance,
     Said,
-    SaidCheck,
-    SaidEnd,
-    SaidJob,
-    SaidProblem,
 )
 
 MARKS_KEPT = 10_000
@@ -46,14 +46,14 @@ class _Marks:
     """Passed, and of how many."""
     dropped: bool = False
 
-    def add(self, check: SaidCheck) -> Iterator[Said]:
+    def add(self, check: ParsedCheck) -> Iterator[Said]:
         known = self.outcomes.get(check.name)
         if known is None and len(self.outcomes) >= MARKS_KEPT:
             self.dropped = True
             return
         if known is not None and known != check.outcome:
             message = f"{check.name} is marked {known} and {check.outcome}: the worse counts"
-            yield SaidProblem("error", message)
+            yield ParsedProblem("error", message)
         if known is None or _RANK[check.outcome] > _RANK[known]:
             self.outcomes[check.name] = check.outcome
             yield check
@@ -103,8 +103,8 @@ class DemoMarks:
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
         """Checks as they are marked, figures and remarks on the way, and the end it tells of."""
-        notes, narration, marks, troubles = Notes(), Narration(), _Marks(), Troubles()
-        yield SaidJob(kind="demo")
+        notes, narration, marks, troubles = Notes(), FreeText(), _Marks(), ErrorLines()
+        yield ParsedJob(kind="demo")
         for line in text_lines(artifact, notes=notes):
             troubles.see(line)
             if check := _mark(line):
@@ -117,7 +117,7 @@ class DemoMarks:
         yield from _ending(marks, troubles, torn=is_torn(artifact))
 
 
-def _mark(line: str) -> SaidCheck | None:
+def _mark(line: str) -> ParsedCheck | None:
     found = MARK.match(line)
     if not found:
         return None
@@ -125,23 +125,25 @@ def _mark(line: str) -> SaidCheck | None:
     outcome = _OUTCOMES.get(found["word"].lower().removesuffix("ed").replace("skipp", "skip"))
     explained = _REASON.match(said)
     if not explained:
-        return SaidCheck(said[:200], outcome or "failed")
+        return ParsedCheck(said[:200], outcome or "failed")
     reason = explained["reason"].strip().removesuffix(")") if "(" in said else explained["reason"]
-    return SaidCheck(explained["name"].strip(), outcome or "failed", reason=reason.strip())
+    return ParsedCheck(explained["name"].strip(), outcome or "failed", reason=reason.strip())
 
 
-def _ending(marks: _Marks, troubles: Troubles, *, torn: bool) -> Iterator[Said]:
+def _ending(marks: _Marks, troubles: ErrorLines, *, torn: bool) -> Iterator[Said]:
     """The end, where the job sums itself up; otherwise nobody knows how it ended."""
     if marks.dropped:
-        yield SaidProblem("error", f"more than {MARKS_KEPT} different marks: the rest is left out")
+        yield ParsedProblem(
+            "error", f"more than {MARKS_KEPT} different marks: the rest is left out"
+        )
     if marks.summed is None:
-        yield SaidProblem("error", troubles.cut_off("it never sums its marks up", torn=torn))
+        yield ParsedProblem("error", troubles.cut_off("it never sums its marks up", torn=torn))
         return
     contradiction = marks.contradiction()
     if contradiction:
-        yield SaidProblem("error", contradiction)
+        yield ParsedProblem("error", contradiction)
     passed, total = marks.summed
     skipped = sum(outcome == "skipped" for outcome in marks.outcomes.values())
     short = passed + skipped < total
     has_failed = short or "failed" in marks.outcomes.values()
-    yield SaidEnd(1 if has_failed or contradiction else 0, detail=contradiction)
+    yield ParsedEnd(1 if has_failed or contradiction else 0, detail=contradiction)

@@ -23,16 +23,16 @@ from orchestrator.adapters.dialects.json_stream import JsonReader
 from orchestrator.adapters.dialects.timestamps import said_of_time
 from orchestrator.application.ports.dialects import Artifact
 from orchestrator.domain.parsed_results import (
+    ParsedCheck,
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedJob,
+    ParsedMetric,
+    ParsedProblem,
+    ParsedTest,
+    ParsedUnnamedTests,
     Provenance,
     Said,
-    SaidCheck,
-    SaidEnd,
-    SaidEnvironment,
-    SaidJob,
-    SaidMetric,
-    SaidProblem,
-    SaidTest,
-    SaidUnnamed,
 )
 
 _AVAILABLE = re.compile(r'"(?:xpu|cuda|gpu|rocm|hip|mps|tpu|hpu|npu|ipex)_available"\s*:\s*')
@@ -104,18 +104,18 @@ class _Document:
             self._machine["devices"] = self._devices
         facts = {**self._facts, "machine": self._machine} if self._machine else self._facts
         if facts:
-            yield SaidEnvironment(facts)
+            yield ParsedEnvironment(facts)
         for written in self._times:
             yield from said_of_time(written)
         told = [each for key, part in self._parts for each in _said_of_part(key, part)]
-        yield SaidJob(kind=_kind(told))
+        yield ParsedJob(kind=_kind(told))
         yield from told
         yield from self._judge(missing)
         if self._strange:
             keys = ", ".join(self._strange[:10])
-            yield SaidProblem("warning", f"not understood: {keys}")
+            yield ParsedProblem("warning", f"not understood: {keys}")
         if not is_torn:
-            yield SaidEnd(inferred=True)
+            yield ParsedEnd(inferred=True)
 
     @property
     def _missing(self) -> str:
@@ -129,16 +129,16 @@ class _Document:
             if self._verdict:
                 self._strange.append(f"status {self._verdict[:80]}")
             if missing:
-                yield SaidProblem("warning", f"it says that no {missing} was available")
+                yield ParsedProblem("warning", f"it says that no {missing} was available")
             return
         if not missing or state != "passed":
-            yield SaidCheck("status", state, value=self._verdict)
+            yield ParsedCheck("status", state, value=self._verdict)
             return
         os = as_line(self._machine.get("os"))
         where = f" (platform {os})" if os else ""
         reason = f"no {missing} was available"
-        yield SaidCheck("status", "skipped", value=self._verdict, reason=reason)
-        yield SaidProblem(
+        yield ParsedCheck("status", "skipped", value=self._verdict, reason=reason)
+        yield ParsedProblem(
             "error",
             f"it says {self._verdict}, and that no {missing} was available{where}: what passed "
             "did not run on one",
@@ -190,7 +190,7 @@ def _said_of_part(key: str, part: object) -> Iterator[Said]:
 
 
 def _kind(told: list[Said]) -> str:
-    if any(isinstance(each, SaidTest | SaidUnnamed) for each in told):
+    if any(isinstance(each, ParsedTest | ParsedUnnamedTests) for each in told):
         return "suite"
-    only_metrics = any(isinstance(each, SaidMetric) for each in told)
+    only_metrics = any(isinstance(each, ParsedMetric) for each in told)
     return "benchmark" if only_metrics else "demo"

@@ -18,13 +18,13 @@ from orchestrator.adapters.dialects.bounded_input import (
 )
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
+    ParsedCheck,
+    ParsedMetric,
+    ParsedProblem,
+    ParsedTally,
+    ParsedTest,
+    ParsedUnnamedTests,
     Said,
-    SaidCheck,
-    SaidMetric,
-    SaidProblem,
-    SaidTally,
-    SaidTest,
-    SaidUnnamed,
 )
 
 Facts = dict[str, object]
@@ -104,7 +104,7 @@ def tests_of(part: object, group: str, *, as_checks: bool) -> Iterator[Said]:
         left_out += not said
         yield from said
     if left_out:
-        yield SaidProblem("warning", f"{left_out} of its results are not understood")
+        yield ParsedProblem("warning", f"{left_out} of its results are not understood")
 
 
 def metrics_of(part: object, path: tuple[str, ...] = ()) -> Iterator[Said]:
@@ -123,20 +123,20 @@ def metrics_of(part: object, path: tuple[str, ...] = ()) -> Iterator[Said]:
             left_out += 1
     if left_out:
         where = f" of {'.'.join(path)[:80]}" if path else ""
-        yield SaidProblem("warning", f"{left_out} figures{where} are left out: they have no unit")
+        yield ParsedProblem("warning", f"{left_out} figures{where} are left out: they have no unit")
 
 
-def _metric(name: str, value: object, path: tuple[str, ...]) -> SaidMetric | None:
+def _metric(name: str, value: object, path: tuple[str, ...]) -> ParsedMetric | None:
     values = value if isinstance(value, list) else [value]
     samples = tuple(n for each in values[:_MOST] if (n := as_number(each)) is not None)
     if not samples:
         return None
     params: Facts = {"benchmark": ".".join(path)[:LINE_LIMIT]} if path else {}
     if _SPEEDUP.fullmatch(name):
-        return SaidMetric(name[:LINE_LIMIT], samples, "x", "higher", params)
+        return ParsedMetric(name[:LINE_LIMIT], samples, "x", "higher", params)
     for form, unit, direction in _UNITS:
         if found := form.fullmatch(name[:LINE_LIMIT].lower()):
-            return SaidMetric(found.group(1), samples, unit, direction, params)
+            return ParsedMetric(found.group(1), samples, unit, direction, params)
     return None
 
 
@@ -155,10 +155,10 @@ def _counted(told: Mapping[str, object]) -> Iterator[Said]:
         word, number = _COUNTED.get(key), as_count(value)
         if word is not None and number is not None and number < 10**9:
             counts[word] = counts.get(word, 0) + number
-    yield SaidUnnamed(counts)
+    yield ParsedUnnamedTests(counts)
     total = as_count(told.get("total"))
     if total is not None:
-        yield SaidTally("footer", total, counts)
+        yield ParsedTally("footer", total, counts)
 
 
 def _outcome(name: str, value: object, group: str) -> Iterator[Said]:
@@ -177,12 +177,12 @@ def _outcome(name: str, value: object, group: str) -> Iterator[Said]:
     keys = ("message", "error", "reason", "detail")
     why = next((w for key in keys if (w := as_line(told.get(key)))), "")
     if not group:
-        yield SaidCheck(name, state, reason=why)
+        yield ParsedCheck(name, state, reason=why)
         return
     seconds = as_seconds(told.get("duration_s", told.get("duration")))
     is_skip = state == "skipped"
     reason, message = (why, "") if is_skip else ("", why)
-    yield SaidTest(f"{group}::{name}", _OUTCOMES[state], seconds, reason, message)
+    yield ParsedTest(f"{group}::{name}", _OUTCOMES[state], seconds, reason, message)
 
 
 def _name(told: Mapping[str, object]) -> str:

@@ -60,7 +60,7 @@ def tells(small: str) -> bool:
     return any(word in small for word in _WORDS) or _OS.match(small) is not None
 
 
-class Surroundings:
+class EnvironmentLines:
     """Collects what the lines of one artifact say; the device grows as more is said of it."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Surroundings:
         self._device: Facts = {}
 
     def see(self, line: str) -> Mapping[str, object]:
-        """What is new in the line, in the words of `SaidEnvironment`; empty where nothing is."""
+        """What is new in the line, in the words of `ParsedEnvironment`; empty where nothing is."""
         facts: Facts = {}
         for read in _READERS:
             facts.update(read(line))

@@ -24,7 +24,7 @@ _DOCUMENTS = (".md", ".html", ".htm", ".xml", ".json", ".jsonl", ".yaml", ".yml"
 
 
 @dataclass(slots=True)
-class Troubles:
+class ErrorLines:
     """Watches lines for tracebacks and words of failure."""
 
     last: str = ""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from orchestrator.adapters.dialects.log_notices import Remarks
+from orchestrator.adapters.dialects.log_notices import LogNotices
 from orchestrator.adapters.dialects.measurement_lines import (
     Figure,
     Marked,
@@ -17,8 +17,8 @@ from orchestrator.adapters.dialects.measurement_lines import (
     tally_of,
 )
 from orchestrator.adapters.dialects.quantities import Quantity
-from orchestrator.adapters.dialects.text_tables import RuledTables
-from orchestrator.domain.parsed_results import Said, SaidCheck, SaidDegraded, SaidMetric
+from orchestrator.adapters.dialects.text_tables import TextTables
+from orchestrator.domain.parsed_results import ParsedCheck, ParsedFallback, ParsedMetric, Said
 
 METRICS_KEPT = 10_000
 """Figures of one artifact; a log that prints more is not made for people."""
@@ -36,7 +36,7 @@ _SPEEDUP = re.compile(r"speed-?up|faster", re.IGNORECASE)
 
 
 @dataclass(slots=True)
-class Narration:
+class FreeText:
     """Reads the lines of one artifact, in order."""
 
     marks_are_checks: bool = False
@@ -50,8 +50,8 @@ class Narration:
     _group: tuple[int, str] = (0, "")
     _title: list[str] | None = None
     _times: list[tuple[str, Quantity]] = field(default_factory=list)
-    _tables: RuledTables = field(default_factory=RuledTables)
-    _remarks: Remarks = field(default_factory=Remarks)
+    _tables: TextTables = field(default_factory=TextTables)
+    _remarks: LogNotices = field(default_factory=LogNotices)
 
     def see(self, line: str) -> Iterator[Said]:
         """What the line says."""
@@ -73,8 +73,8 @@ class Narration:
 
     def _placed(self, said: Said) -> Said:
         """A fallback, with the part of the program in which it happened."""
-        if isinstance(said, SaidDegraded) and self.section:
-            return SaidDegraded(f"{said.reason} (in {self.section!r})")
+        if isinstance(said, ParsedFallback) and self.section:
+            return ParsedFallback(f"{said.reason} (in {self.section!r})")
         return said
 
     def _is_title(self, line: str) -> bool:
@@ -123,7 +123,7 @@ class Narration:
         if not passed:
             reason = mark.text
         full = "/".join(part for part in (_plain(self.section), _plain(name)) if part)
-        yield SaidCheck(full, "passed" if passed else "failed", value[:200], unit, "", reason)
+        yield ParsedCheck(full, "passed" if passed else "failed", value[:200], unit, "", reason)
 
     def _metrics(self, found: Measured) -> Iterator[Said]:
         pers = {figure.quantity.per for figure in found.figures} - {""}
@@ -139,7 +139,7 @@ class Narration:
 
     def _metric(
         self, figure: Figure, found: Measured, params: dict[str, object], times: list[Figure]
-    ) -> SaidMetric | None:
+    ) -> ParsedMetric | None:
         told = figure.quantity
         named = figure.name or found.label
         if told.kind == "ratio":
@@ -148,11 +148,11 @@ class Narration:
         if told.kind == "latency":
             group = named if not _QUANTITY_WORDS.search(named) else self._group[1] or named
             self._times = [*self._times[-1:], (group, told)]
-        return SaidMetric(name, (told.value,), told.unit, told.direction, params)
+        return ParsedMetric(name, (told.value,), told.unit, told.direction, params)
 
     def _ratio(
         self, figure: Figure, found: Measured, params: dict[str, object], times: list[Figure]
-    ) -> SaidMetric | None:
+    ) -> ParsedMetric | None:
         """A ratio whose two times are known, else one that calls itself a speedup."""
         named = figure.name or found.label
         name = self._name(replace(figure, name=named), found)
@@ -164,7 +164,7 @@ class Narration:
         if not direction:
             return None
         said = {**params, "baseline": baseline} if baseline else params
-        return SaidMetric(name, (figure.quantity.value,), "x", direction, said)
+        return ParsedMetric(name, (figure.quantity.value,), "x", direction, said)
 
     def _name(self, figure: Figure, found: Measured) -> str:
         """``section/group/label/latency``: what a report cuts into rows and columns."""

@@ -24,13 +24,13 @@ from orchestrator.adapters.dialects.timestamps import said_of_epoch
 from orchestrator.application.ports.dialects import Artifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedProblem,
+    ParsedTally,
+    ParsedTest,
     Provenance,
     Said,
-    SaidEnd,
-    SaidEnvironment,
-    SaidProblem,
-    SaidTally,
-    SaidTest,
 )
 
 _SHAPE = re.compile(r'^\{\s*"created"\s*:\s*[\d.eE+]+\s*,\s*"duration"\s*:[^"]*"exitcode"\s*:')
@@ -103,23 +103,23 @@ class _Reading:
         state = as_text(collector.get("outcome"))
         if state == "failed":
             message = _last_error(text)
-            yield SaidTest(nodeid or "?", TestOutcome.ERROR, None, "collection", message, text)
+            yield ParsedTest(nodeid or "?", TestOutcome.ERROR, None, "collection", message, text)
             self._not_collected["error"] += 1
         elif state == "skipped" and nodeid:
-            yield SaidTest(nodeid, TestOutcome.SKIPPED, None, skip_reason(text))
+            yield ParsedTest(nodeid, TestOutcome.SKIPPED, None, skip_reason(text))
             self._not_collected["skipped"] += 1
 
     def test(self, test: Mapping[str, object]) -> Iterator[Said]:
         """A test, with its phases."""
         nodeid = as_text(test.get("nodeid"), LINE_LIMIT)
         if not nodeid:
-            yield SaidProblem("error", "a test without a node id is left out")
+            yield ParsedProblem("error", "a test without a node id is left out")
             return
         phases = {name: as_map(test.get(name)) for name in _PHASES}
         stated = as_text(test.get("outcome"))
         outcome = _outcome(stated, phases)
         if outcome is TestOutcome.MISSING:
-            yield SaidProblem("warning", f"{nodeid}: {stated or 'nothing'} is no outcome")
+            yield ParsedProblem("warning", f"{nodeid}: {stated or 'nothing'} is no outcome")
         self._stated[stated] += 1
         self._found[outcome.word] += 1
         reason, message, text = _words(outcome, phases)
@@ -127,7 +127,7 @@ class _Reading:
         known = [duration for duration in durations if duration is not None]
         duration = sum(known) if known else None
         earlier = (TestOutcome.FAILED,) if stated == _RERUN else ()
-        yield SaidTest(nodeid, outcome, duration, reason, message, text, earlier)
+        yield ParsedTest(nodeid, outcome, duration, reason, message, text, earlier)
 
     def end(self) -> Iterator[Said]:
         """The document is complete."""
@@ -137,20 +137,20 @@ class _Reading:
         if collected is not None:
             deselected = as_count(summary.get("deselected")) or 0
             aside = self._not_collected.total()
-            yield SaidTally("collected", max(collected - deselected, 0) + aside)
+            yield ParsedTally("collected", max(collected - deselected, 0) + aside)
         yield from self._tally(summary, duration)
         code = as_count(self.facts.get("exitcode"))
-        yield SaidEnd(code if code is not None and code < 2**31 else None, duration)
+        yield ParsedEnd(code if code is not None and code < 2**31 else None, duration)
 
     def _tally(self, summary: Mapping[str, object], duration: float | None) -> Iterator[Said]:
         total = as_count(summary.get("total"))
         if total is None:
-            yield SaidProblem("warning", "it has no summary")
+            yield ParsedProblem("warning", "it has no summary")
             return
         stated = {w: as_count(n) for w, n in summary.items() if w in _OUTCOMES}
         wrong = [w for w, n in stated.items() if n is not None and n != self._stated[w]]
         for word in wrong:
-            yield SaidProblem(
+            yield ParsedProblem(
                 "error",
                 f"its summary says {stated[word]} {word}, and {self._stated[word]} stand in it",
             )
@@ -158,7 +158,7 @@ class _Reading:
         # tests, its sum is told in ours. Its own sum leaves out what could not be collected.
         counts = Counter({_OUTCOMES[w].word: n for w, n in stated.items() if n})
         counts = counts if wrong else self._found + self._not_collected
-        yield SaidTally("footer", total + self._not_collected.total(), dict(counts), duration)
+        yield ParsedTally("footer", total + self._not_collected.total(), dict(counts), duration)
 
 
 def _outcome(stated: str, phases: Mapping[str, Mapping[str, object]]) -> TestOutcome:
@@ -220,4 +220,4 @@ def _said_of_environment(environment: Mapping[str, object]) -> Iterator[Said]:
     if platform := as_line(environment.get("Platform")):
         facts["machine"] = {"os": platform}
     if facts:
-        yield SaidEnvironment(facts)
+        yield ParsedEnvironment(facts)

@@ -23,7 +23,7 @@ from orchestrator.adapters.dialects.bounded_input import (
     head_text,
 )
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
-from orchestrator.domain.parsed_results import SaidProblem
+from orchestrator.domain.parsed_results import ParsedProblem
 
 Path = tuple[str, ...]
 EACH: Final = "*"
@@ -56,7 +56,7 @@ class JsonReader:
         self._seen: set[Path] = set()
         self._open: list[str | None] = []
         self._values: int = 0
-        self.problems: list[SaidProblem] = []
+        self.problems: list[ParsedProblem] = []
         """What a person must know, complete after the last part."""
         self.is_torn = False
         """The document ends before its end; the last part may be incomplete."""
@@ -111,11 +111,11 @@ class JsonReader:
         if building.doubled:
             keys = ", ".join(dict.fromkeys(key[:80] for key in building.doubled[:5]))
             self.problems.append(
-                SaidProblem("warning", f"{where}: a key stands twice, the last counts: {keys}")
+                ParsedProblem("warning", f"{where}: a key stands twice, the last counts: {keys}")
             )
         if building.is_cut:
             self.problems.append(
-                SaidProblem("warning", f"{where} is too large: the rest of it is left out")
+                ParsedProblem("warning", f"{where} is too large: the rest of it is left out")
             )
         return path, building.root
 
@@ -126,7 +126,7 @@ class JsonReader:
         if building is not None:
             yield self._finished(building)
         self.problems.append(
-            SaidProblem("error", f"torn: {_words(error)}; what came before it is kept")
+            ParsedProblem("error", f"torn: {_words(error)}; what came before it is kept")
         )
 
 

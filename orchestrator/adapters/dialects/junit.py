@@ -29,13 +29,13 @@ from orchestrator.adapters.dialects.xml_stream import Begin, End, Torn, xml_even
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedProblem,
+    ParsedTally,
+    ParsedTest,
     Provenance,
     Said,
-    SaidEnd,
-    SaidEnvironment,
-    SaidProblem,
-    SaidTally,
-    SaidTest,
 )
 
 _ROOT = re.compile(r"<(?:\w+:)?(testsuites?)[\s/>]")
@@ -109,12 +109,12 @@ class _Case:
         self.outcomes.append(outcome)
         self.words.setdefault(outcome, _words(outcome, attributes.get("message", ""), text))
 
-    def said(self, nodeid: str, *, is_torn: bool) -> SaidTest:
+    def said(self, nodeid: str, *, is_torn: bool) -> ParsedTest:
         """The test."""
         inside = TestOutcome.MISSING if is_torn else _state(self.attributes)
         outcome = max(self.outcomes, default=inside)
         reason, message, text = self.words.get(outcome, ("", "", ""))
-        return SaidTest(
+        return ParsedTest(
             nodeid,
             outcome,
             as_seconds(self.attributes.get("time")),
@@ -132,7 +132,7 @@ class _Reading:
         self._names = Names()
         self._open: list[Begin] = []
         self._case: _Case | None = None
-        self._waiting: SaidTest | None = None
+        self._waiting: ParsedTest | None = None
         self._sums = _Sums()
         self._begun = ""
 
@@ -158,7 +158,7 @@ class _Reading:
             self._case.add(event.tag, began.attributes, event.text)
         elif parent in _SUITES and event.tag in ("error", "failure"):
             message = as_line(began.attributes.get("message")) or as_line(event.text)
-            yield SaidProblem("error", f"a whole suite went wrong: {message}")
+            yield ParsedProblem("error", f"a whole suite went wrong: {message}")
 
     def tear(self, torn: Torn) -> Iterator[Said]:
         """The document ends too early."""
@@ -168,7 +168,7 @@ class _Reading:
             yield from self._tell(is_torn=True)
         if self._waiting is not None:
             yield self._waiting
-        yield SaidProblem("error", f"torn: {torn.reason}; what came before it is kept")
+        yield ParsedProblem("error", f"torn: {torn.reason}; what came before it is kept")
 
     def finish(self) -> Iterator[Said]:
         """The document is complete."""
@@ -182,7 +182,7 @@ class _Reading:
         hostname = as_line(event.attributes.get("hostname"))
         if hostname and hostname != self._begun:
             self._begun = hostname
-            yield SaidEnvironment({"machine": {"hostname": hostname}})
+            yield ParsedEnvironment({"machine": {"hostname": hostname}})
 
     def _is_outermost(self, tag: str) -> bool:
         return not any(e.tag == "testsuite" for e in self._open) and tag == "testsuite"
@@ -227,7 +227,7 @@ class _Sums:
             kept = ("tests", "failures", "errors", "skipped", "disabled", "time")
             self._suites.append({k: attributes[k] for k in kept if k in attributes})
 
-    def see_case(self, outcomes: list[TestOutcome], test: SaidTest) -> None:
+    def see_case(self, outcomes: list[TestOutcome], test: ParsedTest) -> None:
         """A testcase, as it stands there."""
         self._reports += max(1, len(outcomes))
         self._cases += max(1, len(outcomes) - (test.reason == "teardown"))
@@ -259,29 +259,29 @@ class _Sums:
         total = self._attribute("tests")
         if total is not None:
             yield from self._tally(total, duration, is_pytest=is_pytest)
-        yield SaidEnd(duration_s=duration)
+        yield ParsedEnd(duration_s=duration)
 
     def _tally(self, total: int, duration: float | None, *, is_pytest: bool) -> Iterator[Said]:
         stated = {word: self._attribute(name) for word, name in _STATED.items()}
         if not is_pytest:
-            yield SaidTally("footer", total, self._counts(total, stated), duration)
+            yield ParsedTally("footer", total, self._counts(total, stated), duration)
             return
         for word, number in stated.items():
             found = self._elements[word]
             if number is not None and number != found:
-                yield SaidProblem(
+                yield ParsedProblem(
                     "error", f"it says {number} {_STATED[word]}, and {found} stand in it"
                 )
         more = min((total - self._reports, total - self._cases), key=abs)
         if more > 0:
-            yield SaidProblem(
+            yield ParsedProblem(
                 "warning",
                 f"it counts {more} more than it names: subtests that passed, or tests that were "
                 "taken out of it",
             )
         # pytest counts reports, not tests; once that is settled its sum is told in our words.
         named = self._outcomes.total()
-        yield SaidTally("footer", named + min(more, 0), dict(+self._outcomes), duration)
+        yield ParsedTally("footer", named + min(more, 0), dict(+self._outcomes), duration)
 
     def _counts(self, total: int, stated: Mapping[str, int | None]) -> dict[str, int]:
         """By outcome; what it does not state is taken from the testcases, and the rest passed."""
@@ -329,7 +329,7 @@ def _last_error(text: str) -> str:
     return as_line(marked[-1]) if marked else as_line(text)
 
 
-def _together(one: SaidTest, other: SaidTest) -> SaidTest:
+def _together(one: ParsedTest, other: ParsedTest) -> ParsedTest:
     """A test that pytest tells twice.
 
     It failed and its teardown went wrong, too; or it was tried again: a try that goes on to

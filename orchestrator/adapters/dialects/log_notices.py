@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from orchestrator.adapters.dialects.environment_lines import Surroundings, tells
+from orchestrator.adapters.dialects.environment_lines import EnvironmentLines, tells
 from orchestrator.domain.parsed_results import (
+    ParsedEnvironment,
+    ParsedFallback,
+    ParsedProblem,
+    ParsedVersion,
     Said,
-    SaidDegraded,
-    SaidEnvironment,
-    SaidProblem,
-    SaidStamp,
 )
 
 LOOKED_AT = 2_000
@@ -67,7 +67,7 @@ _SPEAKING = ("back", "instead", "available", "installed", "found", "import")
 _DIGITS = re.compile(r"\d+")
 
 
-class Remarks:
+class LogNotices:
     """Reads the lines of one artifact, in order; says each thing once."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Remarks:
         self._suite = suite
         self._fallback = re.compile("|".join(fallbacks), re.IGNORECASE)
         self._absence = re.compile("|".join(absences), re.IGNORECASE)
-        self._surroundings = Surroundings()
+        self._surroundings = EnvironmentLines()
         self._said: dict[str, set[str]] = {}
 
     def see(self, line: str) -> tuple[Said, ...]:
@@ -103,7 +103,7 @@ class Remarks:
         said += self._stamps(line) if is_stamped else ()
         facts = self._surroundings.see(line) if is_telling else {}
         if facts:
-            said.append(SaidEnvironment(facts))
+            said.append(ParsedEnvironment(facts))
         return tuple(said)
 
     def _spoken(self, line: str) -> Iterator[Said]:
@@ -112,15 +112,15 @@ class Remarks:
             if self._is_new("fallback", _DIGITS.sub("0", sentence)):
                 yield self._fell_back(sentence)
         elif self._absence.search(sentence) and self._is_new("absence", sentence):
-            yield SaidProblem("warning", f"it says: {sentence}")
+            yield ParsedProblem("warning", f"it says: {sentence}")
         unused = _unused(line)
         if unused and self._is_new("unused", unused):
-            yield SaidProblem("warning", unused)
+            yield ParsedProblem("warning", unused)
 
     def _fell_back(self, sentence: str) -> Said:
         if self._suite:
-            return SaidProblem("warning", f"a fallback: {sentence}")
-        return SaidDegraded(sentence)
+            return ParsedProblem("warning", f"a fallback: {sentence}")
+        return ParsedFallback(sentence)
 
     def _stamps(self, line: str) -> Iterator[Said]:
         found = _STAMP.findall(line)
@@ -130,7 +130,7 @@ class Remarks:
             if name.lower() in _NOT_SUBJECTS:
                 continue
             if self._is_new("stamp", f"{name} {version}"):
-                yield SaidStamp(name, version)
+                yield ParsedVersion(name, version)
 
     def _is_new(self, what: str, text: str) -> bool:
         known = self._said.setdefault(what, set())

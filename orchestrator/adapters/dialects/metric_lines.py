@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.adapters.dialects.error_lines import Troubles, is_document, is_torn
-from orchestrator.adapters.dialects.free_text import METRICS_KEPT, Narration
+from orchestrator.adapters.dialects.error_lines import ErrorLines, is_document, is_torn
+from orchestrator.adapters.dialects.free_text import METRICS_KEPT, FreeText
 from orchestrator.adapters.dialects.measurement_lines import marked, measured
 from orchestrator.adapters.dialects.text_lines import Notes, head_lines, tail_lines, text_lines
 from orchestrator.application.ports.dialects import Artifact
-from orchestrator.domain.parsed_results import Provenance, Said, SaidEnd, SaidJob, SaidProblem
+from orchestrator.domain.parsed_results import ParsedEnd, ParsedJob, ParsedProblem, Provenance, Said
 
 
 class MetricLines:
@@ -43,9 +43,9 @@ class MetricLines:
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
         """Figures, what is ticked or crossed, remarks, and a guess of the end."""
-        notes, troubles = Notes(), Troubles()
-        narration = Narration(marks_are_checks=True)
-        yield SaidJob(kind="benchmark")
+        notes, troubles = Notes(), ErrorLines()
+        narration = FreeText(marks_are_checks=True)
+        yield ParsedJob(kind="benchmark")
         for line in text_lines(artifact, notes=notes):
             mark = marked(line)
             if mark is None:
@@ -57,13 +57,13 @@ class MetricLines:
         yield from _ending(narration, troubles, torn=is_torn(artifact))
 
 
-def _ending(narration: Narration, troubles: Troubles, *, torn: bool) -> Iterator[Said]:
+def _ending(narration: FreeText, troubles: ErrorLines, *, torn: bool) -> Iterator[Said]:
     """A benchmark never says that it ended: a whole last line without trouble sounds like it."""
     if narration.measures >= METRICS_KEPT:
-        yield SaidProblem("error", f"more than {METRICS_KEPT} figures: the rest is left out")
+        yield ParsedProblem("error", f"more than {METRICS_KEPT} figures: the rest is left out")
     if torn or not (narration.measures or narration.failed):
         what = "it prints no figure" if not narration.measures else "it never says that it ended"
-        yield SaidProblem("error", troubles.cut_off(what, torn=torn))
+        yield ParsedProblem("error", troubles.cut_off(what, torn=torn))
         return
     has_failed = bool(narration.failed or troubles.last)
-    yield SaidEnd(1 if has_failed else 0, detail=troubles.last, inferred=True)
+    yield ParsedEnd(1 if has_failed else 0, detail=troubles.last, inferred=True)

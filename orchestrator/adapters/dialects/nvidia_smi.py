@@ -26,13 +26,13 @@ from orchestrator.adapters.dialects.nvidia_smi_text import TextDevices, looks_li
 from orchestrator.adapters.dialects.text_lines import head_lines, text_lines
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
 from orchestrator.domain.parsed_results import (
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedJob,
+    ParsedMetric,
+    ParsedProblem,
     Provenance,
     Said,
-    SaidEnd,
-    SaidEnvironment,
-    SaidJob,
-    SaidMetric,
-    SaidProblem,
 )
 
 MOST_DEVICES: Final = 64
@@ -86,8 +86,8 @@ def _first(lines: Iterator[str]) -> list[str]:
 
 
 def _nothing(line: str) -> Iterator[Said]:
-    yield SaidEnvironment({"machine": {"devices": []}})
-    yield SaidProblem("error", f"nvidia-smi found no device: {as_line(line)}")
+    yield ParsedEnvironment({"machine": {"devices": []}})
+    yield ParsedProblem("error", f"nvidia-smi found no device: {as_line(line)}")
 
 
 def _said_of_rows(first: Sequence[str], lines: Iterator[str]) -> Iterator[Said]:
@@ -144,16 +144,16 @@ class _Rows:
     def said(self) -> Iterator[Said]:
         """All of it."""
         facts = [dict(device.facts) for device in self._devices.values()]
-        yield SaidEnvironment({"machine": {"devices": facts}})
+        yield ParsedEnvironment({"machine": {"devices": facts}})
         for why, count in self._left_out.items():
-            yield SaidProblem("warning", f"{count} left out: {why}")
+            yield ParsedProblem("warning", f"{count} left out: {why}")
         if not facts:
-            yield SaidProblem("error", "it has a header, and no device below it")
+            yield ParsedProblem("error", "it has a header, and no device below it")
         if self._is_series or any(device.rows > 1 for device in self._devices.values()):
             yield from self._series()
 
     def _series(self) -> Iterator[Said]:
-        yield SaidJob(kind="benchmark", title="Device samples")
+        yield ParsedJob(kind="benchmark", title="Device samples")
         for key, device in self._devices.items():
             params: dict[str, object] = {"device": as_line(device.facts.get("name")) or key}
             if len(self._devices) > 1:
@@ -161,8 +161,8 @@ class _Rows:
             for name, samples in device.samples.items():
                 quantity, _, unit = name.partition(" ")
                 direction = DIRECTIONS[quantity]
-                yield SaidMetric(quantity, tuple(samples), unit, direction, params)
-        yield SaidEnd(inferred=True)
+                yield ParsedMetric(quantity, tuple(samples), unit, direction, params)
+        yield ParsedEnd(inferred=True)
 
     def _device(self, row: Mapping[Column, str]) -> _Device | None:
         words = {head.name: cell for head, cell in row.items()}

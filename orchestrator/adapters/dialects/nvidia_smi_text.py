@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from orchestrator.domain.parsed_results import Said, SaidEnvironment, SaidProblem
+from orchestrator.domain.parsed_results import ParsedEnvironment, ParsedProblem, Said
 
 _MIB: Final = 1024 * 1024
 _MOST_DEVICES: Final = 64
@@ -45,9 +45,9 @@ class TextDevices:
             see(line)
         driver = {"driver": self._driver} if self._driver else {}
         devices = [{"vendor": "nvidia", **device, **driver} for device in self._devices]
-        yield SaidEnvironment({"machine": {**self._machine, "devices": devices}})
+        yield ParsedEnvironment({"machine": {**self._machine, "devices": devices}})
         if not devices:
-            yield SaidProblem("error", "nvidia-smi lists no device")
+            yield ParsedProblem("error", "nvidia-smi lists no device")
 
     def _see_table(self, line: str) -> None:
         if head := _TABLE_HEAD.match(line):

@@ -22,14 +22,14 @@ from orchestrator.adapters.dialects.json_stream import EACH, JsonReader, Path
 from orchestrator.adapters.dialects.timestamps import said_of_time
 from orchestrator.application.ports.dialects import Artifact
 from orchestrator.domain.parsed_results import (
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedJob,
+    ParsedMetric,
+    ParsedProblem,
+    ParsedVersion,
     Provenance,
     Said,
-    SaidEnd,
-    SaidEnvironment,
-    SaidJob,
-    SaidMetric,
-    SaidProblem,
-    SaidStamp,
 )
 
 MOST_SAMPLES: Final = 100_000
@@ -61,7 +61,7 @@ class PytestBenchmark:
         """See the port."""
         reader = JsonReader(artifact, {_MACHINE, _COMMIT, _BENCHMARKS, _WRITTEN})
         names = _Names()
-        yield SaidJob(kind="benchmark")
+        yield ParsedJob(kind="benchmark")
         for path, part in reader.parts():
             if path == _MACHINE:
                 yield from _said_of_machine(as_map(part))
@@ -73,7 +73,7 @@ class PytestBenchmark:
                 yield from _said_of_benchmark(as_map(part), names)
         yield from reader.problems
         if not reader.is_torn:
-            yield SaidEnd()
+            yield ParsedEnd()
 
 
 class _Names:
@@ -91,7 +91,7 @@ def _said_of_benchmark(benchmark: Mapping[str, object], names: _Names) -> Iterat
     label = as_text(benchmark.get("name"), LINE_LIMIT)
     full = as_text(benchmark.get("fullname"), LINE_LIMIT) or label
     if not label:
-        yield SaidProblem("error", "a benchmark without a name is left out")
+        yield ParsedProblem("error", "a benchmark without a name is left out")
         return
     params = _params(benchmark)
     short = label.split("[")[0] if as_map(benchmark.get("params")) else label
@@ -100,7 +100,7 @@ def _said_of_benchmark(benchmark: Mapping[str, object], names: _Names) -> Iterat
     yield from problems
     if samples:
         name = names.choose(short or label, full, params)
-        yield SaidMetric(name, samples, "s", "lower", params)
+        yield ParsedMetric(name, samples, "s", "lower", params)
 
 
 def _params(benchmark: Mapping[str, object]) -> dict[str, object]:
@@ -115,26 +115,28 @@ def _params(benchmark: Mapping[str, object]) -> dict[str, object]:
     return {**params, "group": group} if group else params
 
 
-def _samples(name: str, stats: Mapping[str, object]) -> tuple[tuple[float, ...], list[SaidProblem]]:
+def _samples(
+    name: str, stats: Mapping[str, object]
+) -> tuple[tuple[float, ...], list[ParsedProblem]]:
     """The rounds; where the file was saved without them, the median alone, and what that means."""
     raw = as_list(stats.get("data"))
     rounds = [number for each in raw if (number := as_seconds(each)) is not None]
     problems = []
     if len(rounds) < len(raw):
         lost = len(raw) - len(rounds)
-        problems.append(SaidProblem("warning", f"{name}: {lost} of its rounds are no durations"))
+        problems.append(ParsedProblem("warning", f"{name}: {lost} of its rounds are no durations"))
     if len(rounds) > MOST_SAMPLES:
         kept = [rounds[n * len(rounds) // MOST_SAMPLES] for n in range(MOST_SAMPLES)]
         words = f"{name}: {len(kept)} of its {len(rounds)} rounds are kept, evenly spaced"
-        return tuple(kept), [*problems, SaidProblem("warning", words)]
+        return tuple(kept), [*problems, ParsedProblem("warning", words)]
     if rounds:
         return tuple(rounds), problems
     median, number = as_seconds(stats.get("median")), as_count(stats.get("rounds"))
     if median is None:
-        return (), [*problems, SaidProblem("error", f"{name}: it holds no measurement")]
+        return (), [*problems, ParsedProblem("error", f"{name}: it holds no measurement")]
     of = f" of {number}" if number is not None else ""
     words = f"{name}: its rounds were not saved; one sample is kept, the median{of}"
-    return (median,), [*problems, SaidProblem("warning", words)]
+    return (median,), [*problems, ParsedProblem("warning", words)]
 
 
 def _said_of_machine(machine: Mapping[str, object]) -> Iterator[Said]:
@@ -151,7 +153,7 @@ def _said_of_machine(machine: Mapping[str, object]) -> Iterator[Said]:
     if told := {key: word for key, word in known.items() if word}:
         facts["machine"] = told
     if facts:
-        yield SaidEnvironment(facts)
+        yield ParsedEnvironment(facts)
 
 
 def _said_of_commit(commit: Mapping[str, object]) -> Iterator[Said]:
@@ -160,7 +162,7 @@ def _said_of_commit(commit: Mapping[str, object]) -> Iterator[Said]:
     for key in ("version", "tag"):
         word = as_line(commit.get(key))
         if project and _VERSION.fullmatch(word):
-            yield SaidStamp(project, word.removeprefix("v"))
+            yield ParsedVersion(project, word.removeprefix("v"))
             return
     if commit.get("dirty") is True:
-        yield SaidProblem("warning", "it was measured on a work tree with uncommitted changes")
+        yield ParsedProblem("warning", "it was measured on a work tree with uncommitted changes")

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator
 
 from orchestrator.adapters.dialects import pytest_text_lines as grammar
-from orchestrator.adapters.dialects.log_notices import Remarks
+from orchestrator.adapters.dialects.log_notices import LogNotices
 from orchestrator.adapters.dialects.pytest_text_lines import Footer
 from orchestrator.adapters.dialects.pytest_text_session import FATAL, WIDTH, Session
 from orchestrator.adapters.dialects.text_lines import Notes, head_lines, tail_lines, text_lines
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
-from orchestrator.domain.parsed_results import Provenance, Said, SaidEnd, SaidProblem
+from orchestrator.domain.parsed_results import ParsedEnd, ParsedProblem, Provenance, Said
 
 STARTS = "test session starts"
 _SURE, _SUMMED, _NAMED, _COUNTED, _SHORT = 0.95, 0.9, 0.8, 0.7, 0.5
@@ -48,7 +48,7 @@ class PytestText:
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
         """What the log says. Raises UnreadableError where there is no session in it."""
-        notes, remarks, reader = Notes(), Remarks(suite=True), _Reader()
+        notes, remarks, reader = Notes(), LogNotices(suite=True), _Reader()
         for line in text_lines(artifact, notes=notes, states=True):
             yield from reader.see(line)
             if reader.outside:
@@ -103,11 +103,11 @@ class _Reader:
         if not self._sessions:
             raise UnreadableError("there is no session of pytest in it")
         if self._is_torn and not self._fatal:
-            yield SaidProblem("warning", "the log stops before pytest sums up")
+            yield ParsedProblem("warning", "the log stops before pytest sums up")
             return
         cause = ("hung" if self._is_hung else "crashed") if self._fatal else ""
         code = next((code for code in self._codes if code), 0) if self._codes else None
-        yield SaidEnd(
+        yield ParsedEnd(
             exit_code=None if self._fatal else code,
             duration_s=round(self._duration_s, 6) if self._codes else None,
             cause=cause,
@@ -119,7 +119,7 @@ class _Reader:
         is_idle = footer is not None and not footer.counts and self._codes[-1:] == [5]
         if is_idle and self._refusal:
             self._codes[-1] = 4
-            yield SaidProblem("error", f"pytest refused: {self._refusal}")
+            yield ParsedProblem("error", f"pytest refused: {self._refusal}")
 
     def _footer(self, line: str, title: str | None) -> Footer | None:
         if title is not None:

@@ -13,7 +13,7 @@ from orchestrator.adapters.dialects.pytest_text_lines import (
     NodeLine,
 )
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.parsed_results import SaidProblem, SaidTest, SaidUnnamed
+from orchestrator.domain.parsed_results import ParsedProblem, ParsedTest, ParsedUnnamedTests
 from orchestrator.domain.units import plural
 
 NAMED_LIMIT = 50_000
@@ -37,7 +37,7 @@ class _Named:
 
 
 @dataclass(slots=True)
-class Unlined:
+class CountedTests:
     """Tests that have no lines of their own."""
 
     letters: Counter[str] = field(default_factory=Counter)
@@ -54,7 +54,7 @@ class Unlined:
         for letter, outcome in LETTERS.items():
             self.letters[outcome.word] += letters.count(letter)
 
-    def name(self, line: NodeLine, message: str) -> Iterator[SaidTest]:
+    def name(self, line: NodeLine, message: str) -> Iterator[ParsedTest]:
         """A line of the short summary."""
         outcome = OUTCOMES.get(line.word) or SUBTESTS.get(line.word)
         is_part = line.word in SUBTESTS
@@ -67,12 +67,12 @@ class Unlined:
         named.message = named.message or message
         named.is_by_subtest = named.is_by_subtest and is_part
 
-    def doubts(self, errors: int) -> Iterator[SaidProblem]:
+    def doubts(self, errors: int) -> Iterator[ParsedProblem]:
         """Say that tests may be counted twice, where nothing tells setups from teardowns."""
         known = sum(test.errors_beside for test in self._named.values())
         unsure = errors - known - self._doubled
         if unsure > 0:
-            yield SaidProblem(
+            yield ParsedProblem(
                 "warning",
                 f"{plural(unsure, 'error')} may be of a teardown, whose test pytest counts as"
                 " passed too: without tracebacks and the number of tests nothing tells; run it"
@@ -86,7 +86,7 @@ class Unlined:
         teardowns: int | None,
         total: int | None,
         aside: Counter[str],
-    ) -> Iterator[SaidTest | SaidUnnamed]:
+    ) -> Iterator[ParsedTest | ParsedUnnamedTests]:
         """The named tests, and how many others there are.
 
         Args:
@@ -109,7 +109,7 @@ class Unlined:
         rest.subtract(aside)
         unnamed = {word: number for word, number in rest.items() if number > 0}
         if unnamed:
-            yield SaidUnnamed(unnamed)
+            yield ParsedUnnamedTests(unnamed)
 
     def _hide(self, number: int, counts: Mapping[str, int]) -> None:
         """Tests that had another report before their error at teardown: mostly they passed."""
@@ -119,7 +119,7 @@ class Unlined:
             self.extra[word] += taken
             number -= taken
 
-    def _tests(self) -> Iterator[SaidTest]:
+    def _tests(self) -> Iterator[ParsedTest]:
         named, self._named = self._named, {}
         for nodeid, test in named.items():
             worst = max(test.outcomes)
@@ -129,4 +129,4 @@ class Unlined:
             if test.is_by_subtest:
                 self.extra["passed"] += 1
             self._told[worst.word] += 1
-            yield SaidTest(nodeid, worst, message=test.message)
+            yield ParsedTest(nodeid, worst, message=test.message)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.adapters.dialects.pytest_text_lines import without_subtest
 from orchestrator.adapters.dialects.pytest_text_tests import Failures
-from orchestrator.domain.parsed_results import SaidDetail
+from orchestrator.domain.parsed_results import ParsedDetail
 
 TEXT_LIMIT = 65_536
 """Characters of a text; the middle of a longer one is dropped."""
@@ -51,7 +51,7 @@ class Detail:
         if len(self._tail) > 2 * _TAIL_LINES:
             del self._tail[:_TAIL_LINES]
 
-    def told(self, failures: Failures, *, is_error: bool) -> SaidDetail | None:
+    def told(self, failures: Failures, *, is_error: bool) -> ParsedDetail | None:
         """What it says of which test; None where another section says it better."""
         name, phase = _named(self.title)
         message = self._said()
@@ -60,7 +60,7 @@ class Detail:
             return None
         if not phase or phase != "collection":
             name = self._node or failures.named(name, is_error=is_error)
-        return SaidDetail(name, message=message[:MESSAGE_LIMIT], text=self._text(), phase=phase)
+        return ParsedDetail(name, message=message[:MESSAGE_LIMIT], text=self._text(), phase=phase)
 
     def _look_at(self, line: str) -> None:
         if not self._message and line.startswith("E "):

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from orchestrator.adapters.dialects import pytest_text_lines as grammar
-from orchestrator.adapters.dialects.pytest_text_counts import Unlined
+from orchestrator.adapters.dialects.pytest_text_counts import CountedTests
 from orchestrator.adapters.dialects.pytest_text_details import MESSAGE_LIMIT, Detail
 from orchestrator.adapters.dialects.pytest_text_lines import Collected, Footer, NodeLine
 from orchestrator.adapters.dialects.pytest_text_tests import Tests
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
+    ParsedDetail,
+    ParsedProblem,
+    ParsedTally,
+    ParsedTest,
+    ParsedUnnamedTests,
     Said,
-    SaidDetail,
-    SaidProblem,
-    SaidTally,
-    SaidTest,
-    SaidUnnamed,
 )
 
 WIDTH = 80
@@ -82,7 +82,7 @@ class Session:
     _is_shared: bool = False
     _is_unmarked: bool = False
     _pending: _Pending | None = None
-    _unlined: Unlined = field(default_factory=Unlined)
+    _unlined: CountedTests = field(default_factory=CountedTests)
     _detail: Detail | None = None
     _details: int = 0
     _teardowns: int = 0
@@ -142,7 +142,7 @@ class Session:
             extra = self.tests.extra
             skipped = self._modules_skipped(counts)
             if skipped > self._skipped:
-                yield SaidUnnamed({"skipped": skipped - self._skipped})
+                yield ParsedUnnamedTests({"skipped": skipped - self._skipped})
         else:
             yield from self._others(counts)
             extra = self._unlined.extra
@@ -256,7 +256,7 @@ class Session:
             reason = "hung" if self.is_hung else "crashed"
             yield from self.tests.crashed(pending.nodeid, reason=reason, message=self.fatal)
         elif not is_silent:
-            yield SaidTest(pending.nodeid, TestOutcome.MISSING)
+            yield ParsedTest(pending.nodeid, TestOutcome.MISSING)
 
     def _before(self, line: str) -> None:
         """A line of the head, or letters, or anything else."""
@@ -308,7 +308,7 @@ class Session:
         is_left = number == 1 and (self._is_shared or self._skipped < of_modules)
         if is_left and self.tests.total and path not in self.tests.modules:
             self._skipped += 1
-            yield SaidTest(path, TestOutcome.SKIPPED, reason=reason)
+            yield ParsedTest(path, TestOutcome.SKIPPED, reason=reason)
 
     def _summed(self, node: NodeLine, message: str) -> Iterator[Said]:
         message = message[:MESSAGE_LIMIT]
@@ -321,7 +321,7 @@ class Session:
         elif grammar.SUBTESTS.get(node.word) is TestOutcome.FAILED:
             yield from self.tests.subtest_failed(node.nodeid, message)
         elif not self._details and message and node.word in _BAD_WORDS:
-            yield SaidDetail(node.nodeid, message=message)
+            yield ParsedDetail(node.nodeid, message=message)
 
     def _leave(self) -> Iterator[Said]:
         """Nothing more comes of what was read until here."""
@@ -360,26 +360,26 @@ class Session:
     def _tallies(self, footer: Footer | None, extra: Counter[str]) -> Iterator[Said]:
         counts = footer.counts if footer is not None else None
         if self._announced is not None:
-            yield SaidTally("collected", self._total(self._announced, counts))
+            yield ParsedTally("collected", self._total(self._announced, counts))
         if footer is None:
             return
         if footer.collected is not None:
             if self._announced is None:
-                yield SaidTally("collected", footer.collected, duration_s=footer.duration_s)
+                yield ParsedTally("collected", footer.collected, duration_s=footer.duration_s)
             return
         tests = {word: max(n - extra[word], 0) for word, n in footer.counts.items()}
         tests = {word: n for word, n in tests.items() if n}
-        yield SaidTally("footer", sum(tests.values()), tests, footer.duration_s, footer.warnings)
+        yield ParsedTally("footer", sum(tests.values()), tests, footer.duration_s, footer.warnings)
 
-    def _problems(self) -> Iterator[SaidProblem]:
+    def _problems(self) -> Iterator[ParsedProblem]:
         if self.internal:
-            yield SaidProblem("error", f"pytest failed inside itself: {self.internal}")
+            yield ParsedProblem("error", f"pytest failed inside itself: {self.internal}")
         if self.refused:
-            yield SaidProblem("error", f"pytest refused: {self.refused}")
+            yield ParsedProblem("error", f"pytest refused: {self.refused}")
         if self.stopped:
-            yield SaidProblem("warning", f"pytest stopped early: {self.stopped}")
+            yield ParsedProblem("warning", f"pytest stopped early: {self.stopped}")
 
 
-def _broken(name: str, message: str, text: str) -> SaidTest:
+def _broken(name: str, message: str, text: str) -> ParsedTest:
     """A module that could not be collected counts as one test that went wrong."""
-    return SaidTest(name, TestOutcome.ERROR, reason="collection", message=message, text=text)
+    return ParsedTest(name, TestOutcome.ERROR, reason="collection", message=message, text=text)

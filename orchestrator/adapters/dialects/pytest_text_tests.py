@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.adapters.dialects.pytest_text_lines import OUTCOMES, RERUN, SUBTESTS, NodeLine
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.parsed_results import SaidTest
+from orchestrator.domain.parsed_results import ParsedTest
 
 OPEN_LIMIT = 4_096
 """Tests that are begun and not ended; more are no workers' any longer."""
@@ -78,20 +78,20 @@ class Tests:
         """Tests that were named with an outcome."""
         return self.seen.total()
 
-    def begin(self, nodeid: str) -> Iterator[SaidTest]:
+    def begin(self, nodeid: str) -> Iterator[ParsedTest]:
         """A test is said to have begun on some worker."""
         self._open[nodeid] = None
         if len(self._open) > OPEN_LIMIT:
             oldest = next(iter(self._open))
             del self._open[oldest]
-            yield SaidTest(oldest, TestOutcome.MISSING)
+            yield ParsedTest(oldest, TestOutcome.MISSING)
 
     def knows(self, nodeid: str, worker: str) -> bool:
         """Whether the test was said to have begun, or is the worker's last one."""
         held = self._held.get(worker)
         return nodeid in self._open or (held is not None and held.nodeid == nodeid)
 
-    def report(self, line: NodeLine) -> Iterator[SaidTest]:
+    def report(self, line: NodeLine) -> Iterator[ParsedTest]:
         """One line that says how a test, or a part of it, went."""
         self._open.pop(line.nodeid, None)
         held = self._held.get(line.worker)
@@ -109,7 +109,7 @@ class Tests:
         else:
             self._whole(held, line)
 
-    def subtest_failed(self, nodeid: str, message: str) -> Iterator[SaidTest]:
+    def subtest_failed(self, nodeid: str, message: str) -> Iterator[ParsedTest]:
         """A failed subtest in the short summary; where its line was captured, it is news."""
         if nodeid in self._parts:
             return
@@ -120,25 +120,25 @@ class Tests:
         self.seen["passed"] -= 1
         self.seen["failed"] += 1
         self.extra["passed"] += 1
-        yield SaidTest(nodeid, TestOutcome.FAILED, message=message or "a subtest failed")
+        yield ParsedTest(nodeid, TestOutcome.FAILED, message=message or "a subtest failed")
 
-    def crashed(self, nodeid: str, *, reason: str, message: str) -> Iterator[SaidTest]:
+    def crashed(self, nodeid: str, *, reason: str, message: str) -> Iterator[ParsedTest]:
         """The test that ran when everything ended."""
         yield from self.flush()
         self.seen["error"] += 1
-        yield SaidTest(nodeid, TestOutcome.ERROR, reason=reason, message=message)
+        yield ParsedTest(nodeid, TestOutcome.ERROR, reason=reason, message=message)
 
-    def flush(self) -> Iterator[SaidTest]:
+    def flush(self) -> Iterator[ParsedTest]:
         """Nothing more comes of the tests that are held."""
         held, self._held = self._held, {}
         yield from map(_told, held.values())
 
-    def finish(self) -> Iterator[SaidTest]:
+    def finish(self) -> Iterator[ParsedTest]:
         """Nothing more comes at all: what has begun has no end."""
         yield from self.flush()
         begun, self._open = self._open, {}
         for nodeid in begun:
-            yield SaidTest(nodeid, TestOutcome.MISSING)
+            yield ParsedTest(nodeid, TestOutcome.MISSING)
 
     def _whole(self, held: _Held, line: NodeLine) -> None:
         outcome, before = OUTCOMES[line.word], held.outcome
@@ -197,9 +197,9 @@ def domain(nodeid: str) -> str:
     return name.replace("::", ".") + bracket + params
 
 
-def _told(held: _Held) -> SaidTest:
+def _told(held: _Held) -> ParsedTest:
     outcome = held.outcome if held.outcome is not None else TestOutcome.MISSING
-    return SaidTest(
+    return ParsedTest(
         held.nodeid,
         outcome,
         duration_s=held.duration_s,

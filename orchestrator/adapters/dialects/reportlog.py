@@ -13,18 +13,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from orchestrator.adapters.dialects.log_notices import Remarks
-from orchestrator.adapters.dialects.reportlog_records import Spoilt, longrepr_of, records
+from orchestrator.adapters.dialects.log_notices import LogNotices
+from orchestrator.adapters.dialects.reportlog_records import UnreadableLines, longrepr_of, records
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
 from orchestrator.domain.facts import TestFact, phase_fact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedProblem,
+    ParsedTest,
     Provenance,
     Said,
-    SaidEnd,
-    SaidEnvironment,
-    SaidProblem,
-    SaidTest,
 )
 
 OPEN_LIMIT = 4_096
@@ -52,7 +52,7 @@ class Reportlog:
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
         """What the records say. Raises UnreadableError where there are none."""
-        spoilt, log = Spoilt(), _Log()
+        spoilt, log = UnreadableLines(), _Log()
         number = 0
         for record in records(artifact, spoilt):
             number += 1
@@ -79,7 +79,7 @@ class _Log:
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
         self._broken: set[str] = set()
-        self._remarks = Remarks(suite=True)
+        self._remarks = LogNotices(suite=True)
         self._exit_code: int | None = None
         self._began = 0.0
         self._ended = 0.0
@@ -103,17 +103,17 @@ class _Log:
         """There are no more records."""
         yield from self._abandoned()
         if self._exit_code is None:
-            yield SaidProblem("warning", "the log stops before the session was over")
+            yield ParsedProblem("warning", "the log stops before the session was over")
             return
         took = self._ended - self._began if self._ended > self._began else None
-        yield SaidEnd(exit_code=self._exit_code, duration_s=round(took, 6) if took else None)
+        yield ParsedEnd(exit_code=self._exit_code, duration_s=round(took, 6) if took else None)
 
     def _started(self, record: Mapping[str, object]) -> Iterator[Said]:
         yield from self._abandoned()
         self._exit_code = None
         version = record.get("pytest_version")
         if isinstance(version, str) and version:
-            yield SaidEnvironment({"packages": {"pytest": version[:100]}})
+            yield ParsedEnvironment({"packages": {"pytest": version[:100]}})
 
     def _test(self, record: Mapping[str, object]) -> Iterator[Said]:
         nodeid = record.get("nodeid")
@@ -151,7 +151,7 @@ class _Log:
         test = self._open.pop(nodeid, _Open())
         text, _ = longrepr_of(record.get("longrepr"))
         said = text if isinstance(text, str) else ""
-        yield SaidTest(
+        yield ParsedTest(
             nodeid,
             TestOutcome.FAILED,
             reason="crashed" if _CRASHED in said else "",
@@ -171,12 +171,12 @@ class _Log:
         text, crash = longrepr_of(record.get("longrepr"))
         if outcome == "skipped":
             phase = {"when": "setup", "outcome": "skipped", "longrepr": text}
-            yield SaidTest(nodeid, TestOutcome.SKIPPED, reason=phase_fact("", phase).reason)
+            yield ParsedTest(nodeid, TestOutcome.SKIPPED, reason=phase_fact("", phase).reason)
             return
         said = text if isinstance(text, str) else ""
         message = crash.get("message") if crash else None
         last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
-        yield SaidTest(
+        yield ParsedTest(
             nodeid,
             TestOutcome.ERROR,
             reason="collection",
@@ -221,11 +221,11 @@ def _add(
     test.fact = fact if test.fact is None else test.fact.plus(fact)
 
 
-def _told(nodeid: str, test: _Open) -> SaidTest:
+def _told(nodeid: str, test: _Open) -> ParsedTest:
     fact, earlier = test.fact, tuple(test.earlier)
     if fact is None:
-        return SaidTest(nodeid, TestOutcome.MISSING, earlier=earlier)
-    return SaidTest(
+        return ParsedTest(nodeid, TestOutcome.MISSING, earlier=earlier)
+    return ParsedTest(
         nodeid,
         fact.outcome,
         duration_s=fact.duration_s,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.adapters.dialects.bounded_input import as_text, shortened
 from orchestrator.application.ports.dialects import Artifact
-from orchestrator.domain.parsed_results import SaidProblem
+from orchestrator.domain.parsed_results import ParsedProblem
 
 RECORD_LIMIT = 16 * 1024 * 1024
 """Bytes of a record; a longer one is left out."""
@@ -18,27 +18,27 @@ _CHAIN_LIMIT = 20
 
 
 @dataclass(slots=True)
-class Spoilt:
+class UnreadableLines:
     """Lines that could not be read."""
 
     broken: int = 0
     large: int = 0
     is_torn: bool = False
 
-    def said(self) -> tuple[SaidProblem, ...]:
+    def said(self) -> tuple[ParsedProblem, ...]:
         """The same for a person, after the last line was read."""
         problems = []
         if self.is_torn:
-            problems.append(SaidProblem("warning", "the last record is torn"))
+            problems.append(ParsedProblem("warning", "the last record is torn"))
         if self.broken:
-            problems.append(SaidProblem("error", f"lines that are no records: {self.broken}"))
+            problems.append(ParsedProblem("error", f"lines that are no records: {self.broken}"))
         if self.large:
             words = f"records larger than {RECORD_LIMIT} bytes left out: {self.large}"
-            problems.append(SaidProblem("error", words))
+            problems.append(ParsedProblem("error", words))
         return tuple(problems)
 
 
-def records(artifact: Artifact, spoilt: Spoilt) -> Iterator[Mapping[str, object]]:
+def records(artifact: Artifact, spoilt: UnreadableLines) -> Iterator[Mapping[str, object]]:
     """Every record that can be read; `spoilt` learns of the others."""
     with artifact.path.open("rb") as file:
         while line := file.readline(RECORD_LIMIT):

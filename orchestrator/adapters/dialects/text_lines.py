@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import ftfy
 
 from orchestrator.application.ports.dialects import Artifact
-from orchestrator.domain.parsed_results import SaidProblem
+from orchestrator.domain.parsed_results import ParsedProblem
 
 LINE_LIMIT = 65_536
 """Characters of a line; the rest of a longer one is dropped."""
@@ -64,7 +64,7 @@ class Notes:
     genuine: bool = False
     """A character was seen that mojibake never has: the text was decoded rightly."""
 
-    def said(self) -> tuple[SaidProblem, ...]:
+    def said(self) -> tuple[ParsedProblem, ...]:
         """The same for a person, after the last line was read."""
         told = (
             (self.mended, "mojibake mended"),
@@ -72,7 +72,7 @@ class Notes:
             (self.cut, f"cut after {LINE_LIMIT} characters"),
         )
         return tuple(
-            SaidProblem("warning", f"{words} in {_count(number)}")
+            ParsedProblem("warning", f"{words} in {_count(number)}")
             for number, words in told
             if number
         )

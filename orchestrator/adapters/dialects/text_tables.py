@@ -29,7 +29,7 @@ class _Column:
 
 
 @dataclass(slots=True)
-class RuledTables:
+class TextTables:
     """Watches lines for tables."""
 
     _previous: str = ""

@@ -13,18 +13,18 @@ from orchestrator.adapters.files.documents import Form
 from orchestrator.application.ports.dialects import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
+    ParsedCheck,
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedFallback,
+    ParsedJob,
+    ParsedMetric,
+    ParsedNotice,
+    ParsedProblem,
+    ParsedTest,
+    ParsedUnnamedTests,
     Provenance,
     Said,
-    SaidCheck,
-    SaidDegraded,
-    SaidEnd,
-    SaidEnvironment,
-    SaidJob,
-    SaidMetric,
-    SaidProblem,
-    SaidRemark,
-    SaidTest,
-    SaidUnnamed,
 )
 from orchestrator.domain.problems import InvalidDocumentError, Problem
 
@@ -147,11 +147,11 @@ class Transcription:
         document = self._document(artifact)
         facts = _facts(document.environment)
         if facts:
-            yield SaidEnvironment(facts)
+            yield ParsedEnvironment(facts)
         if document.of.strip():
-            yield SaidRemark(f"typed from {' '.join(document.of.split())[:_LONGEST_OF]}")
+            yield ParsedNotice(f"typed from {' '.join(document.of.split())[:_LONGEST_OF]}")
         if not document.jobs:
-            yield SaidProblem("warning", "it has no jobs")
+            yield ParsedProblem("warning", "it has no jobs")
         for job in document.jobs:
             yield from _said_of_job(job)
 
@@ -199,23 +199,23 @@ def _bad_numbers(job: TypedJob, path: tuple[str | int, ...]) -> Iterator[Problem
 
 
 def _said_of_job(job: TypedJob) -> Iterator[Said]:
-    yield SaidJob(job.id, job.kind, job.title)
+    yield ParsedJob(job.id, job.kind, job.title)
     for nodeid, test in job.tests.items():
         typed = test if isinstance(test, TypedTest) else TypedTest(outcome=test)
         outcome = TestOutcome[typed.outcome.upper()]
-        yield SaidTest(nodeid, outcome, typed.duration_s, typed.reason, typed.message)
+        yield ParsedTest(nodeid, outcome, typed.duration_s, typed.reason, typed.message)
     if job.counts:
-        yield SaidUnnamed({str(word): count for word, count in job.counts.items()})
+        yield ParsedUnnamedTests({str(word): count for word, count in job.counts.items()})
     for name, check in job.checks.items():
         told = check if isinstance(check, TypedCheck) else TypedCheck(outcome=check)
-        yield SaidCheck(name, told.outcome, told.value, told.unit, told.tolerance, told.reason)
+        yield ParsedCheck(name, told.outcome, told.value, told.unit, told.tolerance, told.reason)
     for metric in job.metrics:
-        yield SaidMetric(
+        yield ParsedMetric(
             metric.metric, metric.samples, metric.unit, metric.direction, dict(metric.params)
         )
     if job.degraded:
-        yield SaidDegraded(job.degraded)
-    yield SaidEnd(duration_s=job.duration_s)
+        yield ParsedFallback(job.degraded)
+    yield ParsedEnd(duration_s=job.duration_s)
 
 
 def _facts(environment: TypedEnvironment) -> dict[str, object]:

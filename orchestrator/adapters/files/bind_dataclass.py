@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from orchestrator.adapters.files import type_names
-from orchestrator.adapters.files.config_nodes import Item, Position, placed
+from orchestrator.adapters.files.config_nodes import ConfigNode, Position, placed
 from orchestrator.domain.problems import Path, Problem, nearest
 
 LARGEST_NUMBER = 10**12
@@ -23,13 +23,13 @@ _BAD = object()
 """Stands for a value that was refused; never leaves this module."""
 
 
-class Shaper:
+class DataclassBinder:
     """Reads items as a type; collects problems instead of stopping at the first."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
 
-    def read(self, item: Item, hint: object, path: Path = ()) -> object:
+    def read(self, item: ConfigNode, hint: object, path: Path = ()) -> object:
         """Return the value, or something meaningless if `problems` is not empty afterwards."""
         origin = get_origin(hint)
         if origin in (Union, types.UnionType):
@@ -49,10 +49,10 @@ class Shaper:
         self.problems.append(placed(path, message, at))
         return _BAD
 
-    def _wrong(self, item: Item, wanted: str, path: Path, advice: str = "") -> object:
+    def _wrong(self, item: ConfigNode, wanted: str, path: Path, advice: str = "") -> object:
         return self.say(path, f"must be {wanted}, not {type_names.found(item)}{advice}", item.at)
 
-    def _union(self, item: Item, options: tuple[object, ...], path: Path) -> object:
+    def _union(self, item: ConfigNode, options: tuple[object, ...], path: Path) -> object:
         if item.value is None and type(None) in options:
             return None
         present = tuple(o for o in options if o is not type(None))
@@ -63,7 +63,7 @@ class Shaper:
         takes_list = any(get_origin(option) is tuple for option in present)
         return self._wrong(item, words, path, type_names.list_advice(item) if takes_list else "")
 
-    def _literal(self, item: Item, choices: tuple[object, ...], path: Path) -> object:
+    def _literal(self, item: ConfigNode, choices: tuple[object, ...], path: Path) -> object:
         for choice in choices:
             if item.value == choice and type(item.value) is type(choice):
                 return choice
@@ -72,12 +72,12 @@ class Shaper:
             return self.say(path, f"{item.value!r} is unknown{hint}", item.at)
         return self._wrong(item, type_names.either(choices), path)
 
-    def _list(self, item: Item, each: object, path: Path) -> object:
+    def _list(self, item: ConfigNode, each: object, path: Path) -> object:
         if item.elements is None:
             return self._wrong(item, "a list", path, type_names.list_advice(item))
         return tuple(self.read(e, each, (*path, n)) for n, e in enumerate(item.elements))
 
-    def _table(self, item: Item, types_: tuple[object, ...], path: Path) -> object:
+    def _table(self, item: ConfigNode, types_: tuple[object, ...], path: Path) -> object:
         if item.entries is None:
             return self._wrong(item, "a mapping", path)
         keys = get_args(types_[0]) if get_origin(types_[0]) is Literal else None
@@ -89,7 +89,7 @@ class Shaper:
             read[key] = self.read(entry.item, types_[1], (*path, key))
         return read
 
-    def _record(self, item: Item, form: type, path: Path) -> object:
+    def _record(self, item: ConfigNode, form: type, path: Path) -> object:
         if item.entries is None:
             return self._wrong(item, "a mapping", path)
         known = _fields(form)
@@ -107,7 +107,7 @@ class Shaper:
                 self.say((*path, key), "is missing", item.at)
         return form(**given) if len(self.problems) == before else _BAD
 
-    def _scalar(self, item: Item, kind: object, path: Path) -> object:
+    def _scalar(self, item: ConfigNode, kind: object, path: Path) -> object:
         value = item.value
         if kind is str or (kind is object and isinstance(value, str)):
             return self._text(item, path)
@@ -121,7 +121,7 @@ class Shaper:
             return self.say(path, f"must be {type_names.SCALARS[kind]}: {advice}", item.at)
         return self._wrong(item, type_names.expected(kind), path)
 
-    def _text(self, item: Item, path: Path) -> object:
+    def _text(self, item: ConfigNode, path: Path) -> object:
         if isinstance(item.value, str):
             return self._storable(item.value, path, item.at)
         if isinstance(item.value, bool | int | float):
@@ -144,7 +144,7 @@ def _is_required(field: Field[Any]) -> bool:
     return field.default is MISSING and field.default_factory is MISSING
 
 
-def _fits(item: Item, option: object) -> bool:
+def _fits(item: ConfigNode, option: object) -> bool:
     origin = get_origin(option)
     if item.entries is not None:
         return origin is dict or is_dataclass(option)
@@ -153,7 +153,7 @@ def _fits(item: Item, option: object) -> bool:
     return origin is Literal or option in type_names.SCALARS
 
 
-def _is_other_word(item: Item, option: object, *, among: tuple[object, ...]) -> bool:
+def _is_other_word(item: ConfigNode, option: object, *, among: tuple[object, ...]) -> bool:
     """A word that is not the one beside a list or a mapping: say that those are possible, too."""
     choices = get_args(option) if get_origin(option) is Literal else (item.value,)
     return len(among) > 1 and item.value not in choices

@@ -21,7 +21,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ConfigNode:
     """A value of the document."""
 
     value: object
@@ -36,7 +36,7 @@ class Item:
         return self.value if isinstance(self.value, dict) else None
 
     @property
-    def elements(self) -> Sequence[Item] | None:
+    def elements(self) -> Sequence[ConfigNode] | None:
         """Its elements, where it is a list."""
         return self.value if isinstance(self.value, list) else None
 
@@ -45,7 +45,7 @@ class Item:
 class Entry:
     """A key of a mapping, and its value."""
 
-    item: Item
+    item: ConfigNode
     at: Position | None = None
     """Where the key stands."""
 
@@ -58,19 +58,19 @@ class UnreadableError(ValueError):
         super().__init__(message)
 
 
-def from_json(value: object, *, depth: int = 0) -> Item:
+def from_json(value: object, *, depth: int = 0) -> ConfigNode:
     """Turn parsed JSON into items without positions. Raises UnreadableError."""
     if depth > DEEPEST:
         raise UnreadableError(f"it is nested deeper than {DEEPEST} levels")
     if isinstance(value, Mapping):
         pairs = value.items()
-        return Item({str(k): Entry(from_json(v, depth=depth + 1)) for k, v in pairs})
+        return ConfigNode({str(k): Entry(from_json(v, depth=depth + 1)) for k, v in pairs})
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return Item([from_json(v, depth=depth + 1) for v in value])
-    return Item(value)
+        return ConfigNode([from_json(v, depth=depth + 1) for v in value])
+    return ConfigNode(value)
 
 
-def located(root: Item, problem: Problem) -> Problem:
+def located(root: ConfigNode, problem: Problem) -> Problem:
     """Give a problem the place of the deepest part of its path that exists.
 
     That is where a scalar or a list's element begins, and the key of anything larger.

@@ -41,7 +41,7 @@ class _Wanted:
         return f"{name}{extras} @ {self.url}" if self.url else f"{name}{extras}{self.specifier}"
 
 
-class Closure:
+class DependencyResolver:
     """Grows until nothing is missing on the machine."""
 
     def __init__(

@@ -9,13 +9,13 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter
 
-from orchestrator.adapters.files.bind_dataclass import Shaper
-from orchestrator.adapters.files.config_nodes import Item, UnreadableError, from_json, located
+from orchestrator.adapters.files.bind_dataclass import DataclassBinder
+from orchestrator.adapters.files.config_nodes import ConfigNode, UnreadableError, from_json, located
 from orchestrator.adapters.files.requirements import manifest_faults, matrix_faults
 from orchestrator.adapters.files.toml_nodes import read_toml
 from orchestrator.adapters.files.yaml_nodes import read_yaml
 from orchestrator.application.ports.documents import Source
-from orchestrator.domain.annotation import StatementsFile, Written, check_written
+from orchestrator.domain.annotation import Annotation, AnnotationsFile, check_annotations
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.policy_checks import check_policy
 from orchestrator.domain.ingest_notes import IngestNotes, check_notes
@@ -35,7 +35,7 @@ class Read(Generic[T]):
 
     name: str
     value: T
-    root: Item
+    root: ConfigNode
 
     def refuse(self, problems: Iterable[Problem]) -> None:
         """Raise InvalidDocumentError, with lines and columns, if there are problems."""
@@ -52,13 +52,15 @@ class Form(Generic[T]):
         self._shape = shape
         self._kind = kind
 
-    def read(self, source: Source, name: str, parse: Callable[[str], Item] = read_yaml) -> Read[T]:
+    def read(
+        self, source: Source, name: str, parse: Callable[[str], ConfigNode] = read_yaml
+    ) -> Read[T]:
         """Read the text with a parser, or what was parsed before. Raises InvalidDocumentError."""
         try:
             root = parse(source) if isinstance(source, str) else from_json(source)
         except UnreadableError as error:
             raise InvalidDocumentError(name, [error.problem]) from None
-        shaper = Shaper()
+        shaper = DataclassBinder()
         body = self._without_header(root, shaper)
         value = shaper.read(body, self._shape)
         if shaper.problems:
@@ -85,7 +87,7 @@ class Form(Generic[T]):
         """Made once, at its first use: it takes longer than everything that it is used for."""
         return TypeAdapter(self._shape)
 
-    def _without_header(self, root: Item, shaper: Shaper) -> Item:
+    def _without_header(self, root: ConfigNode, shaper: DataclassBinder) -> ConfigNode:
         if self._kind is None or root.entries is None:
             return root
         rest = dict(root.entries)
@@ -96,7 +98,7 @@ class Form(Generic[T]):
             elif entry.item.value != wanted:
                 hint = nearest(str(entry.item.value), [wanted])
                 shaper.say((key,), f"{entry.item.value!r} is unknown{hint}", entry.item.at)
-        return Item(rest, root.at)
+        return ConfigNode(rest, root.at)
 
 
 def _place(problem: Problem) -> tuple[int, int]:
@@ -110,7 +112,7 @@ class FileDocuments:
         self._matrix = Form(Matrix, "Matrix")
         self._manifest = Form(Manifest)
         self._notes = Form(IngestNotes, "Ingest")
-        self._statements = Form(StatementsFile, "Statements")
+        self._statements = Form(AnnotationsFile, "Statements")
         self._policy = Form(GatePolicy, "ReleaseGate")
 
     def read_matrix(self, source: Source, name: str) -> Matrix:
@@ -151,11 +153,13 @@ class FileDocuments:
         """See the port."""
         self._notes.read(text, name).refuse(problems)
 
-    def read_statements(self, text: str, name: str, *, cells: Sequence[str]) -> tuple[Written, ...]:
+    def read_statements(
+        self, text: str, name: str, *, cells: Sequence[str]
+    ) -> tuple[Annotation, ...]:
         """See the port."""
         read = self._statements.read(text, name)
         written = read.value.signed()
-        read.refuse(check_written(written, cells))
+        read.refuse(check_annotations(written, cells))
         return written
 
     def read_policy(self, source: Source, name: str) -> GatePolicy:

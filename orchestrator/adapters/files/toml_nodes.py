@@ -9,8 +9,8 @@ from bisect import bisect_right
 from orchestrator.adapters.files.config_nodes import (
     DEEPEST,
     LARGEST_BYTES,
+    ConfigNode,
     Entry,
-    Item,
     Position,
     UnreadableError,
 )
@@ -29,7 +29,7 @@ _STRINGS = (
 )
 
 
-def read_toml(text: str) -> Item:
+def read_toml(text: str) -> ConfigNode:
     """Read one document. Raises UnreadableError with the place."""
     if len(text.encode("utf-8", "replace")) > LARGEST_BYTES:
         raise UnreadableError(f"it is larger than {LARGEST_BYTES} bytes")
@@ -77,7 +77,7 @@ class _Scan:
                 self._pair(table)
             self._skip(_BLANK)
 
-    def item(self, value: object, path: Path) -> Item:
+    def item(self, value: object, path: Path) -> ConfigNode:
         """The parsed value with the places that were found."""
         if len(path) > DEEPEST:
             raise UnreadableError(f"it is nested deeper than {DEEPEST} levels", self._key_at(path))
@@ -86,10 +86,10 @@ class _Scan:
         if isinstance(value, dict):
             deeper = {key: (*path, key) for key in value}
             entries = {k: Entry(self.item(value[k], p), self._key_at(p)) for k, p in deeper.items()}
-            return Item(entries, at)
+            return ConfigNode(entries, at)
         if isinstance(value, list):
-            return Item([self.item(each, (*path, n)) for n, each in enumerate(value)], at)
-        return Item(value, at, self._text[begin:end].strip() if begin >= 0 else "")
+            return ConfigNode([self.item(each, (*path, n)) for n, each in enumerate(value)], at)
+        return ConfigNode(value, at, self._text[begin:end].strip() if begin >= 0 else "")
 
     def _key_at(self, path: Path) -> Position:
         return self._position(self._keys.get(path, 0))

@@ -7,7 +7,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Literal, Union, get_args, get_origin
 
-from orchestrator.adapters.files.config_nodes import Item
+from orchestrator.adapters.files.config_nodes import ConfigNode
 
 SCALARS: dict[object, str] = {
     str: "text",
@@ -37,7 +37,7 @@ def either(choices: tuple[object, ...]) -> str:
     return " or ".join(repr(choice) for choice in choices)
 
 
-def found(item: Item) -> str:
+def found(item: ConfigNode) -> str:
     """What stands there."""
     if item.entries is not None:
         return "a mapping"
@@ -53,19 +53,19 @@ def found(item: Item) -> str:
     return repr(value) if isinstance(value, str) else f"{value}"
 
 
-def list_advice(item: Item) -> str:
+def list_advice(item: ConfigNode) -> str:
     """For a word where a list belongs."""
     return f"; for a list of one write [{item.value}]" if isinstance(item.value, str) else ""
 
 
-def quote_advice(item: Item) -> str:
+def quote_advice(item: ConfigNode) -> str:
     """For a number where text belongs: `1.10` is 1.1."""
     plain = as_written(item.value)
     what = plain if isinstance(item.value, bool) else f"the number {plain}"
     return f'write it in quotes: "{item.written or plain}" - unquoted it is {what}'
 
 
-def unquote_advice(item: Item, kind: object) -> str:
+def unquote_advice(item: ConfigNode, kind: object) -> str:
     """For text that would be right without its quotes; else empty."""
     if not isinstance(item.value, str) or kind is Decimal:
         return ""

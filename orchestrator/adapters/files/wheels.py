@@ -18,7 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from orchestrator.adapters.files import target_python
 from orchestrator.adapters.files.archive import file_chunks
-from orchestrator.adapters.files.dependency_resolver import Closure
+from orchestrator.adapters.files.dependency_resolver import DependencyResolver
 from orchestrator.adapters.files.pip_network import Outward, anywhere
 from orchestrator.adapters.files.requirements import pinned, same_version
 from orchestrator.adapters.files.wheel_files import WheelFile, read_wheel
@@ -157,7 +157,7 @@ def _closure(
 ) -> dict[str, WheelFile]:
     fetched = work / "fetched"
     fetched.mkdir()
-    closure = Closure(job.target, fetched, job.find_links, outward=outward)
+    closure = DependencyResolver(job.target, fetched, job.find_links, outward=outward)
     if given is not None:
         closure.give(given)
     elif job.subject is not None:

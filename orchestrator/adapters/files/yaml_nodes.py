@@ -26,8 +26,8 @@ from orchestrator.adapters.files.config_nodes import (
     DEEPEST,
     LARGEST_BYTES,
     MOST_ITEMS,
+    ConfigNode,
     Entry,
-    Item,
     Position,
     UnreadableError,
 )
@@ -51,11 +51,11 @@ class _Open:
     anchor: str | None
     counted_before: int
     entries: dict[str, Entry] | None = None
-    elements: list[Item] = field(default_factory=list)
+    elements: list[ConfigNode] = field(default_factory=list)
     key: str | None = None
     key_at: Position | None = None
 
-    def add(self, item: Item) -> None:
+    def add(self, item: ConfigNode) -> None:
         if self.entries is None:
             self.elements.append(item)
         elif self.key is None:
@@ -64,7 +64,7 @@ class _Open:
             self.entries[self.key] = Entry(item, self.key_at)
             self.key = None
 
-    def _take_key(self, item: Item, entries: dict[str, Entry]) -> None:
+    def _take_key(self, item: ConfigNode, entries: dict[str, Entry]) -> None:
         if item.entries is not None or item.elements is not None:
             raise UnreadableError("a key must be a single word or text", item.at)
         if item.written == "<<":
@@ -76,8 +76,8 @@ class _Open:
             raise UnreadableError(message, item.at)
         self.key, self.key_at = item.written, item.at
 
-    def closed(self) -> Item:
-        return Item(self.elements if self.entries is None else self.entries, self.at)
+    def closed(self) -> ConfigNode:
+        return ConfigNode(self.elements if self.entries is None else self.entries, self.at)
 
 
 class _Builder:
@@ -85,10 +85,10 @@ class _Builder:
 
     def __init__(self) -> None:
         self._open: list[_Open] = []
-        self._anchors: dict[str, tuple[Item, int]] = {}
+        self._anchors: dict[str, tuple[ConfigNode, int]] = {}
         self._count = 0
         self._documents = 0
-        self.root: Item | None = None
+        self.root: ConfigNode | None = None
 
     def take(self, event: Event) -> None:
         at = _position(event.start_mark)
@@ -127,7 +127,7 @@ class _Builder:
         self._count += size - 1
         self._add(item, None, size)
 
-    def _add(self, item: Item, anchor: str | None, size: int) -> None:
+    def _add(self, item: ConfigNode, anchor: str | None, size: int) -> None:
         self._count += 1
         if self._count > MOST_ITEMS:
             raise UnreadableError(f"it holds more than {MOST_ITEMS} values", item.at)
@@ -139,7 +139,7 @@ class _Builder:
             self.root = item
 
 
-def read_yaml(text: str) -> Item:
+def read_yaml(text: str) -> ConfigNode:
     """Read one document. Raises UnreadableError with the place."""
     if len(text.encode("utf-8", "replace")) > LARGEST_BYTES:
         raise UnreadableError(f"it is larger than {LARGEST_BYTES} bytes")
@@ -191,11 +191,11 @@ def _refuse_tag(event: ScalarEvent, at: Position) -> None:
         raise UnreadableError("tags (words that begin with !) are not read", at)
 
 
-def _scalar(event: ScalarEvent, at: Position) -> Item:
+def _scalar(event: ScalarEvent, at: Position) -> ConfigNode:
     text = _whole(event.value, at)
     if event.style:
-        return Item(text, at, text)
-    return Item(_plain(text), at, text)
+        return ConfigNode(text, at, text)
+    return ConfigNode(_plain(text), at, text)
 
 
 def _whole(text: str, at: Position) -> str:

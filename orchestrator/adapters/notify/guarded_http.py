@@ -19,7 +19,7 @@ ANSWER_LIMIT_BYTES = 16 * 1024
 Resolve = Callable[[str, int], list[str]]
 
 
-class WireError(Exception):
+class GuardedHttpError(Exception):
     """There was no answer; the text says why, for a person."""
 
 
@@ -50,7 +50,7 @@ def addresses_of(host: str, port: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class GuardedHttp:
     """Sends requests."""
 
     resolve: Resolve = addresses_of
@@ -72,11 +72,11 @@ class Wire:
             ):
                 return Answer(response.status, _headers(response), _beginning(response))
         except httpcore.TimeoutException:
-            raise WireError(f"no answer within {self.deadline_s:g} s") from None
+            raise GuardedHttpError(f"no answer within {self.deadline_s:g} s") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, ssl.SSLError, OSError) as error:
-            raise WireError(f"no answer: {error or type(error).__name__}") from None
+            raise GuardedHttpError(f"no answer: {error or type(error).__name__}") from None
         except (httpcore.UnsupportedProtocol, ValueError) as error:
-            raise WireError(f"the URL cannot be used: {error}") from None
+            raise GuardedHttpError(f"the URL cannot be used: {error}") from None
 
 
 def _headers(response: httpcore.Response) -> dict[str, str]:
@@ -130,7 +130,7 @@ class _GuardedBackend(SyncBackend):
         try:
             addresses = self._resolve(host, port)
         except (OSError, UnicodeError) as error:
-            raise WireError(f"the name {host} cannot be resolved: {error}") from None
+            raise GuardedHttpError(f"the name {host} cannot be resolved: {error}") from None
         for address in addresses:
             self._look_at(address)
         return addresses
@@ -140,7 +140,7 @@ class _GuardedBackend(SyncBackend):
         peer = stream.get_extra_info("server_addr")
         try:
             self._look_at(str(peer[0]))
-        except WireError:
+        except GuardedHttpError:
             stream.close()
             raise
         return stream
@@ -148,7 +148,7 @@ class _GuardedBackend(SyncBackend):
     def _look_at(self, address: str) -> None:
         why = refusal(address, allow_private=self._allow_private)
         if why:
-            raise WireError(why)
+            raise GuardedHttpError(why)
 
 
 class _TimedStream(NetworkStream):

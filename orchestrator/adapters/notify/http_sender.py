@@ -15,16 +15,16 @@ from orchestrator.adapters.github.commit_statuses import (
     TokenMissingError,
     status_request,
 )
-from orchestrator.adapters.notify.guarded_http import Request, Wire, WireError
+from orchestrator.adapters.notify.guarded_http import GuardedHttp, GuardedHttpError, Request
 from orchestrator.adapters.notify.messages import slack_body, webhook_body
-from orchestrator.adapters.notify.retry_policy import receipt_of
+from orchestrator.adapters.notify.retry_policy import delivery_answer
 from orchestrator.adapters.notify.signing import new_secret, signed_headers
 from orchestrator.domain.channel import (
     Channel,
     ChannelKind,
     Delivery,
-    Receipt,
-    Reception,
+    DeliveryAnswer,
+    DeliveryResult,
     token_place,
 )
 
@@ -37,16 +37,16 @@ def _no_secret(_name: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpCourier:
+class HttpSender:
     """Implements the Courier."""
 
     secret: Callable[[str], str | None] = _no_secret
     """A variable of the environment."""
     keys: Path | None = None
     """The folder of files that a channel may name."""
-    wire: Wire = field(default_factory=Wire)
+    wire: GuardedHttp = field(default_factory=GuardedHttp)
 
-    def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> Receipt:
+    def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> DeliveryAnswer:
         """Try once; whatever goes wrong is a receipt."""
         begun = time.monotonic()
         receipt = self._tried(channel, delivery, now)
@@ -56,18 +56,18 @@ class HttpCourier:
         """Make a secret to sign with."""
         return new_secret()
 
-    def _tried(self, channel: Channel, delivery: Delivery, now: datetime) -> Receipt:
+    def _tried(self, channel: Channel, delivery: Delivery, now: datetime) -> DeliveryAnswer:
         try:
             request = self._request(channel, delivery, now)
             answer = self.wire.send(request, allow_private=channel.allow_private)
-        except (TokenMissingError, WireError) as error:
-            return Receipt(reception=Reception.FAILED, said=str(error)[:300])
+        except (TokenMissingError, GuardedHttpError) as error:
+            return DeliveryAnswer(reception=DeliveryResult.FAILED, said=str(error)[:300])
         except Exception as error:
             logger.exception("delivery %s to channel %s failed", delivery.id, channel.id)
             said = f"the controller failed ({type(error).__name__}); its log says more"
-            return Receipt(reception=Reception.FAILED, said=said)
+            return DeliveryAnswer(reception=DeliveryResult.FAILED, said=said)
         refused = GITHUB_REFUSES if channel.kind is ChannelKind.GITHUB else frozenset[int]()
-        return receipt_of(answer, now=now, refused=refused)
+        return delivery_answer(answer, now=now, refused=refused)
 
     def _request(self, channel: Channel, delivery: Delivery, now: datetime) -> Request:
         agent = {"User-Agent": f"seatrial/{orchestrator.__version__}"}

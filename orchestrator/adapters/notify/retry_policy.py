@@ -7,27 +7,29 @@ from email.utils import parsedate_to_datetime
 
 from orchestrator.adapters.notify.guarded_http import Answer
 from orchestrator.domain.announcement import one_line
-from orchestrator.domain.channel import Receipt, Reception
+from orchestrator.domain.channel import DeliveryAnswer, DeliveryResult
 
 _SAID_LIMIT = 200
 _GONE = 410
 
 
-def receipt_of(answer: Answer, *, now: datetime, refused: frozenset[int] = frozenset()) -> Receipt:
+def delivery_answer(
+    answer: Answer, *, now: datetime, refused: frozenset[int] = frozenset()
+) -> DeliveryAnswer:
     """What an answer means; those of the statuses `refused` would be answered so again."""
     status = answer.status
     excerpt = one_line(answer.body.decode("utf-8", "replace"), _SAID_LIMIT)
     said = f"HTTP {status}" + (f": {excerpt}" if excerpt else "")
     if 200 <= status < 300:
-        return Receipt(reception=Reception.TAKEN, said=f"HTTP {status}", status=status)
+        return DeliveryAnswer(reception=DeliveryResult.TAKEN, said=f"HTTP {status}", status=status)
     if status == _GONE:
-        return Receipt(reception=Reception.GONE, said=said, status=status)
+        return DeliveryAnswer(reception=DeliveryResult.GONE, said=said, status=status)
     if status in refused:
-        return Receipt(reception=Reception.REFUSED, said=said, status=status)
+        return DeliveryAnswer(reception=DeliveryResult.REFUSED, said=said, status=status)
     if 300 <= status < 400:
         said = f"HTTP {status}: redirects are not followed; change the channel's URL"
-    return Receipt(
-        reception=Reception.FAILED,
+    return DeliveryAnswer(
+        reception=DeliveryResult.FAILED,
         said=said,
         status=status,
         retry_after_s=_retry_after_s(answer, now),

@@ -24,7 +24,7 @@ from orchestrator.application.ports.signer import KeyUnusableError, Verified
 _SUFFIX = ".pem"
 
 
-class DsseNotary:
+class DsseSigner:
     """Implements the Notary.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from orchestrator.application.cell.baseline import BENCHMARK
 from orchestrator.application.cell.environment import PreparedEnvironment
-from orchestrator.application.cell.flow_context import Situation
+from orchestrator.application.cell.flow_context import AttemptState
 from orchestrator.domain.machine import LocalReach
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import device_kind
@@ -20,7 +20,7 @@ RESTARTS = 5
 
 
 def agent_plan(
-    now: Situation,
+    now: AttemptState,
     environment: PreparedEnvironment,
     *,
     finals: Mapping[str, Sequence[str]],
@@ -67,7 +67,7 @@ def agent_plan(
     }
 
 
-def _environment(now: Situation, environment: PreparedEnvironment) -> dict[str, object]:
+def _environment(now: AttemptState, environment: PreparedEnvironment) -> dict[str, object]:
     asked = now.spec.manifest.environment(now.plan.environment)
     return {
         "name": now.plan.environment,
@@ -78,7 +78,7 @@ def _environment(now: Situation, environment: PreparedEnvironment) -> dict[str, 
     }
 
 
-def _readiness(now: Situation) -> dict[str, object] | None:
+def _readiness(now: AttemptState) -> dict[str, object] | None:
     """What torch must be able to do before the first job; nothing is asked of this computer."""
     platform, lease = now.plan.platform, now.lease
     if lease is None or isinstance(lease.reach, LocalReach):
@@ -90,7 +90,7 @@ def _readiness(now: Situation) -> dict[str, object] | None:
     }
 
 
-def _turns(now: Situation, job: Job, baseline: Mapping[str, object] | None) -> dict[str, object]:
+def _turns(now: AttemptState, job: Job, baseline: Mapping[str, object] | None) -> dict[str, object]:
     """How a benchmark is measured in turns with the baseline; nothing for any other job."""
     asked = now.spec.matrix.baseline
     if asked is None or baseline is None or job.kind != BENCHMARK:

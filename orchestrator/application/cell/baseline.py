@@ -11,7 +11,7 @@ from orchestrator.application.cell.environment import (
     Installed,
     resolved_for,
 )
-from orchestrator.application.cell.flow_context import Situation, World
+from orchestrator.application.cell.flow_context import AttemptState, FlowDeps
 from orchestrator.application.ports.wheels import WheelsError
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import RunSpec
@@ -21,8 +21,8 @@ BENCHMARK = "benchmark"
 
 
 def ship_baseline(
-    world: World,
-    now: Situation,
+    world: FlowDeps,
+    now: AttemptState,
     workspace: Workspace,
     interpreter: Interpreter,
     *,
@@ -48,12 +48,12 @@ def ship_baseline(
     return _told(now.plan.environment, payload, spec, found)
 
 
-def _benchmarks(now: Situation, finished: Collection[str]) -> bool:
+def _benchmarks(now: AttemptState, finished: Collection[str]) -> bool:
     wanted = (job for job in now.spec.manifest.job if job.id in now.plan.jobs)
     return any(job.kind == BENCHMARK and job.id not in finished for job in wanted)
 
 
-def with_baseline(world: World, now: Situation) -> tuple[str, RunSpec]:
+def with_baseline(world: FlowDeps, now: AttemptState) -> tuple[str, RunSpec]:
     """The payload's digest, and the run as it would be with the baseline for a subject.
 
     Raises EnvironmentRefusedError.

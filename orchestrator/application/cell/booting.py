@@ -7,17 +7,17 @@ from datetime import datetime
 from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
-    Situation,
-    World,
-    blame,
+    AttemptState,
+    FlowDeps,
+    attempt_state,
     is_out_of_time,
     is_stopped,
     overdue,
     reach,
-    situation,
+    record_failure,
 )
 from orchestrator.application.cell.launching import is_young
-from orchestrator.application.cell.liveness import note_heard, note_unheard
+from orchestrator.application.cell.liveness import note_contact, note_no_contact
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, Lease
 from orchestrator.domain.machine import (
@@ -40,9 +40,9 @@ _AS_THEY_ARE = ("capacity", "quota", "preempted")
 """Reasons of a machine's end that are an attempt's reason too; any other is a failed boot."""
 
 
-def look_booted(world: World, attempt_id: str) -> Value | NotYet:
+def poll_boot(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Wait until the provider says how to reach the machine, and it can be reached so."""
-    now = situation(world, attempt_id)
+    now = attempt_state(world, attempt_id)
     if now.cell.has_reached(CellState.PREPARING):
         return GO
     if is_stopped(world, now) or now.lease is None:
@@ -55,7 +55,11 @@ def look_booted(world: World, attempt_id: str) -> Value | NotYet:
         machine = world.provider(now.lease.provider).inspect(now.lease.machine_id)
     except ProviderError as error:
         world.backoff.trouble(now.lease.id, world.clock.now())
-        return blame(world, attempt_id, Outcome.ERRORED, "boot", str(error)) if late else NOT_YET
+        return (
+            record_failure(world, attempt_id, Outcome.ERRORED, "boot", str(error))
+            if late
+            else NOT_YET
+        )
     world.backoff.forget(now.lease.id)
     if machine.state in (MachineState.GONE, MachineState.STOPPING):
         return _ended(world, attempt_id, now.lease, machine, at=at)
@@ -70,7 +74,7 @@ def look_booted(world: World, attempt_id: str) -> Value | NotYet:
     return NOT_YET
 
 
-def _is_late(world: World, now: Situation, lease: Lease) -> bool:
+def _is_late(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     """Whether it is not waited for any longer: then its last words are why."""
     timings = world.timings
     rented = world.traits(lease.provider).rented
@@ -79,7 +83,7 @@ def _is_late(world: World, now: Situation, lease: Lease) -> bool:
 
 
 def _ended(
-    world: World, attempt_id: str, lease: Lease, machine: Machine, *, at: datetime
+    world: FlowDeps, attempt_id: str, lease: Lease, machine: Machine, *, at: datetime
 ) -> Value | NotYet:
     not_shown = machine.state is MachineState.GONE and is_young(world, lease, at=at)
     if not machine.ended and not_shown:
@@ -89,7 +93,7 @@ def _ended(
     return _blame_boot(world, attempt_id, lease, reason, detail.strip())
 
 
-def _pinned(world: World, lease: Lease, way: Reach | SshAddress) -> Reach:
+def _pinned(world: FlowDeps, lease: Lease, way: Reach | SshAddress) -> Reach:
     """How to reach the machine, with the one host key that is believed from now on.
 
     It is the key that the machine published to its provider, or else the one it was given.
@@ -103,35 +107,37 @@ def _pinned(world: World, lease: Lease, way: Reach | SshAddress) -> Reach:
     return SshReach(way.address, way.user, host_key, port=way.port, lease=lease.id)
 
 
-def _note(world: World, lease: Lease, machine: Machine) -> None:
+def _note(world: FlowDeps, lease: Lease, machine: Machine) -> None:
     facts = {**lease.facts, **machine.facts}
     if facts != dict(lease.facts):
         world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
 
 
-def _knock(world: World, now: Situation, lease: Lease, way: Reach, *, late: bool) -> Value | NotYet:
+def _knock(
+    world: FlowDeps, now: AttemptState, lease: Lease, way: Reach, *, late: bool
+) -> Value | NotYet:
     attempt_id = now.attempt.id
     try:
         world.open_workspace(way).put_agent()
     except HostKeyError as error:
-        return blame(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
+        return record_failure(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
     except AuthenticationError as error:
         # a rented machine lets us in only after it has made its user
         if world.traits(lease.provider).rented and not late:
-            note_unheard(world, now, str(error))
+            note_no_contact(world, now, str(error))
             return NOT_YET
-        return blame(world, attempt_id, Outcome.ERRORED, "auth", str(error))
+        return record_failure(world, attempt_id, Outcome.ERRORED, "auth", str(error))
     except ShellError as error:
-        note_unheard(world, now, str(error))
+        note_no_contact(world, now, str(error))
         return _blame_boot(world, attempt_id, lease, "ssh", str(error)) if late else NOT_YET
     except MachineError as error:
-        return blame(world, attempt_id, Outcome.ERRORED, "agent", str(error))
-    note_heard(world, now)
-    reach(world, situation(world, attempt_id), CellState.PREPARING)
+        return record_failure(world, attempt_id, Outcome.ERRORED, "agent", str(error))
+    note_contact(world, now)
+    reach(world, attempt_state(world, attempt_id), CellState.PREPARING)
     return GO
 
 
-def _blame_boot(world: World, attempt_id: str, lease: Lease, reason: str, detail: str) -> Value:
+def _blame_boot(world: FlowDeps, attempt_id: str, lease: Lease, reason: str, detail: str) -> Value:
     """Blame the machine, with what it wrote on its console where that can be had."""
     provider = world.provider(lease.provider)
     if isinstance(provider, ConsoleLog):
@@ -141,4 +147,4 @@ def _blame_boot(world: World, attempt_id: str, lease: Lease, reason: str, detail
             lines = [f"(not to be had: {error})"]
         if lines:
             detail = "\n".join([detail, "Its console's last lines:", *lines])
-    return blame(world, attempt_id, Outcome.ERRORED, reason, detail)
+    return record_failure(world, attempt_id, Outcome.ERRORED, reason, detail)

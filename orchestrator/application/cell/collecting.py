@@ -6,12 +6,12 @@ import logging
 
 from orchestrator.application.cell.flow_context import (
     GO,
-    Situation,
-    World,
+    AttemptState,
+    FlowDeps,
+    attempt_state,
     is_out_of_reach,
     overdue,
     reach,
-    situation,
     workspace_of,
 )
 from orchestrator.application.collect_artifacts import collect_artifacts, keep_raw_evidence
@@ -25,17 +25,17 @@ from orchestrator.store.errors import DamagedError, StoreError
 logger = logging.getLogger(__name__)
 
 
-def look_collected(world: World, attempt_id: str) -> Value | NotYet:
+def poll_collection(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Drain the evidence until the agent's `end`, or until nothing more can be had in time.
 
     Only an attempt that has run has anything to collect, and nothing here keeps its machine from
     going home.
     """
-    now = situation(world, attempt_id)
+    now = attempt_state(world, attempt_id)
     if now.cell.state not in (CellState.RUNNING, CellState.COLLECTING):
         return GO
     reach(world, now, CellState.COLLECTING)
-    now = situation(world, attempt_id)
+    now = attempt_state(world, attempt_id)
     late = overdue(world, now.cell, world.timings.collect_s) or is_out_of_reach(now.attempt)
     for keep in (_keep_files, _keep_evidence):
         try:
@@ -48,7 +48,7 @@ def look_collected(world: World, attempt_id: str) -> Value | NotYet:
     return GO
 
 
-def _keep_files(world: World, now: Situation, *, late: bool) -> bool:
+def _keep_files(world: FlowDeps, now: AttemptState, *, late: bool) -> bool:
     workspace = workspace_of(world, now.lease)
     if not _is_over(world, now, workspace, late=late):
         return False
@@ -56,7 +56,7 @@ def _keep_files(world: World, now: Situation, *, late: bool) -> bool:
     return True
 
 
-def _keep_evidence(world: World, now: Situation, *, late: bool) -> bool:
+def _keep_evidence(world: FlowDeps, now: AttemptState, *, late: bool) -> bool:
     keep_raw_evidence(world.stores, world.blobs, now.attempt.id)
     return True
 
@@ -68,13 +68,13 @@ def _may_pass(error: Exception, *, late: bool) -> bool:
     return not late and isinstance(error, ShellError | OSError)
 
 
-def _tell(world: World, now: Situation, error: Exception) -> None:
+def _tell(world: FlowDeps, now: AttemptState, error: Exception) -> None:
     logger.error("attempt %s: not everything was collected", now.attempt.id, exc_info=error)
     said = {"cell": now.cell.name, "notice": f"not collected: {error}"}
     world.stores.feed.add(now.run.id, "cell", said)
 
 
-def _is_over(world: World, now: Situation, workspace: Workspace, *, late: bool) -> bool:
+def _is_over(world: FlowDeps, now: AttemptState, workspace: Workspace, *, late: bool) -> bool:
     attempt_id, evidence = now.attempt.id, world.stores.evidence
     if evidence.position(attempt_id).end is None:
         cause = now.attempt.cause

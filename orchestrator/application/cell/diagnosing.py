@@ -15,14 +15,14 @@ from orchestrator.application.blame_run import baseline_name, blame_cell
 from orchestrator.application.cell.environment import EnvironmentRefusedError
 from orchestrator.application.cell.flow_context import (
     GO,
-    Situation,
-    World,
+    AttemptState,
+    FlowDeps,
     attempt_deadline,
+    attempt_state,
     reach,
-    situation,
     workspace_of,
 )
-from orchestrator.application.cell.retest_session import outcomes_of, read_sitting, start_sitting
+from orchestrator.application.cell.retest_session import outcomes_of, read_session, start_session
 from orchestrator.application.diagnosis_inputs import keys_in_question, last_time
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, LeaseState
@@ -30,8 +30,8 @@ from orchestrator.domain.evidence import EvidenceError
 from orchestrator.domain.machine import HostKeyError, MachineError, ShellError
 from orchestrator.domain.retests import (
     Options,
-    Sitting,
-    SittingState,
+    RetestSession,
+    RetestSessionState,
     TrialAsk,
     TrialKind,
     TrialOrder,
@@ -49,9 +49,9 @@ _TOLD = 5
 logger = logging.getLogger(__name__)
 
 
-def look_diagnosed(world: World, attempt_id: str) -> Value | NotYet:
+def poll_diagnosis(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Run trials, one sitting after the other, until nothing more can be learnt in time."""
-    now = situation(world, attempt_id)
+    now = attempt_state(world, attempt_id)
     order = now.spec.trials
     if order is None or now.cell.state not in (CellState.COLLECTING, CellState.DIAGNOSING):
         return GO
@@ -68,31 +68,31 @@ def look_diagnosed(world: World, attempt_id: str) -> Value | NotYet:
         return _leave(world, now, f"{type(error).__name__}: {error}")
 
 
-def _look(world: World, now: Situation, order: TrialOrder) -> Value | NotYet:
+def _look(world: FlowDeps, now: AttemptState, order: TrialOrder) -> Value | NotYet:
     if now.cell.state is CellState.COLLECTING:
         if not _is_worth_it(now) or not keys_in_question(world.stores, now.cell, now.spec, order):
             return GO
         reach(world, now, CellState.DIAGNOSING)
-        now = situation(world, now.attempt.id)
+        now = attempt_state(world, now.attempt.id)
     if now.run.cancel_requested_at is not None:
         return _leave(world, now, "cancelled by a person")
     until = _deadline(now, order)
     if world.clock.now() >= until:
         return _leave(world, now, "the time for it is over")
     sittings = world.stores.trials.of_attempt(now.attempt.id)
-    under_way = [sitting for sitting in sittings if sitting.state is not SittingState.ENDED]
+    under_way = [sitting for sitting in sittings if sitting.state is not RetestSessionState.ENDED]
     if under_way:
         return _go_on(world, now, under_way[0], until)
     return _next(world, now, order, sittings)
 
 
-def _is_worth_it(now: Situation) -> bool:
+def _is_worth_it(now: AttemptState) -> bool:
     """The jobs ran, and their machine is still there."""
     held = now.lease is not None and now.lease.state is LeaseState.HELD
     return held and now.attempt.cause is None and now.run.cancel_requested_at is None
 
 
-def _deadline(now: Situation, order: TrialOrder) -> datetime:
+def _deadline(now: AttemptState, order: TrialOrder) -> datetime:
     """When it ends, whatever came of it."""
     begin = now.cell.entered_at or now.attempt.opened_at
     mine = begin + timedelta(minutes=order.max_minutes + order.await_minutes)
@@ -101,7 +101,7 @@ def _deadline(now: Situation, order: TrialOrder) -> datetime:
 
 
 def _next(
-    world: World, now: Situation, order: TrialOrder, sittings: Sequence[Sitting]
+    world: FlowDeps, now: AttemptState, order: TrialOrder, sittings: Sequence[RetestSession]
 ) -> Value | NotYet:
     """Ask for the next sitting; wait for one that somebody asks for; or let the machine go."""
     stores, at = world.stores, world.clock.now()
@@ -121,7 +121,7 @@ def _next(
 
 
 def _own_ask(
-    world: World, now: Situation, order: TrialOrder, own: Sequence[Sitting]
+    world: FlowDeps, now: AttemptState, order: TrialOrder, own: Sequence[RetestSession]
 ) -> TrialAsk | None:
     if not (order.reruns or order.diagnose or order.tests):
         return None
@@ -129,7 +129,7 @@ def _own_ask(
     return next_trial(order, keys, own, _options(world, now, order))
 
 
-def _options(world: World, now: Situation, order: TrialOrder) -> Options:
+def _options(world: FlowDeps, now: AttemptState, order: TrialOrder) -> Options:
     if not order.diagnose:
         return Options()
     baseline = now.spec.matrix.baseline
@@ -142,10 +142,10 @@ def _options(world: World, now: Situation, order: TrialOrder) -> Options:
     )
 
 
-def _go_on(world: World, now: Situation, sitting: Sitting, until: datetime) -> NotYet:
+def _go_on(world: FlowDeps, now: AttemptState, sitting: RetestSession, until: datetime) -> NotYet:
     """Start the sitting, or take what has come of it."""
     try:
-        if sitting.state is SittingState.ASKED:
+        if sitting.state is RetestSessionState.ASKED:
             _start(world, now, sitting, until)
         else:
             _take(world, now, sitting)
@@ -160,18 +160,18 @@ def _go_on(world: World, now: Situation, sitting: Sitting, until: datetime) -> N
     return NOT_YET
 
 
-def _start(world: World, now: Situation, sitting: Sitting, until: datetime) -> None:
+def _start(world: FlowDeps, now: AttemptState, sitting: RetestSession, until: datetime) -> None:
     at = world.clock.now()
     left_s = (until - at).total_seconds()
     if left_s < _LEAST_S:
         _end(world, now, sitting, trouble="there was no time left for it")
         return
     workspace = workspace_of(world, now.lease)
-    start_sitting(world, now, workspace, sitting, deadline_s=left_s)
+    start_session(world, now, workspace, sitting, deadline_s=left_s)
     world.stores.trials.begin(sitting.id, at=at)
 
 
-def _take(world: World, now: Situation, sitting: Sitting) -> None:
+def _take(world: FlowDeps, now: AttemptState, sitting: RetestSession) -> None:
     """Once the agent has ended, keep what it said and clear its folder away."""
     workspace = workspace_of(world, now.lease)
     state = workspace.pull(sitting.id, events_offset=0, log_offset=0, limit_bytes=0)
@@ -179,7 +179,7 @@ def _take(world: World, now: Situation, sitting: Sitting) -> None:
     if state is not None and state.alive:
         return
     limit = world.timings.pull_limit_bytes
-    raw = read_sitting(workspace, sitting.id, limit_bytes=limit) if state else b""
+    raw = read_session(workspace, sitting.id, limit_bytes=limit) if state else b""
     order = now.spec.trials or TrialOrder()
     keys = keys_in_question(world.stores, now.cell, now.spec, order)
     outcomes, trouble = outcomes_of(raw, sitting.ask, keys)
@@ -196,12 +196,12 @@ def _take(world: World, now: Situation, sitting: Sitting) -> None:
     workspace.close(sitting.id)
 
 
-def _end(world: World, now: Situation, sitting: Sitting, *, trouble: str) -> None:
+def _end(world: FlowDeps, now: AttemptState, sitting: RetestSession, *, trouble: str) -> None:
     world.stores.trials.end(sitting.id, at=world.clock.now(), trouble=trouble)
     _tell(world, now, f"{_title(sitting.ask)}: {trouble}")
 
 
-def _stay(world: World, now: Situation, error: ShellError) -> None:
+def _stay(world: FlowDeps, now: AttemptState, error: ShellError) -> None:
     """A machine that does not answer is given a while. Raises the error after that."""
     at = world.clock.now()
     since = world.lapses.since.setdefault(now.attempt.id, at)
@@ -209,10 +209,10 @@ def _stay(world: World, now: Situation, error: ShellError) -> None:
         raise error
 
 
-def _leave(world: World, now: Situation, why: str) -> Value:
+def _leave(world: FlowDeps, now: AttemptState, why: str) -> Value:
     """Stop what still runs, as far as that can be done; the machine goes home."""
     for sitting in world.stores.trials.of_attempt(now.attempt.id):
-        if sitting.state is not SittingState.ENDED:
+        if sitting.state is not RetestSessionState.ENDED:
             _stop(world, now, sitting)
             world.stores.trials.end(sitting.id, at=world.clock.now(), trouble=why)
     world.lapses.since.pop(now.attempt.id, None)
@@ -220,7 +220,7 @@ def _leave(world: World, now: Situation, why: str) -> Value:
     return GO
 
 
-def _stop(world: World, now: Situation, sitting: Sitting) -> None:
+def _stop(world: FlowDeps, now: AttemptState, sitting: RetestSession) -> None:
     try:
         workspace = workspace_of(world, now.lease)
         workspace.stop(sitting.id, "cancelled", kill=True)
@@ -229,7 +229,7 @@ def _stop(world: World, now: Situation, sitting: Sitting) -> None:
         logger.warning("sitting %s: not stopped: %s", sitting.id, error)
 
 
-def folders_of(world: World, now: Situation) -> list[str]:
+def folders_of(world: FlowDeps, now: AttemptState) -> list[str]:
     """Every folder that the attempt may have left on its machine."""
     if now.spec.trials is None:
         return [now.attempt.id]
@@ -240,7 +240,7 @@ def folders_of(world: World, now: Situation) -> list[str]:
     return [now.attempt.id, *(sitting.id for sitting in sittings)]
 
 
-def _conclude(world: World, now: Situation, sittings: Sequence[Sitting]) -> None:
+def _conclude(world: FlowDeps, now: AttemptState, sittings: Sequence[RetestSession]) -> None:
     """Tell people what came of it."""
     if not sittings:
         return
@@ -261,6 +261,6 @@ def _title(ask: TrialAsk) -> str:
     return f"diagnosing: {count} {things}{plural} again, {ask.times} times{changed}"
 
 
-def _tell(world: World, now: Situation, notice: str) -> None:
+def _tell(world: FlowDeps, now: AttemptState, notice: str) -> None:
     said = {"cell": now.cell.name, "notice": notice}
     world.stores.feed.add(now.run.id, "cell", said)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.application.cell.flow_context import Situation, World
+from orchestrator.application.cell.flow_context import AttemptState, FlowDeps
 from orchestrator.application.ports.wheels import Resolution, WheelsError
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.manifest import Environment
@@ -51,7 +51,7 @@ class Installed:
 
 
 def prepare_environment(
-    world: World, now: Situation, probe: Mapping[str, object]
+    world: FlowDeps, now: AttemptState, probe: Mapping[str, object]
 ) -> PreparedEnvironment:
     """Choose an interpreter and resolve what it lacks; may take minutes.
 
@@ -79,7 +79,7 @@ def prepare_environment(
     )
 
 
-def resolved_for(world: World, spec: RunSpec, name: str, interpreter: Interpreter) -> Installed:
+def resolved_for(world: FlowDeps, spec: RunSpec, name: str, interpreter: Interpreter) -> Installed:
     """What the run's environment of that name adds to an interpreter. Raises WheelsError."""
     asked = spec.manifest.environment(name)
     if asked is None:

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.application.cell.flow_context import Situation, World, situation
-from orchestrator.application.cell.reuse_inputs import keep_proofs
+from orchestrator.application.cell.flow_context import AttemptState, FlowDeps, attempt_state
+from orchestrator.application.cell.reuse_inputs import keep_reuse_inputs
 from orchestrator.application.cell.self_reports import check_self_reports
 from orchestrator.application.end_run import end_run
 from orchestrator.application.judge_jobs import judge_jobs
@@ -15,16 +15,16 @@ from orchestrator.application.ports.engine import NotYet, Value
 from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState, RunSpec
 from orchestrator.domain.judging import JobVerdict, judge_cell
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.reuse_inputs import REUSED, all_proven
+from orchestrator.domain.reuse_inputs import REUSED, all_reusable
 from orchestrator.domain.run_record import JobRecord
 from orchestrator.store.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
 
-def look_closed(world: World, attempt_id: str) -> Value | NotYet:
+def poll_close(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Judge the attempt and decide what becomes of its cell."""
-    now = situation(world, attempt_id)
+    now = attempt_state(world, attempt_id)
     if now.attempt.closed_at is not None:
         return "closed"
     cells, at = world.stores.cells, world.clock.now()
@@ -37,12 +37,12 @@ def look_closed(world: World, attempt_id: str) -> Value | NotYet:
         cause = now.attempt.cause or Cause(Outcome.ERRORED, "controller")
         cells.requeue(attempt_id, cause, at=at)
         return "again"
-    keep_proofs(world, now)
+    keep_reuse_inputs(world, now)
     cells.conclude(now.cell.id, judged(world, now.cell, now.spec, now.attempt.cause), at=at)
     return "done"
 
 
-def _attest_torch(world: World, now: Situation) -> None:
+def _attest_torch(world: FlowDeps, now: AttemptState) -> None:
     """Complete who produced the results by what the agent found in the jobs' environment."""
     mine = {lease.id for lease in world.stores.leases.of_attempt(now.attempt.id)}
     probed = world.stores.results.environment(now.cell.id) or {}
@@ -52,7 +52,7 @@ def _attest_torch(world: World, now: Situation) -> None:
             world.stores.leases.attest(lease_id, replace(row, torch=torch))
 
 
-def judged(world: World, cell: Cell, spec: RunSpec, cause: Cause | None) -> Cause:
+def judged(world: FlowDeps, cell: Cell, spec: RunSpec, cause: Cause | None) -> Cause:
     """The outcome of a cell that is over: by its jobs, whenever they ran, and what stopped it."""
     over = replace(cell, state=CellState.RELEASING)
     try:
@@ -74,10 +74,10 @@ def _told(jobs: Sequence[JobRecord], cause: Cause) -> Cause:
     """The same, saying so where nothing had to be run."""
     if cause.outcome is not Outcome.PASSED or not all(job.reused_from for job in jobs):
         return cause
-    return Cause(cause.outcome, REUSED, all_proven([job.reused_from for job in jobs]))
+    return Cause(cause.outcome, REUSED, all_reusable([job.reused_from for job in jobs]))
 
 
-def may_try_again(now: Situation) -> bool:
+def may_try_again(now: AttemptState) -> bool:
     """Whether another attempt follows: an infrastructure fault, and tries are left."""
     cause = now.attempt.cause
     infra = cause is not None and cause.outcome is Outcome.ERRORED and cause.reason in RETRIED
@@ -85,7 +85,7 @@ def may_try_again(now: Situation) -> bool:
     return infra and left and now.run.cancel_requested_at is None
 
 
-def look_finished(world: World, cell_id: str) -> Value | NotYet:
+def poll_finish(world: FlowDeps, cell_id: str) -> Value | NotYet:
     """End the run when this was its last cell: publish its reports, then say so."""
     run_id = world.stores.cells.get(cell_id).run_id
     with world.locks.of(run_id):

@@ -20,63 +20,63 @@ from orchestrator.application.cell import (
     releasing,
     running,
 )
-from orchestrator.application.cell.flow_context import GO, World
+from orchestrator.application.cell.flow_context import GO, FlowDeps
 from orchestrator.application.ports.engine import NOT_YET, Durable, Look, NotYet, Value
 from orchestrator.store.errors import StoreError
 
-CellLook = Callable[[World, str], Value | NotYet]
+CellLook = Callable[[FlowDeps, str], Value | NotYet]
 
 logger = logging.getLogger(__name__)
 
 
-async def run_cell(world: World, do: Durable, cell_id: str) -> None:
+async def run_cell(world: FlowDeps, do: Durable, cell_id: str) -> None:
     """Try the cell until an attempt of it stands, give every machine back, tell the run."""
     while True:
-        admit = _patient(world, queueing.look_admitted)
+        admit = _patient(world, queueing.poll_admission)
         attempt = await do.until("admit", admit, cell_id, every_s=0.5)
         if not isinstance(attempt, str):
             break
         await _work(world, do, attempt)
-        collect = _patient(world, collecting.look_collected)
+        collect = _patient(world, collecting.poll_collection)
         await do.until("collect", collect, attempt, every_s=0.5)
-        diagnose = _patient(world, diagnosing.look_diagnosed)
+        diagnose = _patient(world, diagnosing.poll_diagnosis)
         await do.until("diagnose", diagnose, attempt, every_s=0.5)
-        release = _patient(world, releasing.look_released)
+        release = _patient(world, releasing.poll_release)
         await do.until("release", release, attempt, every_s=0.5)
-        close = _patient(world, finishing.look_closed)
+        close = _patient(world, finishing.poll_close)
         await do.until("close", close, attempt, every_s=1.0)
-    await do.until("finish", _patient(world, finishing.look_finished), cell_id, every_s=1.0)
+    await do.until("finish", _patient(world, finishing.poll_finish), cell_id, every_s=1.0)
 
 
-async def _work(world: World, do: Durable, attempt: str) -> None:
+async def _work(world: FlowDeps, do: Durable, attempt: str) -> None:
     """Place, boot, prepare, run; stop at the first phase that cannot go on."""
-    place = _blamed(world, placing.look_placed)
+    place = _blamed(world, placing.poll_placement)
     if await do.until("place", place, attempt, every_s=1.0) != GO:
         return
-    boot = _blamed(world, booting.look_booted)
+    boot = _blamed(world, booting.poll_boot)
     if await do.until("boot", boot, attempt, every_s=1.0) != GO:
         return
-    prepare = _blamed(world, preparing.look_prepared)
+    prepare = _blamed(world, preparing.poll_preparation)
     if await do.until("prepare", prepare, attempt, every_s=2.0) != GO:
         return
-    await do.until("watch", _blamed(world, running.look_watched), attempt, every_s=0.5)
+    await do.until("watch", _blamed(world, running.poll_run), attempt, every_s=0.5)
 
 
-def _blamed(world: World, look: CellLook) -> Look:
+def _blamed(world: FlowDeps, look: CellLook) -> Look:
     """The look; whatever else goes wrong in it ends the attempt, and its machine goes home."""
 
-    def blamed(world: World, attempt: str) -> Value | NotYet:
+    def blamed(world: FlowDeps, attempt: str) -> Value | NotYet:
         try:
             return look(world, attempt)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the machine goes home
-            return releasing.blame_bug(world, attempt, error)
+            return releasing.record_bug(world, attempt, error)
 
     return _patient(world, blamed)
 
 
-def _patient(world: World, look: CellLook) -> Look:
+def _patient(world: FlowDeps, look: CellLook) -> Look:
     """The look, which is repeated while the database cannot be reached.
 
     Hardly an error leaves it: the engine would record that, and replay it for ever.

@@ -81,7 +81,7 @@ class Timings:
 
 
 @dataclass(slots=True)
-class Lapses:
+class ContactLog:
     """Since when an attempt's machine has not been heard; forgotten when the controller ends."""
 
     since: dict[str, datetime] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class FlowDeps:
     """The ports that the phases use."""
 
     stores: Stores
@@ -126,14 +126,14 @@ class World:
     new_login: Callable[[], Login]
     """Makes fresh keys for a machine."""
     timings: Timings = field(default_factory=Timings)
-    lapses: Lapses = field(default_factory=Lapses)
+    lapses: ContactLog = field(default_factory=ContactLog)
     backoff: Backoff = field(default_factory=Backoff)
     locks: Locks = field(default_factory=Locks)
     """So that one run is ended by one thread at a time; the faces' context has the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class AttemptState:
     """Everything stored about an attempt that a look begins with."""
 
     run: Run
@@ -145,7 +145,7 @@ class Situation:
     """The one that is not gone, if any."""
 
 
-def situation(world: World, attempt_id: str) -> Situation:
+def attempt_state(world: FlowDeps, attempt_id: str) -> AttemptState:
     """Read how things stand for an attempt."""
     stores = world.stores
     attempt = stores.cells.attempt(attempt_id)
@@ -156,33 +156,35 @@ def situation(world: World, attempt_id: str) -> Situation:
     leases = [x for x in stores.leases.of_attempt(attempt_id) if x.state is not LeaseState.GONE]
     lease = leases[-1] if leases else None
     spec = stores.runs.spec(run.id)
-    return Situation(run, spec, cell, stores.cells.plan(cell.id), attempt, lease)
+    return AttemptState(run, spec, cell, stores.cells.plan(cell.id), attempt, lease)
 
 
-def workspace_of(world: World, lease: Lease | None) -> Workspace:
+def workspace_of(world: FlowDeps, lease: Lease | None) -> Workspace:
     """The workspace on a lease's machine. Raises LookupError before it was reached."""
     if lease is None or lease.reach is None:
         raise LookupError("the attempt has no machine that was reached")
     return world.open_workspace(lease.reach)
 
 
-def blame(world: World, attempt_id: str, outcome: Outcome, reason: str, detail: str) -> Value:
+def record_failure(
+    world: FlowDeps, attempt_id: str, outcome: Outcome, reason: str, detail: str
+) -> Value:
     """Store why the attempt cannot go on (the first cause stands) and stop it."""
     world.stores.cells.blame(attempt_id, Cause(outcome, reason, detail))
     return STOP
 
 
-def stopped_from_outside(world: World, now: Situation) -> bool:
+def stopped_from_outside(world: FlowDeps, now: AttemptState) -> bool:
     """Whether the attempt was cancelled or ran out of its time; the cause is stored."""
     if is_stopped(world, now):
         return True
     if is_out_of_time(world, now):
-        blame_deadline(world, now)
+        record_deadline(world, now)
         return True
     return False
 
 
-def is_stopped(world: World, now: Situation) -> bool:
+def is_stopped(world: FlowDeps, now: AttemptState) -> bool:
     """Whether the attempt was cancelled; the cause is stored.
 
     So it was when a cause is stored already, and nobody could record what the look answered.
@@ -190,28 +192,30 @@ def is_stopped(world: World, now: Situation) -> bool:
     if now.attempt.cause is not None:
         return True
     if now.run.cancel_requested_at is not None:
-        blame(world, now.attempt.id, Outcome.CANCELLED, "cancelled", "cancelled by a person")
+        record_failure(
+            world, now.attempt.id, Outcome.CANCELLED, "cancelled", "cancelled by a person"
+        )
         return True
     return False
 
 
-def is_out_of_time(world: World, now: Situation) -> bool:
+def is_out_of_time(world: FlowDeps, now: AttemptState) -> bool:
     """Whether the attempt's deadline has passed."""
     deadline = attempt_deadline(now)
     return deadline is not None and world.clock.now() >= deadline
 
 
-def blame_deadline(world: World, now: Situation, detail: str = "") -> Value:
+def record_deadline(world: FlowDeps, now: AttemptState, detail: str = "") -> Value:
     """Stop the attempt for its time. What has not begun to run has not run too long."""
     minutes = now.spec.matrix.limits.max_minutes
     detail = detail or f"limits.max_minutes ({minutes:g}) is over"
     if now.cell.has_reached(CellState.RUNNING):
-        return blame(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
+        return record_failure(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
     detail = f"{detail}, and the machine was still {now.cell.state}: no job had begun"
-    return blame(world, now.attempt.id, Outcome.ERRORED, "deadline", detail)
+    return record_failure(world, now.attempt.id, Outcome.ERRORED, "deadline", detail)
 
 
-def attempt_deadline(now: Situation) -> datetime | None:
+def attempt_deadline(now: AttemptState) -> datetime | None:
     """When the attempt must stop: counted from when its machine was granted."""
     if now.lease is None or now.lease.granted_at is None:
         return None
@@ -228,7 +232,7 @@ def billed_minutes_of(max_minutes: float, hold_minutes: float) -> float:
     return max_minutes + hold_minutes + ORDER_MINUTES + RELEASE_MINUTES
 
 
-def expires_at(world: World, spec: RunSpec, lease: Lease) -> datetime:
+def expires_at(world: FlowDeps, spec: RunSpec, lease: Lease) -> datetime:
     """When its machine must end by itself, should nobody be left to end it.
 
     Counted from the first launch call, so that a repeated one asks for the same.
@@ -237,7 +241,7 @@ def expires_at(world: World, spec: RunSpec, lease: Lease) -> datetime:
     return (begin + timedelta(minutes=billed_minutes(spec))).replace(microsecond=0)
 
 
-def tags_of(world: World, now: Situation, lease: Lease, ends: datetime) -> dict[str, str]:
+def tags_of(world: FlowDeps, now: AttemptState, lease: Lease, ends: datetime) -> dict[str, str]:
     """What every machine carries, and everything that hangs on it."""
     return {
         "seatrial-project": world.identity.project,
@@ -250,7 +254,7 @@ def tags_of(world: World, now: Situation, lease: Lease, ends: datetime) -> dict[
     }
 
 
-def overdue(world: World, cell: Cell, patience_s: float) -> bool:
+def overdue(world: FlowDeps, cell: Cell, patience_s: float) -> bool:
     """Whether the cell has been in its state for longer than that."""
     entered = cell.entered_at
     return entered is not None and world.clock.now() - entered >= timedelta(seconds=patience_s)
@@ -262,6 +266,6 @@ def is_out_of_reach(attempt: Attempt) -> bool:
     return attempt.cause is not None and attempt.cause.reason in hopeless
 
 
-def reach(world: World, now: Situation, state: CellState, reason: str = "") -> None:
+def reach(world: FlowDeps, now: AttemptState, state: CellState, reason: str = "") -> None:
     """Bring the cell to the state; nothing when there or past."""
     world.stores.cells.reach(now.cell.id, state, at=world.clock.now(), reason=reason)

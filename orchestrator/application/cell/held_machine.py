@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from orchestrator.application.cell.finishing import judged, may_try_again
-from orchestrator.application.cell.flow_context import Situation, World, overdue
+from orchestrator.application.cell.flow_context import AttemptState, FlowDeps, overdue
 from orchestrator.domain.cell import LeaseState
 from orchestrator.domain.machine import SshReach
 from orchestrator.domain.outcome import Outcome
@@ -13,7 +13,7 @@ from orchestrator.domain.outcome import Outcome
 _NOT_WORTH_A_LOOK = (Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE)
 
 
-def is_held(world: World, now: Situation) -> bool:
+def is_held(world: FlowDeps, now: AttemptState) -> bool:
     """Whether the machine stays for now; cancelling the run, or the time's end, lets it go."""
     minutes, lease = now.spec.hold_minutes, now.lease
     if not minutes or lease is None or lease.state is not LeaseState.HELD:
@@ -30,7 +30,7 @@ def is_held(world: World, now: Situation) -> bool:
     return True
 
 
-def _tell(world: World, now: Situation, outcome: Outcome) -> None:
+def _tell(world: FlowDeps, now: AttemptState, outcome: Outcome) -> None:
     begin = now.cell.entered_at or world.clock.now()
     until = begin + timedelta(minutes=now.spec.hold_minutes)
     notice = (

@@ -12,12 +12,12 @@ from decimal import Decimal
 
 from orchestrator.application.cell.flow_context import (
     GO,
-    Situation,
-    World,
-    blame,
+    AttemptState,
+    FlowDeps,
     expires_at,
     overdue,
     reach,
+    record_failure,
     tags_of,
 )
 from orchestrator.application.cell.place_selection import Candidate, refusal_facts
@@ -28,8 +28,8 @@ from orchestrator.domain.cell import (
     Lease,
     LeaseFact,
     LeaseState,
-    PlaceAnswer,
-    PlaceChoice,
+    PlacementDecision,
+    PlacementResult,
 )
 from orchestrator.domain.machine import (
     CapacityError,
@@ -66,7 +66,7 @@ _WHOLE = (Extent.PLACE, Extent.PROJECT)
 """A wrong request, or wrong credentials, end the search unless they name a part of the world."""
 
 
-def launch(world: World, now: Situation, lease: Lease, provider: Provider) -> Value | NotYet:
+def launch(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> Value | NotYet:
     """Make the call, or make it again with the same token."""
     leases, at = world.stores.leases, world.clock.now()
     if not world.backoff.is_due(lease.id, at):
@@ -88,7 +88,7 @@ def launch(world: World, now: Situation, lease: Lease, provider: Provider) -> Va
     return _granted(world, now, leases.get(lease.id), machine)
 
 
-def hold(world: World, lease: Lease, machine: Machine) -> None:
+def hold(world: FlowDeps, lease: Lease, machine: Machine) -> None:
     """The machine's id is known; the provider may not show it everywhere yet."""
     at = world.clock.now()
     facts = {**machine.facts, LeaseFact.ASKED_AT: at.isoformat()}
@@ -96,7 +96,7 @@ def hold(world: World, lease: Lease, machine: Machine) -> None:
     world.stores.leases.held(lease.id, machine.id, at=at)
 
 
-def confirm(world: World, now: Situation, lease: Lease, provider: Provider) -> Value | NotYet:
+def confirm(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> Value | NotYet:
     """Look whether the machine that was asked for is granted; a late refusal leads on."""
     at = world.clock.now()
     if not world.backoff.is_due(lease.id, at):
@@ -105,7 +105,7 @@ def confirm(world: World, now: Situation, lease: Lease, provider: Provider) -> V
         machine = provider.inspect(lease.machine_id)
     except ProviderError as error:
         if overdue(world, now.cell, world.timings.place_s):
-            return blame(world, now.attempt.id, Outcome.ERRORED, _word(error), str(error))
+            return record_failure(world, now.attempt.id, Outcome.ERRORED, _word(error), str(error))
         world.backoff.trouble(lease.id, world.clock.now())
         return NOT_YET
     world.backoff.forget(lease.id)
@@ -117,7 +117,7 @@ def confirm(world: World, now: Situation, lease: Lease, provider: Provider) -> V
 
 
 def _confirmed(
-    world: World, now: Situation, lease: Lease, machine: Machine, *, at: datetime
+    world: FlowDeps, now: AttemptState, lease: Lease, machine: Machine, *, at: datetime
 ) -> Value | NotYet:
     if machine.state in (MachineState.GONE, MachineState.STOPPING):
         if not machine.ended and is_young(world, lease, at=at):
@@ -133,7 +133,7 @@ def _confirmed(
     return _withdraw(world, now, lease, _NOT_GRANTED, waited, Extent.PLACE)
 
 
-def still_ordered(world: World, lease: Lease, machine: Machine, *, at: datetime) -> None:
+def still_ordered(world: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> None:
     """Note now and then that nothing was billed yet, when the provider was asked.
 
     What it only supposes to be coming (it shows no token) may be granted already.
@@ -146,7 +146,7 @@ def still_ordered(world: World, lease: Lease, machine: Machine, *, at: datetime)
         world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
 
 
-def send_back(world: World, now: Situation, lease: Lease, provider: Provider) -> NotYet:
+def send_back(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> NotYet:
     """See a machine off that was refused after all; only then is the next place tried."""
     try:
         provider.terminate(lease.machine_id)
@@ -166,13 +166,13 @@ def send_back(world: World, now: Situation, lease: Lease, provider: Provider) ->
     return NOT_YET
 
 
-def reconcile(world: World, now: Situation, lease: Lease, provider: Provider) -> NotYet:
+def reconcile(world: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> NotYet:
     """A call was lost and a later one refused: keep the machine if the first one made it."""
     is_unmade(world, lease, provider, refusal=_refusal(lease))
     return NOT_YET
 
 
-def is_unmade(world: World, lease: Lease, provider: Provider, *, refusal: str) -> bool:
+def is_unmade(world: FlowDeps, lease: Lease, provider: Provider, *, refusal: str) -> bool:
     """Find the machine of a call without an answer by its token, or rule it out and close it."""
     at = world.clock.now()
     if not world.backoff.is_due(lease.id, at):
@@ -202,12 +202,12 @@ def made_by(provider: Provider, lease: Lease) -> Machine | None:
     return next((m for m in machines if m.token == lease.id), None)
 
 
-def is_young(world: World, lease: Lease, *, at: datetime) -> bool:
+def is_young(world: FlowDeps, lease: Lease, *, at: datetime) -> bool:
     """Whether the provider may simply not have shown it yet, when it was asked."""
     return at - lease.asked_at < timedelta(seconds=world.timings.visible_after_s)
 
 
-def is_gone(world: World, lease: Lease, machine: Machine, *, at: datetime) -> bool:
+def is_gone(world: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> bool:
     """Whether that is certain: what its provider does not know may only not be shown yet.
 
     Args:
@@ -221,10 +221,10 @@ def is_gone(world: World, lease: Lease, machine: Machine, *, at: datetime) -> bo
 
 
 def decide(
-    world: World,
-    now: Situation,
+    world: FlowDeps,
+    now: AttemptState,
     place: str,
-    verdict: PlaceAnswer,
+    verdict: PlacementResult,
     why: ProviderError | Candidate | str,
 ) -> None:
     """Write one line of why the machine is where it is."""
@@ -235,17 +235,17 @@ def decide(
             reason, detail = why.reason, why.detail
         case _:
             reason, _, detail = why.partition(": ")
-    line = PlaceChoice(world.clock.now(), place, verdict, reason, detail)
+    line = PlacementDecision(world.clock.now(), place, verdict, reason, detail)
     world.stores.leases.decide(now.attempt.id, line)
 
 
-def give_up(world: World, now: Situation, error: ProviderError) -> Value:
+def give_up(world: FlowDeps, now: AttemptState, error: ProviderError) -> Value:
     """No other place can help."""
     outcome = Outcome.NOT_AVAILABLE if isinstance(error, NotOfferedError) else Outcome.ERRORED
-    return blame(world, now.attempt.id, outcome, _word(error), str(error))
+    return record_failure(world, now.attempt.id, outcome, _word(error), str(error))
 
 
-def _request(world: World, now: Situation, lease: Lease) -> LaunchRequest:
+def _request(world: FlowDeps, now: AttemptState, lease: Lease) -> LaunchRequest:
     """The same at every call for the lease, whatever has changed meanwhile."""
     ends = expires_at(world, now.spec, lease)
     login = None
@@ -257,19 +257,21 @@ def _request(world: World, now: Situation, lease: Lease) -> LaunchRequest:
     return LaunchRequest(lease.id, place, now.plan.platform, tags, login=login, expires_at=ends)
 
 
-def _ask_again(world: World, now: Situation, lease: Lease, error: ProviderError) -> Value | NotYet:
+def _ask_again(
+    world: FlowDeps, now: AttemptState, lease: Lease, error: ProviderError
+) -> Value | NotYet:
     if overdue(world, now.cell, world.timings.place_s):
-        return blame(world, now.attempt.id, Outcome.ERRORED, "unavailable", str(error))
-    decide(world, now, lease.place, PlaceAnswer.AGAIN, error)
+        return record_failure(world, now.attempt.id, Outcome.ERRORED, "unavailable", str(error))
+    decide(world, now, lease.place, PlacementResult.AGAIN, error)
     world.backoff.trouble(lease.id, world.clock.now())
     return NOT_YET
 
 
 def _refused(
-    world: World, now: Situation, lease: Lease, error: ProviderError, *, asked_before: bool
+    world: FlowDeps, now: AttemptState, lease: Lease, error: ProviderError, *, asked_before: bool
 ) -> Value | NotYet:
     world.backoff.forget(lease.id)
-    decide(world, now, lease.place, PlaceAnswer.REFUSED, error)
+    decide(world, now, lease.place, PlacementResult.REFUSED, error)
     whole = isinstance(error, CredentialsError | ConfigError) and error.extent in _WHOLE
     if asked_before and whole:  # the lease stays open: releasing looks for its machine
         return give_up(world, now, error)
@@ -283,7 +285,7 @@ def _refused(
 
 
 def _withdraw(
-    world: World, now: Situation, lease: Lease, ended: str, said: str, extent: Extent
+    world: FlowDeps, now: AttemptState, lease: Lease, ended: str, said: str, extent: Extent
 ) -> NotYet:
     """The provider took its word back before the machine was there."""
     reason = ended if ended in _NEVER_RAN else "boot"
@@ -291,18 +293,18 @@ def _withdraw(
         reason = "capacity"
     kind = CapacityError if reason != "quota" else QuotaError
     error = kind(said, code=ended, extent=extent)
-    decide(world, now, lease.place, PlaceAnswer.REFUSED, f"{reason}: {said}")
+    decide(world, now, lease.place, PlacementResult.REFUSED, f"{reason}: {said}")
     facts = {**refusal_facts(error, reason), LeaseFact.SEEN_AT: world.clock.now().isoformat()}
     world.stores.leases.note(lease.id, facts, simulated=lease.simulated)
     world.stores.leases.releasing(lease.id)
     return NOT_YET
 
 
-def _granted(world: World, now: Situation, lease: Lease, machine: Machine) -> Value:
+def _granted(world: FlowDeps, now: AttemptState, lease: Lease, machine: Machine) -> Value:
     at = world.clock.now()
     facts = {**lease.facts, **machine.facts, LeaseFact.GRANTED_AT: at.isoformat()}
     world.stores.leases.note(lease.id, facts, simulated=machine.simulated)
-    decide(world, now, lease.place, PlaceAnswer.CHOSEN, f": {_price(lease)}")
+    decide(world, now, lease.place, PlacementResult.CHOSEN, f": {_price(lease)}")
     reach(world, now, CellState.BOOTING, f"{lease.provider}: {lease.place}")
     return GO
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from orchestrator.application.cell.flow_context import Situation, World, blame, blame_deadline
+from orchestrator.application.cell.flow_context import (
+    AttemptState,
+    FlowDeps,
+    record_deadline,
+    record_failure,
+)
 from orchestrator.application.ports.engine import Value
 from orchestrator.domain.cell import LeaseFact
 from orchestrator.domain.machine import Machine, MachineState, ProviderError
 from orchestrator.domain.outcome import Outcome
 
 
-def blame_its_end(
-    world: World, now: Situation, said: str, *, at_once: bool = False
+def record_machine_end(
+    world: FlowDeps, now: AttemptState, said: str, *, at_once: bool = False
 ) -> Value | None:
     """Stop the attempt if the provider says that its machine is ending; None if it does not.
 
@@ -28,13 +33,13 @@ def blame_its_end(
     words = machine.detail or machine.state
     if machine.ended == "deadline":
         detail = f"the machine ended by its own timer ({words})"
-        return blame_deadline(world, now, detail)
+        return record_deadline(world, now, detail)
     reason = "preempted" if machine.ended == "preempted" else "lost"
     detail = f"the provider says that the machine is {machine.state} ({words}); {said}"
-    return blame(world, now.attempt.id, Outcome.ERRORED, reason, detail)
+    return record_failure(world, now.attempt.id, Outcome.ERRORED, reason, detail)
 
 
-def note_unheard(world: World, now: Situation, said: str) -> timedelta:
+def note_no_contact(world: FlowDeps, now: AttemptState, said: str) -> timedelta:
     """Tell people why the machine does not answer; how long it has not."""
     at = world.clock.now()
     since = world.lapses.since.setdefault(now.attempt.id, at)
@@ -42,13 +47,13 @@ def note_unheard(world: World, now: Situation, said: str) -> timedelta:
     return at - since
 
 
-def note_heard(world: World, now: Situation) -> None:
+def note_contact(world: FlowDeps, now: AttemptState) -> None:
     """The machine answers, again or at last."""
     world.lapses.since.pop(now.attempt.id, None)
     _note(world, now, "", notice="the machine answers now")
 
 
-def _note(world: World, now: Situation, said: str, *, notice: str) -> None:
+def _note(world: FlowDeps, now: AttemptState, said: str, *, notice: str) -> None:
     lease = now.lease
     if lease is None or lease.unheard == said:
         return
@@ -56,7 +61,7 @@ def _note(world: World, now: Situation, said: str, *, notice: str) -> None:
     world.stores.feed.add(now.run.id, "cell", {"cell": now.cell.name, "notice": notice})
 
 
-def _inspected(world: World, now: Situation, *, at_once: bool) -> Machine | None:
+def _inspected(world: FlowDeps, now: AttemptState, *, at_once: bool) -> Machine | None:
     """Ask the provider, on a slow clock."""
     at, last = world.clock.now(), world.lapses.inspected.get(now.attempt.id)
     recently = last and at - last < timedelta(seconds=world.timings.inspect_every_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.domain.cell import Lease, LeaseFact, PlaceAnswer
+from orchestrator.domain.cell import Lease, LeaseFact, PlacementResult
 from orchestrator.domain.machine import Extent, Place, ProviderError
 
 REMEMBERED = frozenset({"capacity", "quota"})
@@ -17,7 +17,7 @@ class Candidate:
     """A place, and what is to be done about it."""
 
     place: Place
-    verdict: PlaceAnswer | None = None
+    verdict: PlacementResult | None = None
     """None: try it in its turn; LAST: after all those; SKIPPED: not at all."""
     reason: str = ""
     detail: str = ""
@@ -33,7 +33,7 @@ def refusal_facts(error: ProviderError, reason: str) -> dict[str, str]:
     }
 
 
-def weigh(
+def rank_places(
     places: Iterable[Place],
     *,
     mine: Sequence[Lease],
@@ -55,7 +55,7 @@ def weigh(
         for place in places
         if place.name not in tried
     ]
-    order = {None: 0, PlaceAnswer.LAST: 1, PlaceAnswer.SKIPPED: 2}
+    order = {None: 0, PlacementResult.LAST: 1, PlacementResult.SKIPPED: 2}
     return sorted(weighed, key=lambda one: order[one.verdict])
 
 
@@ -65,15 +65,15 @@ def _weighed(
     for lease in mine:
         if _reaches(lease, place):
             return Candidate(
-                place, PlaceAnswer.SKIPPED, lease.refusal_reason, _because(lease, "asked")
+                place, PlacementResult.SKIPPED, lease.refusal_reason, _because(lease, "asked")
             )
     if place.name in worn:
         detail = f"an earlier attempt broke down there: {worn[place.name]}"
-        return Candidate(place, PlaceAnswer.LAST, "worn", detail)
+        return Candidate(place, PlacementResult.LAST, "worn", detail)
     for lease in lately:
         if lease.place == place.name or _reaches(lease, place):
             return Candidate(
-                place, PlaceAnswer.LAST, lease.refusal_reason, _because(lease, "lately")
+                place, PlacementResult.LAST, lease.refusal_reason, _because(lease, "lately")
             )
     return Candidate(place)
 

@@ -8,13 +8,13 @@ from decimal import Decimal
 from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
-    Situation,
-    World,
+    AttemptState,
+    FlowDeps,
+    attempt_state,
     billed_minutes,
-    blame,
     overdue,
     reach,
-    situation,
+    record_failure,
     stopped_from_outside,
 )
 from orchestrator.application.cell.launching import (
@@ -26,9 +26,9 @@ from orchestrator.application.cell.launching import (
     reconcile,
     send_back,
 )
-from orchestrator.application.cell.place_selection import Candidate, weigh
+from orchestrator.application.cell.place_selection import Candidate, rank_places
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.domain.cell import CellState, Lease, LeaseState, PlaceAnswer
+from orchestrator.domain.cell import CellState, Lease, LeaseState, PlacementResult
 from orchestrator.domain.machine import (
     Offers,
     Place,
@@ -42,9 +42,9 @@ from orchestrator.domain.outcome import Outcome
 from orchestrator.store.leases import Reservation
 
 
-def look_placed(world: World, attempt_id: str) -> Value | NotYet:
+def poll_placement(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Bring one lease a step further: reserved, asked for, granted; a refusal leads on."""
-    now = situation(world, attempt_id)
+    now = attempt_state(world, attempt_id)
     if now.cell.has_reached(CellState.BOOTING):
         return GO
     if stopped_from_outside(world, now):
@@ -63,7 +63,7 @@ def look_placed(world: World, attempt_id: str) -> Value | NotYet:
     return launch(world, now, lease, provider)
 
 
-def _reserve(world: World, now: Situation, provider: Provider) -> Value | NotYet:
+def _reserve(world: FlowDeps, now: AttemptState, provider: Provider) -> Value | NotYet:
     if not world.backoff.is_due(now.attempt.id, world.clock.now()):
         return NOT_YET
     try:
@@ -72,15 +72,15 @@ def _reserve(world: World, now: Situation, provider: Provider) -> Value | NotYet
     except ProviderUnavailableError as error:
         return _cannot_be_asked(world, now, error)
     except ProviderError as error:
-        decide(world, now, now.plan.platform.provider, PlaceAnswer.REFUSED, error)
+        decide(world, now, now.plan.platform.provider, PlacementResult.REFUSED, error)
         return give_up(world, now, error)
     mine = world.stores.leases.of_attempt(now.attempt.id)
-    candidates = weigh(places, mine=mine, worn=_worn(world, now), lately=_lately(world, now))
+    candidates = rank_places(places, mine=mine, worn=_worn(world, now), lately=_lately(world, now))
     left = []
     for one in candidates:
         if one.verdict is not None:
             decide(world, now, one.place.name, one.verdict, one)
-        if one.verdict is not PlaceAnswer.SKIPPED:
+        if one.verdict is not PlacementResult.SKIPPED:
             left.append(one)
     if not left:
         return _refused_everywhere(world, now, mine)
@@ -88,7 +88,7 @@ def _reserve(world: World, now: Situation, provider: Provider) -> Value | NotYet
 
 
 def _set_aside(
-    world: World, now: Situation, provider: Provider, left: list[Candidate], mine: list[Lease]
+    world: FlowDeps, now: AttemptState, provider: Provider, left: list[Candidate], mine: list[Lease]
 ) -> Value | NotYet:
     """Reserve the first of the places that is free and that the budget allows, and ask for it."""
     limits, refused = now.spec.matrix.limits, Reservation.BUSY
@@ -97,7 +97,9 @@ def _set_aside(
         lease = _lease(world, now, one.place, len(mine) + 1)
         if one.place.price_usd_per_hour is None and not limits.allow_unknown_price:
             unpriced.append(one.place.name)
-            decide(world, now, one.place.name, PlaceAnswer.SKIPPED, "price: its price is unknown")
+            decide(
+                world, now, one.place.name, PlacementResult.SKIPPED, "price: its price is unknown"
+            )
             continue
         answer = world.stores.leases.reserve(
             lease, run_id=now.run.id, exclusive=one.place.exclusive, max_usd=limits.max_usd
@@ -106,24 +108,24 @@ def _set_aside(
             return launch(world, now, lease, provider)
         if answer is Reservation.OVER_BUDGET:
             refused = answer
-            over = Candidate(one.place, PlaceAnswer.SKIPPED, "budget", _over_budget(now, lease))
-            decide(world, now, one.place.name, PlaceAnswer.SKIPPED, over)
+            over = Candidate(one.place, PlacementResult.SKIPPED, "budget", _over_budget(now, lease))
+            decide(world, now, one.place.name, PlacementResult.SKIPPED, over)
     if refused is Reservation.OVER_BUDGET:
         detail = f"another machine could exceed limits.max_usd ({limits.max_usd})"
-        return blame(world, now.attempt.id, Outcome.ERRORED, "budget", detail)
+        return record_failure(world, now.attempt.id, Outcome.ERRORED, "budget", detail)
     if len(unpriced) == len(left):
         said = f"the price at {', '.join(unpriced)} is unknown and limits.allow_unknown_price is "
         if any(lease.refusal_reason for lease in mine):  # the others were asked, and refused
             return _refused_everywhere(world, now, mine, f"{said}false")
-        return blame(world, now.attempt.id, Outcome.ERRORED, "price", f"{said}false")
+        return record_failure(world, now.attempt.id, Outcome.ERRORED, "price", f"{said}false")
     return NOT_YET
 
 
-def _over_budget(now: Situation, lease: Lease) -> str:
+def _over_budget(now: AttemptState, lease: Lease) -> str:
     return f"its worst case of {lease.reserved_usd:.2f} USD does not fit limits.max_usd"
 
 
-def _worn(world: World, now: Situation) -> dict[str, str]:
+def _worn(world: FlowDeps, now: AttemptState) -> dict[str, str]:
     """Where earlier attempts of the cell broke down, and why: those places are tried last."""
     earlier = world.stores.cells.attempts(now.cell.id)[:-1]
     return {
@@ -134,7 +136,7 @@ def _worn(world: World, now: Situation) -> dict[str, str]:
     }
 
 
-def _lately(world: World, now: Situation) -> list[Lease]:
+def _lately(world: FlowDeps, now: AttemptState) -> list[Lease]:
     """What the provider refused to any run a short while ago."""
     since = world.clock.now() - timedelta(seconds=world.timings.exhausted_s)
     provider = now.plan.platform.provider
@@ -142,7 +144,7 @@ def _lately(world: World, now: Situation) -> list[Lease]:
     return [lease for lease in found if lease.attempt_id != now.attempt.id]
 
 
-def _lease(world: World, now: Situation, place: Place, number: int) -> Lease:
+def _lease(world: FlowDeps, now: AttemptState, place: Place, number: int) -> Lease:
     return Lease(
         id=f"{now.attempt.id}-{number}",
         attempt_id=now.attempt.id,
@@ -156,22 +158,24 @@ def _lease(world: World, now: Situation, place: Place, number: int) -> Lease:
     )
 
 
-def _cannot_be_asked(world: World, now: Situation, error: ProviderError) -> Value | NotYet:
+def _cannot_be_asked(world: FlowDeps, now: AttemptState, error: ProviderError) -> Value | NotYet:
     if not overdue(world, now.cell, world.timings.place_s):
         world.backoff.trouble(now.attempt.id, world.clock.now())
         return NOT_YET
-    return blame(world, now.attempt.id, Outcome.ERRORED, "unavailable", str(error))
+    return record_failure(world, now.attempt.id, Outcome.ERRORED, "unavailable", str(error))
 
 
-def _refused_everywhere(world: World, now: Situation, mine: list[Lease], also: str = "") -> Value:
+def _refused_everywhere(
+    world: FlowDeps, now: AttemptState, mine: list[Lease], also: str = ""
+) -> Value:
     reasons = {lease.refusal_reason for lease in mine if lease.refusal_reason}
     detail = "; ".join([*(lease.refusal for lease in mine if lease.refusal), *filter(None, [also])])
     reach(world, now, CellState.PLACING)
     if reasons == {"not_offered"}:
-        return blame(world, now.attempt.id, Outcome.NOT_AVAILABLE, "not_offered", detail)
+        return record_failure(world, now.attempt.id, Outcome.NOT_AVAILABLE, "not_offered", detail)
     ranked = [reason for reason in REASONS.values() if reason in reasons]
     reason = next(iter([*ranked, *sorted(reasons)]), "capacity")
-    return blame(world, now.attempt.id, Outcome.ERRORED, reason, detail)
+    return record_failure(world, now.attempt.id, Outcome.ERRORED, reason, detail)
 
 
 def places_of(provider: Provider, platform: Platform) -> tuple[Place, ...]:

@@ -13,18 +13,18 @@ from orchestrator.application.cell.environment import (
 from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
-    Situation,
-    World,
-    blame,
-    blame_deadline,
+    AttemptState,
+    FlowDeps,
+    attempt_state,
     is_out_of_time,
     is_stopped,
     overdue,
     reach,
-    situation,
+    record_deadline,
+    record_failure,
     workspace_of,
 )
-from orchestrator.application.cell.liveness import blame_its_end, note_heard, note_unheard
+from orchestrator.application.cell.liveness import note_contact, note_no_contact, record_machine_end
 from orchestrator.application.cell.readiness import (
     NotReadyError,
     WrongHardwareError,
@@ -46,9 +46,9 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.outcome import Outcome
 
 
-def look_prepared(world: World, attempt_id: str) -> Value | NotYet:
+def poll_preparation(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Bring the machine to where the agent runs; a broken connection is tried again."""
-    now = situation(world, attempt_id)
+    now = attempt_state(world, attempt_id)
     if now.cell.has_reached(CellState.RUNNING):
         return GO
     if is_stopped(world, now):
@@ -60,32 +60,32 @@ def look_prepared(world: World, attempt_id: str) -> Value | NotYet:
         answer = _late(world, now, workspace) if late else _prepare(world, now, workspace)
     except (NotReadyError, WrongHardwareError, EnvironmentRefusedError, MachineError) as error:
         return _trouble(world, now, error, late=late)
-    note_heard(world, now)
+    note_contact(world, now)
     if answer == GO:
         reach(world, now, CellState.RUNNING)
     return answer
 
 
-def _late(world: World, now: Situation, workspace: Workspace) -> Value:
+def _late(world: FlowDeps, now: AttemptState, workspace: Workspace) -> Value:
     workspace.put_agent()
-    return blame_deadline(world, now)
+    return record_deadline(world, now)
 
 
-def _trouble(world: World, now: Situation, error: Exception, *, late: bool) -> Value | NotYet:
+def _trouble(world: FlowDeps, now: AttemptState, error: Exception, *, late: bool) -> Value | NotYet:
     """A machine that cannot be spoken to may be gone; one that is there is given time."""
     reason = _reason(error)
     if reason in ("ssh", "host_key"):
-        ended = blame_its_end(world, now, str(error), at_once=reason == "host_key")
+        ended = record_machine_end(world, now, str(error), at_once=reason == "host_key")
         if ended is not None:
             return ended
     if reason == "ssh" and not (_is_given_up(world, now, str(error)) or late):
         return NOT_YET
-    return blame(world, now.attempt.id, Outcome.ERRORED, reason, str(error))
+    return record_failure(world, now.attempt.id, Outcome.ERRORED, reason, str(error))
 
 
-def _is_given_up(world: World, now: Situation, said: str) -> bool:
+def _is_given_up(world: FlowDeps, now: AttemptState, said: str) -> bool:
     """Whether it has been silent for too long; a rented machine may boot once more meanwhile."""
-    silent_s = note_unheard(world, now, said).total_seconds()
+    silent_s = note_no_contact(world, now, said).total_seconds()
     rented = now.lease is not None and world.traits(now.lease.provider).rented
     lost = not rented and silent_s >= world.timings.lost_after_s
     return lost or overdue(world, now.cell, world.timings.prepare_s)
@@ -108,7 +108,7 @@ def _reason(error: Exception) -> str:
     return "agent"
 
 
-def _prepare(world: World, now: Situation, workspace: Workspace) -> Value | NotYet:
+def _prepare(world: FlowDeps, now: AttemptState, workspace: Workspace) -> Value | NotYet:
     """Everything up to the agent's start; NOT_YET while the machine is busy with itself.
 
     STOP where nothing is left to run: earlier evidence stands for every job.
@@ -138,20 +138,20 @@ def _prepare(world: World, now: Situation, workspace: Workspace) -> Value | NotY
     return GO
 
 
-def candidates_of(world: World, now: Situation) -> list[str]:
+def candidates_of(world: FlowDeps, now: AttemptState) -> list[str]:
     """Interpreters to look for; on this computer, our own is the last resort."""
     here = now.lease is not None and isinstance(now.lease.reach, LocalReach)
     return [*now.spec.manifest.python.candidates, *([world.own_python] if here else [])]
 
 
-def _finished_jobs(world: World, now: Situation) -> set[str]:
+def _finished_jobs(world: FlowDeps, now: AttemptState) -> set[str]:
     facts = world.stores.results.jobs(now.cell.id)
     cut_short = ("stopped", "disk_full")
     ran = {j for j, f in facts.items() if f.finished_ts is not None and f.cause not in cut_short}
     return ran | reused_jobs(world, now.cell.id)
 
 
-def secrets_of(world: World, now: Situation) -> Mapping[str, str]:
+def secrets_of(world: FlowDeps, now: AttemptState) -> Mapping[str, str]:
     """What the jobs are promised, by name. Raises EnvironmentRefusedError."""
     jobs = [job for job in now.spec.manifest.job if job.id in now.plan.jobs]
     names = {name for job in jobs for name in job.secrets}

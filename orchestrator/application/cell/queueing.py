@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 from orchestrator.application.cell.finishing import judged
-from orchestrator.application.cell.flow_context import World
+from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.reuse_decision import reuse_before_renting
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import Attempt, Cause, CellState
 from orchestrator.domain.outcome import Outcome
 
 
-def look_admitted(world: World, cell_id: str) -> Value | NotYet:
+def poll_admission(world: FlowDeps, cell_id: str) -> Value | NotYet:
     """Open the next attempt when there is room; answer its id, or None when the cell is done.
 
     A cell whose every job is proven already is done without an attempt.
@@ -42,7 +42,7 @@ def look_admitted(world: World, cell_id: str) -> Value | NotYet:
     return attempt_id if admitted else NOT_YET
 
 
-def _is_too_soon(world: World, last: Attempt) -> bool:
+def _is_too_soon(world: FlowDeps, last: Attempt) -> bool:
     """Whether what ended the last attempt needs time to change."""
     if last.cause is None or last.closed_at is None:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from orchestrator.application.cell.flow_context import Situation, World, overdue
+from orchestrator.application.cell.flow_context import AttemptState, FlowDeps, overdue
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.attestation import Attestation, devices_of, mismatch, unexpected
 from orchestrator.domain.cell import Lease, LeaseFact
@@ -26,7 +26,7 @@ class WrongHardwareError(Exception):
     """Another device was found than the matrix asks for."""
 
 
-def await_machine(world: World, now: Situation, workspace: Workspace) -> bool:
+def await_machine(world: FlowDeps, now: AttemptState, workspace: Workspace) -> bool:
     """Whether the machine is done with its own affairs; each has its own time.
 
     Raises NotReadyError.
@@ -49,7 +49,7 @@ def await_machine(world: World, now: Situation, workspace: Workspace) -> bool:
     return not waiting
 
 
-def _counted(world: World, now: Situation, lease: Lease) -> set[str]:
+def _counted(world: FlowDeps, now: AttemptState, lease: Lease) -> set[str]:
     """What is waited for: a first boot where there was one, a driver where a device is promised.
 
     What a simulated machine says of its devices is not waited for.
@@ -68,7 +68,7 @@ def _checks(said: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
             yield str(one["check"]), str(one.get("state")), str(one.get("detail", ""))
 
 
-def attest(world: World, now: Situation, probed: Mapping[str, object]) -> None:
+def attest(world: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> None:
     """Keep who will produce the results. Raises WrongHardwareError when it is somebody else."""
     lease = now.lease
     if lease is None:

@@ -8,13 +8,13 @@ from decimal import Decimal
 from orchestrator.application.cell.diagnosing import folders_of
 from orchestrator.application.cell.flow_context import (
     GO,
-    Situation,
-    World,
-    blame,
+    AttemptState,
+    FlowDeps,
+    attempt_state,
     is_out_of_reach,
     overdue,
     reach,
-    situation,
+    record_failure,
 )
 from orchestrator.application.cell.held_machine import is_held
 from orchestrator.application.cell.launching import is_gone, is_unmade, still_ordered
@@ -31,19 +31,19 @@ from orchestrator.domain.outcome import Outcome
 logger = logging.getLogger(__name__)
 
 
-def blame_bug(world: World, attempt_id: str, error: Exception) -> Value:
+def record_bug(world: FlowDeps, attempt_id: str, error: Exception) -> Value:
     """Store an error of our own as the attempt's cause."""
     logger.error("attempt %s: an error of our own", attempt_id, exc_info=error)
     detail = f"{type(error).__name__}: {error}"
-    return blame(world, attempt_id, Outcome.ERRORED, "controller", detail)
+    return record_failure(world, attempt_id, Outcome.ERRORED, "controller", detail)
 
 
-def look_released(world: World, attempt_id: str) -> Value | NotYet:
+def poll_release(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Go on until no lease of the attempt is open; nothing may keep a machine from going home."""
     try:
-        now = situation(world, attempt_id)
+        now = attempt_state(world, attempt_id)
         reach(world, now, CellState.RELEASING)
-        now = situation(world, attempt_id)
+        now = attempt_state(world, attempt_id)
         if is_held(world, now):
             return NOT_YET
         leases = world.stores.leases.of_attempt(attempt_id)
@@ -55,7 +55,7 @@ def look_released(world: World, attempt_id: str) -> Value | NotYet:
     return GO if all(gone) else NOT_YET
 
 
-def _is_gone(world: World, now: Situation, lease: Lease) -> bool:
+def _is_gone(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     match lease.state:
         case LeaseState.RESERVED:
             world.stores.leases.gone(lease.id, at=world.clock.now(), cost_usd=Decimal(0))
@@ -67,7 +67,7 @@ def _is_gone(world: World, now: Situation, lease: Lease) -> bool:
     return _is_verified(world, lease)
 
 
-def _is_told(world: World, now: Situation, lease: Lease) -> bool:
+def _is_told(world: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     """Leave the machine clean, then tell the provider to take it back."""
     if lease.reach is not None and not _is_left(world, now, lease, lease.reach):
         return False
@@ -80,7 +80,7 @@ def _is_told(world: World, now: Situation, lease: Lease) -> bool:
     return _is_verified(world, lease)
 
 
-def _is_left(world: World, now: Situation, lease: Lease, way: Reach) -> bool:
+def _is_left(world: FlowDeps, now: AttemptState, lease: Lease, way: Reach) -> bool:
     """Whether the machine was left as it was found, or is given back all the same.
 
     One that was made for this lease ends with it: nothing on it is worth the wait.
@@ -99,7 +99,7 @@ def _is_left(world: World, now: Situation, lease: Lease, way: Reach) -> bool:
     return True
 
 
-def _is_verified(world: World, lease: Lease) -> bool:
+def _is_verified(world: FlowDeps, lease: Lease) -> bool:
     """Done only when the provider says that the machine is gone."""
     provider, at = world.provider(lease.provider), world.clock.now()
     try:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from orchestrator.application.cell.agent_plan import agent_plan
 from orchestrator.application.cell.baseline import with_baseline
 from orchestrator.application.cell.environment import EnvironmentRefusedError, prepare_environment
-from orchestrator.application.cell.flow_context import Situation, World
+from orchestrator.application.cell.flow_context import AttemptState, FlowDeps
 from orchestrator.application.cell.preparing import candidates_of, secrets_of
 from orchestrator.application.diagnosis_inputs import last_time
 from orchestrator.application.ports.workspaces import Workspace
@@ -19,10 +19,10 @@ from orchestrator.domain.judging import judge_job
 from orchestrator.domain.manifest import Environment
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.retests import (
-    Sitting,
+    RetestSession,
     TrialAsk,
     TrialKind,
-    job_in_sitting,
+    job_in_session,
     key_of,
     split_key,
 )
@@ -33,8 +33,13 @@ LARGEST_SITTING = 64 * 1024 * 1024
 """Bytes of events; a machine that says more of a few tests is not believed."""
 
 
-def start_sitting(
-    world: World, now: Situation, workspace: Workspace, sitting: Sitting, *, deadline_s: float
+def start_session(
+    world: FlowDeps,
+    now: AttemptState,
+    workspace: Workspace,
+    sitting: RetestSession,
+    *,
+    deadline_s: float,
 ) -> None:
     """Prepare what the sitting needs and start its agent; may take minutes, and be repeated.
 
@@ -71,7 +76,7 @@ def _check_jobs(spec: RunSpec, ask: TrialAsk) -> None:
         raise EnvironmentRefusedError(f"the payload {spec.manifest.name} has no job {jobs}")
 
 
-def _changed(world: World, now: Situation, ask: TrialAsk) -> Situation:
+def _changed(world: FlowDeps, now: AttemptState, ask: TrialAsk) -> AttemptState:
     """The attempt with the one thing changed."""
     match ask.kind:
         case TrialKind.BASELINE:
@@ -83,12 +88,12 @@ def _changed(world: World, now: Situation, ask: TrialAsk) -> Situation:
     return now
 
 
-def _with_baseline(world: World, now: Situation) -> Situation:
+def _with_baseline(world: FlowDeps, now: AttemptState) -> AttemptState:
     payload, spec = with_baseline(world, now)
     return replace(now, run=replace(now.run, payload_digest=payload), spec=spec)
 
 
-def _with_packages(now: Situation, pins: Sequence[str]) -> Situation:
+def _with_packages(now: AttemptState, pins: Sequence[str]) -> AttemptState:
     manifest, name = now.spec.manifest, now.plan.environment
     asked = manifest.environment(name) or Environment()
     pinned = replace(asked, pip=(*asked.pip, *pins))
@@ -96,7 +101,7 @@ def _with_packages(now: Situation, pins: Sequence[str]) -> Situation:
     return replace(now, spec=replace(now.spec, manifest=changed))
 
 
-def _with_revision(now: Situation, ask: TrialAsk) -> Situation:
+def _with_revision(now: AttemptState, ask: TrialAsk) -> AttemptState:
     subject = now.spec.matrix.subject
     if subject.source == "payload":
         raise EnvironmentRefusedError("the subject is the payload: it has no wheel to change")
@@ -111,7 +116,7 @@ def _narrowed(plan: Mapping[str, object], ask: TrialAsk, *, deadline_s: float) -
     listed = plan["jobs"]
     jobs = {str(job["id"]): job for job in listed} if isinstance(listed, list) else {}
     again = [
-        {**jobs[job], "id": job_in_sitting(job, time), "only": list(nodeids)}
+        {**jobs[job], "id": job_in_session(job, time), "only": list(nodeids)}
         for time in range(1, ask.times + 1)
         for job, nodeids in ask.tests.items()
         if job in jobs
@@ -122,7 +127,7 @@ def _narrowed(plan: Mapping[str, object], ask: TrialAsk, *, deadline_s: float) -
     return {**plan, "jobs": again, "limits": bounded, "readiness": None}
 
 
-def read_sitting(workspace: Workspace, sitting_id: str, *, limit_bytes: int) -> bytes:
+def read_session(workspace: Workspace, sitting_id: str, *, limit_bytes: int) -> bytes:
     """The whole events of a sitting whose agent has ended. Raises MachineError, EvidenceError."""
     raw = b""
     while True:
@@ -161,7 +166,7 @@ def outcomes_of(
 def _one_time(facts: Facts, ask: TrialAsk, keys: Sequence[str], time: int) -> dict[str, str]:
     found = {}
     for job in ask.tests:
-        name = job_in_sitting(job, time)
+        name = job_in_session(job, time)
         if name not in facts.jobs or facts.jobs[name].finished_ts is None:
             continue
         for key in keys:

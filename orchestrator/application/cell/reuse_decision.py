@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from orchestrator.application.cell.environment import resolved_for
-from orchestrator.application.cell.flow_context import Situation, World
+from orchestrator.application.cell.flow_context import AttemptState, FlowDeps
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.cell.reuse_inputs import asked_for
 from orchestrator.application.ports.wheels import WheelsError
@@ -24,9 +24,9 @@ from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.reuse_inputs import (
     NOTHING,
-    Ingredients,
     Prepared,
     Reuse,
+    ReuseInputs,
     age,
     changes,
     in_words,
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 LOOKED_AT = 5
 """Earlier proofs of a job that are asked, the newest first."""
-Expect = Callable[[Proof], Ingredients]
+Expect = Callable[[Proof], ReuseInputs]
 """What a machine would be prepared with now, if it is like the proof's. Raises UnknownError."""
 
 
@@ -59,11 +59,11 @@ class _Order:
     max_age_s: float
 
     @property
-    def asked(self) -> Ingredients:
+    def asked(self) -> ReuseInputs:
         return asked_for(self.run, self.spec, self.plan)
 
 
-def reuse_before_renting(world: World, run: Run, spec: RunSpec, cell: Cell) -> bool:
+def reuse_before_renting(world: FlowDeps, run: Run, spec: RunSpec, cell: Cell) -> bool:
     """Decide about each job of a cell that would rent; True where none of them must be run."""
     plan = world.stores.cells.plan(cell.id)
     if spec.reuse_max_age_s is None or not world.traits(plan.platform.provider).rented:
@@ -73,7 +73,7 @@ def reuse_before_renting(world: World, run: Run, spec: RunSpec, cell: Cell) -> b
     return _decide(world, order, partial(_expected, world, order, provider))
 
 
-def reuse_on_machine(world: World, now: Situation, prepared: Prepared | None) -> bool:
+def reuse_on_machine(world: FlowDeps, now: AttemptState, prepared: Prepared | None) -> bool:
     """The same for a machine that costs nothing, once it is known what it is."""
     rented = world.traits(now.plan.platform.provider).rented
     if now.spec.reuse_max_age_s is None or prepared is None or rented:
@@ -82,12 +82,12 @@ def reuse_on_machine(world: World, now: Situation, prepared: Prepared | None) ->
     return _decide(world, order, lambda proof: prepared.ingredients)
 
 
-def reused_jobs(world: World, cell_id: str) -> set[str]:
+def reused_jobs(world: FlowDeps, cell_id: str) -> set[str]:
     """Jobs of the cell for which earlier evidence stands."""
     return {job for job, one in world.stores.proofs.decided(cell_id).items() if one.is_reused}
 
 
-def _decide(world: World, order: _Order, expect: Expect) -> bool:
+def _decide(world: FlowDeps, order: _Order, expect: Expect) -> bool:
     """Write the decision down, unless there is one; whether nothing is left to run."""
     proofs, cell = world.stores.proofs, order.cell.id
     if not proofs.decided(cell):
@@ -99,7 +99,7 @@ def _decide(world: World, order: _Order, expect: Expect) -> bool:
     return bool(decided) and all(one.is_reused for one in decided.values())
 
 
-def _reuse(world: World, order: _Order, job: Job, expect: Expect) -> Reuse:
+def _reuse(world: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
     try:
         return _weighed(world, order, job, expect)
     except StoreError:
@@ -109,7 +109,7 @@ def _reuse(world: World, order: _Order, job: Job, expect: Expect) -> Reuse:
         return Reuse(job=job.id, why=f"it cannot be told whether it is proven: {error}")
 
 
-def _weighed(world: World, order: _Order, job: Job, expect: Expect) -> Reuse:
+def _weighed(world: FlowDeps, order: _Order, job: Job, expect: Expect) -> Reuse:
     why = refusal_of(job, paired=order.spec.matrix.baseline is not None)
     if why:
         return Reuse(job=job.id, why=why)
@@ -123,13 +123,13 @@ def _weighed(world: World, order: _Order, job: Job, expect: Expect) -> Reuse:
     return Reuse(job=job.id, why=reasons[0] if reasons else _no_proof(world, order, job))
 
 
-def _proven(world: World, proof: Proof) -> Reuse:
+def _proven(world: FlowDeps, proof: Proof) -> Reuse:
     ago = age(world.clock.now() - proof.at)
     why = f"proven by run {proof.run} {ago} ago: nothing it depends on has changed"
     return Reuse(job=proof.job, why=why, run=proof.run, cell=proof.cell, at=proof.at)
 
 
-def _why_not(world: World, order: _Order, proof: Proof, expect: Expect) -> str:
+def _why_not(world: FlowDeps, order: _Order, proof: Proof, expect: Expect) -> str:
     """Why the proof does not stand now; empty where it does."""
     old = too_old(proof.at, now=world.clock.now(), max_age_s=order.max_age_s)
     if old:
@@ -146,7 +146,7 @@ def _why_not(world: World, order: _Order, proof: Proof, expect: Expect) -> str:
     return in_words(changes(before, after)) or ("" if before.key == after.key else "it changed")
 
 
-def _no_proof(world: World, order: _Order, job: Job) -> str:
+def _no_proof(world: FlowDeps, order: _Order, job: Job) -> str:
     """Why there is no proof of what is asked for: say what changed since the newest one."""
     asked = order.asked
     where = (asked.platform["id"], asked.environment)
@@ -163,9 +163,9 @@ class _Remembered:
 
     def __init__(self, expect: Expect) -> None:
         self._expect = expect
-        self._known: dict[str, Ingredients | UnknownError] = {}
+        self._known: dict[str, ReuseInputs | UnknownError] = {}
 
-    def __call__(self, proof: Proof) -> Ingredients:
+    def __call__(self, proof: Proof) -> ReuseInputs:
         """What the proof's cell would be prepared with. Raises UnknownError."""
         if proof.cell not in self._known:
             try:
@@ -178,7 +178,7 @@ class _Remembered:
         return known
 
 
-def _expected(world: World, order: _Order, provider: Provider, proof: Proof) -> Ingredients:
+def _expected(world: FlowDeps, order: _Order, provider: Provider, proof: Proof) -> ReuseInputs:
     """What a rented machine like the proof's would be prepared with. Raises UnknownError."""
     before = proof.prepared.ingredients
     place, image = _image_like(order, provider, proof)
@@ -226,7 +226,7 @@ def _alike(places: tuple[Place, ...], proof: Proof) -> list[Place]:
     return list(by_region.values())
 
 
-def _packages(world: World, order: _Order, proof: Proof) -> tuple[str, Mapping[str, str]]:
+def _packages(world: FlowDeps, order: _Order, proof: Proof) -> tuple[str, Mapping[str, str]]:
     try:
         found = resolved_for(world, order.spec, order.plan.environment, proof.prepared.interpreter)
     except WheelsError as error:

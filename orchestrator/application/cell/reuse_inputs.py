@@ -9,22 +9,22 @@ from datetime import datetime
 
 import orchestrator
 from orchestrator.application.cell.environment import PreparedEnvironment
-from orchestrator.application.cell.flow_context import Situation, World
+from orchestrator.application.cell.flow_context import AttemptState, FlowDeps
 from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.domain.attestation import Device, devices_of
 from orchestrator.domain.cell import CellState, Lease, Run, RunSpec
 from orchestrator.domain.distribution import canonical_name
 from orchestrator.domain.matrix import CellPlan, Subject
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.reuse_inputs import NOTHING, Ingredients, Prepared, platform_document
+from orchestrator.domain.reuse_inputs import NOTHING, Prepared, ReuseInputs, platform_document
 from orchestrator.store.errors import DamagedError, StoreError
 
 logger = logging.getLogger(__name__)
 
 
-def asked_for(run: Run, spec: RunSpec, plan: CellPlan) -> Ingredients:
+def asked_for(run: Run, spec: RunSpec, plan: CellPlan) -> ReuseInputs:
     """What is known of a cell's ingredients before there is a machine."""
-    return Ingredients(
+    return ReuseInputs(
         product=spec.manifest.name,
         payload=run.payload_digest,
         subject=_subject(spec.matrix.subject, spec.subject_digest),
@@ -41,7 +41,10 @@ def asked_for(run: Run, spec: RunSpec, plan: CellPlan) -> Ingredients:
 
 
 def note_prepared(
-    world: World, now: Situation, probe: Mapping[str, object], environment: PreparedEnvironment
+    world: FlowDeps,
+    now: AttemptState,
+    probe: Mapping[str, object],
+    environment: PreparedEnvironment,
 ) -> Prepared | None:
     """Keep what the attempt is prepared with; None without a machine."""
     if now.lease is None:
@@ -63,7 +66,7 @@ def note_prepared(
     return prepared
 
 
-def keep_proofs(world: World, now: Situation) -> None:
+def keep_reuse_inputs(world: FlowDeps, now: AttemptState) -> None:
     """Keep the jobs that passed as proofs, unless the cell's attempts were not alike.
 
     Nothing here keeps a cell from being closed: without a proof a job is only run again.
@@ -80,7 +83,7 @@ def keep_proofs(world: World, now: Situation) -> None:
         logger.exception("cell %s: what it proves cannot be kept", now.cell.id)
 
 
-def _proven(world: World, now: Situation) -> dict[str, datetime]:
+def _proven(world: FlowDeps, now: AttemptState) -> dict[str, datetime]:
     """Jobs that passed here, with when."""
     made = [one.ingredients for one in world.stores.proofs.preparations(now.cell.id)]
     if len({one.key for one in made}) != 1 or _differs(world, now, made[0]):
@@ -95,7 +98,7 @@ def _proven(world: World, now: Situation) -> dict[str, datetime]:
     }
 
 
-def _differs(world: World, now: Situation, made: Ingredients) -> bool:
+def _differs(world: FlowDeps, now: AttemptState, made: ReuseInputs) -> bool:
     """Whether the jobs had other packages than those that were resolved for them."""
     told = (world.stores.results.environment(now.cell.id) or {}).get("packages")
     found = told if isinstance(told, Mapping) else {}

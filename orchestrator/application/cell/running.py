@@ -5,18 +5,18 @@ from __future__ import annotations
 from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
-    Situation,
-    World,
-    blame,
-    blame_deadline,
+    AttemptState,
+    FlowDeps,
+    attempt_state,
     is_out_of_time,
     is_stopped,
     overdue,
     reach,
-    situation,
+    record_deadline,
+    record_failure,
     workspace_of,
 )
-from orchestrator.application.cell.liveness import blame_its_end, note_heard, note_unheard
+from orchestrator.application.cell.liveness import note_contact, note_no_contact, record_machine_end
 from orchestrator.application.ingest_evidence import drained, pull_evidence
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState
@@ -26,12 +26,12 @@ from orchestrator.domain.machine import HostKeyError, MachineError
 from orchestrator.domain.outcome import Outcome
 
 
-def look_watched(world: World, attempt_id: str) -> Value | NotYet:
+def poll_run(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Pull what is new, until the agent says `end` or the attempt must stop.
 
     Every way out leads to COLLECTING, so that finished tests are kept.
     """
-    now = situation(world, attempt_id)
+    now = attempt_state(world, attempt_id)
     if now.cell.has_reached(CellState.COLLECTING):
         return GO
     answer = STOP if is_stopped(world, now) else _watch(world, now)
@@ -41,7 +41,7 @@ def look_watched(world: World, attempt_id: str) -> Value | NotYet:
     return answer
 
 
-def _watch(world: World, now: Situation) -> Value | NotYet:
+def _watch(world: FlowDeps, now: AttemptState) -> Value | NotYet:
     attempt_id = now.attempt.id
     try:
         pulled = pull_evidence(
@@ -53,57 +53,57 @@ def _watch(world: World, now: Situation) -> Value | NotYet:
         )
     except HostKeyError as error:
         # the address of a machine that was taken away is given to a stranger
-        ended = blame_its_end(world, now, str(error), at_once=True)
-        return ended or blame(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
+        ended = record_machine_end(world, now, str(error), at_once=True)
+        return ended or record_failure(world, attempt_id, Outcome.ERRORED, "host_key", str(error))
     except MachineError as error:
         return _unheard(world, now, str(error))
     except EvidenceError as error:
         detail = f"the machine sent something that is not evidence: {error}"
-        return blame(world, attempt_id, Outcome.ERRORED, "agent", detail)
-    note_heard(world, now)
+        return record_failure(world, attempt_id, Outcome.ERRORED, "agent", detail)
+    note_contact(world, now)
     if pulled is None:
         detail = "the machine knows nothing of this attempt any more"
-        return blame(world, attempt_id, Outcome.ERRORED, "agent", detail)
+        return record_failure(world, attempt_id, Outcome.ERRORED, "agent", detail)
     end = world.stores.evidence.position(attempt_id).end
     if end is not None:
         return _ended(world, now, end)
     if not pulled.alive and drained(world.stores.evidence, attempt_id, pulled):
         detail = "the agent ended without a last word"
-        return blame(world, attempt_id, Outcome.ERRORED, "agent", detail)
+        return record_failure(world, attempt_id, Outcome.ERRORED, "agent", detail)
     # Only a machine that is heard can tell whose time is up.
     if is_out_of_time(world, now):
-        return blame_deadline(world, now)
+        return record_deadline(world, now)
     return _first_word(world, now)
 
 
-def _ended(world: World, now: Situation, end: AgentEnd) -> Value:
+def _ended(world: FlowDeps, now: AttemptState, end: AgentEnd) -> Value:
     """The agent had its last word: on what the jobs did, or on why they could not."""
     if end.outcome == "errored":
         reason = end.reason or "agent"
-        return blame(world, now.attempt.id, Outcome.ERRORED, reason, end.detail)
+        return record_failure(world, now.attempt.id, Outcome.ERRORED, reason, end.detail)
     if end.outcome == "stopped" and end.reason == "preempted":
-        return blame(world, now.attempt.id, Outcome.ERRORED, "preempted", end.detail)
+        return record_failure(world, now.attempt.id, Outcome.ERRORED, "preempted", end.detail)
     if end.outcome == "stopped":
         detail = end.detail or "the agent stopped at the attempt's deadline"
-        return blame(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
+        return record_failure(world, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
     return GO
 
 
-def _first_word(world: World, now: Situation) -> Value | NotYet:
+def _first_word(world: FlowDeps, now: AttemptState) -> Value | NotYet:
     silent = world.stores.evidence.position(now.attempt.id).seq == 0
     if silent and overdue(world, now.cell, world.timings.first_event_s):
         detail = f"no event within {world.timings.first_event_s:g} s of its start"
-        return blame(world, now.attempt.id, Outcome.ERRORED, "agent", detail)
+        return record_failure(world, now.attempt.id, Outcome.ERRORED, "agent", detail)
     return NOT_YET
 
 
-def _unheard(world: World, now: Situation, said: str) -> Value | NotYet:
+def _unheard(world: FlowDeps, now: AttemptState, said: str) -> Value | NotYet:
     """The machine does not answer: gone, or only cut off?"""
-    silent_s = note_unheard(world, now, said).total_seconds()
-    ended = blame_its_end(world, now, said)
+    silent_s = note_no_contact(world, now, said).total_seconds()
+    ended = record_machine_end(world, now, said)
     if ended is not None:
         return ended
     if silent_s >= world.timings.lost_after_s:
         detail = f"no contact for {silent_s:.0f} s: {said}"
-        return blame(world, now.attempt.id, Outcome.ERRORED, "lost", detail)
+        return record_failure(world, now.attempt.id, Outcome.ERRORED, "lost", detail)
     return NOT_YET

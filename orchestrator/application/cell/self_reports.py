@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from orchestrator.application.cell.flow_context import Situation, World
+from orchestrator.application.cell.flow_context import AttemptState, FlowDeps
 from orchestrator.domain.facts import CheckFact, JobFact
 
 logger = logging.getLogger(__name__)
@@ -13,14 +13,14 @@ CHECK = "self-report"
 """Its name in the evidence."""
 
 
-def check_self_reports(world: World, now: Situation) -> None:
+def check_self_reports(world: FlowDeps, now: AttemptState) -> None:
     """Keep what the outputs of the attempt's jobs say against their exit code, to be judged."""
     checks = list(_checks(world, now))
     if checks:
         world.stores.results.put_checks(now.attempt.id, checks)
 
 
-def _checks(world: World, now: Situation) -> Iterator[CheckFact]:
+def _checks(world: FlowDeps, now: AttemptState) -> Iterator[CheckFact]:
     facts = world.stores.results.jobs(now.cell.id)
     outputs = {one.name: one.digest for one in world.stores.results.artifacts(now.cell.id)}
     for job in now.spec.manifest.job:

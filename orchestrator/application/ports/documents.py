@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from orchestrator.domain.annotation import Written
+from orchestrator.domain.annotation import Annotation
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.machine import ProviderTraits
@@ -51,7 +51,9 @@ class Documents(Protocol):
         """Raise InvalidDocumentError, with lines and columns, if there are problems."""
         ...
 
-    def read_statements(self, text: str, name: str, *, cells: Sequence[str]) -> tuple[Written, ...]:
+    def read_statements(
+        self, text: str, name: str, *, cells: Sequence[str]
+    ) -> tuple[Annotation, ...]:
         """A file of signed, sensible statements about a run that has these cells."""
         ...
 

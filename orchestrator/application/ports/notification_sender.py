@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from orchestrator.domain.channel import Channel, Delivery, Receipt
+from orchestrator.domain.channel import Channel, Delivery, DeliveryAnswer
 
 
 class Courier(Protocol):
     """Brings messages to the outside."""
 
-    def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> Receipt:
+    def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> DeliveryAnswer:
         """Try once, bounded in time; whatever goes wrong is a receipt.
 
         Sending twice is allowed: the delivery's id tells the receiver.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
-from orchestrator.domain.evidence import Pulled
+from orchestrator.domain.evidence import EvidenceBatch
 from orchestrator.domain.machine import Reach
 
 
@@ -43,7 +43,7 @@ class Workspace(Protocol):
 
     def pull(
         self, attempt: str, *, events_offset: int, log_offset: int, limit_bytes: int
-    ) -> Pulled | None:
+    ) -> EvidenceBatch | None:
         """New evidence; None if the machine knows no such attempt."""
         ...
 

@@ -19,7 +19,14 @@ from orchestrator.cli.errors import FAILED, CliError, RefusalError
 from orchestrator.cli.find_run import find_run
 from orchestrator.cli.responses import Run, ShownPlan, read
 from orchestrator.cli.session import Session, session_of
-from orchestrator.domain.bisect import Answer, Found, Try, Undecided, answer_of, next_step
+from orchestrator.domain.bisect import (
+    FoundRevisions,
+    InconclusiveSearch,
+    RevisionAnswer,
+    TryRevision,
+    answer_of,
+    next_step,
+)
 
 _POLL_S = 0.5
 _CONFLICT = 409
@@ -55,27 +62,27 @@ class _Search:
     times: int
     path: str = ""
     """Of the cell whose machine waits."""
-    answers: dict[int, list[Answer]] = field(default_factory=dict)
+    answers: dict[int, list[RevisionAnswer]] = field(default_factory=dict)
     steps: list[Json] = field(default_factory=list)
 
-    def walk(self) -> Found | Undecided:
+    def walk(self) -> FoundRevisions | InconclusiveSearch:
         """Try one revision after the other until it is clear."""
         while True:
             step = next_step(len(self.range), self.answers)
-            if not isinstance(step, Try):
+            if not isinstance(step, TryRevision):
                 return step
             answer = self._try(step)
             self.answers.setdefault(step.place, []).append(answer)
 
-    def _try(self, step: Try) -> Answer:
+    def _try(self, step: TryRevision) -> RevisionAnswer:
         revision = self.range[step.place]
         shown = f"{revision.commit[:12]} {revision.title}"
         try:
             wheel = self.revisions.wheel(revision.commit)
         except WheelsError as error:
             self.session.say(f"  {shown}: skipped, it cannot be built: {error}")
-            self._note(revision, step, Answer.SKIP, str(error))
-            return Answer.SKIP
+            self._note(revision, step, RevisionAnswer.SKIP, str(error))
+            return RevisionAnswer.SKIP
         sitting = self._sit(step, revision, wheel)
         trouble = str(sitting.get("trouble") or "")
         answer = answer_of(_outcomes(sitting))
@@ -84,7 +91,7 @@ class _Search:
         self._note(revision, step, answer, trouble)
         return answer
 
-    def _sit(self, step: Try, revision: Revision, wheel: SubjectWheel) -> Json:
+    def _sit(self, step: TryRevision, revision: Revision, wheel: SubjectWheel) -> Json:
         self.client.put_file(f"/subjects/{wheel.digest}", wheel.path, sent=lambda gone: None)
         body = {
             "subject": wheel.digest,
@@ -118,7 +125,9 @@ class _Search:
             " with more --minutes, and with --good and --bad of what is known by now"
         )
 
-    def _note(self, revision: Revision, step: Try, answer: Answer, trouble: str) -> None:
+    def _note(
+        self, revision: Revision, step: TryRevision, answer: RevisionAnswer, trouble: str
+    ) -> None:
         row: Json = {"commit": revision.commit, "why": step.why, "answer": answer.value}
         self.steps.append({**row, **({"trouble": trouble} if trouble else {})})
 
@@ -186,20 +195,20 @@ def _prepared(
     return _Search(session, client, revisions, found, times=2)
 
 
-def _searched(search: _Search, run_id: str, cell: str) -> Found | Undecided:
+def _searched(search: _Search, run_id: str, cell: str) -> FoundRevisions | InconclusiveSearch:
     """Wait for the machine, walk, and let the machine go whatever happens."""
     session, client = search.session, search.client
     search.path = f"/runs/{run_id}/cells/{cell}"
     session.say(f"run {run_id}: the failing jobs at the last revision")
     try:
         if not _waits(session, client, search.path):
-            return Undecided(
+            return InconclusiveSearch(
                 f"run {run_id} did not fail: its last revision passes on this machine now"
             )
-        search.answers[len(search.range) - 1] = [Answer.BAD]
+        search.answers[len(search.range) - 1] = [RevisionAnswer.BAD]
         return search.walk()
     except _MachineLeftError as error:
-        return Undecided(str(error))
+        return InconclusiveSearch(str(error))
     finally:
         client.delete(f"{search.path}/trials")
 
@@ -223,12 +232,19 @@ def _state(client: Client, path: str) -> str:
 
 
 def _tell(
-    session: Session, search: _Search, result: Found | Undecided, run_id: str, *, as_json: bool
+    session: Session,
+    search: _Search,
+    result: FoundRevisions | InconclusiveSearch,
+    run_id: str,
+    *,
+    as_json: bool,
 ) -> None:
-    tried = len({str(step["commit"]) for step in search.steps if step["answer"] != Answer.SKIP})
+    tried = len(
+        {str(step["commit"]) for step in search.steps if step["answer"] != RevisionAnswer.SKIP}
+    )
     told: Json = {"run": run_id, "revisions": len(search.range) - 1, "tried": tried}
     told["steps"] = list(search.steps)
-    if isinstance(result, Found):
+    if isinstance(result, FoundRevisions):
         told |= {
             "first_bad": search.range[result.first_bad].commit,
             "last_good": search.range[result.last_good].commit,
@@ -240,12 +256,14 @@ def _tell(
         session.print_json(told)
     else:
         session.print("\n".join(_lines(search.range, result, tried)))
-    if isinstance(result, Undecided):
+    if isinstance(result, InconclusiveSearch):
         raise typer.Exit(FAILED)
 
 
-def _lines(revisions: Sequence[Revision], result: Found | Undecided, tried: int) -> list[str]:
-    if isinstance(result, Undecided):
+def _lines(
+    revisions: Sequence[Revision], result: FoundRevisions | InconclusiveSearch, tried: int
+) -> list[str]:
+    if isinstance(result, InconclusiveSearch):
         return [f"undecided: {result.reason}"]
     first, last = revisions[result.first_bad], revisions[result.last_good]
     if result.is_exact:

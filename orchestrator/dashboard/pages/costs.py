@@ -12,13 +12,13 @@ from fastapi import APIRouter, Query, Response
 
 from orchestrator.application.cost_summary import (
     RUNS_SHOWN,
+    CostSummary,
     Dimension,
     Forecast,
     Idleness,
     PhaseCost,
-    Spending,
+    cost_summary,
     forecast,
-    review_spending,
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, columns
@@ -42,7 +42,7 @@ _NOTHING = "No machine that cost money was settled in these days."
 _SUMS_SHOWN = 20
 
 
-def cost_tables(spending: Spending) -> Sequence[Table]:
+def cost_tables(spending: CostSummary) -> Sequence[Table]:
     """All but those of runs and of nights."""
     sums = [_sums_table(by, spending.by[by]) for by in Dimension]
     return (*sums, _phases_table(spending), _idle_table(spending.idle), _refusals_table(spending))
@@ -73,7 +73,7 @@ def _money(one: Sum) -> tuple[Number, Span, Usd]:
     return Number(one.machines), Span(one.seconds), Usd(one.usd)
 
 
-def _phases_table(spending: Spending) -> Table:
+def _phases_table(spending: CostSummary) -> Table:
     paid = sum((one.usd for one in spending.phases), Decimal(0))
     return Table(
         id="phases",
@@ -128,7 +128,7 @@ def _idle_table(idle: Sequence[Idleness]) -> Table:
     )
 
 
-def _refusals_table(spending: Spending) -> Table:
+def _refusals_table(spending: CostSummary) -> Table:
     return Table(
         id="refusals",
         caption="Refused placements: capacity, quota and others",
@@ -155,7 +155,7 @@ def _refusals_table(spending: Spending) -> Table:
     )
 
 
-def runs_table(asked: Asked, spending: Spending, skip: int) -> Table:
+def runs_table(asked: Asked, spending: CostSummary, skip: int) -> Table:
     """The dearest first, a page of them."""
     shown = spending.runs[:RUNS_SHOWN]
     has_more = len(spending.runs) > len(shown)
@@ -271,7 +271,7 @@ def show_costs(
 ) -> Response:
     """Of machines that were rented on some days."""
     span = _span(asked.now.astimezone(UTC).date(), since, until)
-    spending = review_spending(asked.context, span.since, span.until, skip_runs=skip)
+    spending = cost_summary(asked.context, span.since, span.until, skip_runs=skip)
     nights = forecast(asked.context)
     tables = (
         *cost_tables(spending),
@@ -320,7 +320,7 @@ class Chart:
     label: str
 
 
-def _data(span: DateRange, spending: Spending) -> Mapping[str, object]:
+def _data(span: DateRange, spending: CostSummary) -> Mapping[str, object]:
     return {
         "since": span.first.isoformat(),
         "until": span.last.isoformat(),
@@ -354,7 +354,7 @@ def _presets(asked: Asked) -> list[tuple[str, str]]:
     ]
 
 
-def _tiles(spending: Spending) -> Sequence[Tile]:
+def _tiles(spending: CostSummary) -> Sequence[Tile]:
     total = spending.total
     paid = sum((one.usd for one in spending.phases), Decimal(0))
     idle = share_of(spending.idle_usd, paid)
@@ -377,7 +377,7 @@ def _tiles(spending: Spending) -> Sequence[Tile]:
     )
 
 
-def _chart(span: DateRange, spending: Spending) -> Chart | None:
+def _chart(span: DateRange, spending: CostSummary) -> Chart | None:
     spent = {day: one.usd for day, one in spending.by[Dimension.DAY]}
     if not spent:
         return None

@@ -11,15 +11,20 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from orchestrator.application.list_failure_groups import (
-    Kind,
-    KindQuestion,
-    KindReview,
+    FailureGroupFilter,
+    FailureGroupPage,
+    ListedFailureGroup,
+    list_failure_groups,
     most_often,
     names_of,
-    review_kinds,
     with_similar,
 )
-from orchestrator.application.show_failure_group import LOOKED, ShownKind, Spot, show_kind
+from orchestrator.application.show_failure_group import (
+    LOOKED,
+    FailureGroupDetail,
+    FailureSite,
+    show_failure_group,
+)
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.path_lookup import of_products, products
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
@@ -35,7 +40,7 @@ from orchestrator.dashboard.table import (
     Text,
 )
 from orchestrator.domain.alias import KnownTest
-from orchestrator.domain.failure_triage import NEW_FOR, Standing
+from orchestrator.domain.failure_triage import NEW_FOR, TriageStatus
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.signature import Signature
 from orchestrator.domain.units import plural
@@ -69,7 +74,7 @@ _HINTS = {
     FailureClass.ENVIRONMENT: "probably what is installed",
     FailureClass.TEST: "probably the test",
 }
-_LOUD = {Standing.NEW: "bad", Standing.LAPSED: "warn"}
+_LOUD = {TriageStatus.NEW: "bad", TriageStatus.LAPSED: "warn"}
 
 router = APIRouter()
 
@@ -94,14 +99,14 @@ def show_failures(
     """A page of them."""
     known = products(asked)
     product = of_products(asked, known)
-    question = KindQuestion(
+    question = FailureGroupFilter(
         product=product,
         runs=runs,
         platform=asked.query.get("platform", ""),
         version=asked.query.get("version", ""),
         text=asked.query.get("q", ""),
     )
-    review = review_kinds(asked.context, question)
+    review = list_failure_groups(asked.context, question)
     standing = asked.query.get("standing", "")
     kinds = [kind for kind in review.kinds if standing in ("", kind.standing)]
     table = _table(asked, review, kinds, after)
@@ -134,10 +139,10 @@ def _with(names: Sequence[str], chosen: str) -> Sequence[str]:
     return names if not chosen or chosen in names else (chosen, *names)
 
 
-def _tabs(asked: Asked, kinds: Sequence[Kind], standing: str) -> list[Tab]:
+def _tabs(asked: Asked, kinds: Sequence[ListedFailureGroup], standing: str) -> list[Tab]:
     counts = Counter(kind.standing for kind in kinds)
     tabs = [Tab("All", len(kinds), asked.here(standing="", after=""), not standing)]
-    for one in Standing:
+    for one in TriageStatus:
         shown = term(one)
         tone = shown.tone if one in _LOUD and counts[one] else ""
         href = asked.here(standing=one, after="")
@@ -145,7 +150,9 @@ def _tabs(asked: Asked, kinds: Sequence[Kind], standing: str) -> list[Tab]:
     return tabs
 
 
-def _table(asked: Asked, review: KindReview, kinds: Sequence[Kind], after: int) -> Table:
+def _table(
+    asked: Asked, review: FailureGroupPage, kinds: Sequence[ListedFailureGroup], after: int
+) -> Table:
     shown = with_similar(asked.context, kinds[after : after + PAGE_SIZE])
     names = names_of(asked.context, shown)
     following = after + PAGE_SIZE
@@ -163,7 +170,7 @@ def _table(asked: Asked, review: KindReview, kinds: Sequence[Kind], after: int) 
     )
 
 
-def _empty(review: KindReview, *, is_filtered: bool) -> str:
+def _empty(review: FailureGroupPage, *, is_filtered: bool) -> str:
     if not review.runs:
         return "No run has been launched yet."
     if is_filtered:
@@ -175,7 +182,7 @@ def _is_data(asked: Asked) -> bool:
     return asked.wanted in (Format.JSON, Format.CSV)
 
 
-def _row(asked: Asked, kind: Kind, names: Mapping[int, KnownTest]) -> Row:
+def _row(asked: Asked, kind: ListedFailureGroup, names: Mapping[int, KnownTest]) -> Row:
     signature = kind.signature
     test = names.get(most_often(kind)) if kind.tests else None
     cells: list[Cell] = [
@@ -196,7 +203,7 @@ def _row(asked: Asked, kind: Kind, names: Mapping[int, KnownTest]) -> Row:
     return Row(cells, id=signature.id, tone=_LOUD.get(kind.standing, ""))
 
 
-def _beside(kind: Kind, test: KnownTest | None) -> str:
+def _beside(kind: ListedFailureGroup, test: KnownTest | None) -> str:
     """Where it is, whose it may be, and a test that has it."""
     signature = kind.signature
     name = test.nodeid.rpartition("::")[2] if test else ""
@@ -209,13 +216,13 @@ def _beside(kind: Kind, test: KnownTest | None) -> str:
     return " · ".join(filter(None, told))
 
 
-def _said(kind: Kind) -> str:
+def _said(kind: ListedFailureGroup) -> str:
     signature = kind.signature
     words = f"{signature.exception}: {signature.message}" if signature.message else ""
     return words.removeprefix(": ") or signature.exception or "failure without words"
 
 
-def _badge(kind: Kind) -> Badge:
+def _badge(kind: ListedFailureGroup) -> Badge:
     answering = kind.answering
     now = [one.id for one in answering.issues] + [one.id for one in answering.quarantines]
     ids = ", ".join((now or [one.id for one in answering.over])[:3])
@@ -224,7 +231,7 @@ def _badge(kind: Kind) -> Badge:
     return Badge(kind.standing, note=note)
 
 
-def _alike(asked: Asked, kind: Kind) -> Cell:
+def _alike(asked: Asked, kind: ListedFailureGroup) -> Cell:
     if _is_data(asked):
         return Names(kind.similar)
     if not kind.similar:
@@ -269,7 +276,7 @@ def show_failure(
     asked: AskedDep, signature: str, after: Annotated[int, Query(ge=0, le=LOOKED)] = 0
 ) -> Response:
     """All of it."""
-    shown = show_kind(asked.context, signature)
+    shown = show_failure_group(asked.context, signature)
     if shown is None:
         raise PageMissingError(f"there is no signature {signature!r}; /failures lists them")
     tables = (_spots(asked, shown, after), _variants(shown), _similar_groups(shown))
@@ -311,11 +318,11 @@ def _end(text: str) -> str:
     return text[-TRACE_SHOWN:]
 
 
-def _newest_url(shown: ShownKind) -> str:
+def _newest_url(shown: FailureGroupDetail) -> str:
     return urls.cell_url(shown.newest.run_id, shown.newest.name) if shown.newest else ""
 
 
-def _issue_form(asked: Asked, shown: ShownKind) -> str:
+def _issue_form(asked: Asked, shown: FailureGroupDetail) -> str:
     """The form for a known issue, filled in as far as the failures say."""
     kind = shown.kind
     if kind is None or not asked.viewer.may("gate"):
@@ -333,7 +340,7 @@ def _issue_form(asked: Asked, shown: ShownKind) -> str:
     return f"{urls.with_query(urls.KNOWN_ISSUES, **given)}#add"
 
 
-def _told(shown: ShownKind) -> Mapping[str, object]:
+def _told(shown: FailureGroupDetail) -> Mapping[str, object]:
     signature = shown.signature
     return {
         "signature": signature.id,
@@ -347,7 +354,7 @@ def _told(shown: ShownKind) -> Mapping[str, object]:
     }
 
 
-def _spots(asked: Asked, shown: ShownKind, after: int) -> Table:
+def _spots(asked: Asked, shown: FailureGroupDetail, after: int) -> Table:
     following = after + RESULTS_PER_PAGE
     return Table(
         id="spots",
@@ -361,7 +368,7 @@ def _spots(asked: Asked, shown: ShownKind, after: int) -> Table:
     )
 
 
-def _spot(asked: Asked, shown: ShownKind, spot: Spot) -> Row:
+def _spot(asked: Asked, shown: FailureGroupDetail, spot: FailureSite) -> Row:
     test, cell = shown.tests[spot.test_id], spot.cell
     return Row(
         (
@@ -375,7 +382,7 @@ def _spot(asked: Asked, shown: ShownKind, spot: Spot) -> Row:
     )
 
 
-def _variants(shown: ShownKind) -> Table:
+def _variants(shown: FailureGroupDetail) -> Table:
     rows = []
     for variant in shown.variants[:VARIANTS_SHOWN]:
         cell = shown.cells[variant.newest.cell]
@@ -392,7 +399,7 @@ def _variants(shown: ShownKind) -> Table:
     )
 
 
-def _similar_groups(shown: ShownKind) -> Table:
+def _similar_groups(shown: FailureGroupDetail) -> Table:
     rows = [
         Row(
             (

@@ -14,7 +14,7 @@ from orchestrator.application.list_flaky import (
     WEIGHED,
     FlakyReview,
     FlakyTest,
-    ShownQuarantine,
+    ListedQuarantine,
     list_flaky,
 )
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine, end_quarantine
@@ -38,7 +38,7 @@ from orchestrator.dashboard.table import (
     Text,
 )
 from orchestrator.domain.flaky import FlakyEvidence
-from orchestrator.domain.flaky_detection import Pair, Unsteady, Whose
+from orchestrator.domain.flaky_detection import FailureOrigin, FlakySignal, ResultPair
 from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.quarantine import MOST_PASSES, QuarantineState
@@ -88,10 +88,10 @@ _QUARANTINE_DATA = (
 )
 _END = Column("end", "End", is_title_hidden=True)
 _WHOSE = {
-    Whose.INFRA: "the machine's",
-    Whose.TEST: "the test's or the product's",
-    Whose.BOTH: "the machine's, and the test's",
-    Whose.UNKNOWN: "not known whose",
+    FailureOrigin.INFRA: "the machine's",
+    FailureOrigin.TEST: "the test's or the product's",
+    FailureOrigin.BOTH: "the machine's, and the test's",
+    FailureOrigin.UNKNOWN: "not known whose",
 }
 
 router = APIRouter()
@@ -173,7 +173,7 @@ def _page(asked: Asked, form: Form, runs: int) -> Response:
                 "runs": runs,
                 "windows": WINDOWS,
                 "whose": whose,
-                "all_whose": [(one, _WHOSE[one]) for one in Whose],
+                "all_whose": [(one, _WHOSE[one]) for one in FailureOrigin],
                 "tabs": _tabs(asked, review.tests, how),
                 "looked": plural(review.runs, "run"),
                 "unweighed": max(review.suspects - WEIGHED, 0),
@@ -197,7 +197,7 @@ def _tabs(asked: Asked, tests: Sequence[FlakyTest], how: str) -> list[Tab]:
     counts = Counter(one.how for one in tests)
     tabs = [Tab("All", len(tests), asked.here(how=""), not how)]
     return tabs + [
-        Tab(term(one).word, counts[one], asked.here(how=one), how == one) for one in Unsteady
+        Tab(term(one).word, counts[one], asked.here(how=one), how == one) for one in FlakySignal
     ]
 
 
@@ -250,7 +250,7 @@ def _failure_url(one: FlakyTest) -> str:
     return urls.signature_url(one.signatures[0]) if one.signatures else ""
 
 
-def _pair(pair: Pair | None) -> Several:
+def _pair(pair: ResultPair | None) -> Several:
     if pair is None:
         return Several(())
     bad, good = pair.bad, pair.good
@@ -281,7 +281,7 @@ def _confined(asked: Asked, one: FlakyTest) -> Cell:
     return Text("quarantine", f"{urls.with_query(urls.FLAKY, **given)}#quarantine")
 
 
-def _quarantines(asked: Asked, quarantines: Sequence[ShownQuarantine]) -> Table:
+def _quarantines(asked: Asked, quarantines: Sequence[ListedQuarantine]) -> Table:
     ends = asked.wanted is Format.HTML and asked.viewer.may(Scope.GATE)
     more = (_END,) if ends else _QUARANTINE_DATA if _is_data(asked) else ()
     return Table(
@@ -295,7 +295,7 @@ def _quarantines(asked: Asked, quarantines: Sequence[ShownQuarantine]) -> Table:
     )
 
 
-def _quarantine(asked: Asked, shown: ShownQuarantine, *, ends: bool) -> Row:
+def _quarantine(asked: Asked, shown: ListedQuarantine, *, ends: bool) -> Row:
     one = shown.quarantine
     stands = shown.state is QuarantineState.STANDS
     is_near = stands and one.expires - asked.now <= SOON
@@ -317,7 +317,7 @@ def _quarantine(asked: Asked, shown: ShownQuarantine, *, ends: bool) -> Row:
     return Row(cells, id=one.id, tone="warn" if is_near else "")
 
 
-def _left(asked: Asked, shown: ShownQuarantine) -> str:
+def _left(asked: Asked, shown: ListedQuarantine) -> str:
     if shown.state is not QuarantineState.STANDS:
         return ""
     days = (shown.quarantine.expires - asked.now).days

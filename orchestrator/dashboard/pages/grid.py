@@ -9,10 +9,10 @@ from fastapi import APIRouter, Response
 
 from orchestrator.application.show_grid import (
     Grid,
+    GridFailureGroup,
+    GridFilter,
+    GridGroup,
     GridRow,
-    Kind,
-    Standing,
-    Wanted,
     grid_of_cells,
     grid_of_run,
 )
@@ -36,10 +36,10 @@ elements are its cells, and a browser can lay out only so many."""
 _QUIET = frozenset({"passed", "skipped", "xfailed", ""})
 _TITLES = {
     None: "All tests",
-    Standing.FAILING: "Failing now",
-    Standing.MISSING: "Missing now",
-    Standing.FLAKY: "Flaky",
-    Standing.STEADY: "Steady",
+    GridGroup.FAILING: "Failing now",
+    GridGroup.MISSING: "Missing now",
+    GridGroup.FLAKY: "Flaky",
+    GridGroup.STEADY: "Steady",
 }
 _PLAIN = {outcome: Mark(outcome.word) for outcome in TestOutcome}
 _NOTHING = Mark("")
@@ -75,7 +75,7 @@ def show_grid(asked: AskedDep, q: str = "", job: str = "", after: int | None = N
     known = products(asked)
     product = of_products(asked, known)
     names = asked.context.stores.grids.names(product)
-    wanted = Wanted(
+    wanted = GridFilter(
         tests=_tests_wanted(q, job), standing=_standing(asked), limit=PAGE_SIZE, after=after
     )
     shown = _shown(asked, product, names, wanted)
@@ -103,7 +103,7 @@ def show_grid(asked: AskedDep, q: str = "", job: str = "", after: int | None = N
     )
 
 
-def _shown(asked: Asked, product: str, names: Sequence[str], wanted: Wanted) -> _Shown:
+def _shown(asked: Asked, product: str, names: Sequence[str], wanted: GridFilter) -> _Shown:
     stores = asked.context.stores
     run = run_of(asked, asked.query["run"]) if asked.query.get("run") else None
     cell = asked.query.get("cell", "") or next(iter(names), "")
@@ -125,11 +125,11 @@ def _tests_wanted(q: str, job: str) -> TestsWanted:
     )
 
 
-def _standing(asked: Asked) -> Standing | None:
+def _standing(asked: Asked) -> GridGroup | None:
     named = asked.query.get("standing", "")
-    if named and named not in list(Standing):
-        raise PageMissingError(f"tests are {', '.join(Standing)}; none is {named!r}")
-    return Standing(named) if named else None
+    if named and named not in list(GridGroup):
+        raise PageMissingError(f"tests are {', '.join(GridGroup)}; none is {named!r}")
+    return GridGroup(named) if named else None
 
 
 def _width(asked: Asked) -> int:
@@ -149,7 +149,7 @@ def _tabs(asked: Asked, grid: Grid) -> list[dict[str, object]]:
             "is_now": standing is now,
         }
         for standing, title in _TITLES.items()
-        if standing is not Standing.STEADY
+        if standing is not GridGroup.STEADY
     ]
 
 
@@ -197,7 +197,7 @@ def _column(shown: _Shown, cell: GridCell) -> Column:
 
 
 def _name(row: GridRow) -> Text:
-    return name_cell(row.test, "" if row.standing is Standing.STEADY else term(row.standing).word)
+    return name_cell(row.test, "" if row.standing is GridGroup.STEADY else term(row.standing).word)
 
 
 class _Marks:
@@ -205,7 +205,7 @@ class _Marks:
 
     def __init__(self, asked: Asked, shown: _Shown) -> None:
         self._shown = shown
-        self._kinds: Mapping[str, Kind] = shown.grid.kinds
+        self._kinds: Mapping[str, GridFailureGroup] = shown.grid.kinds
         self._alive = {cell.number for cell in shown.grid.cells if not cell.is_done}
 
     def linked(self) -> frozenset[tuple[int, int]]:

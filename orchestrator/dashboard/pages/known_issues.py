@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from orchestrator.application.known_issues import NewIssue, add_known_issue, end_known_issue
-from orchestrator.application.list_issues import IssueReview, IssueStanding, ShownIssue, list_issues
+from orchestrator.application.list_issues import IssueReview, IssueStatus, ListedIssue, list_issues
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
 from orchestrator.dashboard.path_lookup import of_products, products
@@ -57,9 +57,9 @@ _COLUMNS = (
 )
 _END = Column("end", "End", is_title_hidden=True)
 _LOUD = {
-    IssueStanding.EXCEEDED: "bad",
-    IssueStanding.LAPSED: "warn",
-    IssueStanding.STALE: "warn",
+    IssueStatus.EXCEEDED: "bad",
+    IssueStatus.LAPSED: "warn",
+    IssueStatus.STALE: "warn",
 }
 
 router = APIRouter()
@@ -188,7 +188,7 @@ def _table(asked: Asked, review: IssueReview) -> Table:
     )
 
 
-def _row(asked: Asked, one: ShownIssue, *, ends: bool) -> Row:
+def _row(asked: Asked, one: ListedIssue, *, ends: bool) -> Row:
     issue = one.issue
     is_web = issue.url.startswith(("https://", "http://"))
     cells: list[Cell] = [
@@ -198,7 +198,7 @@ def _row(asked: Asked, one: ShownIssue, *, ends: bool) -> Row:
         Text(_about(issue.match)),
         Text(_where(issue.scope)),
         Number(one.seen),
-        Number(one.most, is_loud=one.standing is IssueStanding.EXCEEDED),
+        Number(one.most, is_loud=one.standing is IssueStatus.EXCEEDED),
         Number(issue.max_failures),
         Moment(one.last_seen, asked.now),
         Text(issue.expires.isoformat(), note=_left(one)),
@@ -212,7 +212,7 @@ def _row(asked: Asked, one: ShownIssue, *, ends: bool) -> Row:
     return Row(cells, id=issue.id, tone="warn" if one.is_near else _LOUD.get(one.standing, ""))
 
 
-def _failures(one: ShownIssue) -> Several:
+def _failures(one: ListedIssue) -> Several:
     """The signatures that it explains; the one that it names, seen or not."""
     named = [one.issue.match.signature] if one.issue.match.signature else []
     names = list(dict.fromkeys([*named, *one.signatures]))
@@ -224,17 +224,17 @@ def _failures(one: ShownIssue) -> Several:
     return Several(links)
 
 
-def _ended(one: ShownIssue) -> str:
+def _ended(one: ListedIssue) -> str:
     if one.issue.ended_at is not None:
         return f"by {one.issue.ended_by or 'somebody'}, {one.issue.ended_at:%Y-%m-%d}"
-    if one.standing is IssueStanding.LAPSED:
+    if one.standing is IssueStatus.LAPSED:
         return f"{plural(one.seen, 'failure')} fit it still"
-    if one.standing is IssueStanding.STALE:
+    if one.standing is IssueStatus.STALE:
         return "nothing fails so any more"
     return ""
 
 
-def _left(one: ShownIssue) -> str:
+def _left(one: ListedIssue) -> str:
     if one.issue.ended_at is not None:
         return ""
     if one.days_left < 0:

@@ -40,7 +40,7 @@ from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.person import Scope
 from orchestrator.domain.plan_text import free_of, hourly, limit_warning, totals
 from orchestrator.domain.problems import InvalidDocumentError, Problem
-from orchestrator.domain.quota import Headroom, Room
+from orchestrator.domain.quota import Headroom, QuotaStatus
 from orchestrator.domain.retests import TrialOrder
 from orchestrator.domain.units import plural
 
@@ -273,10 +273,10 @@ def _headroom(found: Headroom) -> Row:
             Text(quota.scope),
             Number(found.needed, quota.unit),
             Text(free_of(level.limit, level.used)),
-            Badge("insufficient" if found.room is Room.SHORT else found.room),
-            Text("" if found.room is Room.OK else found.sentence),
+            Badge("insufficient" if found.room is QuotaStatus.SHORT else found.room),
+            Text("" if found.room is QuotaStatus.OK else found.sentence),
         ),
-        tone="" if found.room is Room.OK else "warn",
+        tone="" if found.room is QuotaStatus.OK else "warn",
     )
 
 
@@ -291,7 +291,7 @@ def warnings(plan: Plan) -> list[str]:
     known = sum((cell.worst_usd for cell in plan.cells if cell.worst_usd), Decimal(0))
     limit = limit_warning(known, plan.matrix.limits.max_usd)
     found = [f"{limit}."] if limit else []
-    short = sum(one.room is Room.SHORT for one in plan.headroom)
+    short = sum(one.room is QuotaStatus.SHORT for one in plan.headroom)
     if short:
         found.append(f"{plural(short, 'quota is', 'quotas are')} too small for this.")
     return found

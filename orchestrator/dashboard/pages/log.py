@@ -24,7 +24,7 @@ from orchestrator.dashboard.labels import visible
 from orchestrator.dashboard.path_lookup import cell_of, run_of
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
-from orchestrator.domain.terminal import Stretch, stretches
+from orchestrator.domain.terminal import StyledText, styled_texts
 from orchestrator.domain.units import size
 from orchestrator.store.logs import AttemptLog
 
@@ -64,7 +64,7 @@ def shown_line(line: LogLine) -> ShownLine:
     text, is_cut = _text(line)
     parts: list[Part] = []
     room = LONGEST
-    for stretch in _few(stretches(text)):
+    for stretch in _few(styled_texts(text)):
         shown = visible(stretch.text)
         parts.append((shown[:room], _classes(stretch)))
         room -= len(shown)
@@ -110,14 +110,14 @@ def _text(line: LogLine) -> tuple[str, bool]:
     return line.head.decode("utf-8", "replace"), True
 
 
-def _few(parts: Sequence[Stretch]) -> Sequence[Stretch]:
+def _few(parts: Sequence[StyledText]) -> Sequence[StyledText]:
     if len(parts) <= MOST_PARTS:
         return parts
     rest = "".join(part.text for part in parts[MOST_PARTS - 1 :])
-    return [*parts[: MOST_PARTS - 1], Stretch(rest)]
+    return [*parts[: MOST_PARTS - 1], StyledText(rest)]
 
 
-def _classes(stretch: Stretch) -> str:
+def _classes(stretch: StyledText) -> str:
     return " ".join(f"t-{word}" for word in stretch.style.split())
 
 

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Path, Response
 
 from orchestrator.application.cell.flow_context import billed_minutes_of
 from orchestrator.application.cost_summary import is_real
-from orchestrator.application.janitor import DOOMED, ORPHAN_GRACE, LastLook, Sight
+from orchestrator.application.janitor import DOOMED, ORPHAN_GRACE, CloudResource, LastLook
 from orchestrator.application.terminate_machine import (
     MachineInUseError,
     MachineMissingError,
@@ -71,7 +71,7 @@ def orphans_of(sightings: Sequence[Sighting], looks: Mapping[str, LastLook]) -> 
     return [_orphan(one, sights.get((one.provider, one.machine_id))) for one in sightings]
 
 
-def _orphan(one: Sighting, sight: Sight | None) -> Orphan:
+def _orphan(one: Sighting, sight: CloudResource | None) -> Orphan:
     if sight is None:
         return Orphan(
             provider=one.provider,
@@ -219,7 +219,7 @@ def _look_row(asked: Asked, name: str, look: LastLook) -> Row:
     return Row((Text(name), Moment(look.at, asked.now), said), tone="warn" if look.unread else "")
 
 
-def _counted(sights: Sequence[Sight]) -> str:
+def _counted(sights: Sequence[CloudResource]) -> str:
     kinds = Counter((sight.machine.kind, sight.standing.value) for sight in sights)
     told = [f"{plural(many, kind)} {standing}" for (kind, standing), many in sorted(kinds.items())]
     return ", ".join(told) or "nothing of this project"

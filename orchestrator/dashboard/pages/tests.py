@@ -7,7 +7,7 @@ from statistics import median
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.show_test import CellStory, TestStory, follow_test
+from orchestrator.application.show_test import CellTestHistory, TestDetail, follow_test
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline, strip
 from orchestrator.dashboard.labels import age
@@ -55,7 +55,7 @@ _RUN_SHOWN = 10
 _NOTHING = Text("–")
 
 
-def told_of(asked: Asked, story: TestStory) -> dict[str, str]:
+def told_of(asked: Asked, story: TestDetail) -> dict[str, str]:
     """The summary of a test: its state, since when, and its reliability."""
     judged = [one for one in story.cells if one.now is not None]
     failing = [one for one in judged if one.now is not None and one.now.outcome in BAD]
@@ -75,11 +75,11 @@ def told_of(asked: Asked, story: TestStory) -> dict[str, str]:
     return told
 
 
-def _word(one: CellStory) -> str:
+def _word(one: CellTestHistory) -> str:
     return one.now.outcome.word if one.now is not None else ""
 
 
-def _flaky(story: TestStory) -> str:
+def _flaky(story: TestDetail) -> str:
     it = story.flaky
     if not it.judged:
         return "nothing to judge yet"
@@ -95,7 +95,7 @@ def _flaky(story: TestStory) -> str:
     return f"{verdict}: {told}"
 
 
-def platforms_table(asked: Asked, story: TestStory) -> Table:
+def platforms_table(asked: Asked, story: TestDetail) -> Table:
     """Every platform beside the others: the newest result, and what came before it."""
     return Table(
         id="platforms",
@@ -122,7 +122,7 @@ def platforms_table(asked: Asked, story: TestStory) -> Table:
     )
 
 
-def _platform(asked: Asked, story: TestStory, one: CellStory) -> Iterator[Cell]:
+def _platform(asked: Asked, story: TestDetail, one: CellTestHistory) -> Iterator[Cell]:
     now = one.now
     name = f"{urls.test_url(story.test.id)}?{_query(cell=one.cell)}#history"
     yield Text(one.cell, name)
@@ -150,7 +150,7 @@ def _cell_url(go: CellGo) -> str:
     return f"{urls.cell_url(go.run, go.cell)}#test-{go.test}"
 
 
-def _strip(one: CellStory) -> Drawn:
+def _strip(one: CellTestHistory) -> Drawn:
     goes = list(reversed(one.goes))
     words = [go.outcome.word for go in goes]
     counted = {word: words.count(word) for word in dict.fromkeys(words)}
@@ -168,7 +168,7 @@ def _trend(cell: str, took: Sequence[float | None], real: Sequence[float]) -> Ce
     return Drawn(picture, list(took), label)
 
 
-def _turn(one: CellStory) -> Cell:
+def _turn(one: CellTestHistory) -> Cell:
     """The newest pair of versions between which it broke, to compare."""
     if one.broken is None:
         return _NOTHING
@@ -181,7 +181,7 @@ def _turn(one: CellStory) -> Cell:
     return Several((Text(f"{good.version} → {bad.version}", link, note=f"{note}; compare"),))
 
 
-def history_table(story: TestStory, goes: Sequence[CellGo], *, more: str) -> Table:
+def history_table(story: TestDetail, goes: Sequence[CellGo], *, more: str) -> Table:
     """Result by result."""
     nodeids = {one.id: one.nodeid for one in (story.test, *story.names)}
     return Table(
@@ -203,7 +203,7 @@ def history_table(story: TestStory, goes: Sequence[CellGo], *, more: str) -> Tab
     )
 
 
-def _result(story: TestStory, go: CellGo, nodeids: dict[int, str]) -> Iterator[Cell]:
+def _result(story: TestDetail, go: CellGo, nodeids: dict[int, str]) -> Iterator[Cell]:
     yield Moment(go.at)
     word = "running" if go.is_alive and go.outcome is TestOutcome.MISSING else go.outcome.word
     tries = ", ".join(one.word for one in go.earlier)
@@ -223,7 +223,7 @@ def _result(story: TestStory, go: CellGo, nodeids: dict[int, str]) -> Iterator[C
     yield Text(go.run, urls.run_url(go.run), short=f"{go.run[:_RUN_SHOWN]}…")
 
 
-def beside_table(story: TestStory) -> Table:
+def beside_table(story: TestDetail) -> Table:
     """Known issues and quarantines of its failures."""
     issues = [
         Row(
@@ -269,7 +269,7 @@ def _is_web(address: str) -> bool:
     return address.startswith(("https://", "http://"))
 
 
-def names_table(story: TestStory) -> Table:
+def names_table(story: TestDetail) -> Table:
     """What it was called before."""
     return Table(
         id="names",
@@ -356,7 +356,7 @@ def show_test(asked: AskedDep, test_id: int, cell: str = "", before: str = "") -
     )
 
 
-def _history(asked: Asked, story: TestStory, cell: str, before: str) -> Sequence[CellGo]:
+def _history(asked: Asked, story: TestDetail, cell: str, before: str) -> Sequence[CellGo]:
     """Results, the newest first; more than a page has where there are more."""
     if not before and not cell:
         goes = (go for one in story.cells for go in one.goes)
@@ -394,7 +394,7 @@ def _number(test: KnownTest) -> Text:
     return Text(str(test.id))
 
 
-def _data(story: TestStory) -> Mapping[str, object]:
+def _data(story: TestDetail) -> Mapping[str, object]:
     test = story.test
     return {
         "test": {

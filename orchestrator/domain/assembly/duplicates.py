@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.assembly.findings import Finding
-from orchestrator.domain.assembly.results_pass import Account, Section
-from orchestrator.domain.assembly.test_index import Index
+from orchestrator.domain.assembly.results_pass import ArtifactSummary, JobSection
+from orchestrator.domain.assembly.test_index import TestIndex
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import Provenance
 
@@ -22,7 +22,7 @@ _PASSED, _XPASSED = TestOutcome.PASSED.word, TestOutcome.XPASSED.word
 _SLACK, _SLACK_S = 1.1, 0.5
 
 
-def cover_unnamed(accounts: Sequence[Account]) -> Iterator[tuple[Finding, int]]:
+def cover_unnamed(accounts: Sequence[ArtifactSummary]) -> Iterator[tuple[Finding, int]]:
     """Settle which counted tests others name; tells of each, and the number of the artifact.
 
     Afterwards `Section.covered` has those that need not be counted.
@@ -37,8 +37,8 @@ def cover_unnamed(accounts: Sequence[Account]) -> Iterator[tuple[Finding, int]]:
             yield _covered(account, found)
 
 
-def first_of_same(
-    accounts: Sequence[Account], index: Index, covers: Iterator[tuple[int, int]]
+def first_of_duplicates(
+    accounts: Sequence[ArtifactSummary], index: TestIndex, covers: Iterator[tuple[int, int]]
 ) -> list[int]:
     """For each artifact the first that tells of the same tests, itself where there is none."""
     first = list(range(len(accounts)))
@@ -61,18 +61,18 @@ def first_of_same(
     return [root(number) for number in range(len(accounts))]
 
 
-def _is_plain(account: Account) -> bool:
+def _is_plain(account: ArtifactSummary) -> bool:
     """Whether it is about tests alone, and does not say which job they are."""
     [section, *more] = account.sections
     return not more and section.said is None and section.is_suite
 
 
-def _is_counted(account: Account) -> bool:
+def _is_counted(account: ArtifactSummary) -> bool:
     is_text = account.foreign.provenance is Provenance.PARSED_TEXT
     return is_text and _is_plain(account) and bool(account.sections[0].unnamed)
 
 
-def _fits(account: Account, other: Account) -> bool:
+def _fits(account: ArtifactSummary, other: ArtifactSummary) -> bool:
     mine, theirs = account.told.tests, other.told.tests
     unnamed = account.sections[0].unnamed
     might = mine.keys() <= theirs.keys() if mine else unnamed.total() == len(theirs)
@@ -85,7 +85,7 @@ def _fits(account: Account, other: Account) -> bool:
     return bool(mine) or (is_as_long and _folded(unnamed) == _folded(rest))
 
 
-def _covered(account: Account, other: Account) -> tuple[Finding, int]:
+def _covered(account: ArtifactSummary, other: ArtifactSummary) -> tuple[Finding, int]:
     mine, theirs = account.sections[0], other.sections[0]
     mine.covered = _cover(account, other)
     mine.first = mine.first or theirs.first
@@ -96,7 +96,7 @@ def _covered(account: Account, other: Account) -> tuple[Finding, int]:
     return Finding(account.number, "info", said), other.number
 
 
-def _cover(account: Account, other: Account) -> Counter[str]:
+def _cover(account: ArtifactSummary, other: ArtifactSummary) -> Counter[str]:
     """How many of its counted tests the other one names: of the same outcome where it can be."""
     unnamed, rest = account.sections[0].unnamed, _rest(account, other)
     found = unnamed & rest
@@ -108,7 +108,7 @@ def _cover(account: Account, other: Account) -> Counter[str]:
     return +found
 
 
-def _rest(account: Account, other: Account) -> Counter[str]:
+def _rest(account: ArtifactSummary, other: ArtifactSummary) -> Counter[str]:
     """What the other one names and it does not."""
     known = account.told.tests
     return Counter(outcome.word for key, outcome in other.told.tests.items() if key not in known)
@@ -119,7 +119,7 @@ def _folded(counts: Counter[str]) -> Counter[str]:
     return +(counts + Counter({_PASSED: counts[_XPASSED], _XPASSED: -counts[_XPASSED]}))
 
 
-def _took(account: Account) -> float:
-    section: Section = account.sections[0]
+def _took(account: ArtifactSummary) -> float:
+    section: JobSection = account.sections[0]
     stated = section.end.duration_s if section.end is not None else None
     return stated or section.tally_s or 0.0

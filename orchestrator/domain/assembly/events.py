@@ -7,24 +7,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.domain.assembly.findings import Finding
-from orchestrator.domain.assembly.jobs import Planned, Planner
-from orchestrator.domain.assembly.results_pass import Reader, Section
+from orchestrator.domain.assembly.jobs import FoundJob, JobFinder
+from orchestrator.domain.assembly.results_pass import ArtifactReader, JobSection
 from orchestrator.domain.assembly.test_index import key_of
 from orchestrator.domain.outcome import Counts, TestOutcome
-from orchestrator.domain.parsed_results import Provenance, SaidEnd
+from orchestrator.domain.parsed_results import ParsedEnd, Provenance
 
 _REASONS_SHOWN = 3
 _COUNTED = frozenset(Counts().as_dict())
 
 
-class Teller:
+class EventBuilder:
     """Writes what was read as our own agent's events."""
 
     def __init__(
         self,
-        reader: Reader,
-        planner: Planner,
-        planned: Sequence[Planned],
+        reader: ArtifactReader,
+        planner: JobFinder,
+        planned: Sequence[FoundJob],
         findings: Sequence[Finding],
         at: float,
     ) -> None:
@@ -97,10 +97,10 @@ class Teller:
         names = ("metric", "samples", "unit", "direction", "params")
         return self._line("metric", job.id, dict(zip(names, record[4:9], strict=True)))
 
-    def _job(self, record: list[object], nodeid: str) -> Planned:
+    def _job(self, record: list[object], nodeid: str) -> FoundJob:
         return self._planner.job_of(int(str(record[1])), int(str(record[2])), nodeid)
 
-    def _ended(self, job: Planned) -> Iterator[bytes]:
+    def _ended(self, job: FoundJob) -> Iterator[bytes]:
         degraded = self._degraded(job)
         if degraded:
             yield self._line("check", job.id, {"degraded": degraded})
@@ -110,13 +110,13 @@ class Teller:
         if any(self._has_ended(section) for section in job.sections):
             yield self._finished(job)
 
-    def _has_ended(self, section: Section) -> bool:
+    def _has_ended(self, section: JobSection) -> bool:
         """Whether the artifact tells of the end; one that was typed off a document always does."""
         provenance = self._reader.accounts[section.source].foreign.provenance
         typed = provenance is Provenance.TRANSCRIBED
         return section.end is not None or section.footer or typed
 
-    def _finished(self, job: Planned) -> bytes:
+    def _finished(self, job: FoundJob) -> bytes:
         ends = [section.end for section in job.sections if section.end is not None]
         cause = next((end.cause for end in ends if end.cause), "")
         detail = next((end.detail for end in ends if end.detail), "")
@@ -125,7 +125,7 @@ class Teller:
         data |= {key: value for key, value in said.items() if value not in (None, "")}
         return self._line("phase", job.id, data)
 
-    def _exit_code(self, job: Planned, ends: list[SaidEnd]) -> int:
+    def _exit_code(self, job: FoundJob, ends: list[ParsedEnd]) -> int:
         """Not 0 where anything but the job's own tests and checks went wrong."""
         codes = [end.exit_code for end in ends if end.exit_code is not None]
         worst = max(codes, key=abs, default=0)
@@ -134,7 +134,7 @@ class Teller:
             worst = 0
         return worst or int(contradicted)
 
-    def _is_explained(self, job: Planned) -> bool:
+    def _is_explained(self, job: FoundJob) -> bool:
         """Whether a test of the same artifacts went wrong, so that this suite need not have."""
         if job.kind != "suite":
             return False
@@ -142,7 +142,7 @@ class Teller:
         words = (TestOutcome.FAILED.word, TestOutcome.ERROR.word)
         return any(one.lines[word] for one in told for word in words)
 
-    def _duration_s(self, job: Planned) -> float | None:
+    def _duration_s(self, job: FoundJob) -> float | None:
         """What the artifacts state of this job alone; else what its tests took."""
         alone = [s for s in job.sections if len(s.groups) <= 1]
         stated = [s.end.duration_s if s.end and s.end.duration_s else s.tally_s for s in alone]
@@ -151,7 +151,7 @@ class Teller:
             return max(known)
         return self._seconds[job.id] / 1_000_000 or None
 
-    def _degraded(self, job: Planned) -> str:
+    def _degraded(self, job: FoundJob) -> str:
         said: dict[str, None] = {}
         for section in job.sections:
             number = self._number(section)
@@ -162,7 +162,7 @@ class Teller:
         more = len(said) - _REASONS_SHOWN
         return f"{shown}; and {more} more" if more > 0 else shown
 
-    def _unnamed(self, job: Planned) -> Mapping[str, int]:
+    def _unnamed(self, job: FoundJob) -> Mapping[str, int]:
         counts: Counter[str] = Counter()
         for section in job.sections:
             number = self._number(section)
@@ -174,7 +174,7 @@ class Teller:
                 counts["missing"] += finding.missing
         return counts
 
-    def _number(self, section: Section) -> int:
+    def _number(self, section: JobSection) -> int:
         sections = self._reader.accounts[section.source].sections
         return next(n for n, one in enumerate(sections) if one is section)
 

@@ -8,7 +8,7 @@ MOST_KEYS = 5_000
 """Names (packages, mostly) that one environment may have."""
 
 
-class Surroundings:
+class EnvironmentMerger:
     """Merges what each artifact says; the first word stands."""
 
     def __init__(self) -> None:

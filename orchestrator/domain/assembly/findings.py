@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.domain.assembly.jobs import Planned, Planner
-from orchestrator.domain.assembly.results_pass import Account, Reader
-from orchestrator.domain.assembly.test_index import DISAGREEMENTS_LIMIT, Index
+from orchestrator.domain.assembly.jobs import FoundJob, JobFinder
+from orchestrator.domain.assembly.results_pass import ArtifactReader, ArtifactSummary
+from orchestrator.domain.assembly.test_index import DISAGREEMENTS_LIMIT, TestIndex
 from orchestrator.domain.ingested import Disagreement, Source, SourceState
 from orchestrator.domain.outcome import TestOutcome
 
@@ -41,7 +41,7 @@ class _Sums:
 
 
 def check_account(
-    account: Account, index: Index, planner: Planner, *, version: str
+    account: ArtifactSummary, index: TestIndex, planner: JobFinder, *, version: str
 ) -> Iterator[Finding]:
     """What is wrong with one artifact."""
     jobs = planner.jobs_of(account)
@@ -57,7 +57,9 @@ def check_account(
         yield Finding(account.number, "info", said)
 
 
-def merged_findings(reader: Reader, disagreements: Sequence[Disagreement]) -> Iterator[Finding]:
+def merged_findings(
+    reader: ArtifactReader, disagreements: Sequence[Disagreement]
+) -> Iterator[Finding]:
     """What is wrong between artifacts."""
     for conflict in reader.surroundings.conflicts:
         yield Finding(None, "warning", f"two environments in one: {conflict}")
@@ -72,7 +74,9 @@ def merged_findings(reader: Reader, disagreements: Sequence[Disagreement]) -> It
         yield Finding(None, "warning", said)
 
 
-def source_of(account: Account, jobs: tuple[str, ...], findings: Sequence[Finding]) -> Source:
+def source_of(
+    account: ArtifactSummary, jobs: tuple[str, ...], findings: Sequence[Finding]
+) -> Source:
     """The artifact as it is told of."""
     mine = [finding for finding in findings if finding.source == account.number]
     remarks = dict.fromkeys([*(finding.message for finding in mine), *account.remarks])
@@ -97,7 +101,7 @@ def source_of(account: Account, jobs: tuple[str, ...], findings: Sequence[Findin
     )
 
 
-def _sums(account: Account) -> _Sums:
+def _sums(account: ArtifactSummary) -> _Sums:
     sums = _Sums()
     for section in account.sections:
         if not section.is_suite:
@@ -110,7 +114,9 @@ def _sums(account: Account) -> _Sums:
     return sums
 
 
-def _count_findings(account: Account, index: Index, jobs: list[Planned]) -> Iterator[Finding]:
+def _count_findings(
+    account: ArtifactSummary, index: TestIndex, jobs: list[FoundJob]
+) -> Iterator[Finding]:
     """Compare what it announced, what it names, and what it sums up."""
     if not any(section.is_suite for section in account.sections):
         return
@@ -160,7 +166,7 @@ def _three_figures(sums: _Sums, named: int) -> str:
     return ", ".join(part for part in parts[:2] if part) + f" and {parts[2]}"
 
 
-def _elsewhere(account: Account, index: Index) -> int:
+def _elsewhere(account: ArtifactSummary, index: TestIndex) -> int:
     """Tests of the same groups that other artifacts name and this one does not."""
     groups = account.told.groups
     return sum(max(index.groups[group] - own, 0) for group, own in groups.items())

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import cast, get_args
 
 from orchestrator.domain.assembly.names import artifact_id, module_id, title_of, unused
-from orchestrator.domain.assembly.results_pass import Account, Section, module_of
+from orchestrator.domain.assembly.results_pass import ArtifactSummary, JobSection, module_of
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.manifest import IDENTIFIER, Job, JobKind
 from orchestrator.domain.problems import Problem, nearest
@@ -20,26 +20,26 @@ _KINDS: tuple[str, ...] = get_args(JobKind)
 
 
 @dataclass(slots=True)
-class Planned:
+class FoundJob:
     """A job that was found."""
 
     id: str
     kind: JobKind
     title: str
-    sections: list[Section] = field(default_factory=list)
+    sections: list[JobSection] = field(default_factory=list)
 
     def as_job(self) -> Job:
         """As a manifest has it; nobody can run it again."""
         return Job(id=self.id, kind=self.kind, title=self.title)
 
 
-class Grouping:
+class JobGrouping:
     """What a test is counted with: a job that somebody named, a suite of the notes, its module."""
 
     def __init__(self, notes: IngestNotes) -> None:
         self._notes = notes
 
-    def __call__(self, account: Account, section: Section, nodeid: str) -> str:
+    def __call__(self, account: ArtifactSummary, section: JobSection, nodeid: str) -> str:
         """The group; one that is no module begins with a colon."""
         whole = self.of_section(account, section)
         if whole:
@@ -49,7 +49,7 @@ class Grouping:
                 return f":suite {suite.id}"
         return module_of(nodeid).lstrip(":")
 
-    def of_section(self, account: Account, section: Section) -> str:
+    def of_section(self, account: ArtifactSummary, section: JobSection) -> str:
         """The group of a whole section, where it is one; else empty."""
         said, name = section.said, account.foreign.name
         for job, noted in self._notes.jobs.items():
@@ -62,15 +62,15 @@ class Grouping:
         return ""
 
 
-class Planner:
+class JobFinder:
     """Finds the jobs of what was read."""
 
     def __init__(
         self,
-        accounts: list[Account],
+        accounts: list[ArtifactSummary],
         notes: IngestNotes,
         taken: Mapping[str, str],
-        grouping: Grouping,
+        grouping: JobGrouping,
         *,
         same: Sequence[int],
     ) -> None:
@@ -88,14 +88,14 @@ class Planner:
         self._taken = taken
         self._group_of = grouping
         self._same = same
-        self._jobs: dict[str, Planned] = {}
+        self._jobs: dict[str, FoundJob] = {}
         """By group."""
         groups = (group for a in accounts for s in a.sections for group in s.groups)
         modules = {group for group in groups if not group.startswith(":")}
         self._modules = modules
         self._by_module = len(modules) <= MODULES_LIMIT
 
-    def plan(self) -> list[Planned]:
+    def plan(self) -> list[FoundJob]:
         """Every job: suites, demos, benchmarks, use cases.
 
         Within a kind as the notes list them, then in the order of the artifacts.
@@ -110,7 +110,7 @@ class Planner:
             self._jobs.values(), key=lambda j: (_KINDS.index(j.kind), order.get(j.id, len(order)))
         )
 
-    def idle(self, planned: Sequence[Planned]) -> Iterator[Problem]:
+    def idle(self, planned: Sequence[FoundJob]) -> Iterator[Problem]:
         """The suites and jobs of the notes that nothing belongs to."""
         ids = [job.id for job in planned]
         for number, suite in enumerate(self._notes.suites):
@@ -121,7 +121,7 @@ class Planner:
             if job not in ids:
                 yield Problem(("jobs", job), f"no artifact tells of this job{nearest(job, ids)}")
 
-    def job_of(self, source: int, number: int, nodeid: str) -> Planned:
+    def job_of(self, source: int, number: int, nodeid: str) -> FoundJob:
         """The job of what a section says about a test, or after one."""
         account = self._accounts[source]
         section = account.sections[number]
@@ -129,16 +129,16 @@ class Planner:
         group = self._group_of(account, section, nodeid) if nodeid else ""
         return self._jobs[self._final(account, section, group)]
 
-    def jobs_of(self, account: Account) -> list[Planned]:
+    def jobs_of(self, account: ArtifactSummary) -> list[FoundJob]:
         """Every job that the artifact speaks of."""
         sections = list(map(id, account.sections))
         return [job for job in self._jobs.values() if any(id(s) in sections for s in job.sections)]
 
-    def _groups(self, account: Account, section: Section) -> Iterable[str]:
+    def _groups(self, account: ArtifactSummary, section: JobSection) -> Iterable[str]:
         found = section.groups or [""]
         return dict.fromkeys(self._final(account, section, group) for group in found)
 
-    def _final(self, account: Account, section: Section, group: str) -> str:
+    def _final(self, account: ArtifactSummary, section: JobSection, group: str) -> str:
         """The group that makes a job: a module does not, where there are too many of them."""
         if group.startswith(":") or (group and self._by_module):
             return group
@@ -148,13 +148,13 @@ class Planner:
             return whole or own_group(account, section)
         return own_group(first, first.sections[0])
 
-    def _job(self, account: Account, section: Section, group: str) -> Planned:
+    def _job(self, account: ArtifactSummary, section: JobSection, group: str) -> FoundJob:
         known = self._jobs.get(group)
         if known is None:
             known = self._jobs[group] = self._named(account, section, group)
         return known
 
-    def _named(self, account: Account, section: Section, group: str) -> Planned:
+    def _named(self, account: ArtifactSummary, section: JobSection, group: str) -> FoundJob:
         what, _, name = group.removeprefix(":").partition(" ")
         if not group.startswith(":"):
             wanted = module_id(group)
@@ -176,12 +176,12 @@ class Planner:
             kind, title = noted.kind or kind, noted.title or title
         return self._made(name, kind, title)
 
-    def _made(self, wanted: str, kind: JobKind, title: str) -> Planned:
+    def _made(self, wanted: str, kind: JobKind, title: str) -> FoundJob:
         kinds = {**self._taken, **{job.id: job.kind for job in self._jobs.values()}}
         if kinds.get(wanted, kind) != kind:
             wanted = f"{wanted[:50]}-{kind}"
         name = unused(wanted, lambda one: self._is_free(one, kind))
-        return Planned(name, kind, title or title_of(name))
+        return FoundJob(name, kind, title or title_of(name))
 
     def _is_free(self, name: str, kind: str) -> bool:
         if self._taken.get(name, kind) != kind:
@@ -194,7 +194,7 @@ def names_artifact(pattern: str, name: str) -> bool:
     return pattern in (name, PurePosixPath(name).name) or fnmatchcase(name, pattern)
 
 
-def own_group(account: Account, section: Section) -> str:
+def own_group(account: ArtifactSummary, section: JobSection) -> str:
     """The group of a section that nobody named."""
     number = next(n for n, one in enumerate(account.sections) if one is section)
     return f":own {account.number}.{number}"
@@ -205,7 +205,7 @@ def _fits(match: str, nodeid: str) -> bool:
     return plain or fnmatchcase(nodeid, match) or fnmatchcase(module_of(nodeid), match)
 
 
-def _kind_of(section: Section) -> JobKind:
+def _kind_of(section: JobSection) -> JobKind:
     said = section.said.kind if section.said else ""
     if said in _KINDS:
         return cast("JobKind", said)

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.domain.assembly.duplicates import cover_unnamed, first_of_same
-from orchestrator.domain.assembly.events import Teller
+from orchestrator.domain.assembly.duplicates import cover_unnamed, first_of_duplicates
+from orchestrator.domain.assembly.events import EventBuilder
 from orchestrator.domain.assembly.findings import check_account, merged_findings, source_of
-from orchestrator.domain.assembly.jobs import Grouping, Planned, Planner
-from orchestrator.domain.assembly.results_pass import Foreign, Reader, Tape
+from orchestrator.domain.assembly.jobs import FoundJob, JobFinder, JobGrouping
+from orchestrator.domain.assembly.results_pass import ArtifactReader, ForeignArtifact, Tape
 from orchestrator.domain.assembly.test_index import disagreement, key_of
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.ingested import Disagreement, Source
@@ -41,7 +41,7 @@ class Assembly:
 
 
 def assemble(
-    artifacts: Iterable[Foreign],
+    artifacts: Iterable[ForeignArtifact],
     tape: Tape,
     *,
     notes: IngestNotes,
@@ -59,14 +59,14 @@ def assemble(
         at: Now, in seconds since 1970; it happened then where neither notes nor artifacts say.
         taken: The kinds, by id, of the jobs that the run has already.
     """
-    grouping = Grouping(notes)
-    reader = Reader(tape, grouping)
+    grouping = JobGrouping(notes)
+    reader = ArtifactReader(tape, grouping)
     for artifact in artifacts:
         reader.read(artifact)
     covers = list(cover_unnamed(reader.accounts))
     pairs = ((finding.source or 0, other) for finding, other in covers)
-    same = first_of_same(reader.accounts, reader.index, pairs)
-    planner = Planner(reader.accounts, notes, taken or {}, grouping, same=same)
+    same = first_of_duplicates(reader.accounts, reader.index, pairs)
+    planner = JobFinder(reader.accounts, notes, taken or {}, grouping, same=same)
     planned = planner.plan()
     findings = [finding for finding, _ in covers]
     for account in reader.accounts:
@@ -76,7 +76,7 @@ def assemble(
     names = [_jobs(planner.jobs_of(account), planned) for account in reader.accounts]
     happened = _happened(reader, before=at)
     dated = notes.dated_at() or happened
-    teller = Teller(reader, planner, planned, findings, dated.timestamp() if dated else at)
+    teller = EventBuilder(reader, planner, planned, findings, dated.timestamp() if dated else at)
     return Assembly(
         jobs=tuple(job.as_job() for job in planned),
         sources=tuple(
@@ -91,18 +91,18 @@ def assemble(
     )
 
 
-def _happened(reader: Reader, *, before: float) -> datetime | None:
+def _happened(reader: ArtifactReader, *, before: float) -> datetime | None:
     """When the first of it happened; a clock that was ahead of ours says nothing."""
     said = reader.happened
     return said if said is not None and said.timestamp() <= before else None
 
 
-def _jobs(mine: list[Planned], planned: list[Planned]) -> tuple[str, ...]:
+def _jobs(mine: list[FoundJob], planned: list[FoundJob]) -> tuple[str, ...]:
     ids = {job.id for job in mine}
     return tuple(job.id for job in planned if job.id in ids)
 
 
-def _disagreements(reader: Reader, planner: Planner) -> Iterator[Disagreement]:
+def _disagreements(reader: ArtifactReader, planner: JobFinder) -> Iterator[Disagreement]:
     names = [account.foreign.name for account in reader.accounts]
     for nodeid, found in reader.index.conflicts():
         # An artifact may tell of a test twice, a try and its repetition: its worst word counts.

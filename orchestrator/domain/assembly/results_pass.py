@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from orchestrator.domain.assembly.facts import Surroundings
-from orchestrator.domain.assembly.test_index import Index, Told, key_of
+from orchestrator.domain.assembly.facts import EnvironmentMerger
+from orchestrator.domain.assembly.test_index import ArtifactTests, TestIndex, key_of
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
+    ParsedCheck,
+    ParsedDetail,
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedFallback,
+    ParsedJob,
+    ParsedMetric,
+    ParsedNotice,
+    ParsedProblem,
+    ParsedTally,
+    ParsedTest,
+    ParsedTime,
+    ParsedUnnamedTests,
+    ParsedVersion,
     Provenance,
     Said,
-    SaidCheck,
-    SaidDegraded,
-    SaidDetail,
-    SaidEnd,
-    SaidEnvironment,
-    SaidJob,
-    SaidMetric,
-    SaidMoment,
-    SaidProblem,
-    SaidRemark,
-    SaidStamp,
-    SaidTally,
-    SaidTest,
-    SaidUnnamed,
 )
 
 TEXT_LIMIT = 65_536
@@ -58,7 +58,7 @@ class Tape(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ForeignArtifact:
     """One artifact, and what its dialect says of it."""
 
     name: str
@@ -74,16 +74,16 @@ class Foreign:
 
 _FIRST_YEAR, _LAST_YEAR = 1990, 2200
 """Between them a time can be true."""
-_NO_RESULT = (SaidProblem, SaidRemark, SaidMoment)
+_NO_RESULT = (ParsedProblem, ParsedNotice, ParsedTime)
 """What an artifact may say without being understood."""
 
 
 @dataclass(slots=True)
-class Section:
+class JobSection:
     """What an artifact says of one job, or of the suites that its tests belong to."""
 
     source: int
-    said: SaidJob | None = None
+    said: ParsedJob | None = None
     tests: int = 0
     checks: int = 0
     metrics: int = 0
@@ -93,7 +93,7 @@ class Section:
     """Its first test."""
     last: str = ""
     """The test that was told of last."""
-    end: SaidEnd | None = None
+    end: ParsedEnd | None = None
     footer: bool = False
     tally_s: float | None = None
     """The duration that its sum states."""
@@ -121,13 +121,13 @@ class Section:
 
 
 @dataclass(slots=True)
-class Account:
+class ArtifactSummary:
     """One artifact after it was read."""
 
-    foreign: Foreign
+    foreign: ForeignArtifact
     number: int
-    sections: list[Section]
-    told: Told = field(default_factory=Told)
+    sections: list[JobSection]
+    told: ArtifactTests = field(default_factory=ArtifactTests)
     stamps: dict[tuple[str, str], None] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     unreliable: bool = False
@@ -150,81 +150,85 @@ class Account:
         return len(self.told.tests) + sum(sum(s.unnamed.values()) for s in self.sections)
 
 
-class Reader:
+class ArtifactReader:
     """Reads artifacts one after the other."""
 
-    def __init__(self, tape: Tape, group_of: Callable[[Account, Section, str], str]) -> None:
+    def __init__(
+        self, tape: Tape, group_of: Callable[[ArtifactSummary, JobSection, str], str]
+    ) -> None:
         """`group_of` says what a test of a section is counted with."""
         self.tape = tape
         self._group_of = group_of
-        self.index = Index()
-        self.surroundings = Surroundings()
-        self.accounts: list[Account] = []
+        self.index = TestIndex()
+        self.surroundings = EnvironmentMerger()
+        self.accounts: list[ArtifactSummary] = []
         self.happened: datetime | None = None
         """The earliest time that any of them tells."""
         self.details: dict[bytes, tuple[int, str]] = {}
         """By test: the place of what more there is about it, and its phase."""
 
-    def read(self, foreign: Foreign) -> None:
+    def read(self, foreign: ForeignArtifact) -> None:
         """Take in everything that one artifact says."""
         number = len(self.accounts)
-        account = Account(foreign, number, [Section(number)], remarks=list(foreign.remarks))
+        account = ArtifactSummary(
+            foreign, number, [JobSection(number)], remarks=list(foreign.remarks)
+        )
         self.accounts.append(account)
         for said in foreign.said:
             self._take(account, said)
         self._settle_details(account)
 
-    def _take(self, account: Account, said: Said) -> None:
+    def _take(self, account: ArtifactSummary, said: Said) -> None:
         section = account.sections[-1]
         account.heard = account.heard or not isinstance(said, _NO_RESULT)
         match said:
-            case SaidTest():
+            case ParsedTest():
                 self._test(account, section, said)
-            case SaidDetail():
+            case ParsedDetail():
                 text = said.text[:TEXT_LIMIT]
                 place = self.tape.put(["d", said.message, text])
                 account.details.append((said.name, said.phase, place))
-            case SaidCheck():
+            case ParsedCheck():
                 self._check(account, section, said)
-            case SaidMetric():
+            case ParsedMetric():
                 self._metric(account, section, said)
-            case SaidJob():
+            case ParsedJob():
                 _begin(account, said)
             case _:
                 self._remark(account, section, said)
 
-    def _remark(self, account: Account, section: Section, said: Said) -> None:
+    def _remark(self, account: ArtifactSummary, section: JobSection, said: Said) -> None:
         """What needs no record of its own."""
         match said:
-            case SaidTally():
+            case ParsedTally():
                 _tally(section, said)
-            case SaidUnnamed():
+            case ParsedUnnamedTests():
                 section.unnamed.update({w: n for w, n in said.counts.items() if n > 0})
-            case SaidEnd():
+            case ParsedEnd():
                 section.end = said
-            case SaidDegraded():
+            case ParsedFallback():
                 section.degraded.append((section.last, said.reason))
                 del section.degraded[20:]
             case _:
                 self._surround(account, said)
 
-    def _surround(self, account: Account, said: Said) -> None:
+    def _surround(self, account: ArtifactSummary, said: Said) -> None:
         """What is of the artifact as a whole."""
         match said:
-            case SaidEnvironment():
+            case ParsedEnvironment():
                 self.surroundings.add(account.foreign.name, said.facts)
-            case SaidStamp():
+            case ParsedVersion():
                 if len(account.stamps) < REMARKS_LIMIT:
                     account.stamps[said.name, said.version] = None
-            case SaidMoment():
+            case ParsedTime():
                 self._moment(account, said.at)
-            case SaidRemark():
+            case ParsedNotice():
                 account.remark(said.message)
-            case SaidProblem():
+            case ParsedProblem():
                 account.remark(said.message)
                 account.unreliable = account.unreliable or said.level == "error"
 
-    def _moment(self, account: Account, at: datetime) -> None:
+    def _moment(self, account: ArtifactSummary, at: datetime) -> None:
         if not _FIRST_YEAR <= at.year < _LAST_YEAR:
             return
         if at.tzinfo is None:
@@ -233,7 +237,7 @@ class Reader:
         at = at.astimezone(UTC)
         self.happened = min(at, self.happened or at)
 
-    def _test(self, account: Account, section: Section, said: SaidTest) -> None:
+    def _test(self, account: ArtifactSummary, section: JobSection, said: ParsedTest) -> None:
         section.tests += 1
         section.first = section.first or said.nodeid
         section.last = said.nodeid
@@ -256,20 +260,20 @@ class Reader:
         if said.outcome in (TestOutcome.FAILED, TestOutcome.ERROR):
             account.bad.setdefault(key_of(tail_of(said.nodeid)), []).append(said.nodeid)
 
-    def _check(self, account: Account, section: Section, said: SaidCheck) -> None:
+    def _check(self, account: ArtifactSummary, section: JobSection, said: ParsedCheck) -> None:
         section.checks += 1
         reason = said.reason or ("concluded, not said" if said.inferred else "")
         words = [said.outcome, said.value, said.unit, said.tolerance, reason]
         where = [account.number, len(account.sections) - 1, section.last]
         self.tape.put(["c", *where, said.name, *words])
 
-    def _metric(self, account: Account, section: Section, said: SaidMetric) -> None:
+    def _metric(self, account: ArtifactSummary, section: JobSection, said: ParsedMetric) -> None:
         section.metrics += 1
         where = [account.number, len(account.sections) - 1, section.last]
         told = [said.name, list(said.samples), said.unit, said.direction, dict(said.params)]
         self.tape.put(["m", *where, *told])
 
-    def _settle_details(self, account: Account) -> None:
+    def _settle_details(self, account: ArtifactSummary) -> None:
         """Find the test of each detail, by its node id or by what a title has of it."""
         lost = 0
         for name, phase, place in account.details:
@@ -277,7 +281,7 @@ class Reader:
             if nodeid is None and phase == "collection":
                 nodeid = name
                 text = str(self.tape.at(place)[2])
-                said = SaidTest(name, TestOutcome.ERROR, None, phase, "", text)
+                said = ParsedTest(name, TestOutcome.ERROR, None, phase, "", text)
                 self._test(account, account.sections[-1], said)
             if nodeid is None:
                 lost += 1
@@ -288,7 +292,7 @@ class Reader:
         account.bad.clear()
         account.details.clear()
 
-    def _named(self, account: Account, name: str) -> str | None:
+    def _named(self, account: ArtifactSummary, name: str) -> str | None:
         if key_of(name) in account.told.tests:
             return name
         fitting = account.bad.get(key_of(_dotted(name)))
@@ -313,15 +317,15 @@ def _dotted(name: str) -> str:
     return head.replace("::", ".") + bracket + params
 
 
-def _begin(account: Account, said: SaidJob) -> None:
+def _begin(account: ArtifactSummary, said: ParsedJob) -> None:
     section = account.sections[-1]
     if section.said is None and section.is_empty:
         section.said = said
     elif section.said != said and len(account.sections) < SECTIONS_LIMIT:
-        account.sections.append(Section(account.number, said))
+        account.sections.append(JobSection(account.number, said))
 
 
-def _tally(section: Section, said: SaidTally) -> None:
+def _tally(section: JobSection, said: ParsedTally) -> None:
     if said.where == "collected":
         section.announced = (section.announced or 0) + said.total
         return

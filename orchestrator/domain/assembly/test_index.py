@@ -28,7 +28,7 @@ def key_of(nodeid: str) -> bytes:
 
 
 @dataclass(slots=True)
-class Told:
+class ArtifactTests:
     """What one artifact says of tests, while it is read."""
 
     tests: dict[bytes, TestOutcome] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Told:
     """Different tests by group."""
 
 
-class Index:
+class TestIndex:
     """The tests of all artifacts. A winner is the record that tells of a test in the end."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Index:
         source: int,
         provenance: Provenance,
         place: int,
-        told: Told,
+        told: ArtifactTests,
     ) -> None:
         """One statement about a test; `place` is where its record is."""
         key = key_of(nodeid)

@@ -11,7 +11,7 @@ from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.policy_warnings import warnings
 from orchestrator.domain.gate.quantities import counted, some
-from orchestrator.domain.gate.rule_context import Case, open_case
+from orchestrator.domain.gate.rule_context import RuleContext, rule_context
 from orchestrator.domain.gate.rules.approvals import approvals
 from orchestrator.domain.gate.rules.changed_tests import changed_tests
 from orchestrator.domain.gate.rules.completeness import missing
@@ -33,7 +33,7 @@ from orchestrator.domain.gate.rules.test_sets import test_sets
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
 
-Rule = Callable[[Case], Iterator[RuleResult]]
+Rule = Callable[[RuleContext], Iterator[RuleResult]]
 _FIRST: tuple[Rule, ...] = (
     evidence,
     subject_as_required,
@@ -107,7 +107,7 @@ def evaluate(
 
     Raises KeyError of a version that this program does not know.
     """
-    case = open_case(
+    case = rule_context(
         policy,
         snapshot,
         now,

@@ -6,20 +6,25 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from orchestrator.domain.gate.quantities import counted, duration
-from orchestrator.domain.gate.rule_context import Case, Stand, is_over, is_unavailable
+from orchestrator.domain.gate.rule_context import (
+    PlatformEvidence,
+    RuleContext,
+    is_over,
+    is_unavailable,
+)
 from orchestrator.domain.gate.snapshot import CellEvidence
 
 AHEAD = timedelta(days=1)
 """Evidence may be dated so far ahead: a date without a time zone."""
 
 
-def doubts(case: Case, stand: Stand, cell: CellEvidence) -> Iterator[str]:
+def doubts(case: RuleContext, stand: PlatformEvidence, cell: CellEvidence) -> Iterator[str]:
     """Why the cell's evidence does not count, in sentences; nothing where it does."""
     yield from age_doubts(case, cell)
     yield from identity_doubts(case, stand, cell)
 
 
-def age_doubts(case: Case, cell: CellEvidence) -> Iterator[str]:
+def age_doubts(case: RuleContext, cell: CellEvidence) -> Iterator[str]:
     """Stale, of the future, or without a time."""
     if not is_over(cell):
         yield f"{cell.id} is not over"
@@ -33,7 +38,9 @@ def age_doubts(case: Case, cell: CellEvidence) -> Iterator[str]:
                 yield f"{job.id} is reused from {job.reused_from}, and fresh runs are asked for"
 
 
-def identity_doubts(case: Case, stand: Stand, cell: CellEvidence) -> Iterator[str]:
+def identity_doubts(
+    case: RuleContext, stand: PlatformEvidence, cell: CellEvidence
+) -> Iterator[str]:
     """Simulated, of another machine, or attested by nobody."""
     if cell.simulated:
         yield f"{cell.id} is simulated"
@@ -50,7 +57,7 @@ def identity_doubts(case: Case, stand: Stand, cell: CellEvidence) -> Iterator[st
         yield from _instance(stand, cell, allowed=cell.ingested and allowed)
 
 
-def _instance(stand: Stand, cell: CellEvidence, *, allowed: bool) -> Iterator[str]:
+def _instance(stand: PlatformEvidence, cell: CellEvidence, *, allowed: bool) -> Iterator[str]:
     wanted, found = stand.rule.instance, cell.instance_type
     if wanted and found != wanted and (found or not allowed):
         yield f"{cell.id} ran on {found or 'an unknown instance type'}, not on {wanted}"
@@ -60,12 +67,12 @@ def _age(what: str, at: datetime | None, now: datetime, limit: timedelta) -> Ite
     if at is None:
         yield f"{what} has no time"
     elif now - at > limit:
-        yield f"{what} is {age_words(now - at)} old"
+        yield f"{what} is {age_sentence(now - at)} old"
     elif at - now > AHEAD:
-        yield f"{what} is dated {age_words(at - now)} ahead"
+        yield f"{what} is dated {age_sentence(at - now)} ahead"
 
 
-def age_words(age: timedelta) -> str:
+def age_sentence(age: timedelta) -> str:
     """``36 hours``, ``12 days``; whole ones."""
     hours = int(age.total_seconds() // 3600)
     return counted(hours, "hour") if hours <= 72 else counted(hours // 24, "day")

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from orchestrator.domain.gate.excuse_terms import Terms
+from orchestrator.domain.gate.excuse_terms import ExcuseTerms
 from orchestrator.domain.gate.policy import GateException, GatePolicy
 from orchestrator.domain.gate.quantities import counted
-from orchestrator.domain.gate.rule_context import Case
+from orchestrator.domain.gate.rule_context import RuleContext
 from orchestrator.domain.gate.rules.rule_results import is_bad
 from orchestrator.domain.gate.snapshot import Waiver
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
@@ -39,7 +39,7 @@ class Excuse:
         return f"Waived by {self.id} until {self.until}: {self.reason} (approved by {approved})."
 
 
-def excuses(case: Case) -> tuple[Excuse, ...]:
+def excuses(case: RuleContext) -> tuple[Excuse, ...]:
     """All of them, the policy's first, in the order of their ids."""
     gate = case.policy.metadata.name
     written = sorted(case.policy.spec.exceptions, key=lambda one: one.id)
@@ -65,7 +65,7 @@ def excuse(results: Iterable[RuleResult], known: Sequence[Excuse]) -> Iterator[R
             )
 
 
-def _of_exception(one: GateException, case: Case) -> Excuse:
+def _of_exception(one: GateException, case: RuleContext) -> Excuse:
     terms, policy = case.terms, case.policy
     others = tuple(
         name
@@ -93,7 +93,7 @@ def _is_named(one: GateException, policy: GatePolicy) -> bool:
     return wanted.get(one.rule, one.id) == one.id
 
 
-def _of_waiver(one: Waiver, case: Case) -> Excuse:
+def _of_waiver(one: Waiver, case: RuleContext) -> Excuse:
     now = case.now
     fault = _approval_fault(one, now, case.terms) or _life_fault(one, case)
     if now >= one.expires:
@@ -106,7 +106,7 @@ def _of_waiver(one: Waiver, case: Case) -> Excuse:
     return Excuse(one.id, one.rule, one.reason, one.author, (one.approver,), until, fault)
 
 
-def _approval_fault(one: Waiver, now: datetime, terms: Terms) -> str:
+def _approval_fault(one: Waiver, now: datetime, terms: ExcuseTerms) -> str:
     """Why nobody's yes stands behind it; empty where somebody else's does."""
     if terms.signed:
         if not one.approver:
@@ -120,7 +120,7 @@ def _approval_fault(one: Waiver, now: datetime, terms: Terms) -> str:
     return ""
 
 
-def _life_fault(one: Waiver, case: Case) -> str:
+def _life_fault(one: Waiver, case: RuleContext) -> str:
     if one.expires <= one.at:
         return "it ends before it begins"
     if case.terms.ages:

@@ -12,7 +12,7 @@ from orchestrator.domain.person import name_fault, person_key
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ExcuseTerms:
     """Whose word counts, and for how long."""
 
     person: Callable[[str], str]
@@ -71,8 +71,8 @@ def _lasts(longest: timedelta) -> str:
     return f"the policy lets exceptions last {counted(longest.days, 'day')} (`exception_max_age`)"
 
 
-TERMS_BY_VERSION: Mapping[int, Terms] = {
-    1: Terms(person=_trimmed, name_fault=_unnamed, signed=False, ages=False, approved=False),
-    2: Terms(person=person_key, name_fault=name_fault, signed=True, ages=True, approved=True),
+TERMS_BY_VERSION: Mapping[int, ExcuseTerms] = {
+    1: ExcuseTerms(person=_trimmed, name_fault=_unnamed, signed=False, ages=False, approved=False),
+    2: ExcuseTerms(person=person_key, name_fault=name_fault, signed=True, ages=True, approved=True),
 }
 """A stored verdict is replayed by those that it was made with."""

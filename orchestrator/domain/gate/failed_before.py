@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence
-from orchestrator.domain.gate.tolerance import Failing, failing_results
+from orchestrator.domain.gate.tolerance import FailingResult, failing_results
 from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.outcome import Outcome
 
@@ -64,27 +64,29 @@ def failed_elsewhere(
     )
 
 
-def _of_job(job: str, others: Iterable[CellEvidence]) -> Iterator[Failing]:
+def _of_job(job: str, others: Iterable[CellEvidence]) -> Iterator[FailingResult]:
     for then in others:
         for old in (one for one in then.jobs if one.id == job):
             found = list(failing_results(then, old, blocking=True))
             if not found and old.outcome is Outcome.FAILED:
-                found = [Failing(then, old, blocking=True, name=f"({old.reason})", is_end=True)]
+                found = [
+                    FailingResult(then, old, blocking=True, name=f"({old.reason})", is_end=True)
+                ]
             yield from found
 
 
-def _passes(name: str, one: Failing, job: JobEvidence, passing: Set[str]) -> bool:
+def _passes(name: str, one: FailingResult, job: JobEvidence, passing: Set[str]) -> bool:
     """What could not be collected passes by its tests; a check, and an end, by the job's end."""
     if one.test is None:
         return job.outcome is Outcome.PASSED or (job.ending is None and not one.is_end)
     return name in passing or any(test.startswith((f"{name}::", f"{name}/")) for test in passing)
 
 
-def _name(one: Failing) -> str:
+def _name(one: FailingResult) -> str:
     return one.name or "(without a name)"
 
 
-def _told(one: Failing) -> FailedTest:
+def _told(one: FailingResult) -> FailedTest:
     if one.test is not None:
         return replace(one.test, run=one.cell.run)
     return FailedTest(
@@ -92,5 +94,5 @@ def _told(one: Failing) -> FailedTest:
     )
 
 
-def _gone(one: Failing) -> FailedTest:
+def _gone(one: FailingResult) -> FailedTest:
     return replace(_told(one), payload=one.cell.subject.get("payload_sha256", "?"))

@@ -83,7 +83,7 @@ class Benchmark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class BenchmarkResult:
     """What one benchmark came to."""
 
     outcome: RuleOutcome
@@ -105,7 +105,7 @@ def decide(
     min_pairs: int,
     alpha: float,
     fdr: float,
-) -> tuple[Ruling, ...]:
+) -> tuple[BenchmarkResult, ...]:
     """Decide about all benchmarks of a run at once; one ruling for each, in their order.
 
     VIOLATED: slower than the budget, by the interval (``low > budget``, which is ``p <= alpha``)
@@ -201,14 +201,14 @@ def _pairs(one: Benchmark) -> int:
 
 def _ruling(
     one: Benchmark, found: Comparison | str, adjusted: float | None, limits: _Limits
-) -> Ruling:
+) -> BenchmarkResult:
     if isinstance(found, str):
         return _untested(one, found, limits)
     if one.budget is None or adjusted is None:
         outcome, reason = RuleOutcome.OK, "no budget is set for it"
-        return Ruling(outcome=outcome, comparison=found, adjusted=None, reason=reason)
+        return BenchmarkResult(outcome=outcome, comparison=found, adjusted=None, reason=reason)
     outcome, reason = _judge(found, one.budget, adjusted, limits)
-    return Ruling(
+    return BenchmarkResult(
         outcome=outcome,
         comparison=found,
         adjusted=adjusted,
@@ -217,8 +217,8 @@ def _ruling(
     )
 
 
-def _untested(one: Benchmark, why: str, limits: _Limits) -> Ruling:
-    return Ruling(
+def _untested(one: Benchmark, why: str, limits: _Limits) -> BenchmarkResult:
+    return BenchmarkResult(
         outcome=RuleOutcome.OK if one.budget is None else _UNKNOWN,
         comparison=None,
         adjusted=None,

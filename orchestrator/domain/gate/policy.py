@@ -7,7 +7,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Literal
 
-from orchestrator.domain.expected_hardware import Expected
+from orchestrator.domain.expected_hardware import ExpectedHardware
 from orchestrator.domain.gate.later_fields import LATER
 from orchestrator.domain.gate.payload_review import PayloadLevel
 from orchestrator.domain.gate.quantities import like
@@ -134,7 +134,7 @@ class PlatformRule:
     """As the matrix calls it."""
     instance: str = ""
     """Short for `expect.instance`."""
-    expect: Expected = field(default_factory=Expected, metadata=LATER)
+    expect: ExpectedHardware = field(default_factory=ExpectedHardware, metadata=LATER)
     """What its machines must be. What is left out is what the platform's id promises; ``any`` takes
     any machine."""
     level: Level = "blocking"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.domain.gate.exceptions import Excuse
 from orchestrator.domain.gate.quantities import counted, some
-from orchestrator.domain.gate.rule_context import Case, JudgedJob
+from orchestrator.domain.gate.rule_context import JudgedJob, RuleContext
 from orchestrator.domain.gate.rules.rule_results import is_bad
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
@@ -14,7 +14,9 @@ from orchestrator.domain.known_issue import IssueState, IssueUse, Ran, uses
 from orchestrator.domain.outcome import Outcome
 
 
-def warnings(case: Case, results: Sequence[RuleResult], known: Sequence[Excuse]) -> tuple[str, ...]:
+def warnings(
+    case: RuleContext, results: Sequence[RuleResult], known: Sequence[Excuse]
+) -> tuple[str, ...]:
     """In a fixed order, each once."""
     found = (
         *_issues(case),
@@ -25,7 +27,7 @@ def warnings(case: Case, results: Sequence[RuleResult], known: Sequence[Excuse])
     return tuple(dict.fromkeys(found))
 
 
-def _issues(case: Case) -> Iterator[str]:
+def _issues(case: RuleContext) -> Iterator[str]:
     """Known issues that are over, and those whose failures are gone."""
     used = case.tolerance.used
     failing = [one.failing for one in case.tolerance.results]
@@ -70,7 +72,7 @@ def _has_run(judged: JudgedJob) -> bool:
     return ended and not (counts.collected and only)
 
 
-def _quarantines(case: Case) -> Iterator[str]:
+def _quarantines(case: RuleContext) -> Iterator[str]:
     """Those that are over, and whose tests fail."""
     named = {one.failing.test.quarantine for one in case.tolerance.results if one.failing.test}
     for one in sorted(case.snapshot.quarantines, key=lambda one: one.id):
@@ -83,12 +85,12 @@ def _quarantines(case: Case) -> Iterator[str]:
             yield f"{one.nodeid} fails; its quarantine {one.id} does not count: {fault}."
 
 
-def _age_fault(case: Case, one: Quarantine) -> str:
+def _age_fault(case: RuleContext, one: Quarantine) -> str:
     return case.terms.age_fault(case.policy, one.opened.date(), case.now.date())
 
 
 def _excuses(
-    case: Case, results: Mapping[str, RuleResult], known: Sequence[Excuse]
+    case: RuleContext, results: Mapping[str, RuleResult], known: Sequence[Excuse]
 ) -> Iterator[str]:
     """Exceptions that do nothing, and waivers that would be needed and do not count."""
     written = {one.id for one in case.policy.spec.exceptions}
@@ -103,7 +105,7 @@ def _excuses(
             yield f"{one.id} is not needed: {one.rule} {'is ok' if result else 'says nothing'}."
 
 
-def _unnamed_platforms(case: Case) -> Iterator[str]:
+def _unnamed_platforms(case: RuleContext) -> Iterator[str]:
     named = {rule.id for rule in case.policy.spec.platforms}
     named |= {
         rule.when_unavailable.substitute.platform

@@ -17,7 +17,7 @@ _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 _UNCLEAR = (Outcome.ERRORED, Outcome.CANCELLED)
 
 
-def completed(earlier: CellEvidence, later: CellEvidence) -> CellEvidence:
+def merge_reruns(earlier: CellEvidence, later: CellEvidence) -> CellEvidence:
     """The later cell, with those jobs of the earlier one that it did not have again.
 
     Args:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.gate.excuse_terms import Terms
+from orchestrator.domain.gate.excuse_terms import ExcuseTerms
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy, JobRule, PlatformRule
 from orchestrator.domain.gate.quantities import like
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, Snapshot
 from orchestrator.domain.gate.tolerance import (
-    Failing,
+    FailingResult,
     Tolerance,
     failing_results,
     failures_over,
@@ -38,7 +38,7 @@ class JudgedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class PlatformEvidence:
     """A platform of the policy with the evidence that there is of it."""
 
     rule: PlatformRule
@@ -74,7 +74,7 @@ class Stand:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class RuleContext:
     """Everything that a verdict is made from."""
 
     policy: GatePolicy
@@ -82,11 +82,11 @@ class Case:
     now: datetime
     statistics: Statistics
     evidence_digest: str
-    stands: tuple[Stand, ...]
+    stands: tuple[PlatformEvidence, ...]
     """In the policy's order."""
     tolerance: Tolerance
     """Which failing results are tolerated, and by what."""
-    terms: Terms
+    terms: ExcuseTerms
     """What exceptions and approvals must be to count."""
 
     @property
@@ -96,7 +96,7 @@ class Case:
             yield from stand.jobs
 
     @property
-    def cells(self) -> Iterator[tuple[Stand, CellEvidence]]:
+    def cells(self) -> Iterator[tuple[PlatformEvidence, CellEvidence]]:
         """Every cell of every platform that the policy names."""
         for stand in self.stands:
             for cell in stand.cells:
@@ -113,23 +113,25 @@ def is_over(cell: CellEvidence) -> bool:
     return cell.state == CellState.DONE.value and cell.outcome is not None
 
 
-def open_case(
+def rule_context(
     policy: GatePolicy,
     snapshot: Snapshot,
     now: datetime,
     *,
     statistics: Statistics,
     evidence_digest: str,
-    terms: Terms,
-) -> Case:
+    terms: ExcuseTerms,
+) -> RuleContext:
     """Sort the evidence by what the policy says of it."""
-    stands = tuple(stand_of(rule, policy, snapshot) for rule in policy.spec.platforms)
+    stands = tuple(platform_evidence(rule, policy, snapshot) for rule in policy.spec.platforms)
     failing = [result for stand in stands for job in stand.jobs for result in _failing(job)]
     tolerance = tolerate(failing, policy, snapshot, now, terms)
-    return Case(policy, snapshot, now, statistics, evidence_digest, stands, tolerance, terms)
+    return RuleContext(policy, snapshot, now, statistics, evidence_digest, stands, tolerance, terms)
 
 
-def stand_of(rule: PlatformRule, policy: GatePolicy, snapshot: Snapshot) -> Stand:
+def platform_evidence(
+    rule: PlatformRule, policy: GatePolicy, snapshot: Snapshot
+) -> PlatformEvidence:
     """A platform with its newest cell of each environment. A job that no rule names must pass."""
     order = {run: number for number, run in enumerate(snapshot.runs)}
     mine = [cell for cell in snapshot.cells if cell.platform == rule.id]
@@ -137,9 +139,9 @@ def stand_of(rule: PlatformRule, policy: GatePolicy, snapshot: Snapshot) -> Stan
     newest = {cell.environment: cell for cell in mine}
     asked = [each for each in policy.spec.jobs if each.on == "all" or rule.id in each.on]
     rest = JobRule(id="*", on=(rule.id,), level=rule.level)
-    return Stand(rule, tuple(newest[name] for name in sorted(newest)), (*asked, rest))
+    return PlatformEvidence(rule, tuple(newest[name] for name in sorted(newest)), (*asked, rest))
 
 
-def _failing(judged: JudgedJob) -> Iterator[Failing]:
+def _failing(judged: JudgedJob) -> Iterator[FailingResult]:
     yield from failing_results(judged.cell, judged.job, blocking=judged.blocking)
     yield from failures_over(judged.cell, judged.job, blocking=judged.blocking)

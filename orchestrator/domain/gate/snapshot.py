@@ -12,7 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from orchestrator.domain.cell import Cause
-from orchestrator.domain.expected_hardware import Expected
+from orchestrator.domain.expected_hardware import ExpectedHardware
 from orchestrator.domain.gate.later_fields import LATER
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.test_changes import TestChanges
@@ -171,7 +171,7 @@ class CellEvidence:
     last such run."""
     stands_for: tuple[Mapping[str, str], ...] = field(default=(), metadata=LATER)
     """Other subjects, of the cells in earlier runs that it replaces."""
-    expect: Expected = field(default_factory=Expected, metadata=LATER)
+    expect: ExpectedHardware = field(default_factory=ExpectedHardware, metadata=LATER)
     """What the matrix says that its machines must be."""
     machines: tuple[MachineEvidence, ...] = field(default=(), metadata=LATER)
     """That its jobs ran on; none of evidence that others produced."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.gate.excuse_terms import Terms
+from orchestrator.domain.gate.excuse_terms import ExcuseTerms
 from orchestrator.domain.gate.policy import GatePolicy, PolicyIssue
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence, Snapshot
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue, fits
@@ -28,7 +28,7 @@ _ANY = IssueMatch(exception="*")
 
 
 @dataclass(frozen=True, slots=True)
-class Failing:
+class FailingResult:
     """A failing result, or several that nothing tells apart."""
 
     cell: CellEvidence
@@ -84,10 +84,10 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class ToleratedResult:
     """What one failing result comes to."""
 
-    failing: Failing
+    failing: FailingResult
     by: Mapping[str, int] = field(default_factory=dict)
     """How many are tolerated, by the id of what tolerates them."""
     exhausted: tuple[str, ...] = ()
@@ -108,13 +108,13 @@ class Allowed:
 class Tolerance:
     """All failing results, and what tolerates them."""
 
-    results: tuple[Allowed, ...]
+    results: tuple[ToleratedResult, ...]
     """Those that can stop a release first."""
     issues: tuple[KnownIssue, ...]
     """The policy's and the product's, by id."""
-    by_job: Mapping[tuple[str, str], Sequence[Allowed]]
+    by_job: Mapping[tuple[str, str], Sequence[ToleratedResult]]
     """By cell and job."""
-    over_by_job: Mapping[tuple[str, str], Sequence[Allowed]]
+    over_by_job: Mapping[tuple[str, str], Sequence[ToleratedResult]]
     """The same of what failed in other runs alone."""
 
     @property
@@ -135,13 +135,15 @@ class _Allowance:
     """None: any number."""
 
 
-def failing_results(cell: CellEvidence, job: JobEvidence, *, blocking: bool) -> Iterator[Failing]:
+def failing_results(
+    cell: CellEvidence, job: JobEvidence, *, blocking: bool
+) -> Iterator[FailingResult]:
     """Everything of a job that went wrong: tests, checks, and how the job itself ended.
 
     A job that crashed is a failing result beside its failing tests: whatever tolerates these does
     not reach it.
     """
-    about = Failing(cell, job, blocking)
+    about = FailingResult(cell, job, blocking)
     for test in job.failed:
         yield replace(about, name=test.nodeid, test=test)
     unnamed = job.counts.failed + job.counts.error - len(job.failed)
@@ -157,29 +159,31 @@ def failing_results(cell: CellEvidence, job: JobEvidence, *, blocking: bool) -> 
         yield replace(about, name=f"({job.outcome.value})", words=job.reason)
 
 
-def failures_over(cell: CellEvidence, job: JobEvidence, *, blocking: bool) -> Iterator[Failing]:
+def failures_over(
+    cell: CellEvidence, job: JobEvidence, *, blocking: bool
+) -> Iterator[FailingResult]:
     """What failed in other runs of the same, and does not here."""
     for test in job.failed_before:
         is_end = not test.signature and test.nodeid.startswith("(")
-        yield Failing(
+        yield FailingResult(
             cell, job, blocking, name=test.nodeid, words=test.message, test=test, is_end=is_end
         )
 
 
 def tolerate(
-    failing: Iterable[Failing],
+    failing: Iterable[FailingResult],
     policy: GatePolicy,
     snapshot: Snapshot,
     now: datetime,
-    terms: Terms,
+    terms: ExcuseTerms,
 ) -> Tolerance:
     """Let every failing result find what tolerates it."""
     order = sorted(failing, key=lambda one: (not one.blocking, one.key))
     issues = known_issues(policy, snapshot)
     finder = _Finder(policy, snapshot, issues, now, terms)
     results = tuple(_allow(one, finder.open_to(one)) for one in order)
-    by_job: dict[tuple[str, str], list[Allowed]] = {}
-    over: dict[tuple[str, str], list[Allowed]] = {}
+    by_job: dict[tuple[str, str], list[ToleratedResult]] = {}
+    over: dict[tuple[str, str], list[ToleratedResult]] = {}
     for result in results:
         about = result.failing
         place = over if about.is_over else by_job
@@ -214,7 +218,7 @@ def _parts(job: JobEvidence) -> int:
     return job.counts.bad + len(job.failed) + len(job.failed_checks)
 
 
-def _allow(one: Failing, open_to: Iterable[_Allowance]) -> Allowed:
+def _allow(one: FailingResult, open_to: Iterable[_Allowance]) -> ToleratedResult:
     by: dict[str, int] = {}
     exhausted: list[str] = []
     wanted = one.count
@@ -228,7 +232,7 @@ def _allow(one: Failing, open_to: Iterable[_Allowance]) -> Allowed:
         if not wanted:
             break
         exhausted.append(allowance.id)
-    return Allowed(one, by, tuple(exhausted))
+    return ToleratedResult(one, by, tuple(exhausted))
 
 
 class _Finder:
@@ -240,7 +244,7 @@ class _Finder:
         snapshot: Snapshot,
         issues: Sequence[KnownIssue],
         now: datetime,
-        terms: Terms,
+        terms: ExcuseTerms,
     ) -> None:
         self._flaky = policy.spec.flaky
         self._now = now
@@ -259,7 +263,7 @@ class _Finder:
         self._by_scope = {one.id for one in written if one.without_signature == "allowed"}
         self._known: dict[tuple[object, ...], tuple[KnownIssue, ...]] = {}
 
-    def open_to(self, one: Failing) -> Iterator[_Allowance]:
+    def open_to(self, one: FailingResult) -> Iterator[_Allowance]:
         """In the order in which they are taken."""
         if one.test is not None and one.test.payload and self._manifest.gives_up(one.name):
             yield _Allowance(GIVEN_UP, None)
@@ -270,7 +274,7 @@ class _Finder:
         if one.is_flaky and self._flaky.rerun_success == "flaky":
             yield self._flakes
 
-    def _is_quarantined(self, one: Failing) -> bool:
+    def _is_quarantined(self, one: FailingResult) -> bool:
         named = one.test.quarantine if one.test else ""
         found = self._quarantines.get(named)
         if found is None or self._flaky.quarantine == "ignored":
@@ -278,7 +282,7 @@ class _Finder:
         here = not found.platforms or one.cell.platform in found.platforms
         return here and found.ended_at is None and self._now < found.expires
 
-    def _fitting(self, one: Failing) -> tuple[KnownIssue, ...]:
+    def _fitting(self, one: FailingResult) -> tuple[KnownIssue, ...]:
         about = one.failure(self._now)
         named = one.name if one.has_no_signature else None
         kind = (one.cell.id, one.job.id, about.signature, named, one.is_end)
@@ -286,7 +290,7 @@ class _Finder:
             self._known[kind] = tuple(i for i in self._issues if self._fits(i, one, about))
         return self._known[kind]
 
-    def _fits(self, issue: KnownIssue, one: Failing, about: Failure) -> bool:
+    def _fits(self, issue: KnownIssue, one: FailingResult, about: Failure) -> bool:
         if one.has_no_signature and not one.is_end and issue.id in self._by_scope:
             issue = replace(issue, match=_ANY)
         elif one.has_no_signature and not one.words:

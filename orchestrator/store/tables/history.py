@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.alias import AliasState
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.identity import Change
+from orchestrator.domain.identity import NameChange
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.store.column_types import Document, OneOf
 from orchestrator.store.tables.shared_columns import Id, Pk, Table
@@ -72,7 +72,7 @@ class TestAliasRow(Table):
     product: Mapped[str] = mapped_column(index=True)
     old_test: Mapped[int] = mapped_column(ForeignKey("test_case.id"))
     new_test: Mapped[int] = mapped_column(ForeignKey("test_case.id"))
-    change: Mapped[Change] = mapped_column(OneOf(Change))
+    change: Mapped[NameChange] = mapped_column(OneOf(NameChange))
     likeness: Mapped[float] = mapped_column(Float(53))
     state: Mapped[AliasState] = mapped_column(OneOf(AliasState))
     suggested_at: Mapped[datetime]

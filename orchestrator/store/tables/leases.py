@@ -10,7 +10,7 @@ from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.attestation import Attestation
-from orchestrator.domain.cell import LeaseState, PlaceAnswer
+from orchestrator.domain.cell import LeaseState, PlacementResult
 from orchestrator.domain.machine import Login, Machine, Place, Reach
 from orchestrator.store.column_types import Document, Json, Name, OneOf
 from orchestrator.store.tables.shared_columns import (
@@ -105,7 +105,7 @@ class DecisionRow(Table):
     """Within its attempt, from 1."""
     at: Mapped[datetime]
     place: Mapped[str] = mapped_column(Name)
-    verdict: Mapped[PlaceAnswer] = mapped_column(OneOf(PlaceAnswer))
+    verdict: Mapped[PlacementResult] = mapped_column(OneOf(PlacementResult))
     reason: Mapped[str] = mapped_column(Name)
     detail: Mapped[str]
 

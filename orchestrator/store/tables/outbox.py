@@ -8,7 +8,7 @@ from sqlalchemy import Float, ForeignKey, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.announcement import News
-from orchestrator.domain.channel import Channel, DeliveryState, Reception
+from orchestrator.domain.channel import Channel, DeliveryResult, DeliveryState
 from orchestrator.store.column_types import Document, Name, OneOf
 from orchestrator.store.tables.shared_columns import Id, Pk, Table, UniqueId
 
@@ -96,7 +96,7 @@ class DeliveryAttemptRow(Table):
     delivery: Mapped[int] = mapped_column(Integer, ForeignKey("delivery.pk"), primary_key=True)
     number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     at: Mapped[datetime]
-    reception: Mapped[Reception] = mapped_column(OneOf(Reception))
+    reception: Mapped[DeliveryResult] = mapped_column(OneOf(DeliveryResult))
     status: Mapped[int | None]
     said: Mapped[str]
     seconds: Mapped[float] = mapped_column(Float(53))

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.domain.retests import Sitting
+from orchestrator.domain.retests import RetestSession
 from orchestrator.store.column_types import Document
 from orchestrator.store.tables.shared_columns import (
     KeyAttempt,
@@ -31,7 +31,7 @@ class SittingRow(Table):
     attempt: Mapped[OfAttempt]
     run_id: Mapped[OfRun] = mapped_column(index=True)
     key: Mapped[str]
-    document: Mapped[Sitting] = mapped_column(Document(Sitting))
+    document: Mapped[RetestSession] = mapped_column(Document(RetestSession))
 
 
 class DismissalRow(Table):

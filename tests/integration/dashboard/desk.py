@@ -23,7 +23,7 @@ from starlette.testclient import TestClient
 
 from orchestrator.application.context import Context
 from orchestrator.application.tokens import Credential, begin_session, cookie_of, create_token
-from orchestrator.bootstrap.asgi_dispatch import Faces
+from orchestrator.bootstrap.asgi_dispatch import AsgiDispatch
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.dashboard.responses import Pages
 from orchestrator.dashboard.session import Viewer
@@ -126,7 +126,7 @@ _COMPILED: dict[str, Pages] = {}
 
 def signed_in(api: Desk, scope: str | None) -> PageDesk:
     """The pages for a new token of this scope, or for nobody."""
-    client = api.speak(Faces(api.guarded, dashboard(api.context)), base=f"http://{HOST}")
+    client = api.speak(AsgiDispatch(api.guarded, dashboard(api.context)), base=f"http://{HOST}")
     if scope is None:
         return PageDesk(api, client, Viewer("nobody", Scope.READ, Credential(""), ""))
     token, secret = create_token(api.context, f"a {scope}", Scope(scope), days=1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.application.sign_off import NewWaiver, waive
+from orchestrator.application.sign_off import NewWaiver, request_waiver
 from orchestrator.dashboard.pages.gates import gate
 from tests.integration import gate_world
 from tests.integration.dashboard.desk import PageDesk
@@ -230,7 +230,7 @@ def test_many_waivers_and_verdicts_cost_no_more_statements(pages: PageDesk) -> N
         new = NewWaiver(
             gate="release", rule=RULE, reason=f"{number}", author=pages.viewer.person, days=1
         )
-        waive(pages.api.context, new)
+        request_waiver(pages.api.context, new)
     for number in range(3):
         gate_world.check(pages.api, f"more-{number}")
     with pages.counted() as many:

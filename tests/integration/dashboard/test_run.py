@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.domain.cell import Cause, CellState, PlaceAnswer, PlaceChoice
+from orchestrator.domain.cell import Cause, CellState, PlacementDecision, PlacementResult
 from orchestrator.domain.outcome import Outcome
 from tests.databases import lease
 from tests.integration.dashboard.desk import PageDesk
@@ -100,8 +100,8 @@ def test_the_cost_grows_by_itself_and_stands_against_its_limit(pages: PageDesk) 
     leases.reserve(lease("l-1", agent.attempt_id), run_id=run, exclusive=False, max_usd=None)
     leases.launching("l-1", at=pages.api.clock.now())
     leases.held("l-1", "i-1", at=pages.api.clock.now())
-    choice = PlaceChoice(
-        pages.api.clock.now(), "north", PlaceAnswer.REFUSED, "capacity", "none left"
+    choice = PlacementDecision(
+        pages.api.clock.now(), "north", PlacementResult.REFUSED, "capacity", "none left"
     )
     leases.decide(agent.attempt_id, choice)
     pages.api.clock.move(hours=1)

@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from orchestrator.application.tokens import Credential, cookie_of, create_token
-from orchestrator.bootstrap.asgi_dispatch import Faces
+from orchestrator.bootstrap.asgi_dispatch import AsgiDispatch
 from orchestrator.dashboard.session import Viewer
 from orchestrator.domain.person import Scope
 from tests.integration import gate_world
@@ -37,7 +37,7 @@ def site(shared_pages: PageDesk) -> PageDesk:
 
 
 def nobody(pages: PageDesk) -> TestClient:
-    faces = Faces(pages.api.guarded, dashboard(pages.api.context))
+    faces = AsgiDispatch(pages.api.guarded, dashboard(pages.api.context))
     return pages.api.speak(faces, base=f"http://{HOST}", follow_redirects=False)
 
 

@@ -11,7 +11,7 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import tests
 from orchestrator.domain.alias import Alias, AliasState
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.identity import Change
+from orchestrator.domain.identity import NameChange
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
 from tests.contract.test_stores_grids import done
 from tests.contract.test_stores_release_board import launch
@@ -126,7 +126,7 @@ def test_older_names_are_one_test_with_it(pages: PageDesk) -> None:
                 old=NAME,
                 new_test=newer,
                 new=new,
-                change=Change.RENAMED,
+                change=NameChange.RENAMED,
                 likeness=0.9,
                 state=AliasState.SUGGESTED,
                 suggested_at=BEGIN,

@@ -7,13 +7,15 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.application.cell.readiness import WrongHardwareError, attest
-from orchestrator.domain.expected_hardware import Expected
+from orchestrator.domain.expected_hardware import ExpectedHardware
 from orchestrator.domain.matrix import Platform
 
 L4 = {"vendor": "nvidia", "name": "NVIDIA L4"}
 
 
-def looked_at(expect: Expected | None, *devices: dict[str, str], simulated: bool = False, **facts):
+def looked_at(
+    expect: ExpectedHardware | None, *devices: dict[str, str], simulated: bool = False, **facts
+):
     """The error of an attempt on this computer, and what is kept of who would have produced it."""
     kept = []
     lease = SimpleNamespace(
@@ -36,14 +38,19 @@ def looked_at(expect: Expected | None, *devices: dict[str, str], simulated: bool
     ("expect", "devices", "facts", "wrong"),
     [
         (None, [], {}, ""),
-        (Expected(accelerator="L4"), [L4], {}, ""),
-        (Expected(accelerator="L4"), [], {}, "with L4: it has no accelerator"),
-        (Expected(accelerator="L40S"), [L4], {}, "with L40S: it has nvidia NVIDIA L4"),
-        (Expected(provider="local"), [], {}, ""),
-        (Expected(provider="gcp"), [], {}, "of gcp: its provider is local"),
-        (Expected(instance="g2"), [], {"instance_type": "g2"}, ""),
-        (Expected(instance="g2"), [], {"instance_type": "g6"}, "of g2: its instance type is g6"),
-        (Expected(instance="g2"), [], {}, "of g2: its instance type is not known"),
+        (ExpectedHardware(accelerator="L4"), [L4], {}, ""),
+        (ExpectedHardware(accelerator="L4"), [], {}, "with L4: it has no accelerator"),
+        (ExpectedHardware(accelerator="L40S"), [L4], {}, "with L40S: it has nvidia NVIDIA L4"),
+        (ExpectedHardware(provider="local"), [], {}, ""),
+        (ExpectedHardware(provider="gcp"), [], {}, "of gcp: its provider is local"),
+        (ExpectedHardware(instance="g2"), [], {"instance_type": "g2"}, ""),
+        (
+            ExpectedHardware(instance="g2"),
+            [],
+            {"instance_type": "g6"},
+            "of g2: its instance type is g6",
+        ),
+        (ExpectedHardware(instance="g2"), [], {}, "of g2: its instance type is not known"),
     ],
 )
 def test_another_machine_than_expected_runs_no_job(expect, devices, facts, wrong) -> None:
@@ -53,6 +60,6 @@ def test_another_machine_than_expected_runs_no_job(expect, devices, facts, wrong
 
 
 def test_a_simulated_machine_may_have_no_device_and_none_of_another_kind() -> None:
-    assert looked_at(Expected(accelerator="L4"), simulated=True) == ("", "")
-    error, _ = looked_at(Expected(accelerator="L4"), L4 | {"name": "T4"}, simulated=True)
+    assert looked_at(ExpectedHardware(accelerator="L4"), simulated=True) == ("", "")
+    error, _ = looked_at(ExpectedHardware(accelerator="L4"), L4 | {"name": "T4"}, simulated=True)
     assert "it has nvidia T4" in error

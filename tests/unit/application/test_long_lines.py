@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.application.ingest_evidence import pull_evidence
-from orchestrator.domain.evidence import LINE_LIMIT_BYTES, EvidenceError, Pulled
+from orchestrator.domain.evidence import LINE_LIMIT_BYTES, EvidenceBatch, EvidenceError
 from orchestrator.store.evidence import Position
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,9 +33,11 @@ class Machine:
     def __init__(self, events: bytes) -> None:
         self.events = events
 
-    def pull(self, _: str, *, events_offset: int, log_offset: int, limit_bytes: int) -> Pulled:
+    def pull(
+        self, _: str, *, events_offset: int, log_offset: int, limit_bytes: int
+    ) -> EvidenceBatch:
         piece = self.events[events_offset : events_offset + limit_bytes]
-        return Pulled(piece, b"", True, len(self.events), 0)
+        return EvidenceBatch(piece, b"", True, len(self.events), 0)
 
 
 class Store:

@@ -19,7 +19,7 @@ from orchestrator.application.ports.dialects import (
     UnreadableError,
 )
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.parsed_results import Said, SaidProblem, SaidTest
+from orchestrator.domain.parsed_results import ParsedProblem, ParsedTest, Said
 
 FOREIGN = Path(__file__).parents[2] / "golden/foreign"
 LONGEST_TEXT = 140_000
@@ -47,7 +47,7 @@ def outcomes(said: Iterable[Said]) -> dict[str, TestOutcome]:
     """The worst outcome of each test."""
     found: dict[str, TestOutcome] = {}
     for each in said:
-        if isinstance(each, SaidTest):
+        if isinstance(each, ParsedTest):
             found[each.nodeid] = max(each.outcome, found.get(each.nodeid, each.outcome))
     return found
 
@@ -59,12 +59,12 @@ def of_kind(said: Iterable[Said], kind: type) -> list:
 
 def errors(said: Iterable[Said]) -> list[str]:
     """What cannot be relied on."""
-    return [e.message for e in said if isinstance(e, SaidProblem) and e.level == "error"]
+    return [e.message for e in said if isinstance(e, ParsedProblem) and e.level == "error"]
 
 
 def warnings(said: Iterable[Said]) -> list[str]:
     """What a person must know."""
-    return [e.message for e in said if isinstance(e, SaidProblem) and e.level == "warning"]
+    return [e.message for e in said if isinstance(e, ParsedProblem) and e.level == "warning"]
 
 
 def survives(dialect: Dialect, data: bytes, name: str) -> list[Said]:

@@ -9,13 +9,13 @@ from pathlib import Path
 from orchestrator.application.ports.dialects import HEAD_BYTES, TAIL_BYTES, Artifact, Dialect
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
+    ParsedDetail,
+    ParsedEnd,
+    ParsedProblem,
+    ParsedTally,
+    ParsedTest,
+    ParsedUnnamedTests,
     Said,
-    SaidDetail,
-    SaidEnd,
-    SaidProblem,
-    SaidTally,
-    SaidTest,
-    SaidUnnamed,
 )
 
 GOLDEN = Path(__file__).parents[2] / "golden/logs/gcp_l4_v046"
@@ -51,13 +51,13 @@ class Told:
     """What was said, by kind."""
 
     tests: dict[str, TestOutcome] = field(default_factory=dict)
-    first: dict[str, SaidTest] = field(default_factory=dict)
+    first: dict[str, ParsedTest] = field(default_factory=dict)
     unnamed: Counter[str] = field(default_factory=Counter)
     collected: list[int] = field(default_factory=list)
-    footers: list[SaidTally] = field(default_factory=list)
-    details: list[SaidDetail] = field(default_factory=list)
-    problems: list[SaidProblem] = field(default_factory=list)
-    end: SaidEnd | None = None
+    footers: list[ParsedTally] = field(default_factory=list)
+    details: list[ParsedDetail] = field(default_factory=list)
+    problems: list[ParsedProblem] = field(default_factory=list)
+    end: ParsedEnd | None = None
     said: list[Said] = field(default_factory=list)
 
     @property
@@ -73,17 +73,17 @@ def told(dialect: Dialect, log: Artifact) -> Told:
     said = list(dialect.read(log))
     result = Told(said=said)
     for one in said:
-        if isinstance(one, SaidTest):
+        if isinstance(one, ParsedTest):
             known = result.tests.get(one.nodeid, one.outcome)
             result.tests[one.nodeid] = max(known, one.outcome)
             result.first.setdefault(one.nodeid, one)
-        elif isinstance(one, SaidUnnamed):
+        elif isinstance(one, ParsedUnnamedTests):
             result.unnamed.update(one.counts)
-        elif isinstance(one, SaidEnd):
+        elif isinstance(one, ParsedEnd):
             result.end = one
-    tallies = [one for one in said if isinstance(one, SaidTally)]
+    tallies = [one for one in said if isinstance(one, ParsedTally)]
     result.collected = [one.total for one in tallies if one.where == "collected"]
     result.footers = [one for one in tallies if one.where == "footer"]
-    result.details = [one for one in said if isinstance(one, SaidDetail)]
-    result.problems = [one for one in said if isinstance(one, SaidProblem)]
+    result.details = [one for one in said if isinstance(one, ParsedDetail)]
+    result.problems = [one for one in said if isinstance(one, ParsedProblem)]
     return result

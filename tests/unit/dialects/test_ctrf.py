@@ -11,11 +11,11 @@ from orchestrator.adapters.dialects.ctrf import Ctrf
 from orchestrator.application.ports.dialects import UnreadableError
 from orchestrator.domain.outcome import TestOutcome as Outcome
 from orchestrator.domain.parsed_results import (
-    SaidEnd,
-    SaidEnvironment,
-    SaidStamp,
-    SaidTally,
-    SaidTest,
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedTally,
+    ParsedTest,
+    ParsedVersion,
 )
 from tests.unit.dialects.foreign import (
     FOREIGN,
@@ -39,7 +39,7 @@ def read(folder, value):
 
 def test_a_report_of_pytest():
     said = list(DIALECT.read(foreign("pytest-ctrf.json")))
-    tests = {each.nodeid: each for each in of_kind(said, SaidTest)}
+    tests = {each.nodeid: each for each in of_kind(said, ParsedTest)}
     here = "tests/test_all.py::"
     assert len(tests) == 42
     assert tests[here + "test_err"].outcome is Outcome.ERROR
@@ -50,16 +50,16 @@ def test_a_report_of_pytest():
     assert tests[here + "test_bad"].message == "AssertionError: no"
     assert tests[here + "test_bad"].duration_s == 0.003
     assert "docs/guide.rst::guide.rst" in tests
-    (tally,) = of_kind(said, SaidTally)
+    (tally,) = of_kind(said, ParsedTally)
     assert tally.total == 42
     assert tally.counts == {"passed": 21, "failed": 12, "skipped": 4, "xfailed": 3, "error": 2}
-    assert SaidEnvironment({"packages": {"pytest": "9.2.0"}}) in said
+    assert ParsedEnvironment({"packages": {"pytest": "9.2.0"}}) in said
     assert errors(said) == warnings(said) == []
 
 
 def test_tries_flakiness_and_states_of_others():
     said = list(DIALECT.read(foreign("ctrf-retries.json")))
-    tests = {each.nodeid: each for each in of_kind(said, SaidTest)}
+    tests = {each.nodeid: each for each in of_kind(said, ParsedTest)}
     signs_in = tests["e2e/login.spec.ts::account > login::signs in"]
     assert signs_in.earlier == (Outcome.FAILED, Outcome.FAILED)
     assert tests["e2e/login.spec.ts::account::login::signs out"].earlier == (Outcome.FAILED,)
@@ -67,8 +67,8 @@ def test_tries_flakiness_and_states_of_others():
     assert tests["playwright::refunds"].outcome is Outcome.SKIPPED
     assert tests["playwright::ships"].outcome is Outcome.MISSING
     assert warnings(said) == ["playwright::ships: other is no outcome"]
-    assert SaidStamp("shop", "2.4.1") in said
-    assert of_kind(said, SaidEnd) == [SaidEnd(duration_s=3.5)]
+    assert ParsedVersion("shop", "2.4.1") in said
+    assert of_kind(said, ParsedEnd) == [ParsedEnd(duration_s=3.5)]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_torn_report_keeps_what_came(tmp_path):
     said = read(tmp_path, REAL[:cut])
     assert outcomes(said)["tests/test_all.py::test_err"] is Outcome.ERROR
     assert errors(said) == ["torn: the document ends in its middle; what came before it is kept"]
-    assert of_kind(said, SaidTally) == of_kind(said, SaidEnd) == []
+    assert of_kind(said, ParsedTally) == of_kind(said, ParsedEnd) == []
 
 
 def test_a_test_that_is_torn_is_missing(tmp_path):
@@ -123,7 +123,7 @@ def test_numbers_that_are_none_keys_that_stand_twice_and_depth(tmp_path):
         for name, duration in durations.items()
     )
     said = read(tmp_path, odd + '],"summary":{"tests":4,"passed":4}}}')
-    assert [t.duration_s for t in of_kind(said, SaidTest)] == [None] * 4
+    assert [t.duration_s for t in of_kind(said, ParsedTest)] == [None] * 4
     assert errors(said) == []
     twice = head + '{"name":"a","status":"failed","status":"passed"}]}}'
     assert "a key stands twice" in " ".join(warnings(read(tmp_path, twice)))
@@ -140,7 +140,7 @@ def test_long_texts_are_cut_at_any_place(tmp_path):
         )
         said = read(tmp_path, text)
         assert outcomes(said) == {"a": Outcome.FAILED, "b": Outcome.PASSED}
-        assert len(of_kind(said, SaidTest)[0].text) <= 66_000
+        assert len(of_kind(said, ParsedTest)[0].text) <= 66_000
 
 
 @pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16"])
@@ -164,7 +164,7 @@ def test_a_large_report_is_read_in_bounded_memory(tmp_path):
     document = artifact(path, "ctrf.json")
     assert document.size_bytes > 8_500_000
     tracemalloc.start()
-    count = sum(isinstance(each, SaidTest) for each in DIALECT.read(document))
+    count = sum(isinstance(each, ParsedTest) for each in DIALECT.read(document))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 101

@@ -21,7 +21,7 @@ from orchestrator.adapters.dialects.nvidia_smi import NvidiaSmi
 from orchestrator.adapters.dialects.pytest_benchmark import PytestBenchmark
 from orchestrator.adapters.dialects.transcription import Transcription
 from orchestrator.application.ports.dialects import Dialect
-from orchestrator.domain.parsed_results import SaidEnd
+from orchestrator.domain.parsed_results import ParsedEnd
 from tests.unit.dialects.foreign import FOREIGN, json_like, mutated, survives
 
 TRIED = settings(max_examples=60)
@@ -160,4 +160,4 @@ PIECES = [
 def test_any_text_of_a_demo_is_read(dialect: Dialect, lines: list[str]) -> None:
     raw = "\n".join(lines).encode("utf-8", errors="surrogatepass")
     said = survives(dialect, raw, "fuzz.txt")
-    assert sum(isinstance(one, SaidEnd) for one in said) <= 1
+    assert sum(isinstance(one, ParsedEnd) for one in said) <= 1

@@ -8,13 +8,13 @@ import pytest
 
 from orchestrator.adapters.dialects.demo_headings import DemoHeadings
 from orchestrator.domain.parsed_results import (
+    ParsedCheck,
+    ParsedEnd,
+    ParsedFallback,
+    ParsedMetric,
+    ParsedProblem,
+    ParsedVersion,
     Said,
-    SaidCheck,
-    SaidDegraded,
-    SaidEnd,
-    SaidMetric,
-    SaidProblem,
-    SaidStamp,
 )
 from tests.unit.dialects.demo_logs import golden, written
 
@@ -26,34 +26,34 @@ def _read(folder: Path, text: str) -> list[Said]:
 
 
 def _checks(said: list[Said]) -> list[tuple[str, str]]:
-    return [(one.name, one.outcome) for one in said if isinstance(one, SaidCheck)]
+    return [(one.name, one.outcome) for one in said if isinstance(one, ParsedCheck)]
 
 
 def _errors(said: list[Said]) -> list[str]:
-    return [one.message for one in said if isinstance(one, SaidProblem) and one.level == "error"]
+    return [one.message for one in said if isinstance(one, ParsedProblem) and one.level == "error"]
 
 
 def test_the_moe_demo_has_eight_parts_whose_passing_is_inferred() -> None:
     said = list(DemoHeadings().read(golden("moe_demo.txt")))
-    checks = [one for one in said if isinstance(one, SaidCheck)]
+    checks = [one for one in said if isinstance(one, ParsedCheck)]
     assert [c.outcome for c in checks] == ["passed"] * 8
     assert all(c.inferred for c in checks)
     assert checks[0].name == "Demo 1: Basic MoE Layer"
-    assert said[-1] == SaidEnd(0, inferred=True)
+    assert said[-1] == ParsedEnd(0, inferred=True)
     assert _errors(said) == []
-    assert [one for one in said if isinstance(one, SaidDegraded)] == []
-    assert [one for one in said if isinstance(one, SaidStamp)] == [
-        SaidStamp("kernel_pytorch", "0.4.6")
+    assert [one for one in said if isinstance(one, ParsedFallback)] == []
+    assert [one for one in said if isinstance(one, ParsedVersion)] == [
+        ParsedVersion("kernel_pytorch", "0.4.6")
     ]
 
 
 def test_the_moe_demo_says_that_it_is_slower_than_a_plain_layer() -> None:
     said = list(DemoHeadings().read(golden("moe_demo.txt")))
     part = "Demo 8: Performance Comparison"
-    assert [one for one in said if isinstance(one, SaidMetric)] == [
-        SaidMetric(f"{part}/Standard FFN/Time", (30.4,), "ms", "lower", {}),
-        SaidMetric(f"{part}/MoE (8 experts, top-2)/Time", (105.46,), "ms", "lower", {}),
-        SaidMetric(
+    assert [one for one in said if isinstance(one, ParsedMetric)] == [
+        ParsedMetric(f"{part}/Standard FFN/Time", (30.4,), "ms", "lower", {}),
+        ParsedMetric(f"{part}/MoE (8 experts, top-2)/Time", (105.46,), "ms", "lower", {}),
+        ParsedMetric(
             f"{part}/MoE (8 experts, top-2)/Time ratio",
             (3.5,),
             "x",
@@ -78,7 +78,7 @@ def test_the_moe_demo_says_that_it_is_slower_than_a_plain_layer() -> None:
 def test_trouble_below_a_heading_fails_it(tmp_path: Path, trouble: str, reason: str) -> None:
     said = _read(tmp_path, f"Demo 1: A\n{trouble}\nDemo 2: B\nfine\n{HAPPY}")
     assert _checks(said) == [("Demo 1: A", "failed"), ("Demo 2: B", "passed")]
-    assert next(one for one in said if isinstance(one, SaidCheck)).reason == reason
+    assert next(one for one in said if isinstance(one, ParsedCheck)).reason == reason
 
 
 @pytest.mark.parametrize(
@@ -91,18 +91,18 @@ def test_what_is_no_trouble(tmp_path: Path, line: str) -> None:
 def test_without_a_happy_end_the_last_part_failed_and_no_end_is_inferred(tmp_path: Path) -> None:
     said = _read(tmp_path, "Demo 1: A\nDemo 2: B\nworking\n")
     assert _checks(said) == [("Demo 1: A", "passed"), ("Demo 2: B", "failed")]
-    assert not any(isinstance(one, SaidEnd) for one in said)
+    assert not any(isinstance(one, ParsedEnd) for one in said)
     assert _errors(said) == ["it never says that it ended"]
 
 
 def test_an_end_with_failures_is_no_happy_one(tmp_path: Path) -> None:
     said = _read(tmp_path, "Demo 1: A\nAll demos completed with 1 failure\n")
-    assert not any(isinstance(one, SaidEnd) for one in said)
+    assert not any(isinstance(one, ParsedEnd) for one in said)
 
 
 def test_trouble_after_the_happy_end_is_an_end_that_failed(tmp_path: Path) -> None:
     said = _read(tmp_path, f"Demo 1: A\n{HAPPY}Segmentation fault (core dumped)\n")
-    assert said[-1] == SaidEnd(1, detail="Segmentation fault (core dumped)", inferred=True)
+    assert said[-1] == ParsedEnd(1, detail="Segmentation fault (core dumped)", inferred=True)
 
 
 @pytest.mark.parametrize(

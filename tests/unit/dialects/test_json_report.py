@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.adapters.dialects.json_report import PytestJsonReport
 from orchestrator.domain.outcome import TestOutcome as Outcome
-from orchestrator.domain.parsed_results import SaidEnd, SaidEnvironment, SaidTally, SaidTest
+from orchestrator.domain.parsed_results import ParsedEnd, ParsedEnvironment, ParsedTally, ParsedTest
 from tests.unit.dialects.foreign import (
     FOREIGN,
     errors,
@@ -31,7 +31,7 @@ def read(folder, value):
 def test_a_real_report():
     document = foreign("pytest-json-report.json")
     said = list(DIALECT.read(document))
-    tests = {each.nodeid: each for each in of_kind(said, SaidTest)}
+    tests = {each.nodeid: each for each in of_kind(said, ParsedTest)}
     here = "tests/test_all.py::"
     assert DIALECT.match(document) == 0.95
     assert len(tests) == 44
@@ -46,10 +46,10 @@ def test_a_real_report():
     assert tests[here + "test_skip"].reason == "because"
     assert tests["tests/test_broken.py"].reason == "collection"
     assert tests["tests/test_modskip.py"].reason == "whole module"
-    announced, summed = of_kind(said, SaidTally)
+    announced, summed = of_kind(said, ParsedTally)
     assert (announced.where, announced.total, summed.total) == ("collected", 44, 44)
     assert sum(summed.counts.values()) == 44
-    assert of_kind(said, SaidEnd)[0].exit_code == 1
+    assert of_kind(said, ParsedEnd)[0].exit_code == 1
     assert errors(said) == warnings(said) == []
 
 
@@ -61,7 +61,7 @@ def test_what_pytest_metadata_adds(tmp_path):
         "Packages": {"pytest": "9.2.0", "broken": None},
         "Plugins": {"xdist": "3.8.0"},
     }
-    (environment,) = of_kind(read(tmp_path, document), SaidEnvironment)
+    (environment,) = of_kind(read(tmp_path, document), ParsedEnvironment)
     assert environment.facts == {
         "python": "3.11.7",
         "packages": {"pytest": "9.2.0", "xdist": "3.8.0"},
@@ -72,7 +72,7 @@ def test_what_pytest_metadata_adds(tmp_path):
 def test_deselected_tests_are_not_announced(tmp_path):
     document = json.loads(REAL)
     document["summary"] |= {"collected": 50, "deselected": 8}
-    assert of_kind(read(tmp_path, document), SaidTally)[0].total == 44
+    assert of_kind(read(tmp_path, document), ParsedTally)[0].total == 44
 
 
 def test_a_test_that_was_tried_again_went_as_its_last_try(tmp_path):
@@ -87,8 +87,8 @@ def test_a_test_that_was_tried_again_went_as_its_last_try(tmp_path):
     said = read(tmp_path, whole)
     passed, skipped, missing = Outcome.PASSED, Outcome.SKIPPED, Outcome.MISSING
     assert list(outcomes(said).values()) == [passed, skipped, skipped, missing]
-    assert {each.earlier for each in of_kind(said, SaidTest)} == {(Outcome.FAILED,)}
-    (_, tally) = of_kind(said, SaidTally)
+    assert {each.earlier for each in of_kind(said, ParsedTest)} == {(Outcome.FAILED,)}
+    (_, tally) = of_kind(said, ParsedTally)
     assert (tally.total, tally.counts) == (4, {"passed": 1, "skipped": 2, "missing": 1})
     assert warnings(said) == ["none: rerun is no outcome"]
 
@@ -107,7 +107,7 @@ def test_a_torn_report_keeps_what_came(tmp_path):
     assert errors(said)[-1] == (
         "torn: the document ends in its middle; what came before it is kept"
     )
-    assert of_kind(said, SaidEnd) == []
+    assert of_kind(said, ParsedEnd) == []
 
 
 def test_an_unknown_outcome_is_none(tmp_path):

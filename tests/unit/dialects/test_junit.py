@@ -10,7 +10,7 @@ from orchestrator.adapters.dialects.junit import JUnitXml
 from orchestrator.adapters.dialects.junit_names import Names, pytest_nodeid
 from orchestrator.application.ports.dialects import UnreadableError
 from orchestrator.domain.outcome import TestOutcome as Outcome
-from orchestrator.domain.parsed_results import SaidEnd, SaidEnvironment, SaidTally, SaidTest
+from orchestrator.domain.parsed_results import ParsedEnd, ParsedEnvironment, ParsedTally, ParsedTest
 from tests.unit.dialects.foreign import (
     FOREIGN,
     errors,
@@ -39,7 +39,7 @@ def test_both_families_of_one_run_name_the_same_tests():
 
 def test_every_outcome_of_pytest():
     said = list(DIALECT.read(foreign("pytest-xunit2.xml")))
-    tests = {each.nodeid: each for each in of_kind(said, SaidTest)}
+    tests = {each.nodeid: each for each in of_kind(said, ParsedTest)}
     here = "tests/test_all.py::"
     expected = {
         "test_ok": (Outcome.PASSED, ""),
@@ -73,13 +73,15 @@ def test_every_outcome_of_pytest():
 
 def test_its_sum_agrees_with_what_it_names_although_pytest_counts_reports():
     said = list(DIALECT.read(foreign("pytest-xunit2.xml")))
-    (tally,) = of_kind(said, SaidTally)
+    (tally,) = of_kind(said, ParsedTally)
     assert tally.total == len(outcomes(said)) == sum(tally.counts.values())
     assert errors(said) == []
     assert warnings(said) == [
         "it counts 7 more than it names: subtests that passed, or tests that were taken out of it"
     ]
-    assert of_kind(said, SaidEnvironment) == [SaidEnvironment({"machine": {"hostname": "builder"}})]
+    assert of_kind(said, ParsedEnvironment) == [
+        ParsedEnvironment({"machine": {"hostname": "builder"}})
+    ]
 
 
 SUITE = (
@@ -103,7 +105,7 @@ def test_both_ways_in_which_pytest_counts_teardowns_are_consistent(
 ) -> None:
     sums = f'errors="4" failures="1" skipped="1" tests="{tests}"'
     said = read(tmp_path, SUITE.format(sums=sums, cases=CASES).encode())
-    (tally,) = of_kind(said, SaidTally)
+    (tally,) = of_kind(said, ParsedTally)
     assert (tally.total, sum(tally.counts.values())) == (5, 5)
     assert errors(said) == warnings(said) == []
 
@@ -170,7 +172,7 @@ def test_other_producers(name, total, counts):
     said = list(DIALECT.read(foreign(name)))
     assert DIALECT.match(foreign(name)) == 0.95
     found = outcomes(said)
-    (tally,) = of_kind(said, SaidTally)
+    (tally,) = of_kind(said, ParsedTally)
     assert (tally.total, tally.counts) == (total, counts)
     assert len(found) == total
     words = [outcome.word for outcome in found.values()]
@@ -180,7 +182,7 @@ def test_other_producers(name, total, counts):
 
 def test_tries_before_the_last_one():
     said = DIALECT.read(foreign("surefire.xml"))
-    tests = {each.nodeid.split("::")[1]: each for each in said if isinstance(each, SaidTest)}
+    tests = {each.nodeid.split("::")[1]: each for each in said if isinstance(each, ParsedTest)}
     assert tests["testFlaky"].outcome is Outcome.PASSED
     assert tests["testFlaky"].earlier == (Outcome.FAILED, Outcome.ERROR)
     assert tests["testAlwaysBad"].earlier == (Outcome.FAILED,)
@@ -195,11 +197,11 @@ def test_tries_of_pytest_are_empty_testcases_that_it_does_not_count(tmp_path):
     afar = [case.format("four", "/>"), case.format("five", "/>"), case.format("four", bad)]
     suite = "<testsuite name='pytest' tests='5' failures='2' errors='0' skipped='0'>{}</testsuite>"
     said = read(tmp_path, suite.format("".join([*cases, *afar])))
-    tests = {each.nodeid.split("::")[1]: each for each in said if isinstance(each, SaidTest)}
+    tests = {each.nodeid.split("::")[1]: each for each in said if isinstance(each, ParsedTest)}
     assert [len(tests[name].earlier) for name in ("one", "two", "three")] == [0, 1, 2]
     assert tests["two"].outcome is Outcome.PASSED
     assert outcomes(said)["tests/test_a.py::four"] is Outcome.FAILED
-    (tally,) = of_kind(said, SaidTally)
+    (tally,) = of_kind(said, ParsedTally)
     assert (tally.total, tally.counts) == (5, {"passed": 3, "failed": 2})
     assert (errors(said), warnings(said)) == ([], [])
 
@@ -207,7 +209,7 @@ def test_tries_of_pytest_are_empty_testcases_that_it_does_not_count(tmp_path):
 def test_durations_with_thousands_and_nonsense(tmp_path):
     times = ["1,234.5", "nan", "-1", "inf", "x", ""]
     cases = "".join(f'<testcase name="t{n}" time="{t}"/>' for n, t in enumerate(times))
-    tests = of_kind(read(tmp_path, f"<testsuite>{cases}</testsuite>"), SaidTest)
+    tests = of_kind(read(tmp_path, f"<testsuite>{cases}</testsuite>"), ParsedTest)
     assert [each.duration_s for each in tests] == [1234.5, None, None, None, None, None]
 
 
@@ -235,7 +237,7 @@ def test_a_torn_document_keeps_what_came(tmp_path):
     said = read(tmp_path, REAL[:cut])
     assert outcomes(said)["tests/test_all.py::test_bad"] is Outcome.FAILED
     assert errors(said) == ["torn: the document ends in its middle; what came before it is kept"]
-    assert of_kind(said, SaidEnd) == of_kind(said, SaidTally) == []
+    assert of_kind(said, ParsedEnd) == of_kind(said, ParsedTally) == []
 
 
 def test_a_test_that_is_torn_is_missing_or_as_bad_as_it_began(tmp_path):
@@ -251,7 +253,7 @@ def test_nesting_and_long_values_are_bounded(tmp_path):
     assert "nested deeper than 64" in errors(said)[0]
     long = "x" * 300_000
     case = f'<testcase name="{long}"><failure message="{long}">{long}END</failure></testcase>'
-    (test,) = of_kind(read(tmp_path, f"<testsuite>{case}</testsuite>"), SaidTest)
+    (test,) = of_kind(read(tmp_path, f"<testsuite>{case}</testsuite>"), ParsedTest)
     assert len(test.nodeid) < 2_100
     assert len(test.text) < 70_000
     assert test.text.endswith("END")
@@ -284,7 +286,7 @@ def test_a_large_document_is_read_in_bounded_memory(tmp_path):
     document = made(tmp_path, data, "big.xml")
     del data
     tracemalloc.start()
-    count = sum(isinstance(each, SaidTest) for each in DIALECT.read(document))
+    count = sum(isinstance(each, ParsedTest) for each in DIALECT.read(document))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 20

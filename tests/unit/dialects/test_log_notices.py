@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.dialects.environment_lines import Surroundings, tells
-from orchestrator.adapters.dialects.log_notices import KEPT, Remarks
+from orchestrator.adapters.dialects.environment_lines import EnvironmentLines, tells
+from orchestrator.adapters.dialects.log_notices import KEPT, LogNotices
 from orchestrator.domain.parsed_results import (
-    SaidDegraded,
-    SaidEnvironment,
-    SaidProblem,
-    SaidStamp,
+    ParsedEnvironment,
+    ParsedFallback,
+    ParsedProblem,
+    ParsedVersion,
 )
 from tests.unit.dialects.pytest_logs import GOLDEN
 
@@ -27,13 +27,13 @@ FALLBACK = (
 @pytest.mark.parametrize(
     ("line", "stamp"),
     [
-        ("  FlexAttention Demo - KernelPyTorch v0.4.4", SaidStamp("KernelPyTorch", "0.4.4")),
-        ("kernel_pytorch v0.4.6", SaidStamp("kernel_pytorch", "0.4.6")),
-        ("*Report by TorchBridge v0.4.40rc1*", SaidStamp("TorchBridge", "0.4.40rc1")),
+        ("  FlexAttention Demo - KernelPyTorch v0.4.4", ParsedVersion("KernelPyTorch", "0.4.4")),
+        ("kernel_pytorch v0.4.6", ParsedVersion("kernel_pytorch", "0.4.6")),
+        ("*Report by TorchBridge v0.4.40rc1*", ParsedVersion("TorchBridge", "0.4.40rc1")),
     ],
 )
-def test_a_stamp_is_a_name_and_a_version(line: str, stamp: SaidStamp) -> None:
-    assert Remarks().see(line) == (stamp,)
+def test_a_stamp_is_a_name_and_a_version(line: str, stamp: ParsedVersion) -> None:
+    assert LogNotices().see(line) == (stamp,)
 
 
 @pytest.mark.parametrize(
@@ -47,32 +47,32 @@ def test_a_stamp_is_a_name_and_a_version(line: str, stamp: SaidStamp) -> None:
     ],
 )
 def test_what_is_no_stamp(line: str) -> None:
-    assert Remarks().see(line) == ()
+    assert LogNotices().see(line) == ()
 
 
 def test_a_fallback_at_use_degrades_with_its_sentence_and_without_its_place() -> None:
-    said = Remarks().see(FALLBACK)
+    said = LogNotices().see(FALLBACK)
     assert said == (
-        SaidDegraded(
+        ParsedFallback(
             "FlexAttention failed: indices are on cpu (cpu). Falling back to standard attention."
         ),
     )
 
 
 def test_a_fallback_is_told_once_whatever_its_numbers_are() -> None:
-    remarks = Remarks()
+    remarks = LogNotices()
     assert remarks.see("step 1: fell back to eager")
     assert remarks.see("step 2: fell back to eager") == ()
 
 
 def test_the_source_line_below_a_warning_says_nothing() -> None:
     line = '  warnings.warn(f"FlexAttention failed: {e}. Falling back to standard attention.")'
-    assert Remarks().see(line) == ()
+    assert LogNotices().see(line) == ()
 
 
 def test_a_suite_is_not_degraded_by_a_warning() -> None:
-    (said,) = Remarks(suite=True).see(FALLBACK)
-    assert isinstance(said, SaidProblem)
+    (said,) = LogNotices(suite=True).see(FALLBACK)
+    assert isinstance(said, ParsedProblem)
     assert said.level == "warning"
     assert "Falling back to standard attention" in said.message
 
@@ -85,8 +85,8 @@ def test_a_suite_is_not_degraded_by_a_warning() -> None:
     ],
 )
 def test_a_part_missing_at_import_is_only_remarked(line: str) -> None:
-    (said,) = Remarks().see(line)
-    assert isinstance(said, SaidProblem)
+    (said,) = LogNotices().see(line)
+    assert isinstance(said, ParsedProblem)
     assert said.level == "warning"
 
 
@@ -99,8 +99,8 @@ def test_a_part_missing_at_import_is_only_remarked(line: str) -> None:
     ],
 )
 def test_running_on_another_device_degrades(line: str) -> None:
-    (said,) = Remarks().see(line)
-    assert isinstance(said, SaidDegraded)
+    (said,) = LogNotices().see(line)
+    assert isinstance(said, ParsedFallback)
 
 
 @pytest.mark.parametrize(
@@ -113,25 +113,25 @@ def test_running_on_another_device_degrades(line: str) -> None:
     ],
 )
 def test_what_is_no_fallback(line: str) -> None:
-    assert Remarks().see(line) == ()
+    assert LogNotices().see(line) == ()
 
 
 def test_fallbacks_can_be_configured() -> None:
-    remarks = Remarks(fallbacks=(r"slow path",), absences=())
-    assert isinstance(remarks.see("taking the slow path: instead of the fast")[0], SaidDegraded)
+    remarks = LogNotices(fallbacks=(r"slow path",), absences=())
+    assert isinstance(remarks.see("taking the slow path: instead of the fast")[0], ParsedFallback)
 
 
 def test_available_and_not_used_is_remarked() -> None:
     line = "Stats: {'flex_attention_available': True, 'using_flex_attention': False}"
-    (said,) = Remarks().see(line)
-    assert said == SaidProblem(
+    (said,) = LogNotices().see(line)
+    assert said == ParsedProblem(
         "warning", "it says that flex_attention is available, and that it is not used"
     )
 
 
 def test_a_torch_build_names_its_cuda_and_says_that_it_is_derived() -> None:
-    (said,) = Remarks().see("PyTorch Version: 2.7.1+cu128")
-    assert said == SaidEnvironment(
+    (said,) = LogNotices().see("PyTorch Version: 2.7.1+cu128")
+    assert said == ParsedEnvironment(
         {
             "torch": "2.7.1+cu128",
             "cuda": "12.8",
@@ -163,15 +163,15 @@ def test_a_torch_build_names_its_cuda_and_says_that_it_is_derived() -> None:
     ],
 )  # fmt: skip
 def test_facts_of_the_machine(line: str, facts: dict[str, object]) -> None:
-    assert Remarks().see(line) == (SaidEnvironment(facts),)
+    assert LogNotices().see(line) == (ParsedEnvironment(facts),)
 
 
 def test_the_device_grows_as_more_is_said_of_it() -> None:
-    remarks = Remarks()
+    remarks = LogNotices()
     remarks.see("  GPU: NVIDIA L4")
     (said,) = remarks.see("  Hardware FP8: Limited (Compute 8.9)")
     device = {"vendor": "nvidia", "name": "NVIDIA L4", "compute_capability": "8.9"}
-    assert said == SaidEnvironment({"machine": {"devices": [device]}})
+    assert said == ParsedEnvironment({"machine": {"devices": [device]}})
     assert remarks.see("GPU: NVIDIA L4") == ()
 
 
@@ -187,13 +187,13 @@ def test_the_device_grows_as_more_is_said_of_it() -> None:
     ],
 )
 def test_what_is_no_fact_of_the_machine(line: str) -> None:
-    assert Remarks().see(line) == ()
+    assert LogNotices().see(line) == ()
 
 
 @given(st.text(max_size=300))
 def test_any_line_is_read(line: str) -> None:
     for suite in (False, True):
-        Remarks(suite=suite).see(line)
+        LogNotices(suite=suite).see(line)
 
 
 @pytest.mark.parametrize(
@@ -206,12 +206,12 @@ def test_any_line_is_read(line: str) -> None:
 )  # fmt: skip
 def test_long_lines_take_no_longer_than_they_should(line: str) -> None:
     begin = time.thread_time()
-    Remarks().see(line)
+    LogNotices().see(line)
     assert time.thread_time() - begin < 0.5
 
 
 def test_memory_stays_bounded() -> None:
-    remarks = Remarks()
+    remarks = LogNotices()
     names = ("".join(chr(97 + int(d)) for d in str(n)) for n in range(2 * KEPT))
     said = [s for name in names for s in remarks.see(f"{name} failed, falling back to eager")]
     assert len(said) == KEPT
@@ -227,14 +227,14 @@ FACTS = (
 
 @pytest.mark.parametrize("line", FACTS)
 def test_no_line_with_a_fact_is_passed_over_unread(line: str) -> None:
-    assert Surroundings().see(line)
+    assert EnvironmentLines().see(line)
     assert tells(line.lower())
-    [said] = Remarks().see(line)
-    assert isinstance(said, SaidEnvironment)
+    [said] = LogNotices().see(line)
+    assert isinstance(said, ParsedEnvironment)
 
 
 def test_no_line_of_a_real_log_is_passed_over_unread() -> None:
     lines = {line for log in GOLDEN.iterdir() for line in log.read_text().splitlines()}
-    facts = [line for line in lines if Surroundings().see(line)]
+    facts = [line for line in lines if EnvironmentLines().see(line)]
     assert len(facts) > 5
     assert [line for line in facts if not tells(line.lower())] == []

@@ -14,12 +14,12 @@ from orchestrator.adapters.dialects.measurement_lines import Measured, measured
 from orchestrator.adapters.dialects.metric_lines import MetricLines
 from orchestrator.adapters.dialects.quantities import Quantity, quantity
 from orchestrator.domain.parsed_results import (
+    ParsedCheck,
+    ParsedEnd,
+    ParsedJob,
+    ParsedMetric,
+    ParsedProblem,
     Said,
-    SaidCheck,
-    SaidEnd,
-    SaidJob,
-    SaidMetric,
-    SaidProblem,
 )
 from tests.unit.dialects.demo_logs import SEEDS, golden, written
 
@@ -28,12 +28,12 @@ def _read(folder: Path, text: str) -> list[Said]:
     return list(MetricLines().read(written(folder, text)))
 
 
-def _metrics(said: list[Said]) -> list[SaidMetric]:
-    return [one for one in said if isinstance(one, SaidMetric)]
+def _metrics(said: list[Said]) -> list[ParsedMetric]:
+    return [one for one in said if isinstance(one, ParsedMetric)]
 
 
-def _checks(said: list[Said]) -> list[SaidCheck]:
-    return [one for one in said if isinstance(one, SaidCheck)]
+def _checks(said: list[Said]) -> list[ParsedCheck]:
+    return [one for one in said if isinstance(one, ParsedCheck)]
 
 
 def _seed_block(number: int) -> str:
@@ -43,16 +43,16 @@ def _seed_block(number: int) -> str:
 
 def test_the_moe_benchmark() -> None:
     said = list(MetricLines().read(golden("moe_benchmark.txt")))
-    assert said[0] == SaidJob(kind="benchmark")
-    assert said[-1] == SaidEnd(0, inferred=True)
+    assert said[0] == ParsedJob(kind="benchmark")
+    assert said[-1] == ParsedEnd(0, inferred=True)
     name = "MoE Performance Benchmark (GCP L4)"
     rows = [(512, 7.79, 525_700.0), (1024, 13.17, 311_000.0)]
     expected = []
     for hidden, latency, speed in rows:
         params = {"hidden": hidden, "per": "batch"}
         expected += [
-            SaidMetric(f"{name}/latency", (latency,), "ms", "lower", params),
-            SaidMetric(f"{name}/throughput", (speed,), "tokens/s", "higher", params),
+            ParsedMetric(f"{name}/latency", (latency,), "ms", "lower", params),
+            ParsedMetric(f"{name}/throughput", (speed,), "tokens/s", "higher", params),
         ]
     assert _metrics(said) == expected
 
@@ -61,7 +61,7 @@ def test_the_benchmark_block_of_a_seed(tmp_path: Path) -> None:
     said = _read(tmp_path, _seed_block(0))
     metrics = _metrics(said)
     assert len(metrics) == len(_checks(said)) == 15
-    assert metrics[0] == SaidMetric(
+    assert metrics[0] == ParsedMetric(
         "NVIDIA Backend Benchmark/Backend creation/latency",
         (0.2956,),
         "ms",
@@ -108,18 +108,18 @@ def test_a_cross_or_a_short_tally_is_a_failed_check(tmp_path: Path, line: str, n
 def test_a_crossed_figure_is_no_metric_and_the_end_failed(tmp_path: Path) -> None:
     said = _read(tmp_path, "✅ A: 1 ms\n❌ B: 2 ms\n")
     assert [m.name for m in _metrics(said)] == ["A/latency"]
-    assert said[-1] == SaidEnd(1, inferred=True)
+    assert said[-1] == ParsedEnd(1, inferred=True)
 
 
 def test_a_traceback_at_the_end_is_a_failed_end(tmp_path: Path) -> None:
     text = "✅ A: 1 ms\nTraceback (most recent call last):\n  File x\nRuntimeError: boom\n"
-    assert _read(tmp_path, text)[-1] == SaidEnd(1, detail="RuntimeError: boom", inferred=True)
+    assert _read(tmp_path, text)[-1] == ParsedEnd(1, detail="RuntimeError: boom", inferred=True)
 
 
 @pytest.mark.parametrize("text", ["A: 1 ms\nB: 2", "nothing\n", ""])
 def test_a_torn_or_empty_log_has_no_end(tmp_path: Path, text: str) -> None:
     said = _read(tmp_path, text)
-    assert isinstance(said[-1], SaidProblem)
+    assert isinstance(said[-1], ParsedProblem)
     assert said[-1].level == "error"
 
 

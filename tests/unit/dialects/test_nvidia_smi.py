@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.adapters.dialects.nvidia_smi import NvidiaSmi
 from orchestrator.application.ports.dialects import UnreadableError
-from orchestrator.domain.parsed_results import SaidEnvironment, SaidJob, SaidMetric
+from orchestrator.domain.parsed_results import ParsedEnvironment, ParsedJob, ParsedMetric
 from tests.unit.dialects.foreign import (
     errors,
     foreign,
@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 
 
 def devices(said):
-    (environment,) = of_kind(said, SaidEnvironment)
+    (environment,) = of_kind(said, ParsedEnvironment)
     return environment.facts["machine"]["devices"]
 
 
@@ -40,13 +40,13 @@ def test_a_query_tells_the_devices():
         "compute_capability": "8.6",
     }
     assert second["uuid"].endswith("2")
-    assert of_kind(said, SaidMetric) == []
+    assert of_kind(said, ParsedMetric) == []
     assert errors(said) == warnings(said) == []
 
 
 def test_a_series_is_samples():
     said = list(DIALECT.read(foreign("nvidia-series.csv")))
-    metrics = {(m.name, m.unit): (m.samples, m.direction) for m in of_kind(said, SaidMetric)}
+    metrics = {(m.name, m.unit): (m.samples, m.direction) for m in of_kind(said, ParsedMetric)}
     assert metrics == {
         ("utilization.gpu", "%"): ((50.0, 75.0), "higher"),
         ("memory.used", "MiB"): ((1024.0, 2048.0, 2048.0), "lower"),
@@ -54,13 +54,13 @@ def test_a_series_is_samples():
         ("temperature.gpu", ""): ((51.0, 52.0, 53.0), "lower"),
     }
     assert len(devices(said)) == 1
-    assert of_kind(said, SaidJob)[0].kind == "benchmark"
+    assert of_kind(said, ParsedJob)[0].kind == "benchmark"
     assert warnings(said) == ["1 left out: lines have another number of cells than the first one"]
 
 
 def test_series_of_two_devices_are_told_apart(tmp_path):
     rows = "".join(f"{n % 2}, NVIDIA L4, {50 + n} %\n" for n in range(4))
-    metrics = of_kind(read(tmp_path, f"index, name, utilization.gpu [%]\n{rows}"), SaidMetric)
+    metrics = of_kind(read(tmp_path, f"index, name, utilization.gpu [%]\n{rows}"), ParsedMetric)
     assert [(m.params["device"], m.samples) for m in metrics] == [
         ("NVIDIA L4", (50.0, 52.0)),
         ("NVIDIA L4", (51.0, 53.0)),
@@ -95,7 +95,7 @@ def test_the_texts_for_people(name):
     assert device["memory_bytes"] == 23034 * MIB
     assert device["driver"] == "580.105.08"
     # The newest CUDA that the driver can serve is not the one that a program was built for.
-    assert "cuda" not in of_kind(said, SaidEnvironment)[0].facts
+    assert "cuda" not in of_kind(said, ParsedEnvironment)[0].facts
 
 
 @pytest.mark.parametrize(

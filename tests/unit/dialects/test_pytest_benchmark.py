@@ -8,11 +8,11 @@ import pytest
 
 from orchestrator.adapters.dialects.pytest_benchmark import MOST_SAMPLES, PytestBenchmark
 from orchestrator.domain.parsed_results import (
-    SaidEnd,
-    SaidEnvironment,
-    SaidJob,
-    SaidMetric,
-    SaidStamp,
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedJob,
+    ParsedMetric,
+    ParsedVersion,
 )
 from tests.unit.dialects.foreign import (
     FOREIGN,
@@ -39,7 +39,7 @@ def benchmark(**stats):
 def test_every_round_is_kept():
     document = foreign("pytest-benchmark.json")
     said = list(DIALECT.read(document))
-    metrics = of_kind(said, SaidMetric)
+    metrics = of_kind(said, ParsedMetric)
     rounds = {
         each["fullname"]: tuple(each["stats"]["data"]) for each in json.loads(REAL)["benchmarks"]
     }
@@ -52,19 +52,19 @@ def test_every_round_is_kept():
         ("test_join", {}),
     ]
     assert {(m.unit, m.direction) for m in metrics} == {("s", "lower")}
-    assert said[0] == SaidJob(kind="benchmark")
+    assert said[0] == ParsedJob(kind="benchmark")
     assert errors(said) == warnings(said) == []
 
 
 def test_two_functions_of_one_name_stay_apart(tmp_path):
     document = json.loads(REAL)
     document["benchmarks"][2]["group"] = None
-    names = [m.name for m in of_kind(read(tmp_path, document), SaidMetric)]
+    names = [m.name for m in of_kind(read(tmp_path, document), ParsedMetric)]
     assert names == ["test_sum", "test_sum", "test_join", "test_c.py::test_join"]
 
 
 def test_the_machine():
-    (environment,) = of_kind(DIALECT.read(foreign("pytest-benchmark.json")), SaidEnvironment)
+    (environment,) = of_kind(DIALECT.read(foreign("pytest-benchmark.json")), ParsedEnvironment)
     assert environment.facts["python"] == "3.11.7"
     assert environment.facts["machine"]["hostname"] == "builder"
     assert environment.facts["machine"]["os"] == "Linux"
@@ -72,7 +72,7 @@ def test_the_machine():
 
 def test_without_rounds_one_sample_and_a_word_about_it():
     said = list(DIALECT.read(foreign("pytest-benchmark-without-rounds.json")))
-    metrics = of_kind(said, SaidMetric)
+    metrics = of_kind(said, ParsedMetric)
     assert [len(m.samples) for m in metrics] == [1, 1, 1, 1]
     assert "one sample is kept, the median of 5" in warnings(said)[0]
 
@@ -81,10 +81,10 @@ def test_a_version_is_told_and_a_commit_is_none(tmp_path):
     document = benchmark(data=[0.1])
     document["commit_info"] = {"id": "abc", "project": "p", "dirty": True}
     said = read(tmp_path, document)
-    assert of_kind(said, SaidStamp) == []
+    assert of_kind(said, ParsedVersion) == []
     assert "uncommitted changes" in warnings(said)[0]
     document["commit_info"] = {"project": "p", "version": "v1.2.3"}
-    assert of_kind(read(tmp_path, document), SaidStamp) == [SaidStamp("p", "1.2.3")]
+    assert of_kind(read(tmp_path, document), ParsedVersion) == [ParsedVersion("p", "1.2.3")]
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_a_version_is_told_and_a_commit_is_none(tmp_path):
 )
 def test_odd_statistics(tmp_path, stats, samples, word):
     said = read(tmp_path, benchmark(**stats))
-    metrics = of_kind(said, SaidMetric)
+    metrics = of_kind(said, ParsedMetric)
     assert (metrics[0].samples if metrics else None) == samples
     assert word in " ".join([*warnings(said), *errors(said)])
 
 
 def test_of_too_many_rounds_evenly_spaced_ones_are_kept(tmp_path):
     said = read(tmp_path, benchmark(data=list(range(2 * MOST_SAMPLES))))
-    (metric,) = of_kind(said, SaidMetric)
+    (metric,) = of_kind(said, ParsedMetric)
     assert len(metric.samples) == MOST_SAMPLES
     assert metric.samples[-1] == 2 * MOST_SAMPLES - 2
     assert "evenly spaced" in warnings(said)[0]
@@ -113,6 +113,6 @@ def test_of_too_many_rounds_evenly_spaced_ones_are_kept(tmp_path):
 def test_a_torn_file_keeps_what_came(tmp_path):
     cut = REAL.index(b'"fullname": "test_b.py::test_join"')
     said = read(tmp_path, REAL[:cut])
-    assert len(of_kind(said, SaidMetric)) == 2
+    assert len(of_kind(said, ParsedMetric)) == 2
     assert "torn" in errors(said)[-1]
-    assert of_kind(said, SaidEnd) == []
+    assert of_kind(said, ParsedEnd) == []

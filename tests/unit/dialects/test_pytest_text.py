@@ -5,7 +5,7 @@ import pytest
 from orchestrator.adapters.dialects.pytest_text import PytestText
 from orchestrator.application.ports.dialects import UnreadableError
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.parsed_results import SaidDegraded, SaidEnvironment
+from orchestrator.domain.parsed_results import ParsedEnvironment, ParsedFallback
 from tests.unit.dialects.pytest_logs import GOLDEN, HEADER, artifact, bar, session, told, written
 
 PASSED, FAILED, ERROR = TestOutcome.PASSED, TestOutcome.FAILED, TestOutcome.ERROR
@@ -36,13 +36,13 @@ def test_the_real_logs(name, number, seconds, warnings):
     assert (footer.total, footer.counts) == (number, {"passed": number})
     assert (footer.duration_s, footer.warnings) == (seconds, warnings)
     assert (said.end.exit_code, said.end.duration_s, said.end.cause) == (0, seconds, "")
-    facts = [one.facts for one in said.said if isinstance(one, SaidEnvironment)]
+    facts = [one.facts for one in said.said if isinstance(one, ParsedEnvironment)]
     assert {"python": "3.10.12", "packages": {"pytest": "9.0.2", "pluggy": "1.6.0"}} in facts
 
 
 def test_a_fallback_in_the_warnings_of_a_suite_does_not_degrade_it():
     said = told(PytestText(), artifact(GOLDEN / "nvidia_backend.txt"))
-    assert not [one for one in said.said if isinstance(one, SaidDegraded)]
+    assert not [one for one in said.said if isinstance(one, ParsedFallback)]
     assert any("fallback" in message for message in said.messages)
 
 

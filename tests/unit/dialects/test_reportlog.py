@@ -10,7 +10,7 @@ from orchestrator.adapters.dialects.reportlog import OPEN_LIMIT, Reportlog
 from orchestrator.adapters.dialects.reportlog_records import RECORD_LIMIT
 from orchestrator.application.ports.dialects import UnreadableError
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.parsed_results import SaidEnvironment
+from orchestrator.domain.parsed_results import ParsedEnvironment
 from tests.unit.dialects.pytest_logs import told, written
 
 PASSED, FAILED, ERROR = TestOutcome.PASSED, TestOutcome.FAILED, TestOutcome.ERROR
@@ -95,9 +95,9 @@ def test_what_is_told_of_a_failure(tmp_path):
 def test_a_test_is_told_when_its_teardown_arrives(tmp_path):
     said = read(tmp_path, *phases("a.py::t"), *phases("b.py::t"), end=None)
     assert [type(one).__name__ for one in said.said] == [
-        "SaidEnvironment", "SaidTest", "SaidTest", "SaidProblem",
+        "ParsedEnvironment", "ParsedTest", "ParsedTest", "ParsedProblem",
     ]  # fmt: skip
-    assert isinstance(said.said[0], SaidEnvironment)
+    assert isinstance(said.said[0], ParsedEnvironment)
     assert said.said[0].facts == {"packages": {"pytest": "9.2.0"}}
 
 

@@ -12,7 +12,7 @@ from orchestrator.adapters.dialects.json_report import PytestJsonReport
 from orchestrator.adapters.dialects.junit import JUnitXml
 from orchestrator.adapters.dialects.pytest_benchmark import PytestBenchmark
 from orchestrator.adapters.dialects.timestamps import said_of_epoch, said_of_time
-from orchestrator.domain.parsed_results import SaidMoment
+from orchestrator.domain.parsed_results import ParsedTime
 from tests.unit.dialects.foreign import foreign
 
 
@@ -62,7 +62,7 @@ def test_what_is_no_number_of_seconds_says_nothing(number: float | None):
     ],
 )
 def test_every_format_that_has_a_time_says_it(dialect, name: str, has_zone: bool):
-    said = [one.at for one in dialect.read(foreign(name)) if isinstance(one, SaidMoment)]
+    said = [one.at for one in dialect.read(foreign(name)) if isinstance(one, ParsedTime)]
     assert said
     assert {at.year for at in said} <= {2025, 2026}
     assert all((at.tzinfo is not None) == has_zone for at in said)

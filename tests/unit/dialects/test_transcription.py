@@ -10,15 +10,15 @@ from orchestrator.adapters.dialects.transcription import Transcription
 from orchestrator.application.ports.dialects import UnreadableError
 from orchestrator.domain.outcome import TestOutcome as Outcome
 from orchestrator.domain.parsed_results import (
-    SaidCheck,
-    SaidDegraded,
-    SaidEnd,
-    SaidEnvironment,
-    SaidJob,
-    SaidMetric,
-    SaidRemark,
-    SaidTest,
-    SaidUnnamed,
+    ParsedCheck,
+    ParsedEnd,
+    ParsedEnvironment,
+    ParsedFallback,
+    ParsedJob,
+    ParsedMetric,
+    ParsedNotice,
+    ParsedTest,
+    ParsedUnnamedTests,
 )
 from tests.unit.dialects.foreign import FOREIGN, foreign, made
 
@@ -42,7 +42,7 @@ def test_the_environment_that_it_may_tell():
     facts = {"python": "3.10.12", "torch": "2.7.0+cu128", "cuda": "12.8"}
     facts["machine"] = {"os": "Ubuntu", "devices": [device]}
     first = next(DIALECT.read(foreign("transcription.yaml")))
-    assert first == SaidEnvironment(facts)
+    assert first == ParsedEnvironment(facts)
 
 
 def test_the_jobs_that_it_may_tell():
@@ -51,18 +51,18 @@ def test_the_jobs_that_it_may_tell():
     named = f"{path}TestNVIDIAErrorPaths::test_unsupported_compute_capability"
     params = {"hidden": 512, "mode": "fast", "compiled": True}
     assert said == [
-        SaidRemark("typed from v0.4.6 A10G report of 2026-01-19"),
-        SaidJob("fp8-training", "suite", "FP8 Training"),
-        SaidTest(named, Outcome.SKIPPED, None, "requires specific GPU"),
-        SaidTest(f"{path}test_b", Outcome.PASSED),
-        SaidUnnamed({"passed": 10, "failed": 10}),
-        SaidCheck("availability", "passed"),
-        SaidCheck("training", "failed", "12", "checks", "14", "two are missing"),
-        SaidMetric("latency", (4.35,), "ms", "lower", params),
-        SaidDegraded("FlexAttention fell back"),
-        SaidEnd(duration_s=7.27),
-        SaidJob("moe-demo", "demo"),
-        SaidEnd(),
+        ParsedNotice("typed from v0.4.6 A10G report of 2026-01-19"),
+        ParsedJob("fp8-training", "suite", "FP8 Training"),
+        ParsedTest(named, Outcome.SKIPPED, None, "requires specific GPU"),
+        ParsedTest(f"{path}test_b", Outcome.PASSED),
+        ParsedUnnamedTests({"passed": 10, "failed": 10}),
+        ParsedCheck("availability", "passed"),
+        ParsedCheck("training", "failed", "12", "checks", "14", "two are missing"),
+        ParsedMetric("latency", (4.35,), "ms", "lower", params),
+        ParsedFallback("FlexAttention fell back"),
+        ParsedEnd(duration_s=7.27),
+        ParsedJob("moe-demo", "demo"),
+        ParsedEnd(),
     ]
 
 
@@ -70,7 +70,7 @@ def test_json_is_as_good(tmp_path):
     document = {"apiVersion": "seatrial/v1", "kind": "Transcription", "of": "x", "jobs": []}
     artifact = made(tmp_path, json.dumps(document, indent="\t"), "x-transcription.json")
     assert DIALECT.match(artifact) == 1.0
-    assert [type(each).__name__ for each in DIALECT.read(artifact)] == ["SaidRemark", "SaidProblem"]
+    assert [type(each).__name__ for each in DIALECT.read(artifact)] == ["ParsedNotice", "ParsedProblem"]
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.domain.assembly.merge import Assembly, assemble
-from orchestrator.domain.assembly.results_pass import Foreign
+from orchestrator.domain.assembly.results_pass import ForeignArtifact
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import Facts, fold
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.judging import judge_job
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.outcome import TestOutcome as Result
-from orchestrator.domain.parsed_results import Provenance, Said, SaidTally, SaidTest
+from orchestrator.domain.parsed_results import ParsedTally, ParsedTest, Provenance, Said
 
 
 class ListTape:
@@ -66,11 +66,11 @@ class Cell:
         return next(source for source in self.assembly.sources if source.name == name)
 
 
-def text(name: str, *said: Said, provenance=Provenance.PARSED_TEXT) -> Foreign:
-    return Foreign(name, "d" * 64, 10, "dialect 1", provenance, 0.9, said)
+def text(name: str, *said: Said, provenance=Provenance.PARSED_TEXT) -> ForeignArtifact:
+    return ForeignArtifact(name, "d" * 64, 10, "dialect 1", provenance, 0.9, said)
 
 
-def cell_of(*artifacts: Foreign, notes: IngestNotes | None = None, **more) -> Cell:
+def cell_of(*artifacts: ForeignArtifact, notes: IngestNotes | None = None, **more) -> Cell:
     version = more.pop("version", "0.4.6")
     assembly = assemble(
         artifacts, ListTape(), notes=notes or IngestNotes(), version=version, at=1e9, **more
@@ -83,9 +83,10 @@ def cell_of(*artifacts: Foreign, notes: IngestNotes | None = None, **more) -> Ce
     return cell
 
 
-def told_of(module: str, outcomes: Sequence[Result]) -> list[SaidTest]:
+def told_of(module: str, outcomes: Sequence[Result]) -> list[ParsedTest]:
     return [
-        SaidTest(f"{module}::TestIt::test_{n}", outcome, 0.5) for n, outcome in enumerate(outcomes)
+        ParsedTest(f"{module}::TestIt::test_{n}", outcome, 0.5)
+        for n, outcome in enumerate(outcomes)
     ]
 
 
@@ -95,5 +96,5 @@ def suite(module: str, outcomes: Sequence[Result]) -> list[Said]:
     for outcome in outcomes:
         counts[outcome.word] = counts.get(outcome.word, 0) + 1
     total = len(outcomes)
-    tally = SaidTally("footer", total, counts, 7.5)
-    return [SaidTally("collected", total), *told_of(module, outcomes), tally]
+    tally = ParsedTally("footer", total, counts, 7.5)
+    return [ParsedTally("collected", total), *told_of(module, outcomes), tally]

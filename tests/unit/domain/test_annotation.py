@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.domain.annotation import MOST_STATEMENTS, Written, check_written, unsaid
+from orchestrator.domain.annotation import MOST_STATEMENTS, Annotation, check_annotations, unsaid
 from orchestrator.domain.problems import InvalidDocumentError
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HEAD = "apiVersion: seatrial/v1\nkind: Statements\n"
-NOTE = Written(kind="note", text="Seen.", author="R. Eader")
+NOTE = Annotation(kind="note", text="Seen.", author="R. Eader")
 
 
-def read(text: str, *cells: str) -> tuple[Written, ...]:
+def read(text: str, *cells: str) -> tuple[Annotation, ...]:
     return FileDocuments().read_statements(HEAD + text, "notes.yaml", cells=cells)
 
 
@@ -32,7 +32,7 @@ def test_a_file_is_signed_once_and_each_may_be_signed_by_itself():
         "  - {kind: recommendation, text: Pin torch., author: W. Riter}\n",
         "gcp-l4",
     )
-    assert first == Written(
+    assert first == Annotation(
         kind="fix",
         title="Mended",
         files=("a.py",),
@@ -76,24 +76,24 @@ def test_a_cell_that_is_nearly_right_is_suggested():
 @pytest.mark.parametrize(
     ("written", "path"),
     [
-        (Written(kind="note", text="x" * 65_537, author="a"), ("statements", 0, "text")),
-        (Written(kind="note", title="x" * 301, author="a"), ("statements", 0, "title")),
-        (Written(kind="note", text="x", author="a", files=("f",) * 201),
+        (Annotation(kind="note", text="x" * 65_537, author="a"), ("statements", 0, "text")),
+        (Annotation(kind="note", title="x" * 301, author="a"), ("statements", 0, "title")),
+        (Annotation(kind="note", text="x", author="a", files=("f",) * 201),
          ("statements", 0, "files")),
-        (Written(kind="note", text="x", author="a", files=("a\nb",)),
+        (Annotation(kind="note", text="x", author="a", files=("a\nb",)),
          ("statements", 0, "files", 0)),
-        (Written(kind="note", text="\ud800", author="a"), ("statements", 0, "text")),
-        (Written(kind="note", text="a\x00", author="a"), ("statements", 0, "text")),
-        (Written(kind="note", text="a", author=" "), ("statements", 0, "author")),
+        (Annotation(kind="note", text="\ud800", author="a"), ("statements", 0, "text")),
+        (Annotation(kind="note", text="a\x00", author="a"), ("statements", 0, "text")),
+        (Annotation(kind="note", text="a", author=" "), ("statements", 0, "author")),
     ],
 )  # fmt: skip
-def test_sizes_and_signs_are_bounded(written: Written, path: tuple[str | int, ...]):
-    assert [problem.path for problem in check_written([written], [])] == [path]
+def test_sizes_and_signs_are_bounded(written: Annotation, path: tuple[str | int, ...]):
+    assert [problem.path for problem in check_annotations([written], [])] == [path]
 
 
 def test_so_many_at_once_and_not_one_more():
-    assert list(check_written([NOTE] * MOST_STATEMENTS, [])) == []
-    [problem] = check_written([NOTE] * (MOST_STATEMENTS + 1), [])
+    assert list(check_annotations([NOTE] * MOST_STATEMENTS, [])) == []
+    [problem] = check_annotations([NOTE] * (MOST_STATEMENTS + 1), [])
     assert problem.path == ("statements",)
 
 
@@ -101,7 +101,7 @@ def test_the_same_again_is_known_whenever_it_is_said_again():
     [kept] = unsaid([NOTE, NOTE], [], at=NOW)
     later = NOW + timedelta(days=1)
     assert unsaid([NOTE], [kept], at=later) == ()
-    dated = Written(kind="note", text="Seen.", author="R. Eader", at="2026-03-02")
+    dated = Annotation(kind="note", text="Seen.", author="R. Eader", at="2026-03-02")
     [other] = unsaid([dated], [kept], at=later)
     assert other.at == datetime(2026, 3, 2, tzinfo=UTC)
     assert unsaid([dated], [kept, other], at=later) == ()

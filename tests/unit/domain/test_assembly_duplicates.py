@@ -6,7 +6,13 @@ from collections import Counter
 
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.outcome import TestOutcome as Result
-from orchestrator.domain.parsed_results import Provenance, SaidEnd, SaidTally, SaidTest, SaidUnnamed
+from orchestrator.domain.parsed_results import (
+    ParsedEnd,
+    ParsedTally,
+    ParsedTest,
+    ParsedUnnamedTests,
+    Provenance,
+)
 from tests.unit.domain.assembly_cases import cell_of, text, told_of
 
 PASSED, FAILED, ERROR, SKIPPED = Result.PASSED, Result.FAILED, Result.ERROR, Result.SKIPPED
@@ -16,7 +22,7 @@ STRUCTURED = Provenance.STRUCTURED
 
 def whole(name, outcomes, *, module="tests/test_a.py", took_s=2.0):
     """A document that names every test."""
-    said = [*told_of(module, outcomes), SaidEnd(exit_code=0, duration_s=took_s)]
+    said = [*told_of(module, outcomes), ParsedEnd(exit_code=0, duration_s=took_s)]
     return text(name, *said, provenance=STRUCTURED)
 
 
@@ -24,8 +30,8 @@ def quiet(name, outcomes, *named, took_s=2.5, provenance=Provenance.PARSED_TEXT)
     """A log without ``-v``: all are counted, some are named."""
     counts = Counter(outcome.word for outcome in outcomes)
     rest = counts - Counter(test.outcome.word for test in named)
-    tally = SaidTally("footer", len(outcomes), counts, took_s)
-    return text(name, *named, SaidUnnamed(rest), tally, provenance=provenance)
+    tally = ParsedTally("footer", len(outcomes), counts, took_s)
+    return text(name, *named, ParsedUnnamedTests(rest), tally, provenance=provenance)
 
 
 def total(cell):
@@ -65,7 +71,7 @@ def test_other_counts_or_a_longer_run_are_another_run():
         cell = cell_of(quiet("log.txt", [PASSED, PASSED]), other)
         assert told(cell, "log.txt") == []
         assert total(cell).passed == 2 + sum(
-            said.outcome is PASSED for said in other.said if isinstance(said, SaidTest)
+            said.outcome is PASSED for said in other.said if isinstance(said, ParsedTest)
         )
 
 
@@ -99,8 +105,8 @@ def test_what_a_person_typed_is_not_taken_for_a_run():
 
 
 def modules(name, number, *, first=0, provenance=STRUCTURED):
-    tests = [SaidTest(f"tests/test_{n}.py::test_it", PASSED) for n in range(first, number)]
-    return text(name, *tests, SaidEnd(exit_code=0), provenance=provenance)
+    tests = [ParsedTest(f"tests/test_{n}.py::test_it", PASSED) for n in range(first, number)]
+    return text(name, *tests, ParsedEnd(exit_code=0), provenance=provenance)
 
 
 def test_documents_of_many_modules_are_one_suite_where_they_share_a_test():
@@ -113,7 +119,7 @@ def test_documents_of_many_modules_are_one_suite_where_they_share_a_test():
 
 
 def test_a_try_and_its_repetition_contradict_nobody():
-    again = [SaidTest("tests/test_a.py::test_it", outcome) for outcome in (PASSED, FAILED)]
+    again = [ParsedTest("tests/test_a.py::test_it", outcome) for outcome in (PASSED, FAILED)]
     [one, other] = (
         text("junit.xml", *again, provenance=STRUCTURED),
         text("log.jsonl", again[1], provenance=STRUCTURED),

@@ -10,23 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.domain.bisect import (
-    Answer,
-    Found,
-    Try,
-    Undecided,
+    FoundRevisions,
+    InconclusiveSearch,
+    RevisionAnswer,
+    TryRevision,
     answer_of,
     next_step,
     strays,
 )
 
-Tell = Callable[[int], Answer]
+Tell = Callable[[int], RevisionAnswer]
 
 
-def walked(places: int, tell: Tell) -> tuple[Found | Undecided, list[Try]]:
+def walked(
+    places: int, tell: Tell
+) -> tuple[FoundRevisions | InconclusiveSearch, list[TryRevision]]:
     """Search to the end; the last revision is known to fail."""
-    answers = {places - 1: [Answer.BAD]}
-    tries: list[Try] = []
-    while isinstance(step := next_step(places, answers), Try):
+    answers = {places - 1: [RevisionAnswer.BAD]}
+    tries: list[TryRevision] = []
+    while isinstance(step := next_step(places, answers), TryRevision):
         tries.append(step)
         assert len(tries) <= 4 * places, "it comes to an end"
         answers.setdefault(step.place, []).append(tell(step.place))
@@ -34,14 +36,14 @@ def walked(places: int, tell: Tell) -> tuple[Found | Undecided, list[Try]]:
 
 
 def breaks_at(place: int) -> Tell:
-    return lambda asked: Answer.BAD if asked >= place else Answer.GOOD
+    return lambda asked: RevisionAnswer.BAD if asked >= place else RevisionAnswer.GOOD
 
 
 @given(st.data(), st.integers(2, 300))
 def test_any_commit_is_found(data, places):
     broken = data.draw(st.integers(1, places - 1))
     found, tries = walked(places, breaks_at(broken))
-    assert found == Found(broken - 1, broken)
+    assert found == FoundRevisions(broken - 1, broken)
     halves = [step for step in tries if step.why == "halve"]
     assert len(halves) <= math.ceil(math.log2(places - 1))
 
@@ -52,11 +54,11 @@ def test_with_revisions_that_do_not_build_the_range_still_holds_the_commit(data,
     inner = st.integers(1, places - 2) if places > 2 else st.nothing()
     skipped = data.draw(st.sets(inner)) if places > 2 else set()
 
-    def tell(asked: int) -> Answer:
-        return Answer.SKIP if asked in skipped else breaks_at(broken)(asked)
+    def tell(asked: int) -> RevisionAnswer:
+        return RevisionAnswer.SKIP if asked in skipped else breaks_at(broken)(asked)
 
     found, tries = walked(places, tell)
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundRevisions)
     assert found.last_good < broken <= found.first_bad
     assert set(range(found.last_good + 1, found.first_bad)) <= skipped
     assert found.is_exact or skipped
@@ -72,54 +74,60 @@ def test_both_that_decide_are_asked_twice():
 def test_an_answer_that_cannot_be_repeated_decides_nothing():
     asked: list[int] = []
 
-    def tell(place: int) -> Answer:
+    def tell(place: int) -> RevisionAnswer:
         asked.append(place)
-        return Answer.SKIP if asked.count(place) > 1 else breaks_at(5)(place)
+        return RevisionAnswer.SKIP if asked.count(place) > 1 else breaks_at(5)(place)
 
     found, tries = walked(9, tell)
-    assert isinstance(found, Undecided)
+    assert isinstance(found, InconclusiveSearch)
     assert "could not be tried again" in found.reason
     assert [step.why for step in tries].count("confirm") == 2
 
 
 def test_a_revision_that_answers_both_ways_ends_it():
-    told = iter([Answer.GOOD, Answer.BAD, Answer.GOOD, Answer.GOOD])
+    told = iter([RevisionAnswer.GOOD, RevisionAnswer.BAD, RevisionAnswer.GOOD, RevisionAnswer.GOOD])
     found, _ = walked(3, lambda place: next(told))
-    assert isinstance(found, Undecided)
+    assert isinstance(found, InconclusiveSearch)
     assert "flaky" in found.reason
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(Answer.BAD, "fails here too"), (Answer.SKIP, "could not be tried"), (Answer.FLAKY, "flaky")],
-)  # fmt: skip
+    [
+        (RevisionAnswer.BAD, "fails here too"),
+        (RevisionAnswer.SKIP, "could not be tried"),
+        (RevisionAnswer.FLAKY, "flaky"),
+    ],
+)
 def test_a_first_revision_that_does_not_pass_is_no_ground_to_begin_from(answer, said):
     found, tries = walked(9, lambda place: answer)
-    assert isinstance(found, Undecided)
+    assert isinstance(found, InconclusiveSearch)
     assert said in found.reason
     assert [step.why for step in tries] == ["check"]
 
 
 def test_a_last_revision_that_passes_now():
-    found = next_step(3, {0: [Answer.GOOD], 2: [Answer.GOOD]})
-    assert isinstance(found, Undecided)
+    found = next_step(3, {0: [RevisionAnswer.GOOD], 2: [RevisionAnswer.GOOD]})
+    assert isinstance(found, InconclusiveSearch)
 
 
 def test_strays_tell_of_more_than_one_change():
-    assert strays({0: [Answer.GOOD], 3: [Answer.BAD], 5: [Answer.GOOD]}) == (5,)
-    assert strays({0: [Answer.GOOD], 3: [Answer.BAD]}) == ()
+    assert strays(
+        {0: [RevisionAnswer.GOOD], 3: [RevisionAnswer.BAD], 5: [RevisionAnswer.GOOD]}
+    ) == (5,)
+    assert strays({0: [RevisionAnswer.GOOD], 3: [RevisionAnswer.BAD]}) == ()
 
 
 @pytest.mark.parametrize(
     ("times", "answer"),
     [
-        ([{"a": "passed"}, {"a": "passed"}], Answer.GOOD),
-        ([{"a": "failed"}, {"a": "error"}], Answer.BAD),
-        ([{"a": "failed", "b": "passed"}] * 2, Answer.BAD),
-        ([{"a": "passed"}, {"a": "failed"}], Answer.FLAKY),
-        ([{"a": "absent"}] * 2, Answer.SKIP),
-        ([{"a": "passed", "b": "skipped"}] * 2, Answer.SKIP),
-        ([], Answer.SKIP),
+        ([{"a": "passed"}, {"a": "passed"}], RevisionAnswer.GOOD),
+        ([{"a": "failed"}, {"a": "error"}], RevisionAnswer.BAD),
+        ([{"a": "failed", "b": "passed"}] * 2, RevisionAnswer.BAD),
+        ([{"a": "passed"}, {"a": "failed"}], RevisionAnswer.FLAKY),
+        ([{"a": "absent"}] * 2, RevisionAnswer.SKIP),
+        ([{"a": "passed", "b": "skipped"}] * 2, RevisionAnswer.SKIP),
+        ([], RevisionAnswer.SKIP),
     ],
 )
 def test_what_a_revision_says(times, answer):

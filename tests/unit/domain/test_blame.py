@@ -10,20 +10,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.blame import Blame, Circumstances, Culprit, SecondMachine, blame
+from orchestrator.domain.blame import (
+    Attribution,
+    AttributionContext,
+    ConfirmationResult,
+    RootCause,
+    attribute_failure,
+)
 from orchestrator.domain.retests import Options, TrialAsk, TrialKind, TrialOrder, trials_of
 from tests.unit.domain.test_retests import A, lived
 
 PACKAGES = (("dep", "1.0", "2.0"),)
 DRIVER = (("device driver", "550", "570"),)
-ABOUT = Circumstances(baseline="widget 1.0", last_green="r1", packages=PACKAGES, same_tests=True)
+ABOUT = AttributionContext(
+    baseline="widget 1.0", last_green="r1", packages=PACKAGES, same_tests=True
+)
 BOTH = Options(baseline="widget 1.0", last_green="the packages of run r1 (dep 1.0)")
 FAILS = {kind: ["failed"] for kind in TrialKind}
 
 
 def judged(
-    told: dict[TrialKind, list[str]], about: Circumstances = ABOUT, options: Options = BOTH
-) -> Blame:
+    told: dict[TrialKind, list[str]], about: AttributionContext = ABOUT, options: Options = BOTH
+) -> Attribution:
     """The answer where trials of each kind end so, over and over."""
 
     def tell(ask: TrialAsk, key: str, time: int) -> str:
@@ -31,15 +39,15 @@ def judged(
         return words[time % len(words)]
 
     sittings = lived(TrialOrder(diagnose=True), (A,), options, tell)
-    [found] = blame((A,), trials_of(sittings), about)
+    [found] = attribute_failure((A,), trials_of(sittings), about)
     return found
 
 
-def second(*words: str, differs=()) -> SecondMachine:
-    return SecondMachine(name="blue:22", run="r3", outcomes={A: words}, differs=differs)
+def second(*words: str, differs=()) -> ConfirmationResult:
+    return ConfirmationResult(name="blue:22", run="r3", outcomes={A: words}, differs=differs)
 
 
-def with_second(*words: str, **more) -> Circumstances:
+def with_second(*words: str, **more) -> AttributionContext:
     return replace(ABOUT, second=second(*words), **more)
 
 
@@ -73,7 +81,7 @@ def test_the_answer(told, about, answer):
 def test_a_second_machine_with_another_environment_proves_nothing():
     there = second(*["passed"] * 5, differs=DRIVER)
     found = judged(FAILS, replace(ABOUT, second=there))
-    assert found.answer is Culprit.UNKNOWN
+    assert found.answer is RootCause.UNKNOWN
     assert "That machine differs: device driver 550 -> 570." in found.evidence
 
 
@@ -89,8 +97,8 @@ def test_a_test_that_depends_on_those_before_it_is_not_called_flaky():
         return "failed" if ask.whole else "passed"
 
     sittings = lived(TrialOrder(diagnose=True), (A,), BOTH, tell)
-    [found] = blame((A,), trials_of(sittings), ABOUT)
-    assert found.answer is Culprit.UNKNOWN
+    [found] = attribute_failure((A,), trials_of(sittings), ABOUT)
+    assert found.answer is RootCause.UNKNOWN
     assert "it depends on what runs before it" in found.evidence[-1]
 
 
@@ -103,20 +111,20 @@ def test_trouble_that_has_gone_by_meanwhile_is_not_ours():
         return "failed" if TrialKind.BASELINE not in asked else "passed"
 
     sittings = lived(TrialOrder(diagnose=True), (A,), BOTH, tell)
-    [found] = blame((A,), trials_of(sittings), ABOUT)
-    assert found.answer is Culprit.FLAKY
+    [found] = attribute_failure((A,), trials_of(sittings), ABOUT)
+    assert found.answer is RootCause.FLAKY
 
 
 def test_two_reruns_do_not_make_anybody_guilty():
     sittings = lived(TrialOrder(reruns=2), (A,), BOTH, lambda *_: "failed")
-    [found] = blame((A,), trials_of(sittings), ABOUT)
-    assert found.answer is Culprit.UNKNOWN
+    [found] = attribute_failure((A,), trials_of(sittings), ABOUT)
+    assert found.answer is RootCause.UNKNOWN
     assert "4 failures in a row are needed" in found.evidence[0]
 
 
 def test_without_any_trial_nobody_is_blamed():
-    [found] = blame((A,), (), ABOUT)
-    assert found.answer is Culprit.UNKNOWN
+    [found] = attribute_failure((A,), (), ABOUT)
+    assert found.answer is RootCause.UNKNOWN
 
 
 @given(
@@ -133,8 +141,8 @@ def test_nobody_is_blamed_unless_every_trial_agrees(words):
         return word
 
     sittings = lived(TrialOrder(diagnose=True), (A,), BOTH, tell)
-    [found] = blame((A,), trials_of(sittings), ABOUT)
-    cure = {Culprit.OURS: TrialKind.BASELINE, Culprit.DEPENDENCY: TrialKind.LAST_GREEN}
+    [found] = attribute_failure((A,), trials_of(sittings), ABOUT)
+    cure = {RootCause.OURS: TrialKind.BASELINE, RootCause.DEPENDENCY: TrialKind.LAST_GREEN}
     if found.answer in cure:
         assert set(seen[TrialKind.RERUN]) == {"failed"}
         assert set(seen[cure[found.answer]]) == {"passed"}
@@ -148,10 +156,10 @@ def test_a_flaky_test_is_hardly_ever_blamed_on_somebody(chance):
     def tell(ask: TrialAsk, key: str, time: int) -> str:
         return "failed" if dice.random() < chance else "passed"
 
-    answers: Counter[Culprit] = Counter()
+    answers: Counter[RootCause] = Counter()
     for _ in range(1_000):
         sittings = lived(TrialOrder(diagnose=True), (A,), BOTH, tell)
-        [found] = blame((A,), trials_of(sittings), ABOUT)
+        [found] = attribute_failure((A,), trials_of(sittings), ABOUT)
         answers[found.answer] += 1
-    wrong = 1_000 - answers[Culprit.FLAKY] - answers[Culprit.UNKNOWN]
+    wrong = 1_000 - answers[RootCause.FLAKY] - answers[RootCause.UNKNOWN]
     assert wrong <= 3, answers

@@ -13,18 +13,18 @@ from orchestrator.domain.channel import (
     GIVE_UP_AFTER,
     Channel,
     ChannelKind,
+    ChannelSecret,
     Delivery,
+    DeliveryAnswer,
+    DeliveryResult,
     DeliveryState,
-    Receipt,
-    Reception,
-    Secret,
     next_look,
     problems_of,
 )
 from orchestrator.domain.gate.verdict import Decision
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
-FAILED = Receipt(reception=Reception.FAILED, said="no answer")
+FAILED = DeliveryAnswer(reception=DeliveryResult.FAILED, said="no answer")
 
 
 def channel(target: str, kind: str = "webhook", **more: object) -> Channel:
@@ -43,7 +43,7 @@ def delivery(number: int, attempts: int, *, age_s: float = 0) -> Delivery:
     )  # fmt: skip
 
 
-def wait_s(one: Delivery, receipt: Receipt = FAILED) -> float:
+def wait_s(one: Delivery, receipt: DeliveryAnswer = FAILED) -> float:
     look = next_look(one, receipt, NOW)
     assert look is not None
     return (look - NOW).total_seconds()
@@ -124,13 +124,13 @@ def test_a_receivers_wish_counts_where_it_is_longer() -> None:
 
 def test_what_is_not_tried_again() -> None:
     for reception in ("taken", "refused", "gone"):
-        receipt = Receipt(reception=Reception(reception), said="")
+        receipt = DeliveryAnswer(reception=DeliveryResult(reception), said="")
         assert next_look(delivery(1, 0), receipt, NOW) is None
     old = delivery(1, 3, age_s=GIVE_UP_AFTER.total_seconds())
     assert next_look(old, FAILED, NOW) is None
 
 
 def test_secrets_end() -> None:
-    one = channel("https://x/", secrets=(Secret("new"), Secret("old", NOW)))
+    one = channel("https://x/", secrets=(ChannelSecret("new"), ChannelSecret("old", NOW)))
     assert one.signing(NOW - timedelta(seconds=1)) == ("new", "old")
     assert one.signing(NOW) == ("new",)

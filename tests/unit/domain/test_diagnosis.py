@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.blame import Blame, Culprit, blame
-from orchestrator.domain.diagnosis import Again, diagnosed_of
+from orchestrator.domain.blame import Attribution, RootCause, attribute_failure
+from orchestrator.domain.diagnosis import RetestTally, diagnosed_of
 from orchestrator.domain.retests import Trial, TrialKind
 from tests.unit.domain.test_blame import ABOUT, DRIVER, FAILS, judged, second
 
-BLAME = Blame(job="moe", nodeid="t.py::a", answer=Culprit.OURS, evidence=("First.", "Second."))
+BLAME = Attribution(
+    job="moe", nodeid="t.py::a", answer=RootCause.OURS, evidence=("First.", "Second.")
+)
 
 
 def trial(kind: TrialKind, word: str, **more) -> Trial:
@@ -33,7 +35,9 @@ def trial(kind: TrialKind, word: str, **more) -> Trial:
 )  # fmt: skip
 def test_how_it_went_in_words(kind, whole, outcomes, said):
     changed = "" if kind is TrialKind.RERUN else "w 1"
-    assert str(Again(kind=kind, changed=changed, whole=whole, outcomes=tuple(outcomes))) == said
+    assert (
+        str(RetestTally(kind=kind, changed=changed, whole=whole, outcomes=tuple(outcomes))) == said
+    )
 
 
 def test_trials_with_the_same_thing_changed_are_told_together():
@@ -78,5 +82,5 @@ def test_the_sentence_is_the_one_that_decides(told, about, answer, begins):
 
 
 def test_a_test_that_was_never_tried_has_a_sentence_too():
-    [found] = blame(["moe::t.py::a"], (), ABOUT)
+    [found] = attribute_failure(["moe::t.py::a"], (), ABOUT)
     assert found.sentence.startswith("It failed 0 of 0 times")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from orchestrator.domain.evidence import Event
 from orchestrator.domain.facts import AgentEnd, CheckFact, Facts, JobFact, TestFact, fold
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_set import Deselection, Hook, Place, TestSet
+from orchestrator.domain.test_set import Deselection, Hook, SkippedPath, TestSet
 
 SKIPPED = ["t.py", 3, "Skipped: no device"]
 
@@ -100,7 +100,7 @@ def test_the_test_set_is_that_of_the_last_process() -> None:
         digest="ab",
         collected=1,
         deselected=(Deselection(by="conftest.py", count=300, tests=("t",)),),
-        modules=(Place(path="t.py", why="no"),),
+        modules=(SkippedPath(path="t.py", why="no"),),
         hidden=("b.py",),
         hooks=(Hook(name="h", file="c.py"),),
     )

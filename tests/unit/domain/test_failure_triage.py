@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from orchestrator.domain.failure_triage import Answering, Standing
+from orchestrator.domain.failure_triage import TriageInputs, TriageStatus
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 
@@ -34,16 +34,18 @@ HELD = Quarantine(
 @pytest.mark.parametrize(
     ("said", "days", "expected", "owners"),
     [
-        (Answering(), 7, Standing.NEW, ()),
-        (Answering(), 8, Standing.UNOWNED, ()),
-        (Answering(issues=(ISSUE,), tolerated=4), 8, Standing.KNOWN, ("ann",)),
-        (Answering(issues=(ISSUE,), tolerated=3), 8, Standing.UNOWNED, ("ann",)),
-        (Answering(over=(ISSUE,)), 0, Standing.LAPSED, ("ann",)),
-        (Answering(over=(ISSUE,), quarantines=(HELD,)), 0, Standing.QUARANTINED, ("bo",)),
-        (Answering(issues=(ISSUE, ISSUE), tolerated=1), 0, Standing.NEW, ("ann",)),
+        (TriageInputs(), 7, TriageStatus.NEW, ()),
+        (TriageInputs(), 8, TriageStatus.UNOWNED, ()),
+        (TriageInputs(issues=(ISSUE,), tolerated=4), 8, TriageStatus.KNOWN, ("ann",)),
+        (TriageInputs(issues=(ISSUE,), tolerated=3), 8, TriageStatus.UNOWNED, ("ann",)),
+        (TriageInputs(over=(ISSUE,)), 0, TriageStatus.LAPSED, ("ann",)),
+        (TriageInputs(over=(ISSUE,), quarantines=(HELD,)), 0, TriageStatus.QUARANTINED, ("bo",)),
+        (TriageInputs(issues=(ISSUE, ISSUE), tolerated=1), 0, TriageStatus.NEW, ("ann",)),
     ],
 )
-def test_standing(said: Answering, days: int, expected: Standing, owners: tuple[str, ...]) -> None:
+def test_standing(
+    said: TriageInputs, days: int, expected: TriageStatus, owners: tuple[str, ...]
+) -> None:
     first = NOW - timedelta(days=days)
     assert said.standing(4, first_seen=first, now=NOW) is expected
     assert said.owners == owners

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.flaky import Go, flaky_evidence, wilson_lower
+from orchestrator.domain.flaky import ResultPoint, flaky_evidence, wilson_lower
 from orchestrator.domain.outcome import TestOutcome
 
 WORDS = {"p": TestOutcome.PASSED, "f": TestOutcome.FAILED, "e": TestOutcome.ERROR}
@@ -17,7 +17,7 @@ WORDS |= {"s": TestOutcome.SKIPPED, "m": TestOutcome.MISSING}
 
 def history(results, platform="l4", version="1", earlier=()):
     return [
-        Go(f"r{i}", f"{version}.{i}", platform, WORDS[letter], earlier)
+        ResultPoint(f"r{i}", f"{version}.{i}", platform, WORDS[letter], earlier)
         for i, letter in enumerate(results)
     ]
 
@@ -50,7 +50,7 @@ def test_platforms_are_weighed_apart():
 
 
 def test_both_with_one_version_on_one_platform():
-    goes = [Go(f"r{i}", "1.0", "l4", WORDS[letter]) for i, letter in enumerate("pfp")]
+    goes = [ResultPoint(f"r{i}", "1.0", "l4", WORDS[letter]) for i, letter in enumerate("pfp")]
     assert flaky_evidence(goes).split == 1
 
 

@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.flaky import Go, flaky_evidence
+from orchestrator.domain.flaky import ResultPoint, flaky_evidence
 from orchestrator.domain.flaky_detection import (
-    DatedGo,
-    Unsteady,
-    Whose,
-    how,
+    DatedResult,
+    FailureOrigin,
+    FlakySignal,
+    failure_origin,
+    flaky_signal,
     pair_of,
     suspects,
-    whose,
 )
 from orchestrator.domain.outcome import TestOutcome
 
@@ -23,31 +23,31 @@ BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 LETTERS = {"p": TestOutcome.PASSED, "f": TestOutcome.FAILED, "s": TestOutcome.SKIPPED}
 
 
-def history(letters: str, *, versions: str = "", place: str = "a.image") -> list[DatedGo]:
+def history(letters: str, *, versions: str = "", place: str = "a.image") -> list[DatedResult]:
     """One result a day: p, f, s, or r for a pass on retry; a version is one letter."""
     goes = []
     for day, letter in enumerate(letters):
         earlier = (TestOutcome.FAILED,) if letter == "r" else ()
         outcome = LETTERS.get(letter, TestOutcome.PASSED)
         version = versions[day] if versions else str(day)
-        go = Go(f"run-{day}", version, place, outcome, earlier)
-        goes.append(DatedGo(go, place.partition(".")[0], BEGIN + timedelta(days=day)))
+        go = ResultPoint(f"run-{day}", version, place, outcome, earlier)
+        goes.append(DatedResult(go, place.partition(".")[0], BEGIN + timedelta(days=day)))
     return goes
 
 
-def shows(goes: list[DatedGo]) -> Unsteady | None:
-    return how(goes, flaky_evidence(one.go for one in goes))
+def shows(goes: list[DatedResult]) -> FlakySignal | None:
+    return flaky_signal(goes, flaky_evidence(one.go for one in goes))
 
 
 @pytest.mark.parametrize(
     ("letters", "versions", "expected"),
     [
-        ("pppp", "", None), ("pprp", "", Unsteady.RETRIED), ("pfpp", "1122", Unsteady.SPLIT),
-        ("pfpp", "", None), ("pfpfp", "", Unsteady.FLIPS), ("pfffp", "", None),
+        ("pppp", "", None), ("pprp", "", FlakySignal.RETRIED), ("pfpp", "1122", FlakySignal.SPLIT),
+        ("pfpp", "", None), ("pfpfp", "", FlakySignal.FLIPS), ("pfffp", "", None),
         ("ffff", "1111", None),
     ],
 )  # fmt: skip
-def test_how_it_shows(letters: str, versions: str, expected: Unsteady | None) -> None:
+def test_how_it_shows(letters: str, versions: str, expected: FlakySignal | None) -> None:
     assert shows(history(letters, versions=versions)) is expected
 
 
@@ -81,15 +81,15 @@ def test_else_the_newest_two_that_differ() -> None:
 @pytest.mark.parametrize(
     ("kinds", "expected"),
     [
-        ({}, Whose.UNKNOWN),
-        ({FailureClass.UNKNOWN: 3}, Whose.UNKNOWN),
-        ({FailureClass.INFRA: 1, FailureClass.ENVIRONMENT: 1}, Whose.INFRA),
-        ({FailureClass.PRODUCT: 1, FailureClass.TEST: 1}, Whose.TEST),
-        ({FailureClass.PRODUCT: 1, FailureClass.INFRA: 1}, Whose.BOTH),
+        ({}, FailureOrigin.UNKNOWN),
+        ({FailureClass.UNKNOWN: 3}, FailureOrigin.UNKNOWN),
+        ({FailureClass.INFRA: 1, FailureClass.ENVIRONMENT: 1}, FailureOrigin.INFRA),
+        ({FailureClass.PRODUCT: 1, FailureClass.TEST: 1}, FailureOrigin.TEST),
+        ({FailureClass.PRODUCT: 1, FailureClass.INFRA: 1}, FailureOrigin.BOTH),
     ],
 )
-def test_whose_they_are(kinds: dict[FailureClass, int], expected: Whose) -> None:
-    assert whose(kinds) is expected
+def test_whose_they_are(kinds: dict[FailureClass, int], expected: FailureOrigin) -> None:
+    assert failure_origin(kinds) is expected
 
 
 def suspected(

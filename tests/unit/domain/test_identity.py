@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rapidfuzz import fuzz
 
 from orchestrator.domain.identity import (
-    Change,
+    NameChange,
     Suggestion,
     compare_names,
     job_family,
@@ -55,7 +55,7 @@ def test_sixty_six_are_not_the_same_sixty_six():
         Suggestion(
             f"{MODULE}::TestNVIDIAErrorPaths::{MOVED}",
             f"{MODULE}::TestNVIDIAOptimizer::{MOVED}",
-            Change.MOVED,
+            NameChange.MOVED,
             1.0,
         ),
     )
@@ -84,7 +84,7 @@ def test_the_order_of_parameters_is_suggested_and_never_merged():
         alike,
     )
     (one,) = changes.suggestions
-    assert (one.change, one.new) == (Change.PARAMETERS, "a.py::test_x[half-cpu-ip]")
+    assert (one.change, one.new) == (NameChange.PARAMETERS, "a.py::test_x[half-cpu-ip]")
     assert changes.same == ("a.py::test_x[1-2]",)
     assert str(changes) == "2 = 1 same + 1 with parameters in another order"
 
@@ -105,7 +105,7 @@ def test_a_new_name_in_the_same_class_is_a_rename_when_it_is_alike():
         ["a.py::A::test_estimates_speedup", "a.py::A::test_completely_other"],
         alike,
     )
-    assert [one.change for one in changes.suggestions] == [Change.RENAMED]
+    assert [one.change for one in changes.suggestions] == [NameChange.RENAMED]
     assert str(changes) == "2 = 1 renamed + 1 new, 1 gone".replace("= 1", "= 0 same + 1")
 
 
@@ -114,7 +114,7 @@ def test_a_file_that_moved_takes_all_its_tests_along():
     new = [name.replace("tests/test_a", "tests/unit/test_a") for name in old]
     changes = compare_names(old, new, alike)
     assert len(changes.suggestions) == 200
-    assert {one.change for one in changes.suggestions} == {Change.MOVED}
+    assert {one.change for one in changes.suggestions} == {NameChange.MOVED}
 
 
 @given(

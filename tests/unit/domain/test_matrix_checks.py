@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.domain.expected_hardware import Expected
+from orchestrator.domain.expected_hardware import ExpectedHardware
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import Host, JobSelection, Limits, Matrix, Platform, Subject
 from orchestrator.domain.matrix_checks import check_matrix
@@ -32,10 +32,11 @@ CASES = [
     (matrix(platforms=(here(disk_gb=5),)), ("platforms", 0, "disk_gb"), "has no use for 'disk_gb'"),
     (matrix(platforms=(here(provider="static"),)), ("platforms", 0), "'static' needs 'hosts'"),
     (matrix(platforms=(here(provider="static", hosts=()),)), ("platforms", 0), "needs 'hosts'"),
-    (matrix(platforms=(here(expect=Expected()),)), ("platforms", 0, "expect"), "names nothing"),
-    (matrix(platforms=(here(expect=Expected(accelerator="Any")),)),
+    (matrix(platforms=(here(expect=ExpectedHardware()),)),
+     ("platforms", 0, "expect"), "names nothing"),
+    (matrix(platforms=(here(expect=ExpectedHardware(accelerator="Any")),)),
      ("platforms", 0, "expect", "accelerator"), "in a matrix leave out what is not asked for"),
-    (matrix(platforms=(here(expect=Expected(provider="gcp")),)),
+    (matrix(platforms=(here(expect=ExpectedHardware(provider="gcp")),)),
      ("platforms", 0, "expect", "provider"), "nothing of provider 'local' can be of 'gcp'"),
     (matrix(environments=()), ("environments",), "name at least one environment"),
     (matrix(environments=("imag",)), ("environments", 0), "no environment 'imag'; did you mean"),

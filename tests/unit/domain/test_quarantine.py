@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.flaky import Go
+from orchestrator.domain.flaky import ResultPoint
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.quarantine import (
@@ -39,13 +39,13 @@ ONE = Quarantine(
 WORDS = {"p": TestOutcome.PASSED, "f": TestOutcome.FAILED, "s": TestOutcome.SKIPPED}
 
 
-def goes(told: str, platform: str = "l4") -> list[Go]:
+def goes(told: str, platform: str = "l4") -> list[ResultPoint]:
     """One result a letter, the oldest first; R passed on retry."""
     retried = (TestOutcome.FAILED,)
     return [
-        Go(str(n), "1", platform, TestOutcome.PASSED, retried)
+        ResultPoint(str(n), "1", platform, TestOutcome.PASSED, retried)
         if word == "R"
-        else Go(str(n), "1", platform, WORDS[word])
+        else ResultPoint(str(n), "1", platform, WORDS[word])
         for n, word in enumerate(told)
     ]
 

@@ -10,14 +10,14 @@ from orchestrator.domain.retests import (
     BACK,
     SURE,
     Options,
-    Sitting,
-    SittingState,
+    RetestSession,
+    RetestSessionState,
     TrialAsk,
     TrialKind,
     TrialOrder,
     by_job,
-    job_in_sitting,
-    job_of_sitting,
+    job_in_session,
+    job_of_session,
     next_trial,
     reruns_of,
     split_key,
@@ -32,9 +32,11 @@ A, B = "suite::a.py::test_a", "suite::a.py::test_b"
 Tell = Callable[[TrialAsk, str, int], str]
 
 
-def lived(order: TrialOrder, keys: tuple[str, ...], options: Options, tell: Tell) -> list[Sitting]:
+def lived(
+    order: TrialOrder, keys: tuple[str, ...], options: Options, tell: Tell
+) -> list[RetestSession]:
     """Ask and answer until nothing is asked for."""
-    sittings: list[Sitting] = []
+    sittings: list[RetestSession] = []
     while (ask := next_trial(order, keys, sittings, options)) is not None:
         assert len(sittings) < 10, "it comes to an end"
         asked = keys if ask.whole else [k for k in keys if k in _keys(ask)]
@@ -47,19 +49,21 @@ def _keys(ask: TrialAsk) -> list[str]:
     return [f"{job}::{nodeid}" for job, nodeids in ask.tests.items() for nodeid in nodeids or [""]]
 
 
-def sitting(ask: TrialAsk, number: int, outcomes: tuple[Mapping[str, str], ...] = ()) -> Sitting:
-    return Sitting(
+def sitting(
+    ask: TrialAsk, number: int, outcomes: tuple[Mapping[str, str], ...] = ()
+) -> RetestSession:
+    return RetestSession(
         id=f"a-t{number}",
         attempt_id="a",
         number=number,
         ask=ask,
         asked_at=NOW,
-        state=SittingState.ENDED,
+        state=RetestSessionState.ENDED,
         outcomes=outcomes,
     )
 
 
-def kinds(sittings: list[Sitting]) -> list[tuple[str, int]]:
+def kinds(sittings: list[RetestSession]) -> list[tuple[str, int]]:
     return [(s.ask.kind.value, s.ask.times) for s in sittings]
 
 
@@ -151,7 +155,7 @@ def test_a_change_that_could_not_be_made_is_passed_over():
 
 
 def test_names_of_jobs_in_a_sitting():
-    assert job_of_sitting(job_in_sitting("a~b", 3)) == ("a~b", 3)
-    assert job_of_sitting("plain") == ("plain", 0)
+    assert job_of_session(job_in_session("a~b", 3)) == ("a~b", 3)
+    assert job_of_session("plain") == ("plain", 0)
     assert split_key("job::") == ("job", "")
     assert by_job(["job::", "s::x.py::t[a::b]"]) == {"job": (), "s": ("x.py::t[a::b]",)}

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import Accelerator, Host, Platform
 from orchestrator.domain.reuse_inputs import (
-    Ingredients,
+    ReuseInputs,
     age,
-    all_proven,
+    all_reusable,
     changes,
     in_words,
     platform_document,
@@ -24,7 +24,7 @@ from orchestrator.domain.reuse_inputs import (
 )
 
 NOW = datetime(2026, 1, 20, tzinfo=UTC)
-MADE = Ingredients(
+MADE = ReuseInputs(
     product="proof",
     payload="a" * 64,
     subject=f"lib 1.0 {'b' * 64}",
@@ -39,12 +39,12 @@ MADE = Ingredients(
     wheels="c" * 64,
     packages={"numpy": "2.4.5", "torch": "2.9.0"},
 )
-TEXTS = [f.name for f in fields(Ingredients) if f.type == "str"]
+TEXTS = [f.name for f in fields(ReuseInputs) if f.type == "str"]
 WORDS = st.text(min_size=1, max_size=8)
 PLATFORMS = st.dictionaries(st.sampled_from(["id", "disk_gb", "image"]), WORDS)
 PACKAGES = st.dictionaries(st.sampled_from(["numpy", "torch", "triton"]), WORDS)
 ANY = st.builds(
-    Ingredients,
+    ReuseInputs,
     **dict.fromkeys(TEXTS, st.sampled_from(["", "one", "two"])),
     platform=PLATFORMS,
     packages=PACKAGES,
@@ -154,6 +154,6 @@ def test_a_machine_s_clock_is_believed_within_what_ours_saw():
 
 
 def test_a_whole_cell_names_its_sources_once():
-    assert all_proven(["a"]) == "proven by run a: nothing its job depends on has changed"
+    assert all_reusable(["a"]) == "proven by run a: nothing its job depends on has changed"
     said = "proven by run b, a: nothing its 3 jobs depend on has changed"
-    assert all_proven(["b", "a", "b"]) == said
+    assert all_reusable(["b", "a", "b"]) == said

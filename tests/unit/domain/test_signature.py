@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.masking import mask
+from orchestrator.domain.masking import mask_variable_parts
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import (
     SIGNATURE_VERSION,
     Failure,
-    clusters,
+    failure_groups,
     make_signature,
     signature_of,
     similar,
@@ -157,13 +157,13 @@ def test_what_the_machine_did_is_one_wherever_the_tests_were():
     ],
 )
 def test_what_changes_is_masked(raw, masked):
-    assert mask(raw) == masked
+    assert mask_variable_parts(raw) == masked
 
 
 @given(st.text(max_size=400))
 def test_any_message_can_be_masked_and_masking_is_bounded(text):
-    assert len(mask(text)) <= 300
-    assert "\n" not in mask(text)
+    assert len(mask_variable_parts(text)) <= 300
+    assert "\n" not in mask_variable_parts(text)
 
 
 @given(st.text(), st.text(max_size=80), st.sampled_from(["", "crashed", "collection", "setup"]))
@@ -195,11 +195,13 @@ def failure(signature, **changes):
 def test_failures_are_gathered_the_largest_cluster_first():
     ten = [failure(found(a10g_short(test, 5)), nodeid=test) for test in A10G_TESTS]
     two = [failure(found(TPU_TRAINING), platform="tpu"), failure(found(TPU_DEVICE))]
-    made = clusters([*two, *ten], {ten[0].signature.id: (datetime(2025, 1, 1, tzinfo=UTC), AT)})
+    made = failure_groups(
+        [*two, *ten], {ten[0].signature.id: (datetime(2025, 1, 1, tzinfo=UTC), AT)}
+    )
     assert [cluster.count for cluster in made] == [10, 1, 1]
     assert made[0].tests == tuple(sorted(A10G_TESTS))
     assert (made[0].first_seen, made[0].last_seen) == (datetime(2025, 1, 1, tzinfo=UTC), AT)
-    assert made == clusters([*ten, *two], {ten[0].signature.id: (made[0].first_seen, AT)})
+    assert made == failure_groups([*ten, *two], {ten[0].signature.id: (made[0].first_seen, AT)})
 
 
 def test_signatures_that_may_be_the_same_are_only_suggested():

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.terminal import Stretch, plain, stretches
+from orchestrator.domain.terminal import StyledText, plain, styled_texts
 
 
 def shown(line: str) -> str:
-    return "".join(part.text for part in stretches(line))
+    return "".join(part.text for part in styled_texts(line))
 
 
 def test_a_plain_line_is_one_stretch():
-    assert stretches("collected 7 items") == [Stretch("collected 7 items")]
-    assert stretches("") == []
-    assert stretches("text\r") == [Stretch("text")]
+    assert styled_texts("collected 7 items") == [StyledText("collected 7 items")]
+    assert styled_texts("") == []
+    assert styled_texts("text\r") == [StyledText("text")]
 
 
 @pytest.mark.parametrize(
@@ -32,17 +32,17 @@ def test_a_plain_line_is_one_stretch():
     ],
 )  # fmt: skip
 def test_colours_and_weights_are_words(codes, style):
-    assert stretches(f"\x1b[{codes}mX") == [Stretch("X", style)]
+    assert styled_texts(f"\x1b[{codes}mX") == [StyledText("X", style)]
 
 
 def test_a_style_holds_until_it_ends():
-    found = stretches("a \x1b[32mPASSED\x1b[0m [\x1b[1m3\x1b[m]")
+    found = styled_texts("a \x1b[32mPASSED\x1b[0m [\x1b[1m3\x1b[m]")
     assert found == [
-        Stretch("a "),
-        Stretch("PASSED", "green"),
-        Stretch(" ["),
-        Stretch("3", "bold"),
-        Stretch("]"),
+        StyledText("a "),
+        StyledText("PASSED", "green"),
+        StyledText(" ["),
+        StyledText("3", "bold"),
+        StyledText("]"),
     ]
 
 
@@ -92,7 +92,7 @@ def test_wild_lines_are_quick():
 
 @given(st.text(st.sampled_from("ab\x1b[];mK0123478\r\b\\\x07é\U0001f600"), max_size=60))
 def test_nothing_makes_it_fail_and_no_return_is_left(line):
-    parts = stretches(line)
+    parts = styled_texts(line)
     assert not {"\r", "\b"} & set("".join(part.text for part in parts))
     assert all(one.style != other.style for one, other in pairwise(parts))
     assert all(part.text for part in parts)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.files.config_nodes import Item, UnreadableError
+from orchestrator.adapters.files.config_nodes import ConfigNode, UnreadableError
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.files.toml_nodes import read_toml
 from orchestrator.domain.problems import InvalidDocumentError
@@ -109,7 +109,7 @@ def test_windows_line_ends_and_a_byte_order_mark_do_no_harm() -> None:
     assert DOCUMENTS.read_manifest(text, "p") == DOCUMENTS.read_manifest(GOOD, "p")
 
 
-def plain(item: Item) -> object:
+def plain(item: ConfigNode) -> object:
     if item.entries is not None:
         return {key: plain(entry.item) for key, entry in item.entries.items()}
     return [plain(each) for each in item.elements] if item.elements is not None else item.value
@@ -133,7 +133,7 @@ p = [ # nothing
 '''
 
 
-def places(item: Item, path: str = "") -> dict[str, tuple[int, int]]:
+def places(item: ConfigNode, path: str = "") -> dict[str, tuple[int, int]]:
     found = {path: (item.at.line, item.at.column)} if item.at else {}
     for key, entry in (item.entries or {}).items():
         found |= places(entry.item, f"{path}/{key}")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.domain.gate.policy import GatePolicy
-from orchestrator.domain.gate.rerun_merge import completed
+from orchestrator.domain.gate.rerun_merge import merge_reruns
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, Pairs
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Counts, Outcome
@@ -44,7 +44,7 @@ def test_each_job_keeps_its_run_and_its_time() -> None:
         ended_at=NOW - timedelta(hours=5),
         jobs=(RED.jobs[0], replace(RED.jobs[1], at=None)),
     )
-    whole = completed(earlier, GREEN)
+    whole = merge_reruns(earlier, GREEN)
     fp8, moe = whole.jobs
     assert (fp8.id, fp8.run, fp8.at) == ("fp8", "run-1", NOW - timedelta(hours=5))
     assert (moe.id, moe.run, moe.at) == ("moe", "", GREEN.jobs[0].at)
@@ -68,19 +68,19 @@ def test_benchmarks_and_blame_go_with_their_jobs() -> None:
 
     earlier = replace(RED, pairs=(pairs("moe"), pairs("fp8")), blame=(blame("moe"), blame("fp8")))
     later = replace(GREEN, pairs=(pairs("moe"),))
-    whole = completed(earlier, later)
+    whole = merge_reruns(earlier, later)
     assert [one.job for one in whole.pairs] == ["fp8", "moe"]
     assert [one["job"] for one in whole.blame] == ["fp8"]
 
 
 def test_a_whole_rerun_stands_for_the_cell() -> None:
     later = replace(GREEN, jobs=(*GREEN.jobs, job("fp8")))
-    assert completed(RED, later) is later
+    assert merge_reruns(RED, later) is later
 
 
 def test_of_a_third_run_each_job_has_its_own() -> None:
     third = cell("gcp-l4", job("demo"), run="run-3")
-    whole = completed(completed(RED, GREEN), third)
+    whole = merge_reruns(merge_reruns(RED, GREEN), third)
     assert [(one.id, one.run) for one in whole.jobs] == [
         ("demo", ""),
         ("fp8", "run-1"),
@@ -93,21 +93,21 @@ def test_a_rerun_without_a_machine_hides_nothing() -> None:
         replace(unavailable("gcp-l4"), run="run-2"),
         cell("gcp-l4", job(outcome=Outcome.NOT_RUN), run="run-2", outcome=Outcome.ERRORED),
     ):
-        whole = completed(RED, later)
+        whole = merge_reruns(RED, later)
         assert [one.run for one in whole.jobs] == ["run-1", "run-1"]
         assert decided(whole) is Decision.FAIL
 
 
 def test_a_rerun_that_goes_on_is_not_over() -> None:
     running = cell("gcp-l4", job(outcome=None), run="run-2", state="running", outcome=None)
-    whole = completed(replace(RED, jobs=(job("moe"), job("fp8"))), running)
+    whole = merge_reruns(replace(RED, jobs=(job("moe"), job("fp8"))), running)
     assert (whole.state, whole.outcome) == ("running", None)
     assert decided(whole) is Decision.INCONCLUSIVE
 
 
 def test_what_no_job_explains_stays() -> None:
     lost = replace(RED, outcome=Outcome.ERRORED, reason="machine_lost", detail="gone")
-    whole = completed(lost, GREEN)
+    whole = merge_reruns(lost, GREEN)
     assert (whole.outcome, whole.reason, whole.detail) == (Outcome.ERRORED, "machine_lost", "gone")
     assert decided(whole) is Decision.INCONCLUSIVE
 
@@ -115,11 +115,14 @@ def test_what_no_job_explains_stays() -> None:
 def test_other_packages_machines_and_doubts_of_either_are_told() -> None:
     earlier = replace(RED, packages={"torch": "2.7", "numpy": "2"}, instance_type="g2")
     later = replace(GREEN, packages={"torch": "2.8", "numpy": "2"}, instance_type="g6")
-    whole = completed(earlier, later)
+    whole = merge_reruns(earlier, later)
     assert (whole.packages, whole.instance_type) == ({"numpy": "2"}, "g2, g6")
     for doubt in ({"simulated": True}, {"attested": False}, {"ingested": True}, {"mismatch": "x"}):
         (name,) = doubt
-        either = completed(replace(RED, **doubt), GREEN), completed(RED, replace(GREEN, **doubt))
+        either = (
+            merge_reruns(replace(RED, **doubt), GREEN),
+            merge_reruns(RED, replace(GREEN, **doubt)),
+        )
         assert {getattr(one, name) for one in either} == {doubt[name]}
 
 
@@ -142,7 +145,7 @@ def reruns(draw: st.DrawFn) -> tuple[CellEvidence, CellEvidence]:
 @given(reruns())
 def test_no_failure_is_hidden_that_was_not_run_again(pair: tuple[CellEvidence, CellEvidence]):
     earlier, later = pair
-    whole = {one.id: one for one in completed(earlier, later).jobs}
+    whole = {one.id: one for one in merge_reruns(earlier, later).jobs}
     ended = {one.id for one in later.jobs if one.outcome in FINAL}
     for one in earlier.jobs:
         bad = one.outcome in FINAL[1:] or one.counts.bad or one.failed or one.failed_checks
@@ -158,7 +161,7 @@ def test_nothing_is_believed_that_one_of_the_machines_is_not(
     pair: tuple[CellEvidence, CellEvidence],
 ):
     earlier, later = pair
-    whole = completed(earlier, later)
+    whole = merge_reruns(earlier, later)
     if whole is later:
         return
     parts = [one for one in pair if one.outcome is not Outcome.NOT_AVAILABLE]
@@ -177,7 +180,7 @@ def test_a_rerun_that_had_no_job_makes_no_verdict_better(
     rules, earlier = case[0], pair[0]
     later = replace(pair[1], jobs=())
     before = judge(rules, snapshot(earlier, runs=("run-1", "run-2")))
-    after = judge(rules, snapshot(completed(earlier, later), runs=("run-1", "run-2")))
+    after = judge(rules, snapshot(merge_reruns(earlier, later), runs=("run-1", "run-2")))
     if earlier.outcome is not Outcome.NOT_AVAILABLE:
         assert after.decision.rank >= before.decision.rank or (
             after.decision is Decision.INCONCLUSIVE

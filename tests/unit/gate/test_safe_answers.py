@@ -10,7 +10,7 @@ from orchestrator.domain.gate.failed_before import failed_before
 from orchestrator.domain.gate.policy import (
     ApprovalRule,
     EvidenceRule,
-    Expected,
+    ExpectedHardware,
     FlakyRule,
     GateException,
     JobRule,
@@ -19,7 +19,7 @@ from orchestrator.domain.gate.policy import (
     SkipRule,
     SubjectRule,
 )
-from orchestrator.domain.gate.rerun_merge import completed
+from orchestrator.domain.gate.rerun_merge import merge_reruns
 from orchestrator.domain.gate.rule_names import rule_fault
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
@@ -268,7 +268,7 @@ def test_evidence_from_elsewhere_may_count_tests_without_naming_them():
     ],
 )
 def test_a_machine_is_what_the_platform_promises(platform, expect, found, decision, said):
-    rules = policy(PlatformRule(id=platform, expect=Expected(**expect)))
+    rules = policy(PlatformRule(id=platform, expect=ExpectedHardware(**expect)))
     machines = () if found is None else (found,)
     verdict = judge(rules, snapshot(cell(platform, machines=machines)))
     assert verdict.decision is decision
@@ -297,9 +297,9 @@ def test_it_says_what_was_promised():
     ],
 )
 def test_a_machine_is_what_the_matrix_expects_too(platform, expect, matrix, decision, said):
-    rules = policy(PlatformRule(id=platform, expect=Expected(**expect)))
+    rules = policy(PlatformRule(id=platform, expect=ExpectedHardware(**expect)))
     had = machine("gcp-l4", provider="gcp")
-    evidence = snapshot(cell(platform, machines=(had,), expect=Expected(**matrix)))
+    evidence = snapshot(cell(platform, machines=(had,), expect=ExpectedHardware(**matrix)))
     verdict = judge(rules, evidence)
     assert verdict.decision is decision
     assert said in result(verdict, f"hardware/{platform}").sentence
@@ -314,7 +314,7 @@ def test_an_id_that_promises_nothing_is_not_compared():
 def test_every_machine_of_a_completed_cell_counts():
     early = cell(machines=(machine(provider="local", devices=()),), run="run-1")
     late = cell("gcp-l4", job("fp8"), run="run-2")
-    assert judge(policy(), snapshot(completed(early, late))).decision is FAIL
+    assert judge(policy(), snapshot(merge_reruns(early, late))).decision is FAIL
 
 
 # What failed first, and passed later

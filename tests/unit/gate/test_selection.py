@@ -6,14 +6,14 @@ import pytest
 
 from orchestrator.domain.gate.policy import SkipRule
 from orchestrator.domain.gate.verdict import Decision
-from orchestrator.domain.test_set import Deselection, Hook, Place, TestSet
+from orchestrator.domain.test_set import Deselection, Hook, SkippedPath, TestSet
 from tests.unit.gate.builders import cell, job, judge, policy, snapshot
 
 PASS, FAIL = Decision.PASS, Decision.FAIL
 LEFT_OUT = Deselection(by="conftest.py", count=2, tests=("t.py::a", "t.py::b"))
 ASKED = Deselection(by="-k", count=1, tests=("t.py::c",), asked=True)
-MODULE = Place(path="t_gpu.py", why="needs a GPU")
-AWAY = Place(path="gpu", why="conftest")
+MODULE = SkippedPath(path="t_gpu.py", why="needs a GPU")
+AWAY = SkippedPath(path="gpu", why="conftest")
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,16 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from orchestrator.adapters.github.commit_statuses import status_request
 from orchestrator.adapters.notify.guarded_http import Answer
 from orchestrator.adapters.notify.messages import slack_body, web_link, webhook_body
-from orchestrator.adapters.notify.retry_policy import receipt_of
+from orchestrator.adapters.notify.retry_policy import delivery_answer
 from orchestrator.adapters.notify.signing import new_secret, signed_headers
 from orchestrator.domain.announcement import Announcement, LineageState, News
-from orchestrator.domain.channel import Channel, ChannelKind, Delivery, DeliveryState, Reception
+from orchestrator.domain.channel import (
+    Channel,
+    ChannelKind,
+    Delivery,
+    DeliveryResult,
+    DeliveryState,
+)
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
 SHA = "0123456789abcdef0123456789abcdef01234567"
@@ -198,8 +204,8 @@ def test_answers(
     status: int, headers: dict[str, str], reception: str, retry_after_s: float | None
 ) -> None:
     answer = Answer(status, headers, b"<b>no\x1b[2J\nmore</b>")
-    receipt = receipt_of(answer, now=NOW, refused=frozenset({422}))
-    assert receipt.reception == Reception(reception)
+    receipt = delivery_answer(answer, now=NOW, refused=frozenset({422}))
+    assert receipt.reception == DeliveryResult(reception)
     assert receipt.retry_after_s == retry_after_s
     assert "\n" not in receipt.said
     assert "\x1b" not in receipt.said

@@ -13,8 +13,8 @@ from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import (
     Attempt,
     CellState,
-    PlaceAnswer,
-    PlaceChoice,
+    PlacementDecision,
+    PlacementResult,
     Run,
     RunState,
     Transition,
@@ -266,10 +266,10 @@ def lease(**changes: object) -> LeaseRecord:
 
 
 def decision(
-    seconds: float, verdict: PlaceAnswer, place: str, reason: str = "", detail: str = ""
-) -> PlaceChoice:
+    seconds: float, verdict: PlacementResult, place: str, reason: str = "", detail: str = ""
+) -> PlacementDecision:
     """A line of the first attempt's log."""
-    return PlaceChoice(at(seconds), place, verdict, reason, detail, attempt=1)
+    return PlacementDecision(at(seconds), place, verdict, reason, detail, attempt=1)
 
 
 def attestation(*devices: Mapping[str, object], simulated: bool = False) -> Attestation:

@@ -19,7 +19,7 @@ from orchestrator.domain.matrix import Accelerator, Platform
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.parsed_results import Provenance
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, Evidence
-from orchestrator.domain.signature import Failure, clusters, signature_of
+from orchestrator.domain.signature import Failure, failure_groups, signature_of
 from tests.unit.reports.builders import (
     Jobs,
     T,
@@ -161,7 +161,7 @@ def handed_in(*statements: Statement, signed: bool = True) -> Evidence:
             title="capacity | of `routers`", match=IssueMatch(exception="ValueError"),
             owner="moe", opened=date(2026, 1, 1), expires=date(2026, 6, 1), url="https://e.example/1",
         )  # fmt: skip
-        gathered = tuple(replace(c, known_issues=("KI-0001",)) for c in clusters(found))
+        gathered = tuple(replace(c, known_issues=("KI-0001",)) for c in failure_groups(found))
         use = IssueUse(issue, IssueState.APPLIES, count=6)
         record = replace(record, clusters=gathered, known_issues=(use,))
     return replace(made, record=record)

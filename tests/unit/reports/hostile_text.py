@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.domain.attestation import Attestation, Device
-from orchestrator.domain.cell import PlaceAnswer
+from orchestrator.domain.cell import PlacementResult
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
@@ -59,7 +59,7 @@ def hostile() -> tuple[CellRecord, Jobs]:
         detail="|".join(EVIL[:8]),
         probed=raw,
         notices=tuple(Notice(i, 1.0, w, "info", w) for i, w in enumerate(EVIL)),
-        decisions=tuple(decision(i, PlaceAnswer.REFUSED, w, w, w) for i, w in enumerate(EVIL)),
+        decisions=tuple(decision(i, PlacementResult.REFUSED, w, w, w) for i, w in enumerate(EVIL)),
         attestation=Attestation(
             {"image_name": EVIL[0], "zone": EVIL[4]},
             tuple(Device(w, w, w, w, w) for w in EVIL),

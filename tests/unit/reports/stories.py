@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from orchestrator.domain.cell import Attempt, Cause, CellState, PlaceAnswer
+from orchestrator.domain.cell import Attempt, Cause, CellState, PlacementResult
 from orchestrator.domain.facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.matrix import Accelerator, Platform
 from orchestrator.domain.outcome import Outcome
@@ -138,15 +138,15 @@ def a10g() -> tuple[CellRecord, Jobs]:
         decisions=(
             decision(
                 1.5,
-                PlaceAnswer.REFUSED,
+                PlacementResult.REFUSED,
                 "us-east-1b/spot",
                 "capacity",
                 "InsufficientInstanceCapacity: no g5.xlarge is left in us-east-1b",
             ),
             decision(
-                1.7, PlaceAnswer.SKIPPED, "us-west-2a/spot", "quota", "L-3819A6DF: 4 of 4 used"
+                1.7, PlacementResult.SKIPPED, "us-west-2a/spot", "quota", "L-3819A6DF: 4 of 4 used"
             ),
-            decision(2.5, PlaceAnswer.CHOSEN, "us-east-1", "", "$1.006 an hour"),
+            decision(2.5, PlacementResult.CHOSEN, "us-east-1", "", "$1.006 an hour"),
         ),
         attestation=attestation(A10G),
         notices=(
@@ -201,7 +201,7 @@ def simulated() -> tuple[CellRecord, Jobs]:
     made = cell_of(
         cell.platform, jobs, Outcome.PASSED, probed=probe(torch="2.13.0+cpu", cuda=None),
         leases=(replace(lease(), simulated=True),), simulated=True,
-        decisions=(decision(2.5, PlaceAnswer.CHOSEN, "us-east-1", "", "$1.006 an hour"),),
+        decisions=(decision(2.5, PlacementResult.CHOSEN, "us-east-1", "", "$1.006 an hour"),),
         attestation=attestation(simulated=True),
     )  # fmt: skip
     return made, jobs
@@ -284,7 +284,7 @@ def not_available() -> tuple[CellRecord, Jobs]:
         decisions=(
             decision(
                 1.2,
-                PlaceAnswer.REFUSED,
+                PlacementResult.REFUSED,
                 "aws",
                 "not_offered",
                 "DescribeInstanceTypeOfferings in us-east-1 and us-west-2 lists no type with an "

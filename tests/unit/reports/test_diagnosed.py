@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.blame import Culprit
-from orchestrator.domain.diagnosis import Again, Diagnosed
+from orchestrator.domain.blame import RootCause
+from orchestrator.domain.diagnosis import DiagnosedTest, RetestTally
 from orchestrator.domain.retests import TrialKind
 from orchestrator.domain.run_record import Evidence
 from reports.registry import render
@@ -20,25 +20,25 @@ BASELINE = "torchbridge 0.4.5"
 
 def found(
     nodeid: str,
-    answer: Culprit,
+    answer: RootCause,
     *,
     cell: str = "aws-a10g",
     why: str = "",
     changed: str = BASELINE,
     word: str = "passed",
-) -> Diagnosed:
+) -> DiagnosedTest:
     again = (
-        Again(kind=TrialKind.RERUN, changed="", whole=False, outcomes=("failed",) * 6),
-        Again(kind=TrialKind.BASELINE, changed=changed, whole=False, outcomes=(word,) * 4),
+        RetestTally(kind=TrialKind.RERUN, changed="", whole=False, outcomes=("failed",) * 6),
+        RetestTally(kind=TrialKind.BASELINE, changed=changed, whole=False, outcomes=(word,) * 4),
     )
     sentence = why or f"With the baseline {BASELINE} it failed 0 of 4 times."
-    return Diagnosed(
+    return DiagnosedTest(
         cell=cell, job="moe", nodeid=nodeid, answer=answer, sentence=sentence,
         evidence=("It fails every time.", sentence), again=again,
     )  # fmt: skip
 
 
-def with_answers(evidence: Evidence, *answers: Diagnosed) -> Evidence:
+def with_answers(evidence: Evidence, *answers: DiagnosedTest) -> Evidence:
     return replace(evidence, record=replace(evidence.record, diagnosed=answers))
 
 
@@ -46,8 +46,8 @@ def diagnosed() -> Evidence:
     why = "Since the last green run r1: device driver 550 -> 570."
     return with_answers(
         story("a10g"),
-        found("suites/test_moe.py::test_routing", Culprit.OURS),
-        found("", Culprit.IMAGE_OR_DRIVER, why=why, word="failed"),
+        found("suites/test_moe.py::test_routing", RootCause.OURS),
+        found("", RootCause.IMAGE_OR_DRIVER, why=why, word="failed"),
     )
 
 
@@ -68,7 +68,7 @@ def test_nothing_else_changes(kind, templates):
 
 
 def test_each_cells_report_has_its_own(templates):
-    other = found("suites/test_moe.py::test_other", Culprit.FLAKY, cell="gcp-l4")
+    other = found("suites/test_moe.py::test_other", RootCause.FLAKY, cell="gcp-l4")
     told = with_answers(release(), *diagnosed().record.diagnosed, other)
     model = json.loads(render("summary", told, format="json", templates=templates))
     assert [row["answer"] for row in model["blame"]] == ["ours", "image_or_driver", "flaky"]

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from orchestrator.domain.diagnosis import Culprit
+from orchestrator.domain.diagnosis import RootCause
 from reports.registry import KINDS, render
 from tests.unit.reports.hostile_text import EVIL, hostile
 from tests.unit.reports.stories import STORIES, story
@@ -62,7 +62,7 @@ def test_names_that_came_and_went_keep_the_shape_of_a_comparison(base, templates
 
 def test_so_does_whatever_was_tried_beside_a_failure(templates):
     answers = tuple(
-        found(word, Culprit.UNKNOWN, cell="rack-2", why=word, changed=word) for word in EVIL
+        found(word, RootCause.UNKNOWN, cell="rack-2", why=word, changed=word) for word in EVIL
     )
     check_shape(render("platform", with_answers(story("hostile"), *answers), templates=templates))
 

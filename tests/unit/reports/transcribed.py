@@ -18,7 +18,7 @@ from orchestrator.adapters.files.record_spool import FileTape
 from orchestrator.application.describe_run import stated_leases
 from orchestrator.application.ports.dialects import HEAD_BYTES, TAIL_BYTES, Artifact
 from orchestrator.domain.assembly.merge import Assembly, assemble
-from orchestrator.domain.assembly.results_pass import Foreign
+from orchestrator.domain.assembly.results_pass import ForeignArtifact
 from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.cell import Attempt, CellState, Run, RunState
 from orchestrator.domain.evidence import read_events
@@ -155,12 +155,12 @@ def _artifact(path: Path) -> Artifact:
     return Artifact(path.name, path, len(body), body[:HEAD_BYTES], body[-TAIL_BYTES:])
 
 
-def _foreign(artifact: Artifact) -> Foreign:
+def _foreign(artifact: Artifact) -> ForeignArtifact:
     digest = hashlib.sha256(artifact.path.read_bytes()).hexdigest()
     best = FileDialects().best(artifact)
     assert best is not None, artifact.name
     dialect, confidence = best
-    return Foreign(
+    return ForeignArtifact(
         name=artifact.name,
         digest=digest,
         size_bytes=artifact.size_bytes,

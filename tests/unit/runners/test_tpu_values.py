@@ -18,7 +18,7 @@ from google.type.money_pb2 import Money
 
 from orchestrator.domain.machine import ConfigError
 from orchestrator.domain.prices import Price, sift
-from orchestrator.domain.quota import Demand, Level, Quota, Room, headroom
+from orchestrator.domain.quota import Demand, Quota, QuotaLevel, QuotaStatus, headroom
 from runners.google.names import labels
 from runners.tpu import TRAITS, names
 from runners.tpu.accelerators import accelerator
@@ -285,8 +285,8 @@ def test_no_limit_is_more_than_anybody_needs() -> None:
     wanted = Quota("tpu", "us-west4-a", "code", "chips", "chip")
     for info in (quota(({}, [], -1)), quota(({"zone": "us-west4-a"}, [], -1))):
         limit, why = _limit_in(info, "us-west4-a")
-        (room,) = headroom([Demand(wanted, 8)], {wanted: Level(limit, 64, why)}, at_once=1)
-        assert room.room is Room.OK
+        (room,) = headroom([Demand(wanted, 8)], {wanted: QuotaLevel(limit, 64, why)}, at_once=1)
+        assert room.room is QuotaStatus.OK
 
 
 def test_a_zone_that_is_not_mentioned_is_unknown() -> None:

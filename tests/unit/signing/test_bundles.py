@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from orchestrator.adapters.signing.envelopes import write_line
-from orchestrator.adapters.signing.signer import DsseNotary
+from orchestrator.adapters.signing.signer import DsseSigner
 from orchestrator.adapters.signing.verifier import verify_bundle
 from orchestrator.application.ports.signer import KEYRING, KeyUnusableError, NotVerifiedError
 from orchestrator.domain.gate.gate_documents import canonical, verdict_document
@@ -73,17 +73,17 @@ TOLD = {
 
 
 @pytest.fixture
-def notary(tmp_path: Path) -> DsseNotary:
-    return DsseNotary(tmp_path / "keys" / "signing")
+def notary(tmp_path: Path) -> DsseSigner:
+    return DsseSigner(tmp_path / "keys" / "signing")
 
 
-def keyring(notary: DsseNotary, *key_ids: str, **dates: datetime | None) -> bytes:
+def keyring(notary: DsseSigner, *key_ids: str, **dates: datetime | None) -> bytes:
     said = {name: at.isoformat() for name, at in dates.items() if at is not None}
     keys = [{"id": key, "type": "ed25519", "public": notary.public(key), **said} for key in key_ids]
     return json.dumps({"kind": KEYRING, "v": 1, "keys": keys}).encode()
 
 
-def sealed(notary: DsseNotary, key: str, verdict: Verdict = VERDICT) -> bytes:
+def sealed(notary: DsseSigner, key: str, verdict: Verdict = VERDICT) -> bytes:
     payload = canonical(cell_statement(TOLD, CELL, verdict.evidence_digest))
     cell = CellStatement(run="run-1", cell="p0", payload=payload)
     first = verdict_statement(verdict, SNAPSHOT, "d" * 64, [cell])
@@ -158,7 +158,7 @@ def test_a_cells_statement_is_the_exports_about_the_frozen_subject() -> None:
 # Keys
 
 
-def test_keys_are_files_that_only_their_owner_reads(notary: DsseNotary, tmp_path: Path) -> None:
+def test_keys_are_files_that_only_their_owner_reads(notary: DsseSigner, tmp_path: Path) -> None:
     key = notary.make()
     path = tmp_path / "keys" / "signing" / f"{key}.pem"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -167,11 +167,11 @@ def test_keys_are_files_that_only_their_owner_reads(notary: DsseNotary, tmp_path
     assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
-def test_a_key_that_was_handed_in_is_the_only_one(notary: DsseNotary, tmp_path: Path) -> None:
+def test_a_key_that_was_handed_in_is_the_only_one(notary: DsseSigner, tmp_path: Path) -> None:
     notary.make()
     file = tmp_path / "mine.pem"
     file.write_bytes(pem(ed25519.Ed25519PrivateKey.generate()))
-    given = DsseNotary(tmp_path / "keys" / "signing", file)
+    given = DsseSigner(tmp_path / "keys" / "signing", file)
     (key,) = given.held()
     assert key not in notary.held()
     assert not given.can_make()
@@ -193,19 +193,19 @@ def test_a_key_file_that_is_none_says_so(tmp_path: Path, content: bytes | None, 
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(KeyUnusableError, match=f"SEATRIAL_SIGNING_KEY_FILE .*{said}"):
-        DsseNotary(tmp_path, file).held()
+        DsseSigner(tmp_path, file).held()
 
 
 def test_a_folder_that_keeps_no_key_says_so(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(KeyUnusableError, match="no signing key can be kept"):
-        DsseNotary(tmp_path / "taken").make()
+        DsseSigner(tmp_path / "taken").make()
 
 
 # What holds
 
 
-def test_a_signed_verdict_verifies_with_the_keyring_alone(notary: DsseNotary) -> None:
+def test_a_signed_verdict_verifies_with_the_keyring_alone(notary: DsseSigner) -> None:
     key = notary.make()
     found = verify_bundle(sealed(notary, key), keyring(notary, notary.make(), key))
     assert found.verdict == verdict_document(VERDICT)
@@ -218,12 +218,12 @@ def test_a_single_public_key_does_too_and_cannot_say_when_it_ends(tmp_path: Path
     private = ed25519.Ed25519PrivateKey.generate()
     file = tmp_path / "mine.pem"
     file.write_bytes(pem(private))
-    notary = DsseNotary(tmp_path, file)
+    notary = DsseSigner(tmp_path, file)
     found = verify_bundle(sealed(notary, *notary.held()), public_pem(private))
     assert "without dates" in found.remarks[0]
 
 
-def test_the_envelope_is_plain_dsse(notary: DsseNotary) -> None:
+def test_the_envelope_is_plain_dsse(notary: DsseSigner) -> None:
     key = notary.make()
     envelope = json.loads(sealed(notary, key).split(b"\n")[0])
     payload = base64.b64decode(envelope["payload"])
@@ -236,7 +236,7 @@ def test_the_envelope_is_plain_dsse(notary: DsseNotary) -> None:
 # What does not
 
 
-def test_no_byte_can_be_changed(notary: DsseNotary) -> None:
+def test_no_byte_can_be_changed(notary: DsseSigner) -> None:
     key = notary.make()
     ring, bundle = keyring(notary, key), sealed(notary, key)
     assert verify_bundle(bundle, ring)
@@ -248,7 +248,7 @@ def test_no_byte_can_be_changed(notary: DsseNotary) -> None:
 
 
 @pytest.mark.parametrize("flip", [0x02, 0x20, 0x80])
-def test_nor_in_any_other_way(notary: DsseNotary, flip: int) -> None:
+def test_nor_in_any_other_way(notary: DsseSigner, flip: int) -> None:
     key = notary.make()
     ring, bundle = keyring(notary, key), sealed(notary, key)
     for place in range(0, len(bundle), 3):
@@ -270,7 +270,7 @@ def test_nor_in_any_other_way(notary: DsseNotary, flip: int) -> None:
     ],
     ids=["dropped", "doubled", "turned", "empty-line", "spaced", "extra"],
 )
-def test_lines_cannot_be_moved_or_rewritten(notary: DsseNotary, change) -> None:
+def test_lines_cannot_be_moved_or_rewritten(notary: DsseSigner, change) -> None:
     key = notary.make()
     lines = sealed(notary, key).split(b"\n")[:-1]
     with pytest.raises(NotVerifiedError):
@@ -283,7 +283,7 @@ def refused(bundle: bytes, ring: bytes) -> str:
     return str(raised.value)
 
 
-def test_a_changed_payload_has_a_wrong_signature(notary: DsseNotary) -> None:
+def test_a_changed_payload_has_a_wrong_signature(notary: DsseSigner) -> None:
     key = notary.make()
     first, *rest = sealed(notary, key).split(b"\n")
     envelope = json.loads(first)
@@ -293,7 +293,7 @@ def test_a_changed_payload_has_a_wrong_signature(notary: DsseNotary) -> None:
     assert said.startswith("the signature of line 1 is wrong")
 
 
-def test_a_stranger_is_named(notary: DsseNotary) -> None:
+def test_a_stranger_is_named(notary: DsseSigner) -> None:
     key, other = notary.make(), notary.make()
     said = refused(sealed(notary, key), keyring(notary, other))
     assert key in said
@@ -301,7 +301,7 @@ def test_a_stranger_is_named(notary: DsseNotary) -> None:
     assert "not among those given" in said
 
 
-def test_statements_of_another_verdict_do_not_fit(notary: DsseNotary) -> None:
+def test_statements_of_another_verdict_do_not_fit(notary: DsseSigner) -> None:
     key = notary.make()
     first = sealed(notary, key).split(b"\n")[0]
     other = canonical(cell_statement(TOLD, replace(CELL, run="run-2"), "c" * 64))
@@ -310,7 +310,7 @@ def test_statements_of_another_verdict_do_not_fit(notary: DsseNotary) -> None:
     assert "digest" in said
 
 
-def test_a_verdict_with_another_digest_than_is_stated(notary: DsseNotary) -> None:
+def test_a_verdict_with_another_digest_than_is_stated(notary: DsseSigner) -> None:
     key = notary.make()
     first = verdict_statement(VERDICT, SNAPSHOT, "d" * 64, [])
     first["predicate"]["seatrial"]["verdictDigest"] = {"sha256": "0" * 64}
@@ -331,7 +331,7 @@ def test_a_verdict_with_another_digest_than_is_stated(notary: DsseNotary) -> Non
     ],
     ids=["text", "json", "test-result", "svr-of-others"],
 )
-def test_what_is_signed_and_is_no_verdict(notary: DsseNotary, payload: bytes, said: str) -> None:
+def test_what_is_signed_and_is_no_verdict(notary: DsseSigner, payload: bytes, said: str) -> None:
     key = notary.make()
     assert said in refused(notary.sign([payload], key), keyring(notary, key))
 
@@ -339,7 +339,7 @@ def test_what_is_signed_and_is_no_verdict(notary: DsseNotary, payload: bytes, sa
 @pytest.mark.parametrize(
     "bundle", [b"", b"\n", b"{}\n", b"[]\n", b"\xff\n", b'{"payload": 1}\n', b"[" * 5000]
 )
-def test_what_is_nothing_of_the_kind(notary: DsseNotary, bundle: bytes) -> None:
+def test_what_is_nothing_of_the_kind(notary: DsseSigner, bundle: bytes) -> None:
     assert "no signed verdict" in refused(bundle, keyring(notary, notary.make()))
 
 
@@ -348,7 +348,7 @@ def test_what_is_nothing_of_the_kind(notary: DsseNotary, bundle: bytes) -> None:
 
 @pytest.mark.parametrize(("name", "how"), [("not_after", "expired"), ("retired", "was retired")])
 def test_a_key_that_had_ended_is_named_with_its_date(
-    notary: DsseNotary, name: str, how: str
+    notary: DsseSigner, name: str, how: str
 ) -> None:
     key = notary.make()
     ring = keyring(notary, key, **{name: NOW - timedelta(days=1)})
@@ -357,7 +357,7 @@ def test_a_key_that_had_ended_is_named_with_its_date(
     assert "2026-01-20 12:00 UTC" in said
 
 
-def test_a_key_that_ended_later_still_proves_what_it_signed(notary: DsseNotary) -> None:
+def test_a_key_that_ended_later_still_proves_what_it_signed(notary: DsseSigner) -> None:
     key = notary.make()
     ring = keyring(notary, key, retired=NOW + timedelta(seconds=1), created=NOW)
     assert verify_bundle(sealed(notary, key), ring).key.ends_at == NOW + timedelta(seconds=1)
@@ -375,11 +375,11 @@ def test_a_key_that_ended_later_still_proves_what_it_signed(notary: DsseNotary) 
     ],
     ids=["empty", "list", "object", "newer", "damaged", "pem", "deep"],
 )  # fmt: skip
-def test_what_is_no_keyring_says_so(notary: DsseNotary, keys: bytes) -> None:
+def test_what_is_no_keyring_says_so(notary: DsseSigner, keys: bytes) -> None:
     assert "key" in refused(sealed(notary, notary.make()), keys)
 
 
-def test_nobody_puts_another_key_under_a_known_id(notary: DsseNotary) -> None:
+def test_nobody_puts_another_key_under_a_known_id(notary: DsseSigner) -> None:
     key, other = notary.make(), notary.make()
     forged = keyring(notary, key).replace(
         notary.public(key).encode(), notary.public(other).encode()
@@ -387,7 +387,7 @@ def test_nobody_puts_another_key_under_a_known_id(notary: DsseNotary) -> None:
     assert "neither a keyring" in refused(sealed(notary, key), forged)
 
 
-def test_the_first_statement_binds_to_the_bytes_of_the_others(notary: DsseNotary) -> None:
+def test_the_first_statement_binds_to_the_bytes_of_the_others(notary: DsseSigner) -> None:
     lines = sealed(notary, notary.make()).split(b"\n")
     first, second = (json.loads(base64.b64decode(json.loads(x)["payload"])) for x in lines[:2])
     digest = hashlib.sha256(canonical(second)).hexdigest()

@@ -13,8 +13,8 @@ from orchestrator.adapters.statistics.paired import PairedStatistics
 from orchestrator.domain.gate.performance import (
     FEWEST_LAUNCHES,
     Benchmark,
+    BenchmarkResult,
     Comparison,
-    Ruling,
     decide,
     pairs_needed,
 )
@@ -57,7 +57,7 @@ def compared(one: Benchmark) -> Comparison:
     return found
 
 
-def ruled(*benchmarks: Benchmark, min_pairs: int = 10) -> tuple[Ruling, ...]:
+def ruled(*benchmarks: Benchmark, min_pairs: int = 10) -> tuple[BenchmarkResult, ...]:
     return decide(benchmarks, PairedStatistics(), min_pairs=min_pairs, alpha=0.01, fdr=0.05)
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Response
 
 from orchestrator.application.list_benchmarks import (
-    Asked as Wanted,
+    BenchmarkFilter as Wanted,
 )
 from orchestrator.application.list_benchmarks import (
-    Going,
-    Listed,
-    Moved,
+    BenchmarkPage,
+    BenchmarkStatus,
+    LevelChange,
     list_benchmarks,
 )
 from orchestrator.dashboard import urls
@@ -65,8 +65,8 @@ def show_benchmarks(
     asked: AskedDep, job: str = "", q: str = "", platform: str = "", moved: str = "", skip: int = 0
 ) -> Response:
     """A page of them."""
-    if moved and moved not in list(Moved):
-        raise PageMissingError(f"benchmarks are {', '.join(Moved)}; none is {moved!r}")
+    if moved and moved not in list(LevelChange):
+        raise PageMissingError(f"benchmarks are {', '.join(LevelChange)}; none is {moved!r}")
     known = products(asked)
     product = of_products(asked, known)
     wanted = Wanted(job=job, contains=q.strip(), platform=platform, moved=moved)
@@ -92,9 +92,11 @@ def show_benchmarks(
     )
 
 
-def _tabs(asked: Asked, listed: Listed, moved: str) -> Sequence[Tab]:
+def _tabs(asked: Asked, listed: BenchmarkPage, moved: str) -> Sequence[Tab]:
     whole = Tab("All", sum(listed.counts.values()), asked.here(moved="", skip=""), not moved)
-    shown = [kind for kind in Moved if listed.counts[kind] or kind in (Moved.WORSE, moved)]
+    shown = [
+        kind for kind in LevelChange if listed.counts[kind] or kind in (LevelChange.WORSE, moved)
+    ]
     return [
         whole,
         *(
@@ -110,7 +112,7 @@ def _tabs(asked: Asked, listed: Listed, moved: str) -> Sequence[Tab]:
     ]
 
 
-def _table(asked: Asked, listed: Listed, product: str, skip: int) -> Table:
+def _table(asked: Asked, listed: BenchmarkPage, product: str, skip: int) -> Table:
     more = skip + len(listed.items) < listed.total
     return Table(
         id="benchmarks",
@@ -138,7 +140,7 @@ def _empty(asked: Asked) -> str:
     )
 
 
-def _row(listed: Listed, at: int, product: str) -> Row:
+def _row(listed: BenchmarkPage, at: int, product: str) -> Row:
     going = listed.items[at]
     benchmark, newest = going.benchmark, listed.cells[going.cells[-1]]
     href = urls.with_query(
@@ -158,11 +160,11 @@ def _row(listed: Listed, at: int, product: str) -> Row:
             _line(listed, going),
             Moment(newest.at),
         ),
-        tone="bad" if going.moved is Moved.WORSE else "",
+        tone="bad" if going.moved is LevelChange.WORSE else "",
     )
 
 
-def _change(listed: Listed, going: Going) -> Cell:
+def _change(listed: BenchmarkPage, going: BenchmarkStatus) -> Cell:
     if going.change is None:
         return Change(going.moved.value, None)
     since = listed.cells[going.cells[going.change.index]]
@@ -172,7 +174,7 @@ def _change(listed: Listed, going: Going) -> Cell:
     return Change(going.moved.value, going.change.change, aside)
 
 
-def _line(listed: Listed, going: Going) -> Drawn:
+def _line(listed: BenchmarkPage, going: BenchmarkStatus) -> Drawn:
     low, high = min(going.values), max(going.values)
     lack = max(0.0, _LEAST_SPAN * abs(going.values[-1]) - (high - low)) / 2
     unit = unit_of(going.benchmark)
@@ -184,7 +186,7 @@ def _line(listed: Listed, going: Going) -> Drawn:
     )
 
 
-def _picture(listed: Listed, going: Going, low: float, high: float) -> Picture:
+def _picture(listed: BenchmarkPage, going: BenchmarkStatus, low: float, high: float) -> Picture:
     """Runs in other environments are not connected."""
     values: list[float | None] = []
     before = None

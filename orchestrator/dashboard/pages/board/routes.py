@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from fastapi import APIRouter, Request, Response
 
 from orchestrator.application.gate_policies import find_policy
-from orchestrator.application.gate_status import GateStanding, gate_standings
+from orchestrator.application.gate_status import GateStatus, gate_statuses
 from orchestrator.application.rate_trends import RateTrend, rate_trends
-from orchestrator.application.release_board import Board, Wanted, release_board
+from orchestrator.application.release_board import Board, BoardFilter, release_board
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible
 from orchestrator.dashboard.pages.board.tables import (
@@ -92,8 +92,8 @@ def show_board(asked: AskedDep, matrix: str = "", before: str = "") -> Response:
     """A page of versions, and how the pass rates went."""
     known = products(asked)
     product = of_products(asked, known)
-    standings = [one for one in gate_standings(asked.context) if one.stored.product == product]
-    wanted = Wanted(
+    standings = [one for one in gate_statuses(asked.context) if one.stored.product == product]
+    wanted = BoardFilter(
         product=product,
         matrix=matrix,
         limit=PAGE_SIZE,
@@ -136,7 +136,7 @@ def _tables(asked: Asked, board: Board, trends: Trends) -> tuple[Table, ...]:
     )
 
 
-def _board(asked: Asked, wanted: Wanted) -> Board:
+def _board(asked: Asked, wanted: BoardFilter) -> Board:
     board = release_board(asked.context.stores, wanted, at=asked.now)
     if wanted.matrix and wanted.matrix not in board.matrices:
         there = ", ".join(board.matrices[:20]) or "none yet"
@@ -155,7 +155,7 @@ def show_badge(asked: AskedDep, request: Request, gate: str) -> Response:
     return Response(drawn, media_type="image/svg+xml")
 
 
-def _believed(standings: Sequence[GateStanding]) -> timedelta | None:
+def _believed(standings: Sequence[GateStatus]) -> timedelta | None:
     """As old as every gate of the product lets evidence be."""
     ages = (duration(one.policy.spec.evidence.max_age) for one in standings)
     return min(ages, default=None)
@@ -179,7 +179,7 @@ def _upcoming(asked: Asked) -> list[Upcoming]:
     return [Upcoming(one.schedule.name, Moment(one.next_due_at)) for one in first]
 
 
-def _old(asked: Asked, board: Board, wanted: Wanted) -> str:
+def _old(asked: Asked, board: Board, wanted: BoardFilter) -> str:
     """The warning shown where the newest evidence is older than the gates accept."""
     newest: datetime | None = max((row.at for row in board.rows if row.at), default=None)
     if newest is None or wanted.believed is None or wanted.before:

@@ -9,9 +9,9 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import ClassVar
 
-from orchestrator.application.gate_status import GateStanding, Lack
+from orchestrator.application.gate_status import GateStatus, WaitReason
 from orchestrator.application.rate_trends import RateTrend
-from orchestrator.application.release_board import Absence, Board, BoardRow, Square, Staleness
+from orchestrator.application.release_board import Absence, Board, BoardCell, BoardRow, Staleness
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, sparkline
 from orchestrator.dashboard.labels import age, cut, visible
@@ -268,7 +268,7 @@ def _squares(asked: Asked, board: Board, row: BoardRow) -> Iterator[Cell]:
         yield _square(asked, board, row, square)
 
 
-def _square(asked: Asked, board: Board, row: BoardRow, square: Square) -> Cell:
+def _square(asked: Asked, board: Board, row: BoardRow, square: BoardCell) -> Cell:
     cell = square.cell
     if cell is None and row.live is not None:
         return Evidence(word="queued", href=urls.run_url(row.live.run), note="a run goes on")
@@ -371,7 +371,15 @@ def lowest(trends: Iterable[RateTrend]) -> float:
 
 
 _LONGEST = 160
-_SERIOUS = frozenset({Lack.VERDICT, Lack.JUDGEMENT, Lack.RUN, Lack.FRESH_EVIDENCE, Lack.POLICY})
+_SERIOUS = frozenset(
+    {
+        WaitReason.VERDICT,
+        WaitReason.JUDGEMENT,
+        WaitReason.RUN,
+        WaitReason.FRESH_EVIDENCE,
+        WaitReason.POLICY,
+    }
+)
 """What the reasons do not say already."""
 
 
@@ -406,7 +414,7 @@ class GateSentence:
         return f"{self.gate}: {said_so} {self.about}{why}".rstrip()
 
 
-def gate_sentence(asked: Asked, standing: GateStanding) -> GateSentence:
+def gate_sentence(asked: Asked, standing: GateStatus) -> GateSentence:
     """The newest verdict of the gate, whichever its line."""
     gate = standing.stored.gate
     waits = [

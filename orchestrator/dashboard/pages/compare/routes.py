@@ -9,10 +9,10 @@ from fastapi import APIRouter, Response
 
 from orchestrator.application.compare_benchmarks import deltas_of
 from orchestrator.application.compare_cells import (
-    Facing,
+    CellPair,
     bases_of,
-    facing_cells,
     other_stack,
+    pair_cells,
     silent_of,
     traits_of,
 )
@@ -198,10 +198,10 @@ def contrast_of(chosen: Chosen, before: Run, after: Run) -> Contrast:
 
 def _facing(
     chosen: Chosen, before: Run, after: Run, old: Sequence[Cell], new: Sequence[Cell]
-) -> tuple[Facing, ...]:
+) -> tuple[CellPair, ...]:
     """Every cell with its other one; or the two that are named."""
     if not chosen.cell_a and not chosen.cell_b:
-        return facing_cells(chosen.asked.context.stores, old, new)
+        return pair_cells(chosen.asked.context.stores, old, new)
     one, other = chosen.cell_a or chosen.cell_b, chosen.cell_b or chosen.cell_a
     pair = cell_of(chosen.asked, before, one), cell_of(chosen.asked, after, other)
-    return (Facing(*pair, "chosen"),)
+    return (CellPair(*pair, "chosen"),)

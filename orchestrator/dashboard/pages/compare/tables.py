@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from orchestrator.application.compare_benchmarks import Delta, Verdict
-from orchestrator.application.compare_cells import PACKAGE, STACK, Facing, Trait
+from orchestrator.application.compare_benchmarks import Delta, MetricChange
+from orchestrator.application.compare_cells import PACKAGE, STACK, CellPair, Trait
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.measurement_text import (
@@ -41,7 +41,7 @@ class Contrast:
     product: str
     other_product: str
     """Of the older run, where that is another one."""
-    facing: Sequence[Facing]
+    facing: Sequence[CellPair]
     pairs: Sequence[Pair]
     """Of those that have another one."""
     counts: Sequence[Counted]
@@ -70,7 +70,7 @@ class Contrast:
         words = old if self.before.id == self.after.id else f"{old} → {new}"
         return visible(cut(f"Compare {cells}{words}", 200))
 
-    def cell(self, pair: int) -> Facing:
+    def cell(self, pair: int) -> CellPair:
         """Whose pair it is."""
         return [one for one in self.facing if one.pair is not None][pair]
 
@@ -345,7 +345,7 @@ def _kinds(contrast: Contrast) -> Sequence[Difference]:
 def _cell_row(
     asked: Asked,
     contrast: Contrast,
-    facing: Facing,
+    facing: CellPair,
     place: int | None,
     kinds: Sequence[Difference],
 ) -> Row:
@@ -359,7 +359,7 @@ def _cell_row(
     return Row((name, *sides, *counts), tone="bad" if found[Difference.NEW_FAILURE] else "")
 
 
-def _alone(asked: Asked, facing: Facing) -> str:
+def _alone(asked: Asked, facing: CellPair) -> str:
     """The comparison of this platform alone."""
     if facing.before is None or facing.after is None or facing.how == "chosen":
         return ""
@@ -368,7 +368,7 @@ def _alone(asked: Asked, facing: Facing) -> str:
     )
 
 
-def _said_of(contrast: Contrast, facing: Facing, place: int | None) -> str:
+def _said_of(contrast: Contrast, facing: CellPair, place: int | None) -> str:
     if facing.before is None:
         return "only in B"
     if facing.after is None:
@@ -493,7 +493,7 @@ def speeds_of(asked: Asked, contrast: Contrast, *, what: str, skip: int) -> Spee
     """What differs, what got worse by most first; all of it where that is asked for."""
     whole = bool(asked.query.get("all"))
     counts: Counter[str] = Counter(one.verdict.value for one in contrast.deltas)
-    listed = [one for one in contrast.deltas if whole or one.verdict is not Verdict.ALIKE]
+    listed = [one for one in contrast.deltas if whole or one.verdict is not MetricChange.ALIKE]
     alone = what == PERFORMANCE
     known = {one.benchmark.number: one.benchmark.name for one in contrast.deltas}
     several = {name for name, many in Counter(known.values()).items() if many > 1}

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Response
 
-from orchestrator.application.dry_run_policy import Tried, try_policy
+from orchestrator.application.dry_run_policy import DryRunResult, dry_run_policy
 from orchestrator.application.evaluate_gate import dry_run
 from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.gather_evidence import WrongProductError
@@ -87,7 +87,7 @@ def beside(asked: Asked, gate: str, runs: Sequence[str], verdict: Verdict) -> Ou
     )
 
 
-def past_table(asked: Asked, tried: Sequence[Tried]) -> Table:
+def past_table(asked: Asked, tried: Sequence[DryRunResult]) -> Table:
     """One row for each verdict, newest first."""
     return Table(
         id="past",
@@ -122,7 +122,7 @@ def _change(one: Change) -> Row:
     return Row((Text(one.rule, is_code=True), before, now), tone="bad" if one.is_worse else "")
 
 
-def _past(asked: Asked, one: Tried) -> Row:
+def _past(asked: Asked, one: DryRunResult) -> Row:
     stored, verdict = one.stored, one.verdict
     then = stored.verdict
     href = urls.verdict_url(stored.id)
@@ -212,7 +212,7 @@ def try_text(
 def _found(asked: Asked, gate: str, written: Written) -> Found:
     if written.against == "past":
         known = asked.context.stores.gates.verdicts(gate=gate, limit=_last(written.last))
-        tried = try_policy(asked.context, written.policy, known, name=_NAME)
+        tried = dry_run_policy(asked.context, written.policy, known, name=_NAME)
         return Found(past=past_table(asked, tried))
     names = written.runs.replace(",", " ").split() if written.against == "runs" else []
     if len(names) > MOST_RUNS:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Form, Response
 
 from orchestrator.application.evaluate_gate import evaluate_gate
 from orchestrator.application.gate_policies import policy_of
-from orchestrator.application.gate_status import GateStanding, Line, gate_standing
+from orchestrator.application.gate_status import GateStatus, VerdictLineage, gate_status
 from orchestrator.application.gather_evidence import WrongProductError
 from orchestrator.application.notify_verdict import announce_verdict
 from orchestrator.application.ports.signer import KeyUnusableError
@@ -21,7 +21,7 @@ from orchestrator.application.sign_off import (
     WaiverMissingError,
     approve,
     approve_waiver,
-    waive,
+    request_waiver,
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.gates.listing import wait_texts
@@ -268,7 +268,7 @@ def gate_page(asked: Asked, gate: str, refused: Refused | None = None) -> Respon
 
     Raises GateMissingError, PageMissingError.
     """
-    standing = gate_standing(asked.context, gate)
+    standing = gate_status(asked.context, gate)
     line = _line(asked, standing)
     newest = _newest(asked, standing, line)
     rules = sorted(newest.verdict.rules, key=severity) if newest else []
@@ -305,18 +305,20 @@ def gate_page(asked: Asked, gate: str, refused: Refused | None = None) -> Respon
     )
 
 
-def _line(asked: Asked, standing: GateStanding) -> Line | None:
+def _line(asked: Asked, standing: GateStatus) -> VerdictLineage | None:
     wanted = asked.query.get("lineage", "")
     names = {one.standing.newest.lineage: one for one in standing.lines}
     return names.get(wanted) or next(iter(standing.lines), None)
 
 
-def _newest(asked: Asked, standing: GateStanding, line: Line | None) -> StoredVerdict | None:
+def _newest(
+    asked: Asked, standing: GateStatus, line: VerdictLineage | None
+) -> StoredVerdict | None:
     return asked.context.stores.gates.verdict(line.standing.newest.id) if line else None
 
 
 def _decision(
-    asked: Asked, standing: GateStanding, line: Line | None, newest: StoredVerdict | None
+    asked: Asked, standing: GateStatus, line: VerdictLineage | None, newest: StoredVerdict | None
 ) -> Mapping[str, object]:
     waits = wait_texts(standing)
     badge = urls.badge_url(standing.stored.gate)
@@ -354,7 +356,7 @@ def _summary(newest: StoredVerdict | None) -> str:
 
 def _form(
     asked: Asked,
-    standing: GateStanding,
+    standing: GateStatus,
     newest: StoredVerdict | None,
     rules: Sequence[RuleResult],
     refused: Refused | None,
@@ -374,7 +376,7 @@ def _form(
     }
 
 
-def _history(asked: Asked, standing: GateStanding, line: Line | None) -> Table:
+def _history(asked: Asked, standing: GateStatus, line: VerdictLineage | None) -> Table:
     before = asked.query.get("before", "")
     lineage = line.standing.newest.lineage if line else None
     found = asked.context.stores.gates.verdict_lines(
@@ -418,7 +420,7 @@ def _verdict(asked: Asked, one: VerdictLine, before: VerdictLine | None) -> Row:
     )
 
 
-def _told_policy(standing: GateStanding) -> Mapping[str, object]:
+def _told_policy(standing: GateStatus) -> Mapping[str, object]:
     stored = standing.stored
     return {
         "digest": stored.digest,
@@ -472,7 +474,7 @@ def add_waiver(
         only_this=bool(only_this),
     )
     try:
-        known = _standing(asked, new) or waive(asked.context, new).waiver.id
+        known = _standing(asked, new) or request_waiver(asked.context, new).waiver.id
     except InvalidDocumentError as error:
         problems = [(str(one.path[0]) if one.path else "", one.message) for one in error.problems]
         kept = {**written, "verdict": verdict, "only_this": only_this}

@@ -9,7 +9,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.gate_status import Due, GateStanding, Lack, Line, Wait, gate_standings
+from orchestrator.application.gate_status import (
+    Due,
+    GateStatus,
+    PendingItem,
+    VerdictLineage,
+    WaitReason,
+    gate_statuses,
+)
 from orchestrator.application.manage_channels import call_channel, find_channel
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import age, cut
@@ -30,7 +37,7 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
-from orchestrator.domain.channel import Channel, Health, LoggedAttempt, Reception
+from orchestrator.domain.channel import Channel, ChannelHealth, DeliveryAttempt, DeliveryResult
 from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.person import Scope
 
@@ -39,29 +46,29 @@ RUN_SHOWN = 12
 _LONGEST = 160
 
 
-def wait_texts(standing: GateStanding) -> list[Text]:
+def wait_texts(standing: GateStatus) -> list[Text]:
     """Each of them, with a way to it."""
     return [_text(standing, wait) for wait in standing.waits]
 
 
-def _text(standing: GateStanding, wait: Wait) -> Text:
+def _text(standing: GateStatus, wait: PendingItem) -> Text:
     gate = urls.gate_url(standing.stored.gate)
     match wait.lack:
-        case Lack.VERDICT:
+        case WaitReason.VERDICT:
             note = f"seatrial gate check {standing.stored.gate}"
             return Text("its first verdict", gate, note=note)
-        case Lack.JUDGEMENT:
+        case WaitReason.JUDGEMENT:
             return Text(f"a verdict on run {wait.run[:RUN_SHOWN]}", urls.run_url(wait.run))
-        case Lack.RUN:
+        case WaitReason.RUN:
             return Text(f"run {wait.run[:RUN_SHOWN]}, which goes on", urls.run_url(wait.run))
-        case Lack.FRESH_EVIDENCE:
+        case WaitReason.FRESH_EVIDENCE:
             believed = standing.policy.spec.evidence.max_age
             return Text(f"evidence that is not older than {believed}")
-        case Lack.POLICY:
+        case WaitReason.POLICY:
             return Text("a verdict by its present policy", f"{gate}#policy")
-        case Lack.APPROVAL:
+        case WaitReason.APPROVAL:
             return Text(cut(wait.sentence, _LONGEST), f"{gate}#approvals")
-        case Lack.EVIDENCE:
+        case WaitReason.EVIDENCE:
             return Text(cut(wait.sentence, _LONGEST))
 
 
@@ -130,8 +137,8 @@ def last_try(asked: Asked, channel_id: str) -> Try | None:
     tests = [attempts for delivery, attempts in log if delivery.is_test and attempts]
     if channel is None or not tests:
         return None
-    last: LoggedAttempt = tests[0][-1]
-    return Try(channel.name, last.receipt.reception is Reception.TAKEN, last.receipt.said)
+    last: DeliveryAttempt = tests[0][-1]
+    return Try(channel.name, last.receipt.reception is DeliveryResult.TAKEN, last.receipt.said)
 
 
 @router.post(urls.CHANNEL_TEST)
@@ -164,7 +171,7 @@ def _key(asked: Asked, key: PublicKey) -> Row:
     )
 
 
-def _channel(asked: Asked, channel: Channel, health: Health) -> Row:
+def _channel(asked: Asked, channel: Channel, health: ChannelHealth) -> Row:
     since = health.disabled_at or health.failing_since
     why = health.disabled_why or (f"for {age(since, asked.now)}" if since else "")
     return Row(
@@ -208,7 +215,7 @@ _COLUMNS = (
 @router.get(urls.GATES)
 def show_gates(asked: AskedDep, tried: str = "") -> Response:
     """All of them."""
-    standings = gate_standings(asked.context)
+    standings = gate_statuses(asked.context)
     has_lines = any(_line_of(line) for one in standings for line in one.lines)
     rows = [row for one in standings for row in _rows(asked, one, has_lines=has_lines)]
     gates = Table(
@@ -239,23 +246,23 @@ def show_gates(asked: AskedDep, tried: str = "") -> Response:
     )
 
 
-def _rows(asked: Asked, standing: GateStanding, *, has_lines: bool) -> Iterator[Row]:
+def _rows(asked: Asked, standing: GateStatus, *, has_lines: bool) -> Iterator[Row]:
     """A row for each lineage of the gate, newest first; the first row has what it waits for."""
-    lines: Sequence[Line | None] = standing.lines or (None,)
+    lines: Sequence[VerdictLineage | None] = standing.lines or (None,)
     for number, line in enumerate(lines):
         head, *rest = _cells(asked, standing, line, is_first=number == 0)
         named = (Text(_line_of(line)),) if has_lines else ()
         yield Row((head, *named, *rest), tone=_tone(line))
 
 
-def _line_of(line: Line | None) -> str:
+def _line_of(line: VerdictLineage | None) -> str:
     """Its name, where it is not the gate's own."""
     newest = line.standing.newest if line else None
     return newest.lineage if newest and newest.lineage != newest.gate else ""
 
 
 def _cells(
-    asked: Asked, standing: GateStanding, line: Line | None, *, is_first: bool
+    asked: Asked, standing: GateStatus, line: VerdictLineage | None, *, is_first: bool
 ) -> tuple[Cell, ...]:
     stored = standing.stored
     badge = urls.badge_url(stored.gate)
@@ -270,7 +277,7 @@ def _cells(
     )
 
 
-def _decided(asked: Asked, line: Line | None) -> tuple[Cell, Cell, Cell, Cell]:
+def _decided(asked: Asked, line: VerdictLineage | None) -> tuple[Cell, Cell, Cell, Cell]:
     if line is None:
         return Badge("unknown", note="no verdict yet"), Moment(None), Text(""), Moment(None)
     newest = line.standing.newest
@@ -285,14 +292,14 @@ def _decided(asked: Asked, line: Line | None) -> tuple[Cell, Cell, Cell, Cell]:
     )
 
 
-def _tone(line: Line | None) -> str:
+def _tone(line: VerdictLineage | None) -> str:
     if line is None:
         return "warn"
     tones = {"FAIL": "bad", "INCONCLUSIVE": "warn"}
     return tones.get(line.standing.newest.decision, "warn" if line.is_stale else "")
 
 
-def _waits(standing: GateStanding) -> Iterator[Text]:
+def _waits(standing: GateStatus) -> Iterator[Text]:
     texts = wait_texts(standing)
     yield from texts[:WAITS_SHOWN]
     if not texts:
@@ -302,7 +309,7 @@ def _waits(standing: GateStanding) -> Iterator[Text]:
         yield Text(f"and {many} more", urls.gate_url(standing.stored.gate))
 
 
-def _due(asked: Asked, standing: GateStanding, line: str) -> Cell:
+def _due(asked: Asked, standing: GateStatus, line: str) -> Cell:
     """The next schedule of that line; of the gate's own line, of any that ends in the gate."""
     mine = [one for one in standing.schedules if one.schedule.lineage == line]
     found: Due | None = next(iter(mine or standing.schedules), None)

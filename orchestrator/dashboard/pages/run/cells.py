@@ -23,7 +23,7 @@ from orchestrator.dashboard.table import (
     Text,
     Usd,
 )
-from orchestrator.domain.cell import Attempt, CellState, PlaceAnswer, Run
+from orchestrator.domain.cell import Attempt, CellState, PlacementResult, Run
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord, LeaseRecord, RunRecord
 from orchestrator.domain.units import duration, plural
@@ -299,7 +299,7 @@ def decision_table(record: RunRecord) -> Table:
                 Text(line.verdict),
                 Text(": ".join(part for part in (line.reason, line.detail) if part)),
             ),
-            tone="warn" if line.verdict is PlaceAnswer.REFUSED else "",
+            tone="warn" if line.verdict is PlacementResult.REFUSED else "",
         )
         for cell, line in lines
     ]

@@ -40,7 +40,7 @@ from orchestrator.domain.outcome import Counts
 from orchestrator.domain.person import Scope
 from orchestrator.domain.problems import InvalidDocumentError
 from orchestrator.domain.run_record import RunRecord
-from orchestrator.domain.signature import Cluster
+from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.units import elapsed, usd
 from orchestrator.store.runs import RunsAsked
 
@@ -89,7 +89,7 @@ def cluster_table(record: RunRecord, most: int | None = None) -> Table:
     )
 
 
-def _cluster_row(cluster: Cluster) -> Row:
+def _cluster_row(cluster: FailureGroup) -> Row:
     known = ", ".join(cluster.known_issues)
     tolerated = f"{cluster.tolerated} of {cluster.count} tolerated" if known else ""
     signature = cluster.signature

@@ -7,13 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from orchestrator.domain.gate.exceptions import Excuse
 from orchestrator.domain.gate.policy import ApprovalRule
 from orchestrator.domain.gate.quantities import counted, some
-from orchestrator.domain.gate.rule_context import Case
+from orchestrator.domain.gate.rule_context import RuleContext
 from orchestrator.domain.gate.tolerance import FLAKY, GIVEN_UP
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 
 
 def approvals(
-    case: Case, decision: Decision, results: Sequence[RuleResult], concerned: Sequence[Excuse]
+    case: RuleContext,
+    decision: Decision,
+    results: Sequence[RuleResult],
+    concerned: Sequence[Excuse],
 ) -> Iterator[RuleResult]:
     """Where the decision, as it is without them, needs approvals.
 
@@ -59,7 +62,7 @@ def approvals(
     )
 
 
-def _is_agreed(case: Case, results: Sequence[RuleResult]) -> bool:
+def _is_agreed(case: RuleContext, results: Sequence[RuleResult]) -> bool:
     """Whether all that is excused is so by waivers, which are approved, or the policy's own words.
 
     An exception's approver is a name in the policy: that person has said nothing.
@@ -71,7 +74,7 @@ def _is_agreed(case: Case, results: Sequence[RuleResult]) -> bool:
     return all(agreed.issuperset(names) for names in used)
 
 
-def _said(case: Case, *, signed: bool = False) -> Mapping[str, str]:
+def _said(case: RuleContext, *, signed: bool = False) -> Mapping[str, str]:
     """By person, the name of each who approved this very evidence; or only with their tokens."""
     return {
         case.terms.person(one.by): one.by.strip()
@@ -81,7 +84,7 @@ def _said(case: Case, *, signed: bool = False) -> Mapping[str, str]:
     }
 
 
-def _authors(case: Case, concerned: Sequence[Excuse]) -> set[str]:
+def _authors(case: RuleContext, concerned: Sequence[Excuse]) -> set[str]:
     """Who asked for what the decision hangs on: exceptions, waivers, known issues, quarantines."""
     names = [one.author for one in concerned]
     if case.terms.signed:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.gate.policy import ManifestRule
 from orchestrator.domain.gate.quantities import counted, like, some
-from orchestrator.domain.gate.rule_context import Case, JudgedJob, Stand
+from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.test_changes import TestChanges
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
@@ -15,7 +15,7 @@ _TOLD = 20
 _SAID = 3
 
 
-def changed_tests(case: Case) -> Iterator[RuleResult]:
+def changed_tests(case: RuleContext) -> Iterator[RuleResult]:
     """One result per job whose tests are others than in the baseline, or cannot be compared."""
     for judged in case.jobs:
         changes = judged.job.changes
@@ -26,7 +26,7 @@ def changed_tests(case: Case) -> Iterator[RuleResult]:
             yield from _absent(stand, cell, case.policy.spec.evidence.manifest)
 
 
-def _is_compared(case: Case, judged: JudgedJob, changes: TestChanges) -> bool:
+def _is_compared(case: RuleContext, judged: JudgedJob, changes: TestChanges) -> bool:
     """Evidence from elsewhere may count tests without naming them, where it is allowed at all."""
     allowed = case.policy.spec.evidence.attestation == "unattested_allowed"
     if changes.unknown:
@@ -83,7 +83,9 @@ def _refused(removed: Sequence[str], rule: ManifestRule) -> list[str]:
     return [name for name in removed if not rule.gives_up(name)]
 
 
-def _absent(stand: Stand, cell: CellEvidence, rule: ManifestRule) -> Iterator[RuleResult]:
+def _absent(
+    stand: PlatformEvidence, cell: CellEvidence, rule: ManifestRule
+) -> Iterator[RuleResult]:
     """Jobs that the baseline had tests of, and this cell has no word of."""
     for name, tests in sorted(cell.jobs_gone.items()):
         asked = next(each for each in stand.rules if like(each.id, name))

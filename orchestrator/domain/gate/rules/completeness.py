@@ -6,20 +6,20 @@ import math
 from collections.abc import Iterator
 
 from orchestrator.domain.gate.quantities import counted, some
-from orchestrator.domain.gate.rule_context import Case, Stand
-from orchestrator.domain.gate.rules.rule_results import meant, worst
+from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext
+from orchestrator.domain.gate.rules.rule_results import policy_outcome, worst
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleResult
 
 
-def missing(case: Case) -> Iterator[RuleResult]:
+def missing(case: RuleContext) -> Iterator[RuleResult]:
     """Per cell: no test is missing, and no fewer were collected than in the last green run."""
     for stand in case.stands:
         for cell in stand.ran:
             yield _missing(case, stand, cell)
 
 
-def _missing(case: Case, stand: Stand, cell: CellEvidence) -> RuleResult:
+def _missing(case: RuleContext, stand: PlatformEvidence, cell: CellEvidence) -> RuleResult:
     rule = case.policy.spec.evidence.manifest
     judged = [(one.job.id, one.job.counts) for one in stand.counting if one.cell is cell]
     gaps = {name: n.missing + n.not_run for name, n in judged if n.missing + n.not_run}
@@ -30,10 +30,10 @@ def _missing(case: Case, stand: Stand, cell: CellEvidence) -> RuleResult:
     if gaps:
         told = some([f"{number} of {name}" for name, number in sorted(gaps.items())])
         said.append(f"{counted(sum(gaps.values()), 'test')} never reported: {told}")
-        outcomes.append(meant(rule.on_missing))
+        outcomes.append(policy_outcome(rule.on_missing))
     if now < least:
         said.append(f"{now} tests were collected, of at least {least} (last green run: {before})")
-        outcomes.append(meant(rule.on_missing))
+        outcomes.append(policy_outcome(rule.on_missing))
     return RuleResult(
         id=f"missing/{cell.id}",
         kind="missing",

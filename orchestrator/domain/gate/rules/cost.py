@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.domain.gate.rule_context import Case
-from orchestrator.domain.gate.rules.rule_results import meant
+from orchestrator.domain.gate.rule_context import RuleContext
+from orchestrator.domain.gate.rules.rule_results import policy_outcome
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 
-def cost(case: Case) -> Iterator[RuleResult]:
+def cost(case: RuleContext) -> Iterator[RuleResult]:
     """All machines of all runs that were looked at."""
     rule = case.policy.spec.cost
     if rule is None:
@@ -20,7 +20,7 @@ def cost(case: Case) -> Iterator[RuleResult]:
         id="cost",
         kind="cost",
         blocking=rule.on_exceed != "informing",
-        outcome=meant(rule.on_exceed) if is_over else RuleOutcome.OK,
+        outcome=policy_outcome(rule.on_exceed) if is_over else RuleOutcome.OK,
         sentence=(
             f"The machines cost {spent:.2f} USD, {'more' if is_over else 'not more'} than the "
             f"{rule.max_usd:.2f} USD that the policy allows."

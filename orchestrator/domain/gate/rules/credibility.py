@@ -8,13 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.domain.gate.evidence_trust import age_doubts, doubts, identity_doubts
-from orchestrator.domain.gate.rule_context import Case, JudgedJob, Stand, is_unavailable
+from orchestrator.domain.gate.rule_context import (
+    JudgedJob,
+    PlatformEvidence,
+    RuleContext,
+    is_unavailable,
+)
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome
 
 
-def freshness(case: Case) -> Iterator[RuleResult]:
+def freshness(case: RuleContext) -> Iterator[RuleResult]:
     """Every cell is over, and not older than the policy believes."""
     max_age = case.policy.spec.evidence.max_age
     for stand, cell in case.cells:
@@ -35,7 +40,7 @@ def freshness(case: Case) -> Iterator[RuleResult]:
         )
 
 
-def attestation(case: Case) -> Iterator[RuleResult]:
+def attestation(case: RuleContext) -> Iterator[RuleResult]:
     """Every cell was produced by our agent on the machine that it is said to be of."""
     for stand, cell in case.cells:
         found = list(identity_doubts(case, stand, cell))
@@ -57,7 +62,7 @@ def attestation(case: Case) -> Iterator[RuleResult]:
         )
 
 
-def evidence(case: Case) -> Iterator[RuleResult]:
+def evidence(case: RuleContext) -> Iterator[RuleResult]:
     """Something passed, on at least one platform that can stop a release."""
     passing = sorted({cell.id for stand in case.stands for cell in _passing(case, stand)})
     yield RuleResult(
@@ -75,7 +80,7 @@ def evidence(case: Case) -> Iterator[RuleResult]:
     )
 
 
-def _passing(case: Case, stand: Stand) -> Iterator[CellEvidence]:
+def _passing(case: RuleContext, stand: PlatformEvidence) -> Iterator[CellEvidence]:
     for judged in stand.jobs:
         counts = judged.blocking and _passed(judged)
         if counts and not any(doubts(case, stand, judged.cell)):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.gate.quantities import counted, like, some
-from orchestrator.domain.gate.rule_context import Case, JudgedJob, Stand
+from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest
-from orchestrator.domain.gate.tolerance import FLAKY, Allowed
+from orchestrator.domain.gate.tolerance import FLAKY, ToleratedResult
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _TOLD = 20
 
 
-def new_failures(case: Case) -> Iterator[RuleResult]:
+def new_failures(case: RuleContext) -> Iterator[RuleResult]:
     """No more failures than allowed whose signature the last green run did not have.
 
     Of all jobs on blocking platforms, those that only inform too: what is new may stop a release
@@ -47,7 +47,7 @@ def new_failures(case: Case) -> Iterator[RuleResult]:
     )
 
 
-def flaky(case: Case) -> Iterator[RuleResult]:
+def flaky(case: RuleContext) -> Iterator[RuleResult]:
     """Tests that failed, and passed when run again; shown, and judged where the jobs are."""
     rule = case.policy.spec.flaky
     seen = [result for result in case.tolerance.results if result.failing.is_flaky]
@@ -82,7 +82,7 @@ def flaky(case: Case) -> Iterator[RuleResult]:
     )
 
 
-def failed_first(case: Case) -> Iterator[RuleResult]:
+def failed_first(case: RuleContext) -> Iterator[RuleResult]:
     """One result per job of which something failed in another run of its subject, and not here."""
     for judged in case.jobs:
         found = case.tolerance.over_by_job.get((judged.cell.id, judged.job.id), ())
@@ -93,7 +93,7 @@ def failed_first(case: Case) -> Iterator[RuleResult]:
             yield from _left_out(stand, cell)
 
 
-def _failed_first(judged: JudgedJob, found: Sequence[Allowed]) -> RuleResult:
+def _failed_first(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
     after = judged.job.passed_after
     left = [one for one in found if one.left]
     by = {name for one in found for name in one.by}
@@ -140,7 +140,7 @@ def _told(test: FailedTest) -> str:
     return f"{test.nodeid} in {test.run}{gone}"
 
 
-def _left_out(stand: Stand, cell: CellEvidence) -> Iterator[RuleResult]:
+def _left_out(stand: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResult]:
     """Jobs that failed in another run of the subject, and have no result in this cell."""
     for name, run in sorted(cell.jobs_failed.items()):
         asked = next(each for each in stand.rules if like(each.id, name))
@@ -160,7 +160,7 @@ def _left_out(stand: Stand, cell: CellEvidence) -> Iterator[RuleResult]:
         )
 
 
-def known_issues(case: Case) -> Iterator[RuleResult]:
+def known_issues(case: RuleContext) -> Iterator[RuleResult]:
     """What each known issue and quarantine tolerates; shown, and judged where the jobs are."""
     used = case.tolerance.used
     for issue in case.tolerance.issues:
@@ -200,16 +200,18 @@ def known_issues(case: Case) -> Iterator[RuleResult]:
             )
 
 
-def _is_on_blocking(case: Case, judged: JudgedJob) -> bool:
+def _is_on_blocking(case: RuleContext, judged: JudgedJob) -> bool:
     levels = {stand.rule.id: stand.rule.level for stand in case.stands}
     return levels[judged.cell.platform] == "blocking"
 
 
-def _of(case: Case, judged: JudgedJob) -> tuple[Allowed, ...]:
+def _of(case: RuleContext, judged: JudgedJob) -> tuple[ToleratedResult, ...]:
     return tuple(case.tolerance.by_job.get((judged.cell.id, judged.job.id), ()))
 
 
-def _incomparable(case: Case, here: list[JudgedJob], results: list[Allowed]) -> list[str]:
+def _incomparable(
+    case: RuleContext, here: list[JudgedJob], results: list[ToleratedResult]
+) -> list[str]:
     """Why it cannot be said that nothing is new."""
     why = []
     if results and not case.snapshot.last_green:

@@ -6,26 +6,32 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from orchestrator.domain.catalogue import promised
-from orchestrator.domain.expected_hardware import ANY, Difference, Expected, differences, in_words
+from orchestrator.domain.expected_hardware import (
+    ANY,
+    ExpectedHardware,
+    HardwareDifference,
+    differences,
+    hardware_sentence,
+)
 from orchestrator.domain.gate.policy import PlatformRule
-from orchestrator.domain.gate.rule_context import Case, Stand
+from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext
 from orchestrator.domain.gate.rules.rule_results import worst
 from orchestrator.domain.gate.snapshot import CellEvidence, MachineEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 
-def hardware(case: Case) -> Iterator[RuleResult]:
+def hardware(case: RuleContext) -> Iterator[RuleResult]:
     """One result per cell of which a machine was had and something is promised or expected."""
     allowed = case.policy.spec.evidence.attestation == "unattested_allowed"
     for stand in case.stands:
         wanted = expected(stand.rule)
         for cell in stand.ran:
-            asked = [one for one in (wanted, cell.expect) if one != Expected()]
+            asked = [one for one in (wanted, cell.expect) if one != ExpectedHardware()]
             if asked and not (cell.ingested and allowed):
                 yield _hardware(stand, cell, wanted)
 
 
-def expected(rule: PlatformRule) -> Expected:
+def expected(rule: PlatformRule) -> ExpectedHardware:
     """What the policy says, and where it says nothing, what the platform's id promises."""
     known = promised(rule.id)
     said = replace(
@@ -34,7 +40,7 @@ def expected(rule: PlatformRule) -> Expected:
         instance=rule.expect.instance or rule.instance,
         accelerator=rule.expect.accelerator or known.device,
     )
-    return Expected(
+    return ExpectedHardware(
         **{
             name: "" if getattr(said, name) == ANY else getattr(said, name)
             for name in ("provider", "instance", "accelerator")
@@ -42,7 +48,7 @@ def expected(rule: PlatformRule) -> Expected:
     )
 
 
-def _hardware(stand: Stand, cell: CellEvidence, wanted: Expected) -> RuleResult:
+def _hardware(stand: PlatformEvidence, cell: CellEvidence, wanted: ExpectedHardware) -> RuleResult:
     """Both what is promised and what the matrix expects: neither makes up for the other."""
     found = [
         one
@@ -56,10 +62,12 @@ def _hardware(stand: Stand, cell: CellEvidence, wanted: Expected) -> RuleResult:
         )
     ]
     if not cell.machines:
-        found = [Difference("nothing is known of its machine", is_known=False)]
+        found = [HardwareDifference("nothing is known of its machine", is_known=False)]
     if cell.simulated:
-        found = [Difference("its machine is simulated", is_known=False)]
-    asked = dict.fromkeys(in_words(one) for one in (wanted, cell.expect) if one != Expected())
+        found = [HardwareDifference("its machine is simulated", is_known=False)]
+    asked = dict.fromkeys(
+        hardware_sentence(one) for one in (wanted, cell.expect) if one != ExpectedHardware()
+    )
     said = "; ".join(dict.fromkeys(one.sentence for one in found)) or "and so it is"
     return RuleResult(
         id=f"hardware/{cell.id}",
@@ -71,7 +79,7 @@ def _hardware(stand: Stand, cell: CellEvidence, wanted: Expected) -> RuleResult:
         sentence=f"{cell.id} is to be {', and by the matrix '.join(asked)}: {said}.",
         inputs={
             "expected": asdict(wanted),
-            **({"matrix": asdict(cell.expect)} if cell.expect != Expected() else {}),
+            **({"matrix": asdict(cell.expect)} if cell.expect != ExpectedHardware() else {}),
             "machines": [_told(machine) for machine in cell.machines],
         },
         waivable=False,

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import JobRule
 from orchestrator.domain.gate.quantities import counted, is_pattern, like, some
-from orchestrator.domain.gate.rule_context import Case, JudgedJob, Stand, is_over
+from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext, is_over
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence
-from orchestrator.domain.gate.tolerance import Allowed
+from orchestrator.domain.gate.tolerance import ToleratedResult
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome
 
@@ -21,7 +21,7 @@ SAID = 3
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
-def jobs(case: Case) -> Iterator[RuleResult]:
+def jobs(case: RuleContext) -> Iterator[RuleResult]:
     """One result per job of every cell, and one for each that should be there."""
     for stand in case.stands:
         for judged in stand.jobs:
@@ -30,7 +30,7 @@ def jobs(case: Case) -> Iterator[RuleResult]:
             yield from _absent(stand, cell)
 
 
-def degraded(case: Case) -> Iterator[RuleResult]:
+def degraded(case: RuleContext) -> Iterator[RuleResult]:
     """One result per job that passed by a fallback."""
     for judged in case.jobs:
         if judged.job.degraded:
@@ -45,7 +45,7 @@ def degraded(case: Case) -> Iterator[RuleResult]:
             )
 
 
-def _job(judged: JudgedJob, found: Sequence[Allowed]) -> RuleResult:
+def _job(judged: JudgedJob, found: Sequence[ToleratedResult]) -> RuleResult:
     job, left = judged.job, sum(result.left for result in found)
     by = sorted({name for result in found for name in result.by})
     open_ = job.counts.missing + job.counts.not_run
@@ -71,7 +71,7 @@ def _came_to_its_end(job: JobEvidence) -> bool:
     return job.ending is None or job.ending.outcome in _FINAL
 
 
-def _sentence(judged: JudgedJob, found: Sequence[Allowed], left: int) -> str:
+def _sentence(judged: JudgedJob, found: Sequence[ToleratedResult], left: int) -> str:
     job = judged.job
     said = [f"{job.id} on {judged.cell.id} {_went(judged)}", *_failures(found, left)]
     open_ = job.counts.missing + job.counts.not_run
@@ -90,7 +90,7 @@ def _why(ending: Cause) -> str:
     return f"{ending.reason} ({ending.detail})" if ending.detail else ending.reason
 
 
-def _failures(found: Sequence[Allowed], left: int) -> Iterator[str]:
+def _failures(found: Sequence[ToleratedResult], left: int) -> Iterator[str]:
     """How many failed, what tolerates them, and what would if it were not used up."""
     used = [f"{number} tolerated by {name}" for name, number in _tolerated(found).items()]
     if left:
@@ -102,7 +102,7 @@ def _failures(found: Sequence[Allowed], left: int) -> Iterator[str]:
         yield f"{some(exhausted)} would fit, and allows no more"
 
 
-def _named(found: Sequence[Allowed]) -> str:
+def _named(found: Sequence[ToleratedResult]) -> str:
     """`` (test_a.py::one and 2 more)``: the first that nothing tolerates, where they have names."""
     names = sorted({r.failing.name for r in found if r.left and r.failing.name})
     return f" ({some(names, SAID)})" if names else ""
@@ -121,14 +121,14 @@ def _went(judged: JudgedJob) -> str:
     return went + (f", in run {job.run}" if job.run else "") + reused
 
 
-def _tolerated(found: Sequence[Allowed]) -> Mapping[str, int]:
+def _tolerated(found: Sequence[ToleratedResult]) -> Mapping[str, int]:
     total: Counter[str] = Counter()
     for result in found:
         total.update(result.by)
     return dict(sorted(total.items()))
 
 
-def _inputs(judged: JudgedJob, found: Sequence[Allowed], left: int) -> dict[str, object]:
+def _inputs(judged: JudgedJob, found: Sequence[ToleratedResult], left: int) -> dict[str, object]:
     job = judged.job
     rows = [_row(result) for result in found]
     blame: list[object] = [dict(sorted(row.items())) for row in _blame(judged)[:TOLD]]
@@ -146,7 +146,7 @@ def _inputs(judged: JudgedJob, found: Sequence[Allowed], left: int) -> dict[str,
     }
 
 
-def _row(result: Allowed) -> dict[str, object]:
+def _row(result: ToleratedResult) -> dict[str, object]:
     test = result.failing.test
     return {
         "name": result.failing.name,
@@ -170,7 +170,7 @@ def _blame(judged: JudgedJob) -> list[Mapping[str, str]]:
     return sorted(rows, key=lambda row: (row.get("nodeid", ""), row.get("answer", "")))
 
 
-def _absent(stand: Stand, cell: CellEvidence) -> Iterator[RuleResult]:
+def _absent(stand: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResult]:
     """What a rule asks for, and the cell has no word of."""
     seen: set[str] = set()
     for rule in stand.rules[:-1]:
@@ -190,5 +190,5 @@ def _absent(stand: Stand, cell: CellEvidence) -> Iterator[RuleResult]:
         )
 
 
-def _is_blocking(stand: Stand, cell: CellEvidence, rule: JobRule) -> bool:
+def _is_blocking(stand: PlatformEvidence, cell: CellEvidence, rule: JobRule) -> bool:
     return stand.blocking(cell) and rule.level == "blocking"

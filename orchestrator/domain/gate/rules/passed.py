@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.domain.gate.quantities import counted
-from orchestrator.domain.gate.rule_context import Case, JudgedJob
+from orchestrator.domain.gate.rule_context import JudgedJob, RuleContext
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 
-def nothing_passed(case: Case) -> Iterator[RuleResult]:
+def nothing_passed(case: RuleContext) -> Iterator[RuleResult]:
     """One result per job that was had, in which nothing passed and something was passed over."""
     for judged in case.jobs:
         passed, passed_over = _told(judged)

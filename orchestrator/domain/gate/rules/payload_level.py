@@ -12,7 +12,7 @@ from orchestrator.domain.gate.payload_review import (
     review_in_force,
 )
 from orchestrator.domain.gate.quantities import some
-from orchestrator.domain.gate.rule_context import Case
+from orchestrator.domain.gate.rule_context import RuleContext
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
@@ -38,7 +38,7 @@ class _Payload:
         return f"the payload sha256:{self.digest} is {self.level}: {said}"
 
 
-def payload_level(case: Case) -> Iterator[RuleResult]:
+def payload_level(case: RuleContext) -> Iterator[RuleResult]:
     """One result: what the evidence's payload is held for, and by whom.
 
     Where the policy asks for nothing it only informs.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.domain.gate.performance import Benchmark, Comparison, Ruling, decide
+from orchestrator.domain.gate.performance import Benchmark, BenchmarkResult, Comparison, decide
 from orchestrator.domain.gate.policy import Budget, PerformanceRule
 from orchestrator.domain.gate.quantities import as_percent, figure, like, percent
-from orchestrator.domain.gate.rule_context import Case, JudgedJob, Stand
+from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext
 from orchestrator.domain.gate.snapshot import CellEvidence, Pairs
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.paired_samples import launches_of
@@ -15,7 +15,7 @@ from orchestrator.domain.paired_samples import launches_of
 Measured = tuple[CellEvidence, Pairs, Budget | None]
 
 
-def performance(case: Case) -> Iterator[RuleResult]:
+def performance(case: RuleContext) -> Iterator[RuleResult]:
     """One result per benchmark, and one for each job and budget that has none.
 
     Blocking platforms are one family of tests, informing ones another: what only informs must
@@ -33,7 +33,7 @@ def performance(case: Case) -> Iterator[RuleResult]:
     yield from _unused(rule, case)
 
 
-def _measured(rule: PerformanceRule, stand: Stand) -> Iterator[Measured]:
+def _measured(rule: PerformanceRule, stand: PlatformEvidence) -> Iterator[Measured]:
     for cell in stand.ran:
         for pairs in sorted(cell.pairs, key=lambda pairs: (pairs.job, pairs.metric)):
             yield cell, pairs, _budget(rule, f"{pairs.job}/{pairs.metric}")
@@ -43,7 +43,9 @@ def _budget(rule: PerformanceRule, name: str) -> Budget | None:
     return next((budget for budget in rule.budgets if like(budget.match, name)), None)
 
 
-def _decide(case: Case, rule: PerformanceRule, measured: Sequence[Measured]) -> tuple[Ruling, ...]:
+def _decide(
+    case: RuleContext, rule: PerformanceRule, measured: Sequence[Measured]
+) -> tuple[BenchmarkResult, ...]:
     asked = [
         Benchmark(
             subject=pairs.subject,
@@ -64,7 +66,7 @@ def _decide(case: Case, rule: PerformanceRule, measured: Sequence[Measured]) -> 
 
 
 def _result(
-    rule: PerformanceRule, row: Measured, ruling: Ruling, *, is_blocking: bool
+    rule: PerformanceRule, row: Measured, ruling: BenchmarkResult, *, is_blocking: bool
 ) -> RuleResult:
     cell, pairs, budget = row
     is_open = ruling.outcome is RuleOutcome.UNKNOWN
@@ -83,7 +85,9 @@ def _untold(rule: PerformanceRule) -> RuleOutcome:
     return RuleOutcome.VIOLATED if rule.on_inconclusive == "fail" else RuleOutcome.UNKNOWN
 
 
-def _sentence(pairs: Pairs, budget: Budget | None, ruling: Ruling, cell: CellEvidence) -> str:
+def _sentence(
+    pairs: Pairs, budget: Budget | None, ruling: BenchmarkResult, cell: CellEvidence
+) -> str:
     name = f"{pairs.job}/{pairs.metric} on {cell.id}"
     allowed = f" (budget {budget.max_regression})" if budget else ""
     said = [f"{name}: {ruling.reason}{allowed}"]
@@ -104,7 +108,7 @@ def _compared(found: Comparison) -> str:
     )
 
 
-def _inputs(pairs: Pairs, budget: Budget | None, ruling: Ruling) -> dict[str, object]:
+def _inputs(pairs: Pairs, budget: Budget | None, ruling: BenchmarkResult) -> dict[str, object]:
     found = ruling.comparison
     told: dict[str, object] = {
         "unit": pairs.unit,
@@ -133,7 +137,7 @@ def _inputs(pairs: Pairs, budget: Budget | None, ruling: Ruling) -> dict[str, ob
 
 
 def _without(
-    rule: PerformanceRule, stands: Sequence[Stand], *, is_blocking: bool
+    rule: PerformanceRule, stands: Sequence[PlatformEvidence], *, is_blocking: bool
 ) -> Iterator[RuleResult]:
     """Benchmarks that a budget is for, and that were not measured beside a baseline."""
     for stand in stands:
@@ -151,7 +155,7 @@ def _is_meant(rule: PerformanceRule, job: str) -> bool:
     return any(like(budget.match.partition("/")[0], job) for budget in rule.budgets)
 
 
-def _unused(rule: PerformanceRule, case: Case) -> Iterator[RuleResult]:
+def _unused(rule: PerformanceRule, case: RuleContext) -> Iterator[RuleResult]:
     """Budgets that no benchmark of any blocking platform falls under, where one ran."""
     blocking = [stand for stand in case.stands if stand.rule.level == "blocking" and stand.ran]
     met = {budget.match for stand in blocking for _, _, budget in _measured(rule, stand) if budget}

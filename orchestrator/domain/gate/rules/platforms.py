@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from orchestrator.domain.gate.evidence_trust import doubts
 from orchestrator.domain.gate.policy import PlatformRule, Substitute
 from orchestrator.domain.gate.quantities import counted, some
-from orchestrator.domain.gate.rule_context import Case, Stand, is_over, is_unavailable, stand_of
+from orchestrator.domain.gate.rule_context import (
+    PlatformEvidence,
+    RuleContext,
+    is_over,
+    is_unavailable,
+    platform_evidence,
+)
 from orchestrator.domain.gate.rules.rule_results import worst
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
@@ -22,7 +28,7 @@ _UNAVAILABLE = {
 _WRONG = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
-def platforms(case: Case) -> Iterator[RuleResult]:
+def platforms(case: RuleContext) -> Iterator[RuleResult]:
     """One result per platform, and one per substitute that is needed."""
     for stand in case.stands:
         yield _platform(stand)
@@ -32,7 +38,7 @@ def platforms(case: Case) -> Iterator[RuleResult]:
             yield _substitute(case, stand, substitute)
 
 
-def _platform(stand: Stand) -> RuleResult:
+def _platform(stand: PlatformEvidence) -> RuleResult:
     rule = stand.rule
     if not stand.cells:
         return RuleResult(
@@ -55,7 +61,7 @@ def _platform(stand: Stand) -> RuleResult:
     )
 
 
-def _cell(stand: Stand, cell: CellEvidence) -> tuple[RuleOutcome, str]:
+def _cell(stand: PlatformEvidence, cell: CellEvidence) -> tuple[RuleOutcome, str]:
     why = ": ".join(word for word in (cell.reason, cell.detail) if word) or "no reason is recorded"
     if not is_over(cell):
         return RuleOutcome.UNKNOWN, f"{cell.id} is not over: it is {cell.state}."
@@ -76,7 +82,7 @@ def _is_explained(cell: CellEvidence) -> bool:
     return cell.outcome not in _WRONG or any(job.outcome in _WRONG for job in cell.jobs)
 
 
-def _in_a_row(stand: Stand, cell: CellEvidence) -> tuple[RuleOutcome, str]:
+def _in_a_row(stand: PlatformEvidence, cell: CellEvidence) -> tuple[RuleOutcome, str]:
     wanted, found = stand.rule.consecutive_green, cell.green_streak + 1
     ran = f"{cell.id} ran: {_tests(cell.counts)} in {counted(len(cell.jobs), 'job')}"
     if not cell.jobs:
@@ -105,9 +111,9 @@ def _inputs(cell: CellEvidence) -> dict[str, object]:
     }
 
 
-def _substitute(case: Case, stand: Stand, substitute: Substitute) -> RuleResult:
+def _substitute(case: RuleContext, stand: PlatformEvidence, substitute: Substitute) -> RuleResult:
     """It never counts as the platform; but where it is promised, it must have passed."""
-    other = stand_of(PlatformRule(id=substitute.platform), case.policy, case.snapshot)
+    other = platform_evidence(PlatformRule(id=substitute.platform), case.policy, case.snapshot)
     found = {job.id: job.outcome for cell in other.ran for job in cell.jobs}
     names = sorted(substitute.jobs or found)
     failed = [name for name in names if found.get(name) in _WRONG]

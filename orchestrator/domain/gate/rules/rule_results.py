@@ -16,7 +16,7 @@ _SEVERITY = (
 )
 
 
-def meant(word: OnTrouble) -> RuleOutcome:
+def policy_outcome(word: OnTrouble) -> RuleOutcome:
     """What trouble comes to; whoever asks sees to it that `informing` blocks nothing."""
     return RuleOutcome.UNKNOWN if word == "inconclusive" else RuleOutcome.VIOLATED
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from orchestrator.domain.gate.policy import SkipRule
 from orchestrator.domain.gate.quantities import counted, like, some
-from orchestrator.domain.gate.rule_context import Case, JudgedJob
+from orchestrator.domain.gate.rule_context import JudgedJob, RuleContext
 from orchestrator.domain.gate.snapshot import JobEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
-from orchestrator.domain.test_set import Deselection, Place
+from orchestrator.domain.test_set import Deselection, SkippedPath
 
 _TOLD = 20
 
 
-def selection(case: Case) -> Iterator[RuleResult]:
+def selection(case: RuleContext) -> Iterator[RuleResult]:
     """One result per job that left something out, or whose outcomes others had a hand in."""
     for judged in case.jobs:
         told = judged.job.test_set
@@ -54,13 +54,13 @@ def _selection(judged: JudgedJob, skips: SkipRule | None) -> RuleResult:
     )
 
 
-def _lost(job: JobEvidence) -> list[Place]:
+def _lost(job: JobEvidence) -> list[SkippedPath]:
     """Skipped and ignored places in which the last green run had tests."""
     places = (*job.test_set.modules, *job.test_set.ignored)
     return [place for place in places if job.known_tests.get(place.path, 0)]
 
 
-def _is_accepted(place: Place, job: JobEvidence, skips: SkipRule | None) -> bool:
+def _is_accepted(place: SkippedPath, job: JobEvidence, skips: SkipRule | None) -> bool:
     """Whether it skipped itself for a reason that the policy accepts."""
     patterns = skips.allow_reasons if skips is not None and place in job.test_set.modules else ()
     return any(like(pattern, place.why) for pattern in patterns)
@@ -71,7 +71,7 @@ def _deselected(one: Deselection) -> str:
     return f"{one.by} deselected {counted(one.count, 'test')}{names}"
 
 
-def _left_out(place: Place, job: JobEvidence) -> str:
+def _left_out(place: SkippedPath, job: JobEvidence) -> str:
     known = job.known_tests.get(place.path, 0)
     before = f", of which the last green run had {counted(known, 'test')}" if known else ""
     if place in job.test_set.modules:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.domain.gate.policy import SkipRule
 from orchestrator.domain.gate.quantities import counted, like, some
-from orchestrator.domain.gate.rule_context import Case, JudgedJob, Stand
+from orchestrator.domain.gate.rule_context import JudgedJob, PlatformEvidence, RuleContext
 from orchestrator.domain.gate.rules.rule_results import worst
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
@@ -33,7 +33,7 @@ class _Tally:
         return self.reasons.total() - self.other + self.reasons[""]
 
 
-def skips(case: Case) -> Iterator[RuleResult]:
+def skips(case: RuleContext) -> Iterator[RuleResult]:
     """Per platform that skipped, or whose skips the policy is about; without it by the defaults."""
     asked = case.policy.spec.skips
     rule = asked or SkipRule()
@@ -43,12 +43,12 @@ def skips(case: Case) -> Iterator[RuleResult]:
             yield _skips(stand, rule, tally)
 
 
-def skips_where_asked(case: Case) -> Iterator[RuleResult]:
+def skips_where_asked(case: RuleContext) -> Iterator[RuleResult]:
     """As in the first rules: nothing, where the policy says nothing of skips."""
     return skips(case) if case.policy.spec.skips is not None else iter(())
 
 
-def _skips(stand: Stand, rule: SkipRule, tally: _Tally) -> RuleResult:
+def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult:
     outcomes = [RuleOutcome.OK]
     said = [f"{stand.rule.id} skipped {counted(tally.reasons.total(), 'test')}"]
     limited = tally.reasons.total() if rule.on_other == "counted" else tally.limited

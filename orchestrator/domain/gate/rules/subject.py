@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from orchestrator.domain.gate.quantities import some
-from orchestrator.domain.gate.rule_context import Case, is_unavailable
+from orchestrator.domain.gate.rule_context import RuleContext, is_unavailable
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
@@ -15,7 +15,7 @@ _TESTED = ("payload_sha256", "wheel_sha256")
 _DIGESTS = ("git_sha", *_TESTED)
 
 
-def subject(case: Case) -> Iterator[RuleResult]:
+def subject(case: RuleContext) -> Iterator[RuleResult]:
     """What the verdict binds to is known, and all of it is one."""
     rule = case.policy.spec.subject
     compared = [key for key in _DIGESTS if key not in rule.may_differ]
@@ -24,13 +24,13 @@ def subject(case: Case) -> Iterator[RuleResult]:
     yield _subject(case, {*_ALWAYS, *compared}, {*rule.require, *known})
 
 
-def subject_as_required(case: Case) -> Iterator[RuleResult]:
+def subject_as_required(case: RuleContext) -> Iterator[RuleResult]:
     """As in the first rules: of the digests, those alone that the policy asks for."""
     required = case.policy.spec.subject.require
     yield _subject(case, {*_ALWAYS, *required}, set(required))
 
 
-def _subject(case: Case, compared: Set[str], wanted: Set[str]) -> RuleResult:
+def _subject(case: RuleContext, compared: Set[str], wanted: Set[str]) -> RuleResult:
     """`compared` are the same of all cells, where known; `wanted` are known of all cells."""
     cells = _cells(case)
     known = [known for cell in cells for known in (cell.subject, *cell.stands_for)]
@@ -59,14 +59,14 @@ def _subject(case: Case, compared: Set[str], wanted: Set[str]) -> RuleResult:
     )
 
 
-def _cells(case: Case) -> list[CellEvidence]:
+def _cells(case: RuleContext) -> list[CellEvidence]:
     """Those that can stop a release, and that a machine was had for."""
     blocking = [cell for stand, cell in case.cells if stand.blocking(cell)]
     return [cell for cell in blocking if not is_unavailable(cell)]
 
 
 def _judged(
-    case: Case, several: Mapping[str, Sequence[str]], lacking: list[str]
+    case: RuleContext, several: Mapping[str, Sequence[str]], lacking: list[str]
 ) -> tuple[RuleOutcome, str]:
     product = case.policy.metadata.product
     if case.snapshot.product != product:
@@ -89,7 +89,7 @@ def _values(subjects: Iterable[Mapping[str, str]], key: str) -> list[str]:
     return sorted({one[key] for one in subjects if one.get(key)})
 
 
-def _is_asked(case: Case, cell: CellEvidence) -> bool:
+def _is_asked(case: RuleContext, cell: CellEvidence) -> bool:
     """Evidence from elsewhere has no digests: where it is allowed, it is allowed without."""
     allowed = case.policy.spec.evidence.attestation == "unattested_allowed"
     return not (cell.ingested and allowed)

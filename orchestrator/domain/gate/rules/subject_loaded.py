@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.domain.gate.quantities import some
-from orchestrator.domain.gate.rule_context import Case
+from orchestrator.domain.gate.rule_context import RuleContext
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 
-def subject_loaded(case: Case) -> Iterator[RuleResult]:
+def subject_loaded(case: RuleContext) -> Iterator[RuleResult]:
     """One result per cell in which suites ran, and no process of theirs imported the subject."""
     policy = case.policy.spec.evidence.subject_not_loaded
     for stand in case.stands:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.gate.quantities import counted, some
-from orchestrator.domain.gate.rule_context import Case, JudgedJob
+from orchestrator.domain.gate.rule_context import JudgedJob, RuleContext
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome
 
@@ -14,7 +14,7 @@ _SAID = 3
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
-def test_sets(case: Case) -> Iterator[RuleResult]:
+def test_sets(case: RuleContext) -> Iterator[RuleResult]:
     """One result per job that lacks tests that it has elsewhere, or whose tests are unknown."""
     groups: dict[str, list[JudgedJob]] = {}
     for judged in case.jobs:
@@ -25,7 +25,7 @@ def test_sets(case: Case) -> Iterator[RuleResult]:
             yield from _compared(group)
 
 
-def _is_compared(case: Case, judged: JudgedJob) -> bool:
+def _is_compared(case: RuleContext, judged: JudgedJob) -> bool:
     """Evidence from elsewhere may count tests without naming them, where it is allowed at all."""
     job = judged.job
     asked = judged.blocking and judged.rule.test_set == "same"
