@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,28 +11,155 @@ from decimal import Decimal
 from functools import reduce
 
 from orchestrator.application.context import Context
-from orchestrator.application.freeze_cell import Before, freeze_cell, subject_of
-from orchestrator.application.freeze_changes import BaselineEvidence, with_changes
-from orchestrator.application.freeze_failed_before import with_failed_before
-from orchestrator.application.freeze_test_sets import with_test_sets
+from orchestrator.application.freeze_cell import Before, freeze_cell, quarantine_of, subject_of
 from orchestrator.application.gather_evidence import (
     CountedCell,
     GatheredCell,
     GatheredRun,
     counted_cells,
     gather,
+    is_of_one_subject,
+    is_of_the_same,
     with_related_runs,
 )
 from orchestrator.application.reused_results import told_tests
+from orchestrator.domain.alias import AliasState
+from orchestrator.domain.cell import Cell
+from orchestrator.domain.facts import TestFact
+from orchestrator.domain.gate.failed_before import failed_before, failed_elsewhere
 from orchestrator.domain.gate.gate_documents import digest_of, snapshot_document
 from orchestrator.domain.gate.policy import EvidenceRule, GatePolicy
 from orchestrator.domain.gate.quantities import duration
 from orchestrator.domain.gate.rerun_merge import merge_reruns
-from orchestrator.domain.gate.snapshot import CellEvidence, Quarantine, Snapshot
+from orchestrator.domain.gate.snapshot import (
+    CellEvidence,
+    FailedTest,
+    JobEvidence,
+    Quarantine,
+    Snapshot,
+)
+from orchestrator.domain.gate.test_changes import BaselineTests, Tests, changes_since
+from orchestrator.domain.gate.tolerance import failing_results
 from orchestrator.domain.identity import normal_nodeid
 from orchestrator.domain.known_issue import KnownIssue
-from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.store.passing_runs import LastGreen
+
+_FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
+_PASSED = (TestOutcome.PASSED, TestOutcome.XPASSED)
+_BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
+_NOTHING = Before(0, None, frozenset())
+
+
+def with_failed_before(
+    cells: Sequence[CellEvidence], taken: Sequence[GatheredRun], quarantines: Sequence[Quarantine]
+) -> tuple[CellEvidence, ...]:
+    """The cells, with what failed in those of these runs that tested the same subject.
+
+    Args:
+        cells: As they stand.
+        taken: All runs that may be told of, oldest first; the cells' own among them.
+        quarantines: The product's.
+    """
+    history = _History.of(taken, quarantines)
+    return tuple(cell if cell.ingested else _with_history(cell, history) for cell in cells)
+
+
+def _with_history(cell: CellEvidence, history: _History) -> CellEvidence:
+    own = {job.id for job in cell.jobs}
+    then = [*history.with_other_payloads(cell, cell.run), *history.of_the_same(cell, cell.run)]
+    failed = {
+        job.id: one.run
+        for one in sorted(then, key=lambda one: one.run)
+        for job in one.jobs
+        if job.id not in own and any(failing_results(one, job, blocking=True))
+    }
+    return replace(
+        cell,
+        jobs=tuple(
+            _with_failures_before(cell, job, history) if job.outcome in _FINAL else job
+            for job in cell.jobs
+        ),
+        jobs_failed=failed,
+    )
+
+
+def _with_failures_before(cell: CellEvidence, job: JobEvidence, history: _History) -> JobEvidence:
+    run = job.run or cell.run
+    passing = history.passing(run, cell.id, job.id)
+    before = failed_before(cell, job, history.of_the_same(cell, run), passing=passing)
+    others = history.with_other_payloads(cell, run)
+    elsewhere = failed_elsewhere(cell, job, others, passing=passing)
+    known = {one.nodeid for one in before}
+    gone = [one for one in elsewhere.gone if one.nodeid not in known]
+    retried = history.retried(run, cell, job.id)
+    return replace(
+        job,
+        failed_before=(*retried, *before, *gone),
+        passed_after=elsewhere.passed_after,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """All cells of some runs, as they would stand alone."""
+
+    runs: Mapping[str, GatheredRun]
+    """By id, oldest first."""
+    cells: Mapping[tuple[str, str], CellEvidence]
+    """By run and cell; those that others produced are not among them."""
+    quarantines: Sequence[Quarantine]
+
+    @classmethod
+    def of(cls, taken: Sequence[GatheredRun], quarantines: Sequence[Quarantine]) -> _History:
+        cells = {
+            (one.id, cell.id): freeze_cell(GatheredCell(one, cell), _NOTHING, quarantines)
+            for one in taken
+            for cell in one.evidence.record.cells
+            if cell.ingested is None
+        }
+        return cls({one.id: one for one in taken}, cells, quarantines)
+
+    def of_the_same(self, cell: CellEvidence, run: str) -> list[CellEvidence]:
+        """The cell in other runs of the payload and the subject of `run`."""
+        same = (one for one in self.runs.values() if is_of_the_same(self.runs[run], one))
+        return self._there(cell, run, same)
+
+    def with_other_payloads(self, cell: CellEvidence, run: str) -> list[CellEvidence]:
+        """The cell in runs of the subject of `run` with another payload."""
+        mine = self.runs[run]
+        same = (one for one in self.runs.values() if is_of_one_subject(mine.spec, one.spec))
+        return self._there(cell, run, (one for one in same if not is_of_the_same(mine, one)))
+
+    def _there(
+        self, cell: CellEvidence, run: str, runs: Iterable[GatheredRun]
+    ) -> list[CellEvidence]:
+        names = [(one.id, cell.id) for one in runs if one.id != run]
+        return [self.cells[name] for name in names if name in self.cells]
+
+    def passing(self, run: str, cell: str, job: str) -> frozenset[str]:
+        """Tests of a job that pass, as `normal_nodeid` has them."""
+        return frozenset(normal_nodeid(test.nodeid) for test in self._passed(run, cell, job))
+
+    def retried(self, run: str, cell: CellEvidence, job: str) -> list[FailedTest]:
+        """Tests of a job that failed, and passed when the suite itself ran them again."""
+        return [
+            FailedTest(
+                job=job,
+                nodeid=test.nodeid,
+                signature="",
+                message="it failed, and passed when its suite ran it again",
+                quarantine=quarantine_of(test.nodeid, cell.platform, self.quarantines),
+                run=run,
+            )
+            for test in self._passed(run, cell.id, job)
+            if any(outcome in _BAD for outcome in test.earlier)
+        ]
+
+    def _passed(self, run: str, cell: str, job: str) -> list[TestFact]:
+        tests = self.runs[run].evidence.tests.get(cell, ())
+        return [test for test in tests if test.job == job and test.outcome in _PASSED]
+
 
 _RAN = (
     TestOutcome.PASSED,
@@ -196,3 +325,165 @@ def _renewed(issue: KnownIssue, heirs: Mapping[str, frozenset[str]]) -> KnownIss
     if len(found) != 1:
         return issue  # what became several signatures is for a person to split
     return replace(issue, match=replace(issue.match, signature=next(iter(found))))
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineEvidence:
+    """What the tests of a product are compared with."""
+
+    passed: tuple[str, ...]
+    """Runs that the gate passed last."""
+    green: Mapping[str, str]
+    """By platform, its last green run."""
+
+
+def with_changes(
+    context: Context,
+    product: str,
+    cells: Sequence[CellEvidence],
+    taken: Sequence[GatheredRun],
+    compared: BaselineEvidence,
+) -> tuple[CellEvidence, ...]:
+    """The cells, with what became of the tests that each job had in the baseline."""
+    collected = {one.id: one.evidence.tests for one in taken}
+    renames = _renames(context, product)
+
+    def told(cell: CellEvidence, job: JobEvidence, then: Sequence[BaselineTests]) -> JobEvidence:
+        tests = collected.get(job.run or cell.run, {}).get(cell.id, ())
+        now = _names(test for test in tests if test.job == job.id)
+        had = job.counts.collected or any(one.by_job.get(job.id) for one in then)
+        if job.outcome not in _FINAL or not had:
+            return job
+        is_known = sum(test.job == job.id for test in tests) == job.counts.collected
+        places = (*job.test_set.modules, *job.test_set.ignored)
+        changes = changes_since(
+            job.id,
+            now if is_known else None,
+            then,
+            renames=renames.get(job.id, {}),
+            left_out=[place.path for place in places],
+        )
+        return replace(job, changes=changes)
+
+    def whole(cell: CellEvidence) -> CellEvidence:
+        then = _baselines(context, cell, compared)
+        present = {job.id for job in cell.jobs}
+        absent = {
+            name: tuple(sorted(tests.elements()))
+            for one in then
+            for name, tests in sorted(one.by_job.items())
+            if name not in present
+        }
+        jobs = tuple(told(cell, job, then) for job in cell.jobs)
+        return replace(cell, jobs=jobs, jobs_gone=absent)
+
+    return tuple(whole(cell) for cell in cells)
+
+
+def _baselines(
+    context: Context, cell: CellEvidence, compared: BaselineEvidence
+) -> list[BaselineTests]:
+    """Of the runs that the gate passed last, and of the platform's last green one."""
+    green = compared.green.get(cell.platform, "")
+    groups = (_of_one_payload(context, compared.passed), (green,) if green else ())
+    return [found for runs in dict.fromkeys(groups) if (found := _baseline(context, cell, runs))]
+
+
+def _of_one_payload(context: Context, runs: Sequence[str]) -> tuple[str, ...]:
+    """Those with the payload of the last one: what it does not have any more was let go then."""
+    payloads = {
+        run: known.payload_digest for run in runs if (known := context.stores.runs.get(run))
+    }
+    return tuple(run for run in runs if runs and payloads.get(run) == payloads.get(runs[-1]))
+
+
+def _baseline(context: Context, cell: CellEvidence, runs: Sequence[str]) -> BaselineTests | None:
+    by_job: dict[str, Tests] = {}
+    found: list[str] = []
+    for run in runs:
+        one = _same_cell(context.stores.cells.of_run(run), cell)
+        tests = told_tests(context.stores, one.id) if one else []
+        for job in {test.job for test in tests}:
+            mine = _names(test for test in tests if test.job == job)
+            by_job[job] = by_job.get(job, Counter()) | mine
+        found += [run] if tests else []
+    return BaselineTests(tuple(found), by_job) if found else None
+
+
+def _same_cell(cells: Sequence[Cell], cell: CellEvidence) -> Cell | None:
+    """The cell of that name; where no environment is called so, the platform's first one."""
+    named = [one for one in cells if one.name == cell.id]
+    others = [one for one in cells if one.name.partition(".")[0] == cell.platform]
+    return next(iter(named or others), None)
+
+
+def _names(tests: Iterable[TestFact]) -> Tests:
+    """Without modules that skipped themselves: they hide tests, and are none."""
+    return Counter(
+        normal_nodeid(test.nodeid)
+        for test in tests
+        if "::" in test.nodeid or test.outcome is not TestOutcome.SKIPPED
+    )
+
+
+def _renames(context: Context, product: str) -> Mapping[str, Mapping[str, str]]:
+    """By job, the newer name of each older one that a person confirmed."""
+    found: dict[str, dict[str, str]] = {}
+    for one in context.stores.aliases.list(product=product, state=AliasState.CONFIRMED):
+        found.setdefault(one.job, {})[normal_nodeid(one.old)] = normal_nodeid(one.new)
+    return found
+
+
+_Tests = Counter[str]
+"""Node ids as `normal_nodeid` has them; several tests may share one."""
+
+
+def with_test_sets(
+    cells: Sequence[CellEvidence], taken: Iterable[GatheredRun]
+) -> tuple[CellEvidence, ...]:
+    """The cells, with the digest of each job's tests and those that it has elsewhere alone."""
+    known = _collected(taken)
+    sets = {
+        (cell.id, cell.run, job.id): _of(known, cell, job) for cell in cells for job in cell.jobs
+    }
+    everywhere: dict[str, _Tests] = {}
+    for (_, _, job_id), tests in sets.items():
+        everywhere[job_id] = everywhere.get(job_id, Counter()) | tests
+    return tuple(
+        replace(
+            cell,
+            jobs=tuple(
+                _with_test_set(job, sets[cell.id, cell.run, job.id], everywhere[job.id])
+                for job in cell.jobs
+            ),
+        )
+        for cell in cells
+    )
+
+
+def _collected(taken: Iterable[GatheredRun]) -> Mapping[tuple[str, str, str], _Tests]:
+    """By run, cell and job."""
+    found: dict[tuple[str, str, str], _Tests] = {}
+    for one in taken:
+        for cell, tests in one.evidence.tests.items():
+            for test in tests:
+                mine = found.setdefault((one.id, cell, test.job), Counter())
+                mine[normal_nodeid(test.nodeid)] += 1
+    return found
+
+
+def _of(
+    known: Mapping[tuple[str, str, str], _Tests], cell: CellEvidence, job: JobEvidence
+) -> _Tests:
+    """Nothing where tests are counted that have no name."""
+    tests = known.get((job.run or cell.run, cell.id, job.id), Counter())
+    return tests if tests.total() == job.counts.collected else Counter()
+
+
+def _with_test_set(job: JobEvidence, tests: _Tests, everywhere: _Tests) -> JobEvidence:
+    if not tests:
+        return job
+    digest = hashlib.sha256("\n".join(sorted(tests.elements())).encode()).hexdigest()
+    return replace(
+        job, tests_digest=digest, tests_lacking=tuple(sorted((everywhere - tests).elements()))
+    )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import hashlib
+import zipfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from tempfile import SpooledTemporaryFile
 from typing import Literal
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
-from orchestrator.application.wheel_contents import contents_digest
 from orchestrator.domain.cell import Run, RunSpec
 from orchestrator.domain.machine import ConfigError, Extent, Offers
 from orchestrator.domain.matrix import Baseline, CellPlan, Matrix, expand
@@ -283,3 +285,30 @@ def _place_problems(context: Context, matrix: Matrix) -> list[Problem]:
             whole = ("provider",) if error.extent is Extent.PROJECT else ()
             problems.append(Problem(("platforms", index, *whole), str(error)))
     return problems
+
+
+_IN_MEMORY = 64 * 1024 * 1024
+
+
+def contents_digest(wheel: Iterable[bytes]) -> str:
+    """sha256 over name, size and CRC of each file but RECORD, in hex; empty for what is no wheel.
+
+    A wheel that is built again from the same sources has the same, and another sha256.
+
+    Args:
+        wheel: Its bytes, in pieces.
+    """
+    with SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
+        for piece in wheel:
+            file.write(piece)
+        try:
+            with zipfile.ZipFile(file) as archive:
+                entries = archive.infolist()
+        except zipfile.BadZipFile:
+            return ""
+    told = sorted(
+        f"{one.filename}\0{one.file_size}\0{one.CRC:08x}"
+        for one in entries
+        if not one.filename.endswith(".dist-info/RECORD")
+    )
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import secrets
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,10 +34,8 @@ from orchestrator.application.tokens import PREFIX, keep_token
 from orchestrator.bootstrap.asgi_dispatch import AsgiDispatch
 from orchestrator.bootstrap.bounded_http import HttpLimits, bounded
 from orchestrator.bootstrap.controller_wiring import Parts, build, is_embedded
-from orchestrator.bootstrap.gc_tuning import freeze_start_up_objects
 from orchestrator.bootstrap.local_jobs import NOT_HERE, LocalJobs, jobs_as
 from orchestrator.bootstrap.sockets import home_socket, port_sockets
-from orchestrator.bootstrap.worker_threads import Workers
 from orchestrator.cli.wiring import RefusedError
 from orchestrator.config import Settings
 from orchestrator.controller import Controller, Listener, end_process
@@ -264,3 +265,49 @@ def _given_secret(file: Path) -> str:
             f"{file}: a token must have at least 20 characters, on one line, without spaces"
         )
     return secret
+
+
+_YOUNG = 20_000
+"""Objects that are made before the young are searched: a page makes more than the usual 700."""
+
+
+def freeze_start_up_objects() -> None:
+    """Take what was loaded for good out of the search for garbage, and search less often.
+
+    It is some hundred thousand objects: to look through them stops every answer for a quarter of a
+    second, again and again, and finds nothing.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG)
+
+
+logger = logging.getLogger(__name__)
+
+
+class Workers:
+    """Does named work; what is under way is not begun again."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._guard = threading.Lock()
+        self._under_way: set[str] = set()
+
+    def begin(self, name: str, work: Callable[[], None]) -> None:
+        """Do it as soon as a thread is free."""
+        with self._guard:
+            if name in self._under_way:
+                return
+            self._under_way.add(name)
+        self._pool.submit(self._do, name, work)
+
+    def _do(self, name: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except StoreError as error:
+            logger.warning("%s waits for the store: %s", name, error)
+        except Exception:
+            logger.exception("%s failed; it is tried again", name)
+        finally:
+            with self._guard:
+                self._under_way.discard(name)

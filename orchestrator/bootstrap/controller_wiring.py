@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -15,7 +16,7 @@ from orchestrator.adapters.cron import CronsimCron
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.dialects.self_report import read_self_report
 from orchestrator.adapters.engine.dbos_engine import DbosEngine, DbosSettings
-from orchestrator.adapters.files.archive import FilePayloadArchives
+from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.bundles import unpack_bundle
 from orchestrator.adapters.files.documents import FileDocuments
@@ -33,13 +34,14 @@ from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.context import Context, GatePorts
 from orchestrator.application.janitor import Janitor
+from orchestrator.application.ports.archives import PayloadArchives
 from orchestrator.application.ports.blobs import Blobs
+from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Durable
 from orchestrator.application.ports.reports import ReportRefusedError
 from orchestrator.application.ports.subjects import Subjects
 from orchestrator.application.publish_report import publish_report
 from orchestrator.assets import asset_dir
-from orchestrator.bootstrap.builtin_payload import BuiltinPayload
 from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.bootstrap.workspaces import WorkspacePool
@@ -48,6 +50,7 @@ from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.database import Database, open_database
 from orchestrator.store.integrity_check import check_unclosed
+from orchestrator.store.payloads import PayloadStore, StoredPayload
 from reports import registry as report_registry
 from reports.exports import registry as export_registry
 from reports.foreign.linter import lint_documents
@@ -278,3 +281,26 @@ def _controller_id(home: Path) -> str:
     if not path.exists():
         path.write_text(new_id(), encoding="ascii")
     return path.read_text(encoding="ascii").strip()
+
+
+@dataclass(slots=True)
+class BuiltinPayload:
+    """Answers with its digest; packs and stores it on the first call."""
+
+    folder: Path
+    archives: PayloadArchives
+    payloads: PayloadStore
+    blobs: Blobs
+    clock: Clock
+    _digest: str = field(default="", init=False)
+
+    def __call__(self) -> str:
+        """Digest of the archive. Raises ArchiveError or InvalidDocumentError."""
+        if not self._digest:
+            with tempfile.TemporaryDirectory() as scratch:
+                packed = self.archives.pack(self.folder, into=Path(scratch))
+                self.blobs.put(file_chunks(packed.path), digest=packed.digest)
+            stored = StoredPayload(packed.digest, packed.size_bytes, packed.manifest)
+            self.payloads.put(stored, at=self.clock.now())
+            self._digest = packed.digest
+        return self._digest

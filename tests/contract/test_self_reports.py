@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.adapters.dialects.self_report import read_self_report
-from orchestrator.application.cell.self_reports import check_self_reports
+from orchestrator.application.cell.finishing import check_self_reports
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.cell_results import Artifact
 from tests.contract.frozen_runs import at_work, done, launched, only_cell

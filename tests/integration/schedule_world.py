@@ -10,9 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from orchestrator.application.advance_firing import Operations
 from orchestrator.application.context import Context
-from orchestrator.application.fire_schedules import fire
+from orchestrator.application.fire_schedules import Operations, fire
 from orchestrator.application.ports.subjects import SubjectGoneError, SubjectUnreachableError
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.application.schedules import add_schedule
@@ -113,7 +112,10 @@ class Bench:
     @property
     def operations(self) -> Operations:
         return Operations(
-            evaluate=self.evaluate, blame=self.blame, request_confirmation_run=self.ask, announce=self.say
+            evaluate=self.evaluate,
+            blame=self.blame,
+            request_confirmation_run=self.ask,
+            announce=self.say,
         )
 
     @property

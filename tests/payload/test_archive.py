@@ -5,9 +5,8 @@ from __future__ import annotations
 import gzip
 import lzma
 
-from orchestrator.adapters.files.archive import FilePayloadArchives
+from orchestrator.adapters.files.archive import FilePayloadArchives, payload_files
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.adapters.files.payload_files import payload_files
 from tests.payload.collected import PAYLOAD
 
 MOST_BYTES = 5 * 1024 * 1024 // 2

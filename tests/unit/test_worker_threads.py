@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from orchestrator.bootstrap.worker_threads import Workers
+from orchestrator.bootstrap.controller_process import Workers
 from orchestrator.store.errors import StoreError
 
 

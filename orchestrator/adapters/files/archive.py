@@ -7,20 +7,22 @@ somebody else made may have it anywhere, as long as it lies at the top.
 
 from __future__ import annotations
 
+import fnmatch
 import gzip
 import hashlib
 import io
 import os
 import posixpath
+import re
 import stat
+import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
 
-from orchestrator.adapters.files.archive_tree import Tree, check_links
 from orchestrator.adapters.files.config_nodes import LARGEST_BYTES
-from orchestrator.adapters.files.payload_files import payload_files
 from orchestrator.adapters.files.tar_stream import (
     CHUNK_BYTES,
     Kind,
@@ -198,3 +200,173 @@ def _write_tar(root: Path, entries: list[tarfile.TarInfo], out: io.BufferedIOBas
                     archive.addfile(entry, file)
             else:
                 archive.addfile(entry)
+
+
+_MOST_HOPS = 40
+
+
+class Tree:
+    """Collects members and refuses what no honest archive holds."""
+
+    def __init__(self) -> None:
+        self._files: set[str] = set()
+        self._links: dict[str, str] = {}
+
+    def add(self, member: Member) -> None:
+        """Take one more member. Raises ArchiveError."""
+        if member.kind is Kind.FOLDER:
+            return
+        name = member.name
+        if not name or name in self._files or name in self._links:
+            raise ArchiveError(f"{name!r} stands in the archive twice")
+        if member.kind is Kind.LINK:
+            self._links[name] = member.target
+            return
+        if member.kind is Kind.HARD_LINK and member.target.removeprefix("./") not in self._files:
+            message = f"{name!r} is linked to {member.target!r}, which is not in the archive"
+            raise ArchiveError(message)
+        self._files.add(name)
+
+    def check(self) -> None:
+        """Look at all of it once it is complete. Raises ArchiveError."""
+        check_links(self._links)
+        for name in (*self._files, *self._links):
+            parts = name.split("/")
+            for depth in range(1, len(parts)):
+                above = "/".join(parts[:depth])
+                if above in self._links or above in self._files:
+                    raise ArchiveError(f"{name!r} lies below {above!r}, which is no folder")
+
+
+def check_links(links: Mapping[str, str]) -> None:
+    """Follow each link, through other links too. Raises ArchiveError if one leaves the tree."""
+    for name, target in links.items():
+        if not target.isprintable():
+            raise ArchiveError(f"the link {name!r} has an unprintable target")
+        if not _stays_inside(name, target, links):
+            raise ArchiveError(
+                f"the link {name!r} -> {target!r} leaves the payload: copy what it points to"
+            )
+
+
+def _stays_inside(name: str, target: str, links: Mapping[str, str]) -> bool:
+    if target.startswith("/"):
+        return False
+    where = name.split("/")[:-1]
+    ahead = deque(_steps(target))
+    hops = 0
+    while ahead:
+        step = ahead.popleft()
+        if step != "..":
+            where.append(step)
+        elif where:
+            where.pop()
+        else:
+            return False
+        further = links.get("/".join(where))
+        if further is not None:
+            hops += 1
+            if hops > _MOST_HOPS:
+                raise ArchiveError(f"the link {name!r} -> {target!r} leads in a circle")
+            if further.startswith("/"):
+                return False
+            where.pop()
+            ahead.extendleft(reversed(_steps(further)))
+    return True
+
+
+def _steps(target: str) -> list[str]:
+    return [step for step in target.split("/") if step not in ("", ".")]
+
+
+CACHES = frozenset({".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
+VENV_MARK = "pyvenv.cfg"
+HOME_MARK = "controller.lock"
+# A git hook sets these, and they would name another repository than the folder's own.
+_GIT = ("env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE", "git")
+
+
+def payload_files(root: Path, *, exclude: Iterable[str] = ()) -> list[str]:
+    """Names of the files and links to ship, relative to `root`, sorted.
+
+    Inside a git work tree these are the tracked and the untracked files that are not ignored,
+    unless the folder as a whole is ignored; elsewhere, all. Never caches, virtual environments and
+    homes of Seatrial.
+
+    Args:
+        root: The folder.
+        exclude: Patterns of files and folders that stay behind.
+
+    Raises:
+        ArchiveError: Git cannot tell.
+    """
+    found = set(_kept(list(_in_work_tree(root) if _is_work_tree(root) else _below(root))))
+    for pattern in exclude:
+        fits = re.compile(fnmatch.translate(pattern.rstrip("/"))).fullmatch
+        found = {name for name in found if not any(map(fits, _with_folders(name)))}
+    return sorted(found)
+
+
+def _with_folders(name: str) -> Iterator[str]:
+    path = PurePosixPath(name)
+    return (one.as_posix() for one in (path, *path.parents))
+
+
+def _is_work_tree(root: Path) -> bool:
+    if not any((folder / ".git").exists() for folder in (root, *root.parents)):
+        return False
+    ignored = _git(root, "check-ignore", "--quiet", ".", accept=(0, 1))
+    return ignored.returncode == 1
+
+
+def _in_work_tree(root: Path) -> Iterator[str]:
+    listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    for raw in filter(None, listed.stdout.split(b"\0")):
+        name = os.fsdecode(raw).rstrip("/")
+        path = root / name
+        if path.is_dir() and not path.is_symlink():
+            # A repository inside this one: git names its folder only.
+            yield from (f"{name}/{deeper}" for deeper in payload_files(path))
+        elif os.path.lexists(path):
+            yield name
+
+
+def _git(
+    root: Path, *words: str, accept: Iterable[int] = (0,)
+) -> subprocess.CompletedProcess[bytes]:
+    try:
+        done = subprocess.run((*_GIT, "-C", str(root), *words), capture_output=True, check=False)
+    except OSError as error:
+        message = f"{root} is in a git work tree, but git cannot be run: {error}"
+        raise ArchiveError(message) from error
+    if done.returncode not in accept:
+        said = done.stderr.decode(errors="replace").strip()
+        raise ArchiveError(f"{root} is in a git work tree, but git cannot list it: {said}")
+    return done
+
+
+def _below(root: Path) -> Iterator[str]:
+    for folder, folders, files in os.walk(root, onerror=_refuse):
+        here = Path(folder)
+        if here != root and not {VENV_MARK, HOME_MARK}.isdisjoint(files):
+            folders.clear()
+            continue
+        links = [name for name in folders if (here / name).is_symlink()]
+        folders[:] = sorted(name for name in folders if name not in CACHES and name not in links)
+        for name in (*files, *links):
+            yield (here / name).relative_to(root).as_posix()
+
+
+def _refuse(error: OSError) -> None:
+    raise ArchiveError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+
+def _kept(names: list[str]) -> Iterator[str]:
+    marks = (VENV_MARK, HOME_MARK)
+    left_out = {str(PurePosixPath(n).parent) for n in names if PurePosixPath(n).name in marks}
+    left_out.discard(".")
+    for name in names:
+        path = PurePosixPath(name)
+        cached = path.suffix == ".pyc" or not CACHES.isdisjoint(path.parts)
+        if not cached and not any(str(parent) in left_out for parent in path.parents):
+            yield name

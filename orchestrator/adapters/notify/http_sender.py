@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import logging
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
+
+from standardwebhooks.webhooks import Webhook
 
 import orchestrator
 from orchestrator.adapters.github.commit_statuses import (
@@ -15,10 +20,9 @@ from orchestrator.adapters.github.commit_statuses import (
     TokenMissingError,
     status_request,
 )
-from orchestrator.adapters.notify.guarded_http import GuardedHttp, GuardedHttpError, Request
+from orchestrator.adapters.notify.guarded_http import Answer, GuardedHttp, GuardedHttpError, Request
 from orchestrator.adapters.notify.messages import slack_body, webhook_body
-from orchestrator.adapters.notify.retry_policy import delivery_answer
-from orchestrator.adapters.notify.signing import new_secret, signed_headers
+from orchestrator.domain.announcement import one_line
 from orchestrator.domain.channel import (
     Channel,
     ChannelKind,
@@ -94,3 +98,66 @@ class HttpSender:
                 return file.read(_TOKEN_LIMIT)
         except (OSError, UnicodeError):
             return ""
+
+
+_SAID_LIMIT = 200
+_GONE = 410
+
+
+def delivery_answer(
+    answer: Answer, *, now: datetime, refused: frozenset[int] = frozenset()
+) -> DeliveryAnswer:
+    """What an answer means; those of the statuses `refused` would be answered so again."""
+    status = answer.status
+    excerpt = one_line(answer.body.decode("utf-8", "replace"), _SAID_LIMIT)
+    said = f"HTTP {status}" + (f": {excerpt}" if excerpt else "")
+    if 200 <= status < 300:
+        return DeliveryAnswer(reception=DeliveryResult.TAKEN, said=f"HTTP {status}", status=status)
+    if status == _GONE:
+        return DeliveryAnswer(reception=DeliveryResult.GONE, said=said, status=status)
+    if status in refused:
+        return DeliveryAnswer(reception=DeliveryResult.REFUSED, said=said, status=status)
+    if 300 <= status < 400:
+        said = f"HTTP {status}: redirects are not followed; change the channel's URL"
+    return DeliveryAnswer(
+        reception=DeliveryResult.FAILED,
+        said=said,
+        status=status,
+        retry_after_s=_retry_after_s(answer, now),
+    )
+
+
+def _retry_after_s(answer: Answer, now: datetime) -> float | None:
+    """How long the server wants to be left alone."""
+    wish = answer.headers.get("retry-after", "").strip()
+    if wish.isdecimal():
+        return float(wish[:9])
+    if answer.headers.get("x-ratelimit-remaining") == "0":
+        reset = answer.headers.get("x-ratelimit-reset", "")
+        return max(0.0, float(reset[:12]) - now.timestamp()) if reset.isdecimal() else None
+    try:
+        at = parsedate_to_datetime(wish)
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())
+
+
+PREFIX = "whsec_"
+_SECRET_BYTES = 32
+
+
+def new_secret() -> str:
+    """Make a secret to sign with."""
+    return PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode("ascii")
+
+
+def signed_headers(
+    message_id: str, body: str, *, keys: Sequence[str], now: datetime
+) -> dict[str, str]:
+    """A signature by every secret, so that a receiver that knows one of them is content."""
+    at = now.astimezone(UTC)  # the library takes the wall time of any zone for UTC's
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(int(at.timestamp())),
+        "webhook-signature": " ".join(Webhook(key).sign(message_id, at, body) for key in keys),
+    }

@@ -3,21 +3,52 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from orchestrator.application.cell.flow_context import AttemptState, FlowDeps, attempt_state
 from orchestrator.application.cell.reuse_inputs import keep_reuse_inputs
-from orchestrator.application.cell.self_reports import check_self_reports
 from orchestrator.application.end_run import end_run
 from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.application.ports.engine import NotYet, Value
 from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState, RunSpec
+from orchestrator.domain.facts import CheckFact, JobFact
 from orchestrator.domain.judging import JobVerdict, judge_cell
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.reuse_inputs import REUSED, all_reusable
 from orchestrator.domain.run_record import JobRecord
 from orchestrator.store.errors import StoreError
+
+CHECK = "self-report"
+"""Its name in the evidence."""
+
+
+def check_self_reports(world: FlowDeps, now: AttemptState) -> None:
+    """Keep what the outputs of the attempt's jobs say against their exit code, to be judged."""
+    checks = list(_checks(world, now))
+    if checks:
+        world.stores.results.put_checks(now.attempt.id, checks)
+
+
+def _checks(world: FlowDeps, now: AttemptState) -> Iterator[CheckFact]:
+    facts = world.stores.results.jobs(now.cell.id)
+    outputs = {one.name: one.digest for one in world.stores.results.artifacts(now.cell.id)}
+    for job in now.spec.manifest.job:
+        digest = outputs.get(f"{job.id}.txt", "")
+        if job.kind == "suite" or not digest or not _ended_well(facts.get(job.id)):
+            continue
+        if not world.blobs.has(digest):
+            logger.error("cell %s: the output of %s is lost and not read", now.cell.id, job.id)
+            continue
+        line = world.self_report(world.blobs.open(digest))
+        if line:
+            reason = f"it printed {line!r} and ended with exit code 0"
+            yield CheckFact(job.id, CHECK, "failed", reason=reason)
+
+
+def _ended_well(fact: JobFact | None) -> bool:
+    return fact is not None and fact.finished_ts is not None and fact.exit_code == 0
+
 
 logger = logging.getLogger(__name__)
 

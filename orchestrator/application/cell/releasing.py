@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from decimal import Decimal
 
 from orchestrator.application.cell.diagnosing import folders_of
+from orchestrator.application.cell.finishing import judged, may_try_again
 from orchestrator.application.cell.flow_context import (
     GO,
     AttemptState,
@@ -16,7 +18,6 @@ from orchestrator.application.cell.flow_context import (
     reach,
     record_failure,
 )
-from orchestrator.application.cell.held_machine import is_held
 from orchestrator.application.cell.launching import is_gone, is_unmade, still_ordered
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import CellState, Lease, LeaseState
@@ -114,3 +115,34 @@ def _is_verified(world: FlowDeps, lease: Lease) -> bool:
     at, lease = world.clock.now(), world.stores.leases.get(lease.id)
     world.stores.leases.gone(lease.id, at=at, cost_usd=machine_cost(lease, at))
     return True
+
+
+_NOT_WORTH_A_LOOK = (Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE)
+
+
+def is_held(world: FlowDeps, now: AttemptState) -> bool:
+    """Whether the machine stays for now; cancelling the run, or the time's end, lets it go."""
+    minutes, lease = now.spec.hold_minutes, now.lease
+    if not minutes or lease is None or lease.state is not LeaseState.HELD:
+        return False
+    if not isinstance(lease.reach, SshReach) or now.run.cancel_requested_at is not None:
+        return False
+    if overdue(world, now.cell, minutes * 60) or may_try_again(now):
+        return False
+    outcome = judged(world, now.cell, now.spec, now.attempt.cause).outcome
+    if outcome in _NOT_WORTH_A_LOOK:
+        return False
+    if world.lapses.is_news(now.attempt.id, "held"):
+        _tell(world, now, outcome)
+    return True
+
+
+def _tell(world: FlowDeps, now: AttemptState, outcome: Outcome) -> None:
+    begin = now.cell.entered_at or world.clock.now()
+    until = begin + timedelta(minutes=now.spec.hold_minutes)
+    notice = (
+        f"{outcome}: its machine is kept until {until:%H:%M:%S} UTC; "
+        f"`seatrial ssh {now.run.id} {now.cell.name}` goes there, `seatrial cancel` lets it go"
+    )
+    said = {"cell": now.cell.name, "notice": notice, "shown": "kept_until"}
+    world.stores.feed.add(now.run.id, "cell", said)

@@ -7,19 +7,27 @@ are written, one line after the other, as our own agent would have written them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.domain.assembly.duplicates import cover_unnamed, first_of_duplicates
-from orchestrator.domain.assembly.events import EventBuilder
-from orchestrator.domain.assembly.findings import check_account, merged_findings, source_of
+from orchestrator.domain.assembly.findings import Finding, check_account, merged_findings, source_of
 from orchestrator.domain.assembly.jobs import FoundJob, JobFinder, JobGrouping
-from orchestrator.domain.assembly.results_pass import ArtifactReader, ForeignArtifact, Tape
-from orchestrator.domain.assembly.test_index import disagreement, key_of
+from orchestrator.domain.assembly.results_pass import (
+    ArtifactReader,
+    ArtifactSummary,
+    ForeignArtifact,
+    JobSection,
+    Tape,
+)
+from orchestrator.domain.assembly.test_index import TestIndex, disagreement, key_of
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.ingested import Disagreement, Source
 from orchestrator.domain.manifest import Job
+from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.domain.parsed_results import ParsedEnd, Provenance
 from orchestrator.domain.problems import Problem
 
 
@@ -113,3 +121,288 @@ def _disagreements(reader: ArtifactReader, planner: JobFinder) -> Iterator[Disag
         record = reader.tape.at(reader.index.winner(nodeid))
         job = planner.job_of(int(str(record[1])), int(str(record[2])), nodeid)
         yield disagreement(job.id, nodeid, said, names)
+
+
+_BAD = (TestOutcome.FAILED.word, TestOutcome.ERROR.word)
+_PASSED, _XPASSED = TestOutcome.PASSED.word, TestOutcome.XPASSED.word
+_SLACK, _SLACK_S = 1.1, 0.5
+
+
+def cover_unnamed(accounts: Sequence[ArtifactSummary]) -> Iterator[tuple[Finding, int]]:
+    """Settle which counted tests others name; tells of each, and the number of the artifact.
+
+    Afterwards `Section.covered` has those that need not be counted.
+    """
+    named = [account for account in accounts if _is_plain(account) and account.told.tests]
+    for account in accounts:
+        if not _is_counted(account):
+            continue
+        others = (other for other in named if other is not account and _fits(account, other))
+        found = max(others, key=lambda other: _cover(account, other).total(), default=None)
+        if found is not None:
+            yield _covered(account, found)
+
+
+def first_of_duplicates(
+    accounts: Sequence[ArtifactSummary], index: TestIndex, covers: Iterator[tuple[int, int]]
+) -> list[int]:
+    """For each artifact the first that tells of the same tests, itself where there is none."""
+    first = list(range(len(accounts)))
+
+    def root(number: int) -> int:
+        while first[number] != number:
+            first[number] = number = first[first[number]]
+        return number
+
+    def join(one: int, other: int) -> None:
+        low, high = sorted((root(one), root(other)))
+        first[high] = low
+
+    for one, other in covers:
+        join(one, other)
+    for account in filter(_is_plain, accounts):
+        for source in index.winners(account.told.tests):
+            if _is_plain(accounts[source]):
+                join(account.number, source)
+    return [root(number) for number in range(len(accounts))]
+
+
+def _is_plain(account: ArtifactSummary) -> bool:
+    """Whether it is about tests alone, and does not say which job they are."""
+    [section, *more] = account.sections
+    return not more and section.said is None and section.is_suite
+
+
+def _is_counted(account: ArtifactSummary) -> bool:
+    is_text = account.foreign.provenance is Provenance.PARSED_TEXT
+    return is_text and _is_plain(account) and bool(account.sections[0].unnamed)
+
+
+def _fits(account: ArtifactSummary, other: ArtifactSummary) -> bool:
+    mine, theirs = account.told.tests, other.told.tests
+    unnamed = account.sections[0].unnamed
+    might = mine.keys() <= theirs.keys() if mine else unnamed.total() == len(theirs)
+    if not might:
+        return False
+    rest = _rest(account, other)
+    if any(unnamed[word] > rest[word] for word in _BAD):
+        return False
+    is_as_long = _took(other) <= _took(account) * _SLACK + _SLACK_S
+    return bool(mine) or (is_as_long and _folded(unnamed) == _folded(rest))
+
+
+def _covered(account: ArtifactSummary, other: ArtifactSummary) -> tuple[Finding, int]:
+    mine, theirs = account.sections[0], other.sections[0]
+    mine.covered = _cover(account, other)
+    mine.first = mine.first or theirs.first
+    if not mine.groups:
+        mine.groups.update(theirs.groups)
+    name, number = other.foreign.name, mine.covered.total()
+    said = f"tests that it counts without naming them, taken for those that {name} names: {number}"
+    return Finding(account.number, "info", said), other.number
+
+
+def _cover(account: ArtifactSummary, other: ArtifactSummary) -> Counter[str]:
+    """How many of its counted tests the other one names: of the same outcome where it can be."""
+    unnamed, rest = account.sections[0].unnamed, _rest(account, other)
+    found = unnamed & rest
+    spare = rest.total() - found.total()
+    for word in unnamed:
+        more = min(spare, unnamed[word] - found[word])
+        found[word] += more
+        spare -= more
+    return +found
+
+
+def _rest(account: ArtifactSummary, other: ArtifactSummary) -> Counter[str]:
+    """What the other one names and it does not."""
+    known = account.told.tests
+    return Counter(outcome.word for key, outcome in other.told.tests.items() if key not in known)
+
+
+def _folded(counts: Counter[str]) -> Counter[str]:
+    """JUnit XML has no word for a test that passed against expectation."""
+    return +(counts + Counter({_PASSED: counts[_XPASSED], _XPASSED: -counts[_XPASSED]}))
+
+
+def _took(account: ArtifactSummary) -> float:
+    section: JobSection = account.sections[0]
+    stated = section.end.duration_s if section.end is not None else None
+    return stated or section.tally_s or 0.0
+
+
+_REASONS_SHOWN = 3
+_COUNTED = frozenset(Counts().as_dict())
+
+
+class EventBuilder:
+    """Writes what was read as our own agent's events."""
+
+    def __init__(
+        self,
+        reader: ArtifactReader,
+        planner: JobFinder,
+        planned: Sequence[FoundJob],
+        findings: Sequence[Finding],
+        at: float,
+    ) -> None:
+        self._reader = reader
+        self._planner = planner
+        self._planned = planned
+        self._findings = findings
+        self._at = at
+        self._seq = 0
+        self._seconds: Counter[str] = Counter()
+        """Of the tests of each job, in microseconds."""
+        self._checks: Counter[tuple[str, str]] = Counter()
+
+    def lines(self) -> Iterator[bytes]:
+        """Every line, in order."""
+        if self._reader.surroundings.facts:
+            yield self._line("environment", None, self._reader.surroundings.facts)
+        yield self._line("phase", None, {"name": "running"})
+        for finding in self._findings:
+            said = self._named(finding)
+            yield self._line("log", finding.job, {"level": finding.level, "message": said})
+        for job in self._planned:
+            yield self._line("phase", job.id, {"name": "started", "kind": job.kind})
+        for place, record in self._reader.tape.records():
+            yield from self._told(place, record)
+        for job in self._planned:
+            yield from self._ended(job)
+        yield self._line("end", None, {"outcome": "completed"})
+
+    def _told(self, place: int, record: list[object]) -> Iterator[bytes]:
+        match record[0]:
+            case "t":
+                if self._reader.index.winner(str(record[3])) == place:
+                    yield self._test(record)
+            case "c":
+                yield self._check(record)
+            case "m":
+                yield self._metric(record)
+
+    def _test(self, record: list[object]) -> bytes:
+        nodeid = str(record[3])
+        outcome = TestOutcome(int(str(record[4])))
+        duration, reason, message, text, tries = record[5:10]
+        more = self._reader.details.get(key_of(nodeid))
+        if more is not None and outcome in (TestOutcome.FAILED, TestOutcome.ERROR):
+            _, detail, whole = self._reader.tape.at(more[0])
+            message, text = message or detail, text or whole
+            reason = reason or (more[1] if outcome is TestOutcome.ERROR else "")
+        job = self._job(record, nodeid)
+        if isinstance(duration, int | float):
+            self._seconds[job.id] += round(duration * 1_000_000)
+        data: dict[str, object] = {"record": "outcome", "nodeid": nodeid, "outcome": outcome.word}
+        said = {"duration": duration, "reason": reason, "message": message, "longrepr": text}
+        data |= {key: value for key, value in said.items() if value not in (None, "")}
+        if tries:
+            data["earlier"] = tries
+        return self._line("test", job.id, data)
+
+    def _check(self, record: list[object]) -> bytes:
+        job = self._job(record, str(record[3]))
+        name = str(record[4])
+        self._checks[job.id, name] += 1
+        count = self._checks[job.id, name]
+        data = {"check": name if count == 1 else f"{name} ({count})", "outcome": record[5]}
+        words = zip(("value", "unit", "tolerance", "reason"), record[6:10], strict=True)
+        return self._line("check", job.id, data | {key: word for key, word in words if word})
+
+    def _metric(self, record: list[object]) -> bytes:
+        job = self._job(record, str(record[3]))
+        names = ("metric", "samples", "unit", "direction", "params")
+        return self._line("metric", job.id, dict(zip(names, record[4:9], strict=True)))
+
+    def _job(self, record: list[object], nodeid: str) -> FoundJob:
+        return self._planner.job_of(int(str(record[1])), int(str(record[2])), nodeid)
+
+    def _ended(self, job: FoundJob) -> Iterator[bytes]:
+        degraded = self._degraded(job)
+        if degraded:
+            yield self._line("check", job.id, {"degraded": degraded})
+        unnamed = self._unnamed(job)
+        if unnamed:
+            yield self._line("test", job.id, {"record": "unnamed", "counts": dict(unnamed)})
+        if any(self._has_ended(section) for section in job.sections):
+            yield self._finished(job)
+
+    def _has_ended(self, section: JobSection) -> bool:
+        """Whether the artifact tells of the end; one that was typed off a document always does."""
+        provenance = self._reader.accounts[section.source].foreign.provenance
+        typed = provenance is Provenance.TRANSCRIBED
+        return section.end is not None or section.footer or typed
+
+    def _finished(self, job: FoundJob) -> bytes:
+        ends = [section.end for section in job.sections if section.end is not None]
+        cause = next((end.cause for end in ends if end.cause), "")
+        detail = next((end.detail for end in ends if end.detail), "")
+        data: dict[str, object] = {"name": "finished", "exit_code": self._exit_code(job, ends)}
+        said = {"cause": cause, "detail": detail, "duration_s": self._duration_s(job)}
+        data |= {key: value for key, value in said.items() if value not in (None, "")}
+        return self._line("phase", job.id, data)
+
+    def _exit_code(self, job: FoundJob, ends: list[ParsedEnd]) -> int:
+        """Not 0 where anything but the job's own tests and checks went wrong."""
+        codes = [end.exit_code for end in ends if end.exit_code is not None]
+        worst = max(codes, key=abs, default=0)
+        contradicted = any(f.is_bad and f.job == job.id for f in self._findings)
+        if worst == 1 and self._is_explained(job):
+            worst = 0
+        return worst or int(contradicted)
+
+    def _is_explained(self, job: FoundJob) -> bool:
+        """Whether a test of the same artifacts went wrong, so that this suite need not have."""
+        if job.kind != "suite":
+            return False
+        told = [self._reader.accounts[section.source].told for section in job.sections]
+        words = (TestOutcome.FAILED.word, TestOutcome.ERROR.word)
+        return any(one.lines[word] for one in told for word in words)
+
+    def _duration_s(self, job: FoundJob) -> float | None:
+        """What the artifacts state of this job alone; else what its tests took."""
+        alone = [s for s in job.sections if len(s.groups) <= 1]
+        stated = [s.end.duration_s if s.end and s.end.duration_s else s.tally_s for s in alone]
+        known = [seconds for seconds in stated if seconds]
+        if known:
+            return max(known)
+        return self._seconds[job.id] / 1_000_000 or None
+
+    def _degraded(self, job: FoundJob) -> str:
+        said: dict[str, None] = {}
+        for section in job.sections:
+            number = self._number(section)
+            for test, reason in section.degraded:
+                if self._planner.job_of(section.source, number, test) is job:
+                    said[reason] = None
+        shown = "; ".join(list(said)[:_REASONS_SHOWN])
+        more = len(said) - _REASONS_SHOWN
+        return f"{shown}; and {more} more" if more > 0 else shown
+
+    def _unnamed(self, job: FoundJob) -> Mapping[str, int]:
+        counts: Counter[str] = Counter()
+        for section in job.sections:
+            number = self._number(section)
+            if self._planner.job_of(section.source, number, "") is job:
+                left = section.unnamed - section.covered
+                counts.update({w: n for w, n in left.items() if w in _COUNTED})
+        for finding in self._findings:
+            if finding.job == job.id and finding.missing:
+                counts["missing"] += finding.missing
+        return counts
+
+    def _number(self, section: JobSection) -> int:
+        sections = self._reader.accounts[section.source].sections
+        return next(n for n, one in enumerate(sections) if one is section)
+
+    def _named(self, finding: Finding) -> str:
+        if finding.source is None:
+            return finding.message
+        return f"{self._reader.accounts[finding.source].foreign.name}: {finding.message}"
+
+    def _line(self, kind: str, job: str | None, data: Mapping[str, object]) -> bytes:
+        self._seq += 1
+        event = {"v": 1, "seq": self._seq, "ts": self._at, "kind": kind, "job": job, "data": data}
+        # ASCII: what no database takes, half a character say, is escaped, and mended when read.
+        return json.dumps(event, separators=(",", ":"), default=str).encode() + b"\n"

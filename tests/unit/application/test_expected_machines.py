@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.application.cell.readiness import WrongHardwareError, attest
+from orchestrator.application.cell.preparing import WrongHardwareError, attest
 from orchestrator.domain.expected_hardware import ExpectedHardware
 from orchestrator.domain.matrix import Platform
 

@@ -6,8 +6,7 @@ import tracemalloc
 
 import pytest
 
-from orchestrator.adapters.dialects.junit import JUnitXml
-from orchestrator.adapters.dialects.junit_names import Names, pytest_nodeid
+from orchestrator.adapters.dialects.junit import JUnitXml, Names, pytest_nodeid
 from orchestrator.application.ports.dialects import UnreadableError
 from orchestrator.domain.outcome import TestOutcome as Outcome
 from orchestrator.domain.parsed_results import ParsedEnd, ParsedEnvironment, ParsedTally, ParsedTest

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.dialects.environment_lines import EnvironmentLines, tells
-from orchestrator.adapters.dialects.log_notices import KEPT, LogNotices
+from orchestrator.adapters.dialects.log_notices import KEPT, EnvironmentLines, LogNotices, tells
 from orchestrator.domain.parsed_results import (
     ParsedEnvironment,
     ParsedFallback,

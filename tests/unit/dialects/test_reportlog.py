@@ -6,8 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.adapters.dialects.reportlog import OPEN_LIMIT, Reportlog
-from orchestrator.adapters.dialects.reportlog_records import RECORD_LIMIT
+from orchestrator.adapters.dialects.reportlog import OPEN_LIMIT, RECORD_LIMIT, Reportlog
 from orchestrator.application.ports.dialects import UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import ParsedEnvironment

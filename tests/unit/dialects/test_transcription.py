@@ -70,7 +70,10 @@ def test_json_is_as_good(tmp_path):
     document = {"apiVersion": "seatrial/v1", "kind": "Transcription", "of": "x", "jobs": []}
     artifact = made(tmp_path, json.dumps(document, indent="\t"), "x-transcription.json")
     assert DIALECT.match(artifact) == 1.0
-    assert [type(each).__name__ for each in DIALECT.read(artifact)] == ["ParsedNotice", "ParsedProblem"]
+    assert [type(each).__name__ for each in DIALECT.read(artifact)] == [
+        "ParsedNotice",
+        "ParsedProblem",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.domain.annotation import moment
-from orchestrator.domain.assembly.names import artifact_id, module_id, title_of
+from orchestrator.domain.assembly.jobs import artifact_id, module_id, title_of
 from orchestrator.domain.catalogue import INSTANCE_DEVICES, PLATFORMS, architecture
 from orchestrator.domain.ingested import StatedMachine
 from orchestrator.domain.matrix import Platform

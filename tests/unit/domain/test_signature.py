@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.masking import mask_variable_parts
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import (
     SIGNATURE_VERSION,
     Failure,
     failure_groups,
     make_signature,
+    mask_variable_parts,
     signature_of,
     similar,
 )

@@ -11,9 +11,8 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from orchestrator.adapters.github.commit_statuses import status_request
 from orchestrator.adapters.notify.guarded_http import Answer
+from orchestrator.adapters.notify.http_sender import delivery_answer, new_secret, signed_headers
 from orchestrator.adapters.notify.messages import slack_body, web_link, webhook_body
-from orchestrator.adapters.notify.retry_policy import delivery_answer
-from orchestrator.adapters.notify.signing import new_secret, signed_headers
 from orchestrator.domain.announcement import Announcement, LineageState, News
 from orchestrator.domain.channel import (
     Channel,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from orchestrator.adapters.dialects.registry import FileDialects
 from orchestrator.adapters.files.documents import Form
-from orchestrator.adapters.files.record_spool import FileTape
+from orchestrator.adapters.files.ingest_upload import FileTape
 from orchestrator.application.describe_run import stated_leases
 from orchestrator.application.ports.dialects import HEAD_BYTES, TAIL_BYTES, Artifact
 from orchestrator.domain.assembly.merge import Assembly, assemble
