@@ -22,6 +22,12 @@ from runners.agent.plan import Subject
 from runners.agent.subject import prove, prove_installed
 from tests.integration.agent_machine import Machine, command, lean_python
 
+MOVES = """import builtins, configparser, sys
+sys.modules["{0}.moves.builtins"] = builtins
+sys.modules["{0}.moves.configparser"] = configparser
+"""
+"""Modules of others under second names, as six.moves has them."""
+
 
 def wheel(folder: Path, name: str, version: str, *, requires: str = "") -> Path:
     """Make a wheel with one package and a RECORD."""
@@ -32,6 +38,7 @@ def wheel(folder: Path, name: str, version: str, *, requires: str = "") -> Path:
     files = {
         f"{name}/__init__.py": f"__version__ = {version!r}\n",
         f"{name}/part.py": "answer = 42\n",
+        f"{name}/moves.py": MOVES.format(name),
         f"{name}/made.py": 'exec("def twice(number): return 2 * number")\n',
         f"{info}/METADATA": metadata + (f"Requires-Dist: {requires}\n" if requires else ""),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",

@@ -114,6 +114,14 @@ exec("answer = 43\\ndef ask(): return 43", fake.__dict__)
 fake.__file__, fake.__spec__ = real.__file__, real.__spec__
 sys.modules["tool.part"] = sys.modules["tool"].part = fake
 """
+FROM_OUTSIDE = """
+import sys, tempfile
+folder = tempfile.mkdtemp()
+open(folder + "/outside.py", "w").write("answer = 43")
+sys.path.insert(0, folder)
+import outside, tool
+sys.modules["tool.part"] = tool.part = outside
+"""
 MOCKED = "import sys\nfrom unittest.mock import MagicMock\nsys.modules['tool.part'] = MagicMock()\n"
 BY_SPEC = """
 import importlib.util, os, sys
@@ -138,6 +146,7 @@ def test_replaces_it_and_leaves_it_so():
         ({"t/test_a.py": TEST.format(43), **below("t", FAKE)}, "t/tool/__init__.py"),
         ({"test_a.py": TEST.format(43), "conftest.py": INSERT, **below("fakes", FAKE)}, "fakes/"),
         ({"test_a.py": TEST.format(43), "conftest.py": IN_MODULES}, "comes from no file"),
+        ({"test_a.py": TEST.format(43), "conftest.py": FROM_OUTSIDE}, "installed no such file"),
         ({"test_a.py": TEST.format(43), "conftest.py": LOOKS_REAL}, "functions come from <string>"),
         ({"test_a.py": "import tool.part\ndef test(): pass", "conftest.py": MOCKED}, "no file"),
         ({"test_a.py": TEST.format(43), "conftest.py": BY_SPEC, **below("fakes", FAKE)}, "fakes/"),
@@ -147,6 +156,7 @@ def test_replaces_it_and_leaves_it_so():
         "prepend",
         "sys.path",
         "sys.modules",
+        "another module from outside",
         "with its file",
         "mock",
         "importlib",
@@ -210,8 +220,16 @@ def test_for_a_moment(monkeypatch):
         {"tests/tool/test_part.py": TEST.format(42), "tests/conftest.py": ""},
         {"tests/test_a.py": TEST.format(42), "tests/__init__.py": ""},
         {"test_a.py": "import tool.made\ndef test(): assert tool.made.twice(2) == 4\n"},
+        {"test_a.py": "import tool.moves\ndef test(): pass\n"},
     ],
-    ids=["plain", "restored", "a folder of its name", "package of tests", "functions from text"],
+    ids=[
+        "plain",
+        "restored",
+        "a folder of its name",
+        "package of tests",
+        "functions from text",
+        "second names",
+    ],
 )
 @pytest.mark.parametrize(
     "arguments",

@@ -168,6 +168,9 @@ class Installed:
             return None
         if self._made_here(module, name, loaded, payload):
             return None
+        builtin = _dict(module).get("__name__") in sys.builtin_module_names
+        if builtin and self._lent(name, module, loaded):
+            return None
         what = f"{name} in sys.modules comes from no file"
         fix = "undo what replaces it after each test, as monkeypatch.setitem(sys.modules, ...) does"
         return Problem(name, "", what, fix)
@@ -240,10 +243,13 @@ class Installed:
         return binary and all(self.path_of(file) is not None for file in files)
 
     def _lent(self, name: str, module: object, loaded: Mapping[str, object]) -> bool:
-        """Say whether it is another installed module under a second name."""
-        spec = _dict(module).get("__spec__")
-        true_name = str(getattr(spec, "name", ""))
-        return true_name not in ("", name) and not self._is_mine(true_name)
+        """Say whether it is a module of others under a second name that no file of ours has."""
+        told = _dict(module)
+        own_names = (str(getattr(told.get("__spec__"), "name", "")), str(told.get("__name__", "")))
+        return not self._has(name) and any(
+            own not in ("", name) and not self._is_mine(own) and loaded.get(own, module) is module
+            for own in own_names
+        )
 
 
 def import_names(files: Iterable[str]) -> FrozenSet[str]:
