@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response, Security
@@ -20,7 +21,9 @@ from orchestrator.application.launch_run import BUILTIN, Launched, LaunchOrder, 
 from orchestrator.application.plan_run import Plan, PlannedCell, plan_run
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.rerun_run import Only, plan_rerun, rerun_run
+from orchestrator.domain.cell import RunState
 from orchestrator.domain.expected_hardware import hardware_sentence
+from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.person import Scope
 from orchestrator.domain.quota import Headroom, QuotaStatus
 from orchestrator.domain.retests import TrialOrder
@@ -77,6 +80,17 @@ class TrialsRequest(RequestModel):
     def wanted(self) -> TrialOrder:
         """The order as the domain has it."""
         return TrialOrder(**self.model_dump())
+
+
+class CancelResponse(ResponseModel):
+    """A run that was asked to end, or had ended before."""
+
+    id: str
+    state: RunState
+    outcome: Outcome | None
+    """Once it is finished."""
+    cancel_requested_at: datetime | None
+    """When it was asked for first; null where there was nothing to stop."""
 
 
 class LaunchRequest(RequestModel):
@@ -274,10 +288,9 @@ def show_run(context: ContextDep, run_id: RunId) -> RunResponse:
 
 
 @writing.post("/runs/{run_id}/cancel", status_code=202)
-def cancel(context: ContextDep, run_id: RunId) -> RunResponse:
+def cancel(context: ContextDep, run_id: RunId) -> CancelResponse:
     """Cancel a run: finished tests are kept, machines go home. A finished run stays as it is."""
-    cancel_run(context, run_id)
-    return tell_run(describe_run(context.stores, run_id, at=context.clock.now()))
+    return CancelResponse.of(cancel_run(context, run_id))
 
 
 @writing.post("/runs/{run_id}/rerun/plan")

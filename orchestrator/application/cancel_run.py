@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
-from orchestrator.domain.cell import Run, RunState
+from orchestrator.domain.cell import Run
 
 
 def cancel_run(context: Context, run_id: str) -> Run:
@@ -12,7 +12,5 @@ def cancel_run(context: Context, run_id: str) -> Run:
 
     Raises RunMissingError.
     """
-    run = find_run(context.stores, run_id)
-    if run.state is RunState.RUNNING and run.cancel_requested_at is None:
-        context.stores.runs.request_cancel(run_id, at=context.clock.now())
-    return find_run(context.stores, run_id)
+    find_run(context.stores, run_id)
+    return context.stores.runs.request_cancel(run_id, at=context.clock.now())

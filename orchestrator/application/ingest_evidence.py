@@ -14,22 +14,30 @@ def pull_evidence(
     workspace: Workspace,
     store: EvidenceStore,
     attempt_id: str,
+    have: Position,
     *,
     at: datetime,
     limit_bytes: int,
-) -> EvidenceBatch | None:
+) -> tuple[EvidenceBatch | None, Position]:
     """Fetch what is new once, and store it.
 
     A line that is longer than the limit, as a manifest of sixty thousand tests, is fetched whole.
 
+    Args:
+        workspace: On the attempt's machine.
+        store: Where evidence is kept.
+        attempt_id: Whose it is.
+        have: How much of it is stored.
+        at: Now.
+        limit_bytes: The most to fetch at once.
+
     Returns:
-        What the machine answered; None if it knows no such attempt.
+        What the machine answered (None if it knows no such attempt), and what is stored now.
 
     Raises:
         ShellError: The machine could not be spoken to; nothing was stored.
         EvidenceError: What it sent is not evidence; nothing was stored.
     """
-    have = store.position(attempt_id)
     while True:
         pulled = workspace.pull(
             attempt_id,
@@ -42,15 +50,15 @@ def pull_evidence(
         if limit_bytes > LINE_LIMIT_BYTES:
             break  # it is refused
         limit_bytes = min(4 * limit_bytes, LINE_LIMIT_BYTES + 1)
-    if pulled is not None:
-        ingest(store, attempt_id, have, pulled, at=at)
-    return pulled
+    if pulled is None or not _ingest(store, attempt_id, have, pulled, at=at):
+        return pulled, have
+    return pulled, store.position(attempt_id)
 
 
-def ingest(
+def _ingest(
     store: EvidenceStore, attempt_id: str, have: Position, pulled: EvidenceBatch, *, at: datetime
-) -> None:
-    """Store the whole lines and the log bytes that came after a position."""
+) -> bool:
+    """Store the whole lines and the log bytes that came after a position; whether any did."""
     events, used = read_events(pulled.events, after_seq=have.seq)
     if used:
         store.append(
@@ -62,11 +70,11 @@ def ingest(
         )
     if pulled.log:
         store.append_log(attempt_id, offset=have.log_bytes, chunk=pulled.log)
+    return bool(used or pulled.log)
 
 
-def drained(store: EvidenceStore, attempt_id: str, pulled: EvidenceBatch) -> bool:
+def drained(pulled: EvidenceBatch, have: Position) -> bool:
     """Whether all that the machine had is stored (a torn last line stays there)."""
-    have = store.position(attempt_id)
     torn = not pulled.alive and have.events_bytes + len(pulled.events) >= pulled.events_size_bytes
     whole = have.events_bytes >= pulled.events_size_bytes
     return (whole or torn) and have.log_bytes >= pulled.log_size_bytes

@@ -12,12 +12,17 @@ from orchestrator.domain.problems import nearest
 
 def find_run(client: Client, name: str) -> tuple[Json, Run]:
     """The run as the controller says it, and as a value. Raises CliError."""
+    shown = client.get(run_path(name))
+    return shown, read(Run, shown)
+
+
+def run_path(name: str) -> str:
+    """The run's route, by its id, the beginning of one, or ``latest``. Raises CliError."""
     if not name.strip():
         raise CliError("name a run: its id, the beginning of one, or `latest`")
     if "/" in name:
         raise CliError(f"there is no run {name!r}; `seatrial runs` lists them")
-    shown = client.get(f"/runs/{quote(name, safe='')}")
-    return shown, read(Run, shown)
+    return f"/runs/{quote(name, safe='')}"
 
 
 def find_cells(run: Run, name: str | None) -> list[Cell]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import and_, func, insert, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -16,17 +16,34 @@ from orchestrator.domain.cell import (
     Cell,
     CellState,
     IllegalTransitionError,
+    Lease,
+    LeaseState,
+    Run,
+    RunSpec,
     RunState,
     Transition,
 )
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.store.benchmark_rollup import write_points
 from orchestrator.store.errors import UnknownIdError
+from orchestrator.store.evidence import Position, position_of
+from orchestrator.store.leases import lease_of
 from orchestrator.store.rollups import write_rollup
 from orchestrator.store.run_events import tell
+from orchestrator.store.runs import run_of
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, cell_row, run_row
-from orchestrator.store.tables import AttemptRow, CellPlanRow, CellRow, RunRow, TransitionRow
+from orchestrator.store.tables import (
+    AttemptRow,
+    CellPlanRow,
+    CellRow,
+    LeaseRow,
+    RunRow,
+    RunSpecRow,
+    TransitionRow,
+)
+
+_CACHED_CELLS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +61,28 @@ class CellLife:
 _AT_WORK = [state for state in CellState if state not in (CellState.QUEUED, CellState.DONE)]
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptState:
+    """Everything stored about an attempt that a look begins with."""
+
+    run: Run
+    spec: RunSpec
+    cell: Cell
+    plan: CellPlan
+    attempt: Attempt
+    position: Position
+    """How much of its evidence is stored."""
+    lease: Lease | None
+    """The newest one that is not gone, if any."""
+
+
 class CellStore:
     """Cells, their attempts and the steps of their lives."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
+        self._launched: dict[str, tuple[RunSpec, CellPlan]] = {}
+        """By cell: what it was launched with, which never changes; the newest only."""
 
     def get(self, cell_id: str) -> Cell:
         """The cell. Raises UnknownIdError."""
@@ -183,6 +217,48 @@ class CellStore:
             if found is None:
                 raise UnknownIdError("attempt", attempt_id)
             return _attempt(found[0], found[1])
+
+    def attempt_state(self, attempt_id: str) -> AttemptState:
+        """The attempt with its run, cell and machine: one statement. Raises UnknownIdError."""
+        held = and_(LeaseRow.attempt == AttemptRow.pk, LeaseRow.state != LeaseState.GONE)
+        query = (
+            select(AttemptRow, CellRow, RunRow, LeaseRow)
+            .join(CellRow, CellRow.pk == AttemptRow.cell)
+            .join(RunRow, RunRow.id == CellRow.run_id)
+            .join(LeaseRow, held, isouter=True)
+            .where(AttemptRow.id == attempt_id)
+            .order_by(LeaseRow.pk.desc())
+            .limit(1)
+        )
+        with self._sessions.read() as session:
+            found = session.execute(query).one_or_none()
+            if found is None:
+                raise UnknownIdError("attempt", attempt_id)
+            attempt, cell, run, lease = found
+            spec, plan = self._launched_with(session, cell)
+            return AttemptState(
+                run_of(run),
+                spec,
+                _cell(cell),
+                plan,
+                _attempt(attempt, cell.id),
+                position_of(attempt),
+                lease_of(lease, attempt_id) if lease is not None else None,
+            )
+
+    def _launched_with(self, session: Session, cell: CellRow) -> tuple[RunSpec, CellPlan]:
+        if cell.id not in self._launched:
+            query = (
+                select(RunSpecRow.spec, CellPlanRow.plan)
+                .select_from(CellRow)
+                .join(RunSpecRow, RunSpecRow.run_id == CellRow.run_id)
+                .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
+            )
+            spec, plan = session.execute(query.where(CellRow.pk == cell.pk)).one()
+            while len(self._launched) >= _CACHED_CELLS:
+                self._launched.pop(next(iter(self._launched)), None)
+            self._launched[cell.id] = spec, plan
+        return self._launched[cell.id]
 
     def attempts(self, cell_id: str) -> list[Attempt]:
         """In their order."""

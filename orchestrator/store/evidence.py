@@ -74,9 +74,7 @@ class EvidenceStore:
     def position(self, attempt_id: str) -> Position:
         """How much is stored; zeros of an attempt without evidence. Raises UnknownIdError."""
         with self._sessions.read() as session:
-            row = attempt_row(session, attempt_id)
-            sizes = (row.seq, row.events_bytes, row.log_bytes)
-            return Position(*sizes, row.last_event_at, _end(row))
+            return position_of(attempt_row(session, attempt_id))
 
     def append(
         self, attempt_id: str, *, offset: int, chunk: bytes, facts: Facts, at: datetime
@@ -242,6 +240,11 @@ def _advance(row: AttemptRow, chunk: bytes, facts: Facts, *, last_seq: int, at: 
         row.end_outcome = facts.end.outcome
         row.end_reason = facts.end.reason
         row.end_detail = facts.end.detail
+
+
+def position_of(row: AttemptRow) -> Position:
+    """What a row says."""
+    return Position(row.seq, row.events_bytes, row.log_bytes, row.last_event_at, _end(row))
 
 
 def _end(row: AttemptRow) -> AgentEnd | None:

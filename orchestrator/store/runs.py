@@ -102,7 +102,7 @@ class RunStore:
         """The run, or None."""
         with self._sessions.read() as session:
             row = session.get(RunRow, run_id)
-            return _run(row) if row else None
+            return run_of(row) if row else None
 
     def find(self, prefix: str) -> tuple[str, ...]:
         """Ids of runs that begin so, newest first, at most 10; `latest` is the newest run."""
@@ -132,7 +132,7 @@ class RunStore:
             query = query.where(RunRow.id < before)
         with self._sessions.read() as session:
             rows = session.scalars(query).all()
-            runs = [_run(row) for row in rows[:limit]]
+            runs = [run_of(row) for row in rows[:limit]]
         return runs, runs[-1].id if runs and len(rows) > limit else None
 
     def names(self) -> RunNames:
@@ -143,15 +143,21 @@ class RunStore:
         subjects, matrices = {row[0] for row in found}, {row[1] for row in found}
         return RunNames(tuple(sorted(subjects)), tuple(sorted(matrices)))
 
-    def request_cancel(self, run_id: str, *, at: datetime) -> None:
-        """Write the row that every look reads; a feed item tells the watchers."""
+    def request_cancel(self, run_id: str, *, at: datetime) -> Run:
+        """Write the row that every look reads, once and only of a run that goes on; the run.
+
+        An event tells the watchers.
+
+        Raises:
+            UnknownIdError: There is no such run.
+        """
         with self._sessions.write() as session:
             row = run_row(session, run_id, lock=True)
-            if row.cancel_requested_at is not None or row.state is not RunState.RUNNING:
-                return
-            row.cancel_requested_at = at
-            session.flush()
-            tell(session, run_id, "run", data={"cancel": True})
+            if row.cancel_requested_at is None and row.state is RunState.RUNNING:
+                row.cancel_requested_at = at
+                session.flush()
+                tell(session, run_id, "run", data={"cancel": True})
+            return run_of(row)
 
     def finish(
         self, run_id: str, outcome: Outcome, *, at: datetime, cells: int | None = None
@@ -255,7 +261,8 @@ def run_values(run: Run, spec: RunSpec) -> dict[str, object]:
     }
 
 
-def _run(row: RunRow) -> Run:
+def run_of(row: RunRow) -> Run:
+    """What a row says."""
     return Run(
         id=row.id,
         matrix_name=row.matrix_name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import partial
 
 import pytest
@@ -49,6 +50,26 @@ def test_admitting_opens_an_attempt(stores):
     assert stores.cells.attempts(cell_id) == [Attempt("a1", cell_id, 1, after(1))]
     assert stores.cells.transitions(cell_id) == [Transition(after(1), 1, "queued", "placing")]
     assert [i.data for i in stores.feed.after("run-1", 0)] == [{"state": "placing"}]
+
+
+def test_a_look_begins_with_everything_that_is_stored(stores):
+    cell_id, _ = create(stores)
+    opened = attempt(stores, cell_id)
+    with pytest.raises(UnknownIdError, match="no attempt 'x'"):
+        stores.cells.attempt_state("x")
+    assert stores.cells.attempt_state(opened).lease is None
+    for lease_id in ("old", "new"):
+        held = lease(lease_id, opened)
+        stores.leases.reserve(held, run_id="run-1", exclusive=False, max_usd=None)
+    for lease_id in ("old", "new"):
+        now = stores.cells.attempt_state(opened)
+        assert (now.run, now.spec) == (stores.runs.get("run-1"), stores.runs.spec("run-1"))
+        assert (now.cell, now.plan) == (stores.cells.get(cell_id), stores.cells.plan(cell_id))
+        assert now.attempt == stores.cells.attempt(opened)
+        assert now.position == stores.evidence.position(opened)
+        assert now.lease == stores.leases.get("new")
+        stores.leases.gone(lease_id, at=after(2), cost_usd=Decimal(0))
+    assert stores.cells.attempt_state(opened).lease is None
 
 
 def test_admitting_the_same_attempt_again_changes_nothing(stores):
@@ -231,6 +252,7 @@ def test_the_number_of_statements_does_not_grow_with_the_rows(database, platform
     event.listen(database.sessions.engine, "before_cursor_execute", note)
     for ask in (
         partial(stores.cells.of_run, "run-1"),
+        partial(stores.cells.attempt_state, f"{cells[0]}-1"),
         partial(stores.leases.of_run, "run-1"),
         partial(stores.runs.page, limit=50, before=None),
         partial(stores.results.tally, cells[0]),

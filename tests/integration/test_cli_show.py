@@ -59,15 +59,22 @@ def test_following_a_log_ends_with_the_run(cli: Cli, controller: FakeController)
     assert cli.out == "first\nsecond\nlast\n"
 
 
-def test_cancel_asks_once_and_leaves_a_finished_run_alone(
-    cli: Cli, controller: FakeController
+@pytest.mark.parametrize(
+    ("state", "outcome", "says"),
+    [
+        ("running", None, f"is being cancelled; `seatrial watch {ID}` shows it"),
+        ("finished", "passed", "is over already: passed"),
+        ("ingesting", None, "is only taking in evidence; there is nothing to cancel"),
+    ],
+)
+def test_cancel_asks_once_and_says_what_became_of_it(
+    cli: Cli, controller: FakeController, state: str, outcome: str | None, says: str
 ) -> None:
-    controller.answers["POST", f"{SHOWN}/cancel"] = Answer.of(controller.shown, 202)
+    answer = {"id": ID, "state": state, "outcome": outcome, "cancel_requested_at": None}
+    controller.answers["POST", f"{SHOWN}/cancel"] = Answer.of(answer, 202)
     assert cli("cancel", ID) == 0
-    controller.finish("passed")
-    assert cli("cancel", ID) == 0
-    assert "is over already: passed" in cli.err
-    assert len(controller.sent("POST", f"{SHOWN}/cancel")) == 1
+    assert says in cli.err
+    assert [one.method for one in controller.requests] == ["POST"]
 
 
 def reports(controller: FakeController, artifact: str = "moe.txt") -> None:

@@ -113,7 +113,7 @@ def live(nights: Nights, number: int, night: Night) -> None:
         )
     nights.live(number, night)
     if number == 11:
-        nights.waive(days=4)
+        nights.request_waiver(days=4)
     if number == 40:
         pause_schedule(nights.context, "nightly")
     if number == 41:

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from orchestrator.application.cell.baseline import BENCHMARK
 from orchestrator.application.cell.environment import PreparedEnvironment
-from orchestrator.application.cell.flow_context import AttemptState
 from orchestrator.domain.machine import LocalReach
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import device_kind
+from orchestrator.store.cells import AttemptState
 
 PLAN_VERSION = 1
 LOG_LIMIT_BYTES = 64 * 1024 * 1024

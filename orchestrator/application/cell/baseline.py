@@ -11,11 +11,12 @@ from orchestrator.application.cell.environment import (
     Installed,
     resolved_for,
 )
-from orchestrator.application.cell.flow_context import AttemptState, FlowDeps
+from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.ports.wheels import WheelsError
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.reuse_inputs import Interpreter
+from orchestrator.store.cells import AttemptState
 
 BENCHMARK = "benchmark"
 

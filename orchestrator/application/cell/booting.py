@@ -7,9 +7,7 @@ from datetime import datetime
 from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
-    AttemptState,
     FlowDeps,
-    attempt_state,
     is_out_of_time,
     is_stopped,
     overdue,
@@ -34,6 +32,7 @@ from orchestrator.domain.machine import (
     SshReach,
 )
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.cells import AttemptState
 
 CONSOLE_LINES = 12
 _AS_THEY_ARE = ("capacity", "quota", "preempted")
@@ -42,7 +41,7 @@ _AS_THEY_ARE = ("capacity", "quota", "preempted")
 
 def poll_boot(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Wait until the provider says how to reach the machine, and it can be reached so."""
-    now = attempt_state(world, attempt_id)
+    now = world.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.PREPARING):
         return GO
     if is_stopped(world, now) or now.lease is None:
@@ -133,7 +132,7 @@ def _knock(
     except MachineError as error:
         return record_failure(world, attempt_id, Outcome.ERRORED, "agent", str(error))
     note_contact(world, now)
-    reach(world, attempt_state(world, attempt_id), CellState.PREPARING)
+    reach(world, world.stores.cells.attempt_state(attempt_id), CellState.PREPARING)
     return GO
 
 

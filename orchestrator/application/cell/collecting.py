@@ -6,9 +6,7 @@ import logging
 
 from orchestrator.application.cell.flow_context import (
     GO,
-    AttemptState,
     FlowDeps,
-    attempt_state,
     is_out_of_reach,
     overdue,
     reach,
@@ -20,6 +18,7 @@ from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.machine import ShellError
+from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import DamagedError, StoreError
 
 logger = logging.getLogger(__name__)
@@ -31,11 +30,11 @@ def poll_collection(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     Only an attempt that has run has anything to collect, and nothing here keeps its machine from
     going home.
     """
-    now = attempt_state(world, attempt_id)
+    now = world.stores.cells.attempt_state(attempt_id)
     if now.cell.state not in (CellState.RUNNING, CellState.COLLECTING):
         return GO
     reach(world, now, CellState.COLLECTING)
-    now = attempt_state(world, attempt_id)
+    now = world.stores.cells.attempt_state(attempt_id)
     late = overdue(world, now.cell, world.timings.collect_s) or is_out_of_reach(now.attempt)
     for keep in (_keep_files, _keep_evidence):
         try:
@@ -75,18 +74,18 @@ def _tell(world: FlowDeps, now: AttemptState, error: Exception) -> None:
 
 
 def _is_over(world: FlowDeps, now: AttemptState, workspace: Workspace, *, late: bool) -> bool:
-    attempt_id, evidence = now.attempt.id, world.stores.evidence
-    if evidence.position(attempt_id).end is None:
+    attempt_id = now.attempt.id
+    if now.position.end is None:
         cause = now.attempt.cause
         workspace.stop(attempt_id, cause.reason if cause else "agent", kill=late)
-    pulled = pull_evidence(
+    pulled, have = pull_evidence(
         workspace,
-        evidence,
+        world.stores.evidence,
         attempt_id,
+        now.position,
         at=world.clock.now(),
         limit_bytes=world.timings.pull_limit_bytes,
     )
     if pulled is None:
         return True
-    ended = evidence.position(attempt_id).end is not None or not pulled.alive
-    return ended and drained(evidence, attempt_id, pulled)
+    return (have.end is not None or not pulled.alive) and drained(pulled, have)

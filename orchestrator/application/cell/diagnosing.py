@@ -15,10 +15,8 @@ from orchestrator.application.blame_run import baseline_name, blame_cell
 from orchestrator.application.cell.environment import EnvironmentRefusedError
 from orchestrator.application.cell.flow_context import (
     GO,
-    AttemptState,
     FlowDeps,
     attempt_deadline,
-    attempt_state,
     reach,
     workspace_of,
 )
@@ -38,6 +36,7 @@ from orchestrator.domain.retests import (
     key_of,
     next_trial,
 )
+from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import DamagedError, StoreError
 
 _LEAST_S = 5.0
@@ -51,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 def poll_diagnosis(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Run trials, one sitting after the other, until nothing more can be learnt in time."""
-    now = attempt_state(world, attempt_id)
+    now = world.stores.cells.attempt_state(attempt_id)
     order = now.spec.trials
     if order is None or now.cell.state not in (CellState.COLLECTING, CellState.DIAGNOSING):
         return GO
@@ -73,7 +72,7 @@ def _look(world: FlowDeps, now: AttemptState, order: TrialOrder) -> Value | NotY
         if not _is_worth_it(now) or not keys_in_question(world.stores, now.cell, now.spec, order):
             return GO
         reach(world, now, CellState.DIAGNOSING)
-        now = attempt_state(world, now.attempt.id)
+        now = world.stores.cells.attempt_state(now.attempt.id)
     if now.run.cancel_requested_at is not None:
         return _leave(world, now, "cancelled by a person")
     until = _deadline(now, order)

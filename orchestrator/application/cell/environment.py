@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.application.cell.flow_context import AttemptState, FlowDeps
+from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.ports.wheels import Resolution, WheelsError
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.manifest import Environment
 from orchestrator.domain.reuse_inputs import NOTHING, Interpreter
+from orchestrator.store.cells import AttemptState
 
 
 class EnvironmentRefusedError(Exception):

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from orchestrator.application.cell.flow_context import AttemptState, FlowDeps, attempt_state
+from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.reuse_inputs import keep_reuse_inputs
 from orchestrator.application.end_run import end_run
 from orchestrator.application.judge_jobs import judge_jobs
@@ -17,6 +17,7 @@ from orchestrator.domain.judging import JobVerdict, judge_cell
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.reuse_inputs import REUSED, all_reusable
 from orchestrator.domain.run_record import JobRecord
+from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import StoreError
 
 CHECK = "self-report"
@@ -55,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 def poll_close(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Judge the attempt and decide what becomes of its cell."""
-    now = attempt_state(world, attempt_id)
+    now = world.stores.cells.attempt_state(attempt_id)
     if now.attempt.closed_at is not None:
         return "closed"
     cells, at = world.stores.cells, world.clock.now()

@@ -21,14 +21,12 @@ from orchestrator.domain.cell import (
     Cell,
     CellState,
     Lease,
-    LeaseState,
-    Run,
     RunSpec,
 )
 from orchestrator.domain.machine import Login, Provider, ProviderTraits
-from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
+from orchestrator.store.cells import AttemptState
 from orchestrator.store.stores import Stores
 
 ORDER_MINUTES = 10
@@ -130,33 +128,6 @@ class FlowDeps:
     backoff: Backoff = field(default_factory=Backoff)
     locks: Locks = field(default_factory=Locks)
     """So that one run is ended by one thread at a time; the faces' context has the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptState:
-    """Everything stored about an attempt that a look begins with."""
-
-    run: Run
-    spec: RunSpec
-    cell: Cell
-    plan: CellPlan
-    attempt: Attempt
-    lease: Lease | None
-    """The one that is not gone, if any."""
-
-
-def attempt_state(world: FlowDeps, attempt_id: str) -> AttemptState:
-    """Read how things stand for an attempt."""
-    stores = world.stores
-    attempt = stores.cells.attempt(attempt_id)
-    cell = stores.cells.get(attempt.cell_id)
-    run = stores.runs.get(cell.run_id)
-    if run is None:
-        raise LookupError(f"cell {cell.id} belongs to no run")
-    leases = [x for x in stores.leases.of_attempt(attempt_id) if x.state is not LeaseState.GONE]
-    lease = leases[-1] if leases else None
-    spec = stores.runs.spec(run.id)
-    return AttemptState(run, spec, cell, stores.cells.plan(cell.id), attempt, lease)
 
 
 def workspace_of(world: FlowDeps, lease: Lease | None) -> Workspace:

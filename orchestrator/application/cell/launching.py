@@ -12,7 +12,6 @@ from decimal import Decimal
 
 from orchestrator.application.cell.flow_context import (
     GO,
-    AttemptState,
     FlowDeps,
     expires_at,
     overdue,
@@ -48,6 +47,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.cells import AttemptState
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 from orchestrator.application.cell.flow_context import (
-    AttemptState,
     FlowDeps,
     record_deadline,
     record_failure,
@@ -14,6 +13,7 @@ from orchestrator.application.ports.engine import Value
 from orchestrator.domain.cell import LeaseFact
 from orchestrator.domain.machine import Machine, MachineState, ProviderError
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.cells import AttemptState
 
 
 def record_machine_end(

@@ -8,9 +8,7 @@ from decimal import Decimal
 from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
-    AttemptState,
     FlowDeps,
-    attempt_state,
     billed_minutes,
     overdue,
     reach,
@@ -39,12 +37,13 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.cells import AttemptState
 from orchestrator.store.leases import Reservation
 
 
 def poll_placement(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Bring one lease a step further: reserved, asked for, granted; a refusal leads on."""
-    now = attempt_state(world, attempt_id)
+    now = world.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.BOOTING):
         return GO
     if stopped_from_outside(world, now):

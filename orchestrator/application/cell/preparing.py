@@ -13,9 +13,7 @@ from orchestrator.application.cell.environment import (
 from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
-    AttemptState,
     FlowDeps,
-    attempt_state,
     is_out_of_time,
     is_stopped,
     overdue,
@@ -41,11 +39,12 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.matrix import device_kind
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.cells import AttemptState
 
 
 def poll_preparation(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Bring the machine to where the agent runs; a broken connection is tried again."""
-    now = attempt_state(world, attempt_id)
+    now = world.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.RUNNING):
         return GO
     if is_stopped(world, now):

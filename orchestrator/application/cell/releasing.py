@@ -10,9 +10,7 @@ from orchestrator.application.cell.diagnosing import folders_of
 from orchestrator.application.cell.finishing import judged, may_try_again
 from orchestrator.application.cell.flow_context import (
     GO,
-    AttemptState,
     FlowDeps,
-    attempt_state,
     is_out_of_reach,
     overdue,
     reach,
@@ -28,6 +26,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.cells import AttemptState
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +41,9 @@ def record_bug(world: FlowDeps, attempt_id: str, error: Exception) -> Value:
 def poll_release(world: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Go on until no lease of the attempt is open; nothing may keep a machine from going home."""
     try:
-        now = attempt_state(world, attempt_id)
+        now = world.stores.cells.attempt_state(attempt_id)
         reach(world, now, CellState.RELEASING)
-        now = attempt_state(world, attempt_id)
+        now = world.stores.cells.attempt_state(attempt_id)
         if is_held(world, now):
             return NOT_YET
         leases = world.stores.leases.of_attempt(attempt_id)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from orchestrator.application.cell.agent_plan import agent_plan
 from orchestrator.application.cell.baseline import with_baseline
 from orchestrator.application.cell.environment import EnvironmentRefusedError, prepare_environment
-from orchestrator.application.cell.flow_context import AttemptState, FlowDeps
+from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.preparing import candidates_of, secrets_of
 from orchestrator.application.diagnosis_inputs import last_time
 from orchestrator.application.ports.workspaces import Workspace
@@ -26,6 +26,7 @@ from orchestrator.domain.retests import (
     key_of,
     split_key,
 )
+from orchestrator.store.cells import AttemptState
 
 ABSENT = "absent"
 """The test is not collected."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from orchestrator.application.cell.environment import resolved_for
-from orchestrator.application.cell.flow_context import AttemptState, FlowDeps
+from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.cell.reuse_inputs import asked_for
 from orchestrator.application.ports.wheels import WheelsError
@@ -33,6 +33,7 @@ from orchestrator.domain.reuse_inputs import (
     refusal_of,
     too_old,
 )
+from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import StoreError
 from orchestrator.store.reuse_inputs import Proof
 

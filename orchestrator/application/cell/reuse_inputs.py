@@ -9,7 +9,7 @@ from datetime import datetime
 
 import orchestrator
 from orchestrator.application.cell.environment import PreparedEnvironment
-from orchestrator.application.cell.flow_context import AttemptState, FlowDeps
+from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.judge_jobs import judge_jobs
 from orchestrator.domain.attestation import Device, devices_of
 from orchestrator.domain.cell import CellState, Lease, Run, RunSpec
@@ -17,6 +17,7 @@ from orchestrator.domain.distribution import canonical_name
 from orchestrator.domain.matrix import CellPlan, Subject
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.reuse_inputs import NOTHING, Prepared, ReuseInputs, platform_document
+from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import DamagedError, StoreError
 
 logger = logging.getLogger(__name__)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
-    AttemptState,
     FlowDeps,
-    attempt_state,
     is_out_of_time,
     is_stopped,
     overdue,
@@ -24,6 +22,8 @@ from orchestrator.domain.evidence import EvidenceError
 from orchestrator.domain.facts import AgentEnd
 from orchestrator.domain.machine import HostKeyError, MachineError
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.cells import AttemptState
+from orchestrator.store.evidence import Position
 
 
 def poll_run(world: FlowDeps, attempt_id: str) -> Value | NotYet:
@@ -31,7 +31,7 @@ def poll_run(world: FlowDeps, attempt_id: str) -> Value | NotYet:
 
     Every way out leads to COLLECTING, so that finished tests are kept.
     """
-    now = attempt_state(world, attempt_id)
+    now = world.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.COLLECTING):
         return GO
     answer = STOP if is_stopped(world, now) else _watch(world, now)
@@ -44,10 +44,11 @@ def poll_run(world: FlowDeps, attempt_id: str) -> Value | NotYet:
 def _watch(world: FlowDeps, now: AttemptState) -> Value | NotYet:
     attempt_id = now.attempt.id
     try:
-        pulled = pull_evidence(
+        pulled, have = pull_evidence(
             workspace_of(world, now.lease),
             world.stores.evidence,
             attempt_id,
+            now.position,
             at=world.clock.now(),
             limit_bytes=world.timings.pull_limit_bytes,
         )
@@ -64,16 +65,15 @@ def _watch(world: FlowDeps, now: AttemptState) -> Value | NotYet:
     if pulled is None:
         detail = "the machine knows nothing of this attempt any more"
         return record_failure(world, attempt_id, Outcome.ERRORED, "agent", detail)
-    end = world.stores.evidence.position(attempt_id).end
-    if end is not None:
-        return _ended(world, now, end)
-    if not pulled.alive and drained(world.stores.evidence, attempt_id, pulled):
+    if have.end is not None:
+        return _ended(world, now, have.end)
+    if not pulled.alive and drained(pulled, have):
         detail = "the agent ended without a last word"
         return record_failure(world, attempt_id, Outcome.ERRORED, "agent", detail)
     # Only a machine that is heard can tell whose time is up.
     if is_out_of_time(world, now):
         return record_deadline(world, now)
-    return _first_word(world, now)
+    return _first_event(world, now, have)
 
 
 def _ended(world: FlowDeps, now: AttemptState, end: AgentEnd) -> Value:
@@ -89,9 +89,8 @@ def _ended(world: FlowDeps, now: AttemptState, end: AgentEnd) -> Value:
     return GO
 
 
-def _first_word(world: FlowDeps, now: AttemptState) -> Value | NotYet:
-    silent = world.stores.evidence.position(now.attempt.id).seq == 0
-    if silent and overdue(world, now.cell, world.timings.first_event_s):
+def _first_event(world: FlowDeps, now: AttemptState, have: Position) -> Value | NotYet:
+    if have.seq == 0 and overdue(world, now.cell, world.timings.first_event_s):
         detail = f"no event within {world.timings.first_event_s:g} s of its start"
         return record_failure(world, now.attempt.id, Outcome.ERRORED, "agent", detail)
     return NOT_YET

@@ -13,7 +13,7 @@ from rich.text import Text
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument
 from orchestrator.cli.errors import RefusalError
-from orchestrator.cli.find_run import cell_path, find_cells, find_run
+from orchestrator.cli.find_run import cell_path, find_cells, find_run, run_path
 from orchestrator.cli.responses import Cell, Run, read
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.session import Session, session_of
@@ -72,9 +72,8 @@ def cancel_command(context: typer.Context, run: RunArgument, as_json: JsonOption
     """Ask for a run to be cancelled; finished tests are kept, and machines are given back."""
     session = session_of(context)
     client = session.client()
-    shown, found = find_run(client, run)
-    if not found.is_finished and not found.is_ingesting:
-        shown = client.post(f"/runs/{found.id}/cancel", key=session.wiring.new_id())
+    shown = client.post(f"{run_path(run)}/cancel", key=session.wiring.new_id())
+    found = read(Run, shown)
     if as_json:
         session.print_json(shown)
     elif found.is_ingesting:

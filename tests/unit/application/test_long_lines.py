@@ -56,11 +56,11 @@ class Store:
 
 def test_it_is_fetched_whole() -> None:
     store, events = Store(), line(5_000)
-    pull_evidence(Machine(events), store, "a", at=AT, limit_bytes=1_000)  # type: ignore[arg-type]
+    pull_evidence(Machine(events), store, "a", Position(), at=AT, limit_bytes=1_000)  # type: ignore[arg-type]
     assert store.chunks == [events]
 
 
 def test_it_is_refused_beyond_the_limit() -> None:
     machine = Machine(line(LINE_LIMIT_BYTES))
     with pytest.raises(EvidenceError, match="a line of more than"):
-        pull_evidence(machine, Store(), "a", at=AT, limit_bytes=1_000_000)  # type: ignore[arg-type]
+        pull_evidence(machine, Store(), "a", Position(), at=AT, limit_bytes=1_000_000)  # type: ignore[arg-type]
