@@ -91,6 +91,10 @@ def _provider_key_problems(
                 f"provider {traits.name!r} has no use for {f.name!r}{nearest(f.name, traits.keys)}"
             )
             yield Problem((*path, f.name), message)
+        elif getattr(platform, f.name) == () and f.name not in (*traits.required, "environments"):
+            yield Problem(
+                (*path, f.name), "the list is empty: name something, or leave the key out"
+            )
         if f.name in traits.required and not getattr(platform, f.name):
             yield Problem(path, f"provider {traits.name!r} needs {f.name!r}")
 

@@ -54,6 +54,8 @@ CASES = [
     (matrix(platforms=(here(), here(id="idle")), jobs=(JobSelection(id="a", on=("here",)),)),
      ("platforms", 1), "no job is sent to platform 'idle'"),
     (matrix(platforms=(RENTED,)), ("limits",), "max_usd is required, because x costs money"),
+    (matrix(platforms=(Platform(id="x", provider="aws", market=()),)),
+     ("platforms", 0, "market"), "the list is empty: name something, or leave the key out"),
     (limited(max_usd=Decimal(0)), ("limits", "max_usd"), "more than 0"),
     (limited(max_minutes=0), ("limits", "max_minutes"), "more than 0"),
     (limited(max_parallel=0), ("limits", "max_parallel"), "at least 1"),
