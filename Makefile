@@ -61,6 +61,9 @@ bench-dashboard: $(VENV)/.test ## Every page over a million results on Postgres 
 	tests/system-packages.sh
 	$(BIN)/python -m benchmarks.dashboard --size $(SIZE)
 
+house: $(VENV)/.test ## Size and shape of the code: files, lines, record classes that look alike, circles
+	$(BIN)/python -m benchmarks.house
+
 gate-power: $(VENV)/.test ## False alarms and power of the gate, computed and written into docs/statistics.md (up to 20 minutes)
 	$(BIN)/python -m benchmarks.gate_power
 
@@ -114,4 +117,4 @@ $(VENV)/.test: $(VENV)/.run
 	$(PIP) --editable '.[payload,test,check]'
 	touch $@
 
-.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard gate-power mutants adversary fuzz lab lab-release cloud-smoke format docs vendor clean
+.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard house gate-power mutants adversary fuzz lab lab-release cloud-smoke format docs vendor clean
