@@ -28,7 +28,7 @@ from orchestrator.domain.facts import Facts
 from orchestrator.domain.machine import Login, Reach
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.cells import CellLife
+from orchestrator.store.cells import AttemptState, CellLife
 from orchestrator.store.evidence import Position
 from orchestrator.store.leases import Reservation
 from orchestrator.store.stores import Stores
@@ -77,10 +77,11 @@ class MemoryRuns:
     def spec(self, run_id: str) -> RunSpec:
         return self.tables.specs[run_id]
 
-    def request_cancel(self, run_id: str, *, at: datetime) -> None:
+    def request_cancel(self, run_id: str, *, at: datetime) -> Run:
         run = self.tables.runs[run_id]
         if run.cancel_requested_at is None and run.state is not RunState.FINISHED:
             self.tables.runs[run_id] = replace(run, cancel_requested_at=at)
+        return self.tables.runs[run_id]
 
     def finish(
         self, run_id: str, outcome: Outcome, *, at: datetime, cells: int | None = None
@@ -122,6 +123,25 @@ class MemoryCells:
 
     def attempt(self, attempt_id: str) -> Attempt:
         return self.tables.attempts[attempt_id]
+
+    def attempt_state(self, attempt_id: str) -> AttemptState:
+        tables = self.tables
+        attempt = tables.attempts[attempt_id]
+        cell = tables.cells[attempt.cell_id]
+        held = [
+            one
+            for one in tables.leases.values()
+            if one.attempt_id == attempt_id and one.state is not LeaseState.GONE
+        ]
+        return AttemptState(
+            tables.runs[cell.run_id],
+            tables.specs[cell.run_id],
+            cell,
+            tables.plans[cell.id],
+            attempt,
+            tables.positions.get(attempt_id, Position()),
+            held[-1] if held else None,
+        )
 
     def attempts(self, cell_id: str) -> list[Attempt]:
         return [one for one in self.tables.attempts.values() if one.cell_id == cell_id]

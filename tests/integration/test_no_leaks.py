@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from orchestrator.store.database import open_database
+from orchestrator.store.stores import stores_of
 from tests.integration.faulty_script import Answer, Fate, Flavour, Nature, Outage, Script, Verb
 from tests.integration.leak_history import History
 from tests.integration.leak_plants import BUGS
@@ -249,7 +250,7 @@ def test_a_real_database_leads_to_the_same_histories(chunk, sqlite_template, tmp
         for left in tmp_path.glob("app.db*"):
             left.unlink()
         shutil.copy(sqlite_template, path)
-        real = History(plot, stores=database.stores).live()
+        real = History(plot, stores=stores_of(database.sessions)).live()
         quick = History(plot).live()
         assert real.cloud.calls == quick.cloud.calls
         assert real.ledger() == quick.ledger()
