@@ -12,11 +12,11 @@ import sys
 import time
 from pathlib import Path
 
-from orchestrator.cli.run_responses import Run
 from rich.console import Console
 
 from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.cli.find_run import find_run
+from orchestrator.cli.responses import Run
 from orchestrator.cli.session import Session
 from orchestrator.cli.view.live_run import LogTail, picture
 from orchestrator.cli.view.remaining_time import reported
