@@ -222,6 +222,14 @@ SHAPES = (
         ),
     ),
     Shape(
+        "what the recorder needs is replaced for one test",
+        _test(
+            "for name in ('os.write', 'os.getpid', 'json.dumps', 'json.JSONEncoder.encode',"
+            " 'time.sleep'):\n    monkeypatch.setattr(name, lambda *a, **k: 0)\n"
+            "assert mylib.double(2) == 4",
+        ),
+    ),
+    Shape(
         "another working directory",
         _test("monkeypatch.chdir(tmp_path)\nassert mylib.double(2) == 4"),
     ),

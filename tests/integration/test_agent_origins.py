@@ -212,10 +212,25 @@ def test_for_a_moment(monkeypatch):
 """
 
 
+PATCHED_NAMES = (
+    "os.write", "os.getpid", "os.open", "os._exit", "fcntl.flock", "time.sleep",
+    "json.dumps", "json.loads", "json.JSONEncoder.encode", "json.JSONEncoder.iterencode",
+    "json.JSONEncoder.default", "hashlib.sha256", "builtins.open",
+)  # fmt: skip
+"""What tests of other libraries replace for a moment, and the recorder needs."""
+PATCHES_NAMES = f"""
+import fcntl, pytest
+@pytest.mark.parametrize("name", {PATCHED_NAMES!r})
+def test_for_a_moment(monkeypatch, name):
+    monkeypatch.setattr(name, lambda *a, **k: 0)
+"""
+
+
 @pytest.mark.parametrize(
     "files",
     [
         {"test_a.py": TEST.format(42)},
+        {"test_a.py": TEST.format(42), "test_b.py": PATCHES_NAMES},
         {"test_a.py": TEST.format(42), "test_b.py": REPLACES},
         {"tests/tool/test_part.py": TEST.format(42), "tests/conftest.py": ""},
         {"tests/test_a.py": TEST.format(42), "tests/__init__.py": ""},
@@ -224,6 +239,7 @@ def test_for_a_moment(monkeypatch):
     ],
     ids=[
         "plain",
+        "names that the recorder needs",
         "restored",
         "a folder of its name",
         "package of tests",

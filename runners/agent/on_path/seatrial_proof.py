@@ -8,7 +8,7 @@ import resource
 import shlex
 import sys
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional
 
 import _pytest
@@ -60,7 +60,7 @@ Write = Callable[[Dict[str, Any]], None]
 class Prover:
     """Looks at ``sys.modules`` when everything is collected, and when everything has run."""
 
-    def __init__(self, config: pytest.Config, write: Write, code: Mapping[str, CodeType]) -> None:
+    def __init__(self, config: pytest.Config, write: Write, code: Mapping[str, object]) -> None:
         self._config = config
         self._write = write
         self._code = code
@@ -151,11 +151,18 @@ def _command() -> str:
     return " ".join(map(shlex.quote, words))
 
 
-def own_code() -> Dict[str, CodeType]:
-    """Return the code of every function and method of the recorder's modules, by full name."""
-    return code_of(
-        [name for name in sys.modules if name.startswith("seatrial_") and name not in _TOLD]
-    )
+def own_code() -> Dict[str, object]:
+    """Return the code of every function and method of the recorder's modules, by full name.
+
+    Built-in functions that a module keeps for itself are in it as they are.
+    """
+    names = [name for name in sys.modules if name.startswith("seatrial_") and name not in _TOLD]
+    found: Dict[str, object] = dict(code_of(names))
+    for name in names:
+        for key, value in vars(sys.modules[name]).items():
+            if isinstance(value, BuiltinFunctionType):
+                found[f"{name}.{key}"] = value
+    return found
 
 
 def code_of(modules: Iterable[str]) -> Dict[str, CodeType]:
@@ -176,7 +183,7 @@ def _classes(module: str) -> List[type]:
     return [each for each in values if isinstance(each, type) and each.__module__ == module]
 
 
-def _differences(code: Mapping[str, CodeType]) -> List[str]:
+def _differences(code: Mapping[str, object]) -> List[str]:
     now = own_code()
     return sorted(name for name, was in code.items() if now.get(name) is not was)
 

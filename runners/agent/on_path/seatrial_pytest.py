@@ -35,6 +35,11 @@ POISONED = 75
 UNHEARD = 77
 """Something closed the pipe: the test that ran then is to blame."""
 
+# Tests replace these for a moment (monkeypatch); the recorder writes in that moment too.
+_exit, _fstat, _getpid, _write = os._exit, os.fstat, os.getpid, os.write
+_flock, _sha256, _sleep = fcntl.flock, hashlib.sha256, time.sleep
+_iterencode = json.JSONEncoder.iterencode
+
 _MARK = "\n[... {} bytes left out ...]\n"
 _SECTIONS = 50
 _PROPERTIES = 200
@@ -78,7 +83,7 @@ class Records:
         self._worker = worker
         self._seq = 0
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self._pid = os.getpid()
+        self._pid = _getpid()
         self._pipe = self._whose()
         self.text_bytes = int(os.environ.get("SEATRIAL_TEXT_BYTES", "65536"))
         # Ends the line that a killed process may have left torn.
@@ -86,10 +91,10 @@ class Records:
 
     def write(self, line: Dict[str, Any]) -> None:
         """Append one record; a forked child's copy of pytest is not heard."""
-        if os.getpid() == self._pid:
+        if _getpid() == self._pid:
             self._seq += 1
             line = {**line, "seq": self._seq, "from": self._worker, "pid": self._pid}
-            self._append(b"\n" + json.dumps(line, default=_shown).encode("ascii") + b"\n")
+            self._append(b"\n" + _json(line).encode("ascii") + b"\n")
 
     def cap(self, text: str) -> str:
         """Keep head and tail of a text that is too long."""
@@ -111,37 +116,37 @@ class Records:
         try:
             if self._whose() != self._pipe:
                 raise OSError(errno.EBADF, "a test has closed the pipe")
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            _flock(self._fd, fcntl.LOCK_EX)
             try:
                 self._write(raw)
             finally:
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
+                _flock(self._fd, fcntl.LOCK_UN)
         except OSError as error:
             self._give_up(error)
 
     def _whose(self) -> Tuple[int, int]:
-        status = os.fstat(self._fd)
+        status = _fstat(self._fd)
         return status.st_dev, status.st_ino
 
     def _write(self, raw: bytes) -> None:
         for tries_left in range(20, -1, -1):
             try:
                 while raw:
-                    raw = raw[os.write(self._fd, raw) :]
+                    raw = raw[_write(self._fd, raw) :]
                 return
             except OSError as error:  # noqa: PERF203 - the retry is what it is for
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not tries_left:
                     raise
-                time.sleep(0.1)
+                _sleep(0.1)
 
     def _give_up(self, error: OSError) -> None:
         """End the process: results that nobody could see must not look like a pass."""
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         message = f"\nseatrial: a test result cannot be written ({error}): giving up\n"
         try:
-            os.write(2, message.encode())
+            _write(2, message.encode())
         finally:
-            os._exit(DISK_FULL if full else UNHEARD)
+            _exit(DISK_FULL if full else UNHEARD)
 
 
 class Collector:
@@ -233,8 +238,8 @@ class Recorder:
         self._config.get_terminal_writer().flush()
         sys.stderr.flush()
         text = "\nseatrial: the device was left unusable, the other tests run in a fresh process\n"
-        os.write(2, text.encode())
-        os._exit(POISONED)
+        _write(2, text.encode())
+        _exit(POISONED)
 
 
 def name(nodeid: str) -> str:
@@ -242,7 +247,7 @@ def name(nodeid: str) -> str:
     text = nodeid.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
     if len(text) <= _NAME_CHARS:
         return text
-    mark = hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
+    mark = _sha256(text.encode("utf-8")).hexdigest()[:16]
     return f"{text[: _NAME_CHARS - 20]}...{mark}"
 
 
@@ -331,6 +336,13 @@ def _shown(value: object) -> str:
         return str(value)
     except Exception as error:  # noqa: BLE001 - a payload's own __str__ may do anything
         return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
+
+
+_ENCODER = json.JSONEncoder(default=_shown)
+
+
+def _json(line: Dict[str, Any]) -> str:
+    return "".join(_iterencode(_ENCODER, line, _one_shot=True))
 
 
 OWN_CODE = own_code()
