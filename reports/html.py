@@ -33,6 +33,7 @@ _CLASSES = {
     "PASSED": "good", "FAILED": "bad", "ERRORED": "bad", "TIMED OUT": "bad", "PARTIAL": "so-so",
 }  # fmt: skip
 _BAD = re.compile(r"(?:failed|error|missing|timed out|\*\*INCONSISTENT\*\*)(?:$| \()")
+_DASH = re.compile(r"—(?: \(|[⁰¹²³⁴⁵⁶⁷⁸⁹]+$)")
 _HYPHENED = re.compile(r"[A-Za-z]\w*(?:-\w+)+")
 _FIGURE = re.compile(
     r"[-+<>]{0,2}\$?[\d,]+(?:\.\d+)?(?:e[-+]?\d+)?(?:/[\d,]+)?(?:x|%| ?[kMG]?B| ?m?s)?"
@@ -128,8 +129,8 @@ def _is_figures(column: Sequence[str]) -> bool:
 
 
 def _is_dash(text: str) -> bool:
-    """With its reason."""
-    return text.startswith("— (")
+    """With its reason, or the number of a note."""
+    return _DASH.match(text) is not None
 
 
 def _set_cell(opening: Token, said: Token) -> None:

@@ -6,6 +6,7 @@ Names of tests, messages, devices and files come from machines: they are an atta
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -26,7 +27,8 @@ _ANSI = re.compile(
 )
 _BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _INVISIBLE = re.compile(
-    r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+    r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff"
+    r"\ue000-\ue001]"
 )
 _SPECIAL = re.compile(r"[\\`*|~]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|(?<=\])[(:]|!(?=\[)|\[(?=[!^])")
 _ENTITY = re.compile(r"&(?=#|[A-Za-z])")
@@ -40,6 +42,10 @@ _TURNED = re.compile(
 )
 """What a code host turns into a link, a notification, a picture or a formula: addresses, people,
 issues, commits, `$x$`, `:name:`. A backslash stops none of that; only code font does."""
+_MISSING = re.compile("—\ue000(.*?)\ue001")
+_NOTES = "\ue000"
+"""Where the reasons of missing values are listed."""
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _WORD = re.compile(r"[^\s`|\\<>&]+")
 _AROUND = re.compile(r"(?P<before>[\"'(\[{*]*)(?P<core>.*?)(?P<after>[.,;!?\"')\]}*]*)")
 _PLAIN = re.compile(r"[^`|\\<>&]+")
@@ -104,7 +110,12 @@ def code(value: str) -> Markdown:
 
 def verbatim(value: object) -> Markdown:
     """One line inside a fenced block, which can neither end the block nor start a line."""
-    return Markdown(plain(fmt.absent(value) if isinstance(value, Absent) else str(value)))
+    return _missing(value, plain) if isinstance(value, Absent) else Markdown(plain(str(value)))
+
+
+def _missing(value: Absent, write: Callable[[str], str]) -> Markdown:
+    """A dash and its reason, marked for `_footnotes`; no text of a machine can hold the marks."""
+    return Markdown(f"—\ue000{write(value.reason)}\ue001")
 
 
 def written(value: str) -> Markdown:
@@ -150,12 +161,20 @@ def fenced(value: str) -> Markdown:
 
 
 def _escaped(write: Callable[..., str]) -> Callable[..., Markdown]:
-    return lambda *values, **options: cell(write(*values, **options))
+    def escaped(*values: object, **options: object) -> Markdown:
+        said, first = write(*values, **options), values[0]
+        if isinstance(first, Absent) and said == fmt.absent(first):
+            return _missing(first, cell)
+        return cell(said)
+
+    return escaped
 
 
 def _print(value: object) -> str:
-    if isinstance(value, Absent | Status):
-        return cell(fmt.absent(value) if isinstance(value, Absent) else fmt.status(value))
+    if isinstance(value, Absent):
+        return _missing(value, cell)
+    if isinstance(value, Status):
+        return cell(fmt.status(value))
     return cell(value) if isinstance(value, str) else str(value)
 
 
@@ -188,6 +207,7 @@ def environment(templates: Path) -> Environment:
     made.tests["absent"] = lambda value: isinstance(value, Absent)
     made.globals |= {
         "br": Markdown("  "),
+        "missing_notes": Markdown(_NOTES),
         "bar": lambda last: Markdown(" " if last else "│"),
         "plural": lambda n, word: cell(fmt.plural(n, word)),
     }
@@ -229,4 +249,17 @@ def render_markdown(
 ) -> str:
     """Fill a template, and settle the blank lines so that a layout never depends on the data."""
     text = environment(templates).get_template(template).render(report=model, plots=plots)
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", _footnotes(text)).strip() + "\n"
+
+
+def _footnotes(text: str) -> str:
+    """Write a reason beside its dash where it is given once, and else once at the report's end."""
+    many = Counter(_MISSING.findall(text))
+    numbers = {reason: number for number, reason in enumerate((r for r in many if many[r] > 1), 1)}
+
+    def mark(found: re.Match[str]) -> str:
+        number = numbers.get(found[1])
+        return f"—{str(number).translate(_RAISED)}" if number else f"— ({found[1]})"
+
+    notes = "".join(f"- {str(n).translate(_RAISED)} {reason}\n" for reason, n in numbers.items())
+    return _MISSING.sub(mark, text).replace(_NOTES, f"No value:\n\n{notes}" if notes else "")

@@ -17,6 +17,8 @@ from reports.foreign.signed_statements import is_ours, unsigned
 
 LONGEST = 2_000
 """Characters of a line that are looked at: what is longer was not made for people."""
+_NOTE_OF_DASH = re.compile(r"(?<=—)[⁰¹²³⁴⁵⁶⁷⁸⁹]+$")
+"""What our own reports write behind a dash: the number of its reason."""
 _BOLD_PAIR = re.compile(r"^\s*\*\*([^*]{1,80}?):?\*\*\s*:?\s*(\S.*)$")
 _PLAIN_PAIR = re.compile(r"^\W{0,4}([A-Z][\w ./()-]{0,40}):\s+(\S.*)$")
 _KEYS = frozenset({"property", "metric", "key", "name", "field", "setting"})
@@ -136,7 +138,8 @@ def _with(row: Row, inline: Token) -> Row:
     """The row with one cell more; it is strong while its first and any later cell are in bold."""
     bold = inline.content.startswith("**") and inline.content.endswith("**")
     strong = (bold and not row.cells) or (row.is_strong and (bold or len(row.cells) > 1))
-    return Row(row.line, (*row.cells, _text(inline).strip()[:LONGEST]), strong)
+    said = _NOTE_OF_DASH.sub("", _text(inline).strip()[:LONGEST])
+    return Row(row.line, (*row.cells, said), strong)
 
 
 def _totalled(rows: Sequence[Row]) -> tuple[Row, ...]:

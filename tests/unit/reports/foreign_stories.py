@@ -9,10 +9,10 @@ from orchestrator.domain.facts import TestFact
 from orchestrator.domain.ingested import (
     Disagreement,
     Ingested,
+    RunAnnotation,
     Source,
     SourceState,
     StatedMachine,
-    Statement,
 )
 from orchestrator.domain.known_issue import IssueMatch, IssueState, IssueUse, KnownIssue
 from orchestrator.domain.matrix import Accelerator, Platform
@@ -142,14 +142,14 @@ def typed() -> tuple[CellRecord, Jobs]:
     return cell, jobs
 
 
-def statement(kind: str, text: str, **words: object) -> Statement:
-    return Statement(kind=kind, text=text, author="R. Reviewer", at=AT, **words)
+def annotation(kind: str, text: str, **words: object) -> RunAnnotation:
+    return RunAnnotation(kind=kind, text=text, author="R. Reviewer", at=AT, **words)
 
 
-def handed_in(*statements: Statement, signed: bool = True) -> Evidence:
+def handed_in(*annotations: RunAnnotation, signed: bool = True) -> Evidence:
     """Two platforms from files, with signatures and a known issue."""
     made = evidence_of(l4(), typed(), outcome=Outcome.FAILED, subject="KernelPyTorch")
-    record = replace(made.record, statements=statements)
+    record = replace(made.record, annotations=annotations)
     if signed:
         found = [
             Failure(s, t.nodeid, t.job, "run-0001", "gcp-l4", "gcp-l4", "0.4.40", AT)
@@ -163,11 +163,11 @@ def handed_in(*statements: Statement, signed: bool = True) -> Evidence:
         )  # fmt: skip
         gathered = tuple(replace(c, known_issues=("KI-0001",)) for c in failure_groups(found))
         use = IssueUse(issue, IssueState.APPLIES, count=6)
-        record = replace(record, clusters=gathered, known_issues=(use,))
+        record = replace(record, failure_groups=gathered, known_issues=(use,))
     return replace(made, record=record)
 
 
-def hostile_words() -> tuple[Statement, ...]:
+def hostile_words() -> tuple[RunAnnotation, ...]:
     """What people write may be as evil as what machines say."""
     kinds = ("narrative", "fix", "recommendation", "known-issue", "note", "conclusion")
     made = []
@@ -175,7 +175,7 @@ def hostile_words() -> tuple[Statement, ...]:
         kind = kinds[index % len(kinds)]
         lines = f"- {word}\n{word}\n\n    {word}\n`{word}` **{word}**\n````\n{word}\n```"
         made.append(
-            statement(
+            annotation(
                 kind,
                 lines,
                 title=word,

@@ -6,18 +6,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestrator.domain.ingested import Statement
-from reports.rules.authored import check_statement
+from orchestrator.domain.ingested import RunAnnotation
+from reports.rules.authored import check_annotation
 from tests.unit.reports.real_logs import l4_run
 from tests.unit.reports.stories import release
 
 
 def said(text, *, cell="", evidence=None, title=""):
-    statement = Statement(
+    annotation = RunAnnotation(
         kind="conclusion", text=text, author="a person", at=datetime(2026, 1, 19, tzinfo=UTC),
         cell=cell, title=title,
     )  # fmt: skip
-    return check_statement(statement, evidence or release())
+    return check_annotation(annotation, evidence or release())
 
 
 CONTRADICTED = [

@@ -82,7 +82,7 @@ def test_a_test_whose_new_name_somebody_confirmed_is_the_same(templates):
     assert (tests.came, tests.went, tests.confirmed, tests.maybe) == (2, 1, 1, ())
     assert tests.same == (("passed", 2), ("skipped", 1))
     text = render("compare", evidence, templates=templates)
-    assert "1 test of the base stood under another name, as somebody confirmed." in text
+    assert "1 test of the base was renamed (confirmed aliases)." in text
     wrong = changed(model_of("compare", evidence), ("pairs", 0, "tests", "confirmed"), 2)
     assert "recount" in {f.rule for f in errors(lint_evidence(wrong, evidence))}
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.domain.blame import RootCause
 from orchestrator.domain.diagnosis import DiagnosedTest, RetestTally
-from orchestrator.domain.retests import TrialKind
+from orchestrator.domain.retests import RetestKind
 from orchestrator.domain.run_record import Evidence
 from reports.registry import render
 from tests.unit.reports.stories import release, story
@@ -28,8 +28,8 @@ def found(
     word: str = "passed",
 ) -> DiagnosedTest:
     again = (
-        RetestTally(kind=TrialKind.RERUN, changed="", whole=False, outcomes=("failed",) * 6),
-        RetestTally(kind=TrialKind.BASELINE, changed=changed, whole=False, outcomes=(word,) * 4),
+        RetestTally(kind=RetestKind.RERUN, changed="", whole=False, outcomes=("failed",) * 6),
+        RetestTally(kind=RetestKind.BASELINE, changed=changed, whole=False, outcomes=(word,) * 4),
     )
     sentence = why or f"With the baseline {BASELINE} it failed 0 of 4 times."
     return DiagnosedTest(

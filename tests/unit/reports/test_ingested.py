@@ -13,12 +13,12 @@ from reports.model.values import Absent
 from reports.registry import model_of, render
 from tests.unit.reports.builders import evidence_of
 from tests.unit.reports.foreign_stories import (
+    annotation,
     handed_in,
     hostile_words,
     ingested,
     l4,
     source,
-    statement,
     typed,
 )
 from tests.unit.reports.tables import rendered_rows, tables
@@ -26,11 +26,11 @@ from tests.unit.reports.test_golden import compare
 from tests.unit.reports.test_hostile_names import OURS, Tags
 
 SAID = (
-    statement("narrative", "All platforms pass.", title="In short"),
-    statement("note", "The router's capacity is *new*.", cell="gcp-l4"),
-    statement("fix", "- one\n- two", title="Router", files=("routing.py",), problem="`x` | y",
+    annotation("narrative", "All platforms pass.", title="In short"),
+    annotation("note", "The router's capacity is *new*.", cell="gcp-l4"),
+    annotation("fix", "- one\n- two", title="Router", files=("routing.py",), problem="`x` | y",
               before="a = 1\n    b = 2\n", after="a = 2\n", commit="abc123"),
-    statement("recommendation", "Use **this**.", title="Which one", cell="gcp-l4"),
+    annotation("recommendation", "Use **this**.", title="Which one", cell="gcp-l4"),
 )  # fmt: skip
 KINDS = (("platform", "gcp-l4"), ("summary", None), ("backend", None))
 
@@ -79,13 +79,13 @@ def test_which_stamp_is_of_another_version(stamp, differs):
 def test_a_date_that_nobody_says_is_that_of_handing_in(templates):
     assert "**Date**: 2026-01-19  \n" in platform(templates)
     undated = platform(templates, cell="aws-a10g")
-    assert "**Date**: 2026-02-03, when it was handed in: no file says when it happened" in undated
+    assert "**Date**: 2026-02-03, the day of the upload: the files give no date" in undated
 
 
 def test_what_no_file_says_is_absent_for_that_reason(templates):
     model = model_of("platform", handed_in(), cell="gcp-l4")
-    assert model.hardware.python == Absent("no ingested file says it")
-    assert model.hardware.devices[0].driver == Absent("no ingested file says it")
+    assert model.hardware.python == Absent("not in the ingested files")
+    assert model.hardware.devices[0].driver == Absent("not in the ingested files")
     assert "by the platform catalogue NVIDIA L4 (24 GB)" in platform(templates)
     assert "never probed" not in platform(templates)
 
@@ -108,7 +108,7 @@ def test_a_speed_up_that_is_none_is_a_remark():
     assert "slower" in {finding.rule for finding in model_of("platform", made).remarks}
 
 
-def test_a_statement_about_one_cell_stands_in_that_cells_report_only():
+def test_a_annotation_about_one_cell_stands_in_that_cells_report_only():
     mine = model_of("platform", handed_in(*SAID), cell="gcp-l4")
     others = model_of("platform", handed_in(*SAID), cell="aws-a10g")
     assert [said.kind for said in mine.authored] == ["note", "recommendation"]

@@ -110,7 +110,7 @@ def test_columns_never_read_the_same():
 def test_a_figure_that_came_again_stands_as_it_came_last(templates):
     evidence = reporting(metric("t", 1.0, n=1), metric("t", 3.0, n=1))
     text = render("platform", evidence, templates=templates)
-    assert "1 figure in `events.jsonl` came again later: the last one stands here." in text
+    assert "1 figure in `events.jsonl` was reported more than once: the last value is" in text
     assert model_of("platform", evidence).metrics[0].rows[0].cells[0].median == 3.0
 
 

@@ -36,7 +36,7 @@ def test_figures_stand_below_each_other(said, templates):
     assert '<th scope="col" class="n">b</th>' in html
 
 
-@pytest.mark.parametrize("said", ["1 of 2", "abc", "1.2.3", "— (no machine was given)", ""])
+@pytest.mark.parametrize("said", ["1 of 2", "abc", "1.2.3", "— (no machine was rented)", ""])
 def test_words_do_not(said, templates):
     assert 'class="n"' not in table([("x", said)], templates)
 

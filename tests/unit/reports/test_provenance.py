@@ -48,7 +48,7 @@ def test_every_row_of_an_emulation_is_marked(templates):
     assert all("SIMULATED" in row for row in rows)
     others = [line for line in text.splitlines() if line.startswith("| **GCP** `gcp-l4`")]
     assert not any("SIMULATED" in row for row in others)
-    assert "For machines that are SIMULATED nobody was charged." in text
+    assert "Machines marked SIMULATED were not charged." in text
 
 
 def test_what_the_machine_showed_before_it_was_lost_is_told():

@@ -24,7 +24,7 @@ from orchestrator.domain.cell import Attempt, CellState, Run, RunState
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import Facts, TestFact, fold
 from orchestrator.domain.ingest_notes import IngestNotes
-from orchestrator.domain.ingested import Ingested, Statement
+from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.domain.judging import JobVerdict, judge_cell, judge_job
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.outcome import Counts, worst
@@ -97,8 +97,8 @@ def evidence(scratch: Path, **handed_in: Sequence[Path]) -> Evidence:
         outcome=worst(cell.outcome for cell in cells if not _is_excused(cell)),
         finished_at=HANDED_IN,
     )
-    statements = tuple(statement for _, _, said, _ in told for statement in said)
-    record = RunRecord(run, cells, as_of=HANDED_IN, statements=statements)
+    annotations = tuple(annotation for _, _, said, _ in told for annotation in said)
+    record = RunRecord(run, cells, as_of=HANDED_IN, annotations=annotations)
     return Evidence(record, {cell.id: tests for cell, tests, _, _ in told})
 
 
@@ -106,7 +106,7 @@ def _is_excused(cell: CellRecord) -> bool:
     return cell.platform.optional and cell.outcome == "not_available"
 
 
-Told = tuple[CellRecord, tuple[TestFact, ...], tuple[Statement, ...], IngestNotes]
+Told = tuple[CellRecord, tuple[TestFact, ...], tuple[RunAnnotation, ...], IngestNotes]
 
 
 def _cell(files: Sequence[Path], scratch: Path) -> Told:
