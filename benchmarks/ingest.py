@@ -18,6 +18,7 @@ from pathlib import Path
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.facts import fold
 from orchestrator.store.database import Database, open_database
+from orchestrator.store.evidence import Position
 from tests.databases import NOW, attempt, create
 from tests.postgres import PostgresMissingError, start_postgres
 
@@ -51,19 +52,18 @@ def measure(
     for round_ in range(args.rounds):
         run_id = f"run-{new_names}-{round_}"
         attempt_id = attempt(stores, create(stores, run_id, platforms=1)[0])
-        offset, seq, storing, reading = 0, 0, 0.0, 0.0
+        have, storing, reading = Position(), 0.0, 0.0
         for number in range(args.batches):
             chunk = batch(round_, number, args.batch, new_names=new_names)
             begun = time.perf_counter()
-            events, used = read_events(chunk, after_seq=seq)
+            events, used = read_events(chunk, after_seq=have.seq)
             facts = fold(events)
             read = time.perf_counter()
-            assert stores.evidence.append(
-                attempt_id, offset=offset, chunk=chunk, facts=facts, at=NOW
-            )
+            now = stores.evidence.append(attempt_id, have, at=NOW, events=chunk[:used], facts=facts)
+            assert now is not None
+            have = now
             storing += time.perf_counter() - read
             reading += read - begun
-            offset, seq = offset + used, events[-1].seq
         tests = args.batches * args.batch
         yield tests / storing, tests / (storing + reading)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -167,7 +167,7 @@ def advance(stores: Stores, cell_id: str, state: CellState) -> None:
     """Bring an admitted cell to a state, step by step."""
     way = list(CellState)[2 : list(CellState).index(state) + 1]
     for step in way:
-        stores.cells.reach(cell_id, step, at=NOW)
+        stores.cells.enter(cell_id, step, at=NOW)
 
 
 def lease(lease_id: str, attempt_id: str, *, place: str = "local", usd: str = "1") -> Lease:
@@ -226,7 +226,16 @@ def deliver(stores: Stores, attempt_id: str, chunk: bytes, *, offset: int) -> bo
     """Append a chunk, with the facts that it states."""
     position = stores.evidence.position(attempt_id)
     facts = read(chunk, after_seq=position.seq)
-    return stores.evidence.append(attempt_id, offset=offset, chunk=chunk, facts=facts, at=NOW)
+    have = replace(position, events_bytes=offset)
+    return stores.evidence.append(attempt_id, have, at=NOW, events=chunk, facts=facts) is not None
+
+
+def write_log(stores: Stores, attempt_id: str, chunk: bytes, *, offset: int | None = None) -> bool:
+    """Append to the attempt's log, where it ends by default."""
+    have = stores.evidence.position(attempt_id)
+    if offset is not None:
+        have = replace(have, log_bytes=offset)
+    return stores.evidence.append(attempt_id, have, at=NOW, log=chunk) is not None
 
 
 def read(chunk: bytes, *, after_seq: int = 0) -> Facts:

@@ -59,7 +59,7 @@ def _finish_cell(context: Context, cell: Cell, attempt_id: str) -> None:
         logger.exception("cell %s: its evidence cannot be stored", cell.id)
         said = f"its evidence cannot be stored: {type(error).__name__}: {error}"
         cause = Cause(Outcome.ERRORED, "controller", said)
-    stores.cells.reach(cell.id, CellState.RELEASING, at=at)
+    stores.cells.enter(cell.id, CellState.RELEASING, at=at)
     stores.cells.conclude(cell.id, cause, at=at)
 
 
@@ -80,12 +80,12 @@ def _is_all_stored(context: Context, digest: str, attempt_id: str) -> bool:
     have = evidence.position(attempt_id)
     for chunk in _whole_lines(_after(context.blobs.open(digest), have.events_bytes)):
         events, used = read_events(chunk, after_seq=have.seq)
-        at, facts = context.clock.now(), fold(events)
-        offset = have.events_bytes
-        if not evidence.append(attempt_id, offset=offset, chunk=chunk[:used], facts=facts, at=at):
+        now = evidence.append(
+            attempt_id, have, at=context.clock.now(), events=chunk[:used], facts=fold(events)
+        )
+        if now is None:
             return False
-        seq = events[-1].seq if events else have.seq
-        have = replace(have, events_bytes=offset + used, seq=seq)
+        have = now
     return True
 
 

@@ -50,27 +50,14 @@ def pull_evidence(
         if limit_bytes > LINE_LIMIT_BYTES:
             break  # it is refused
         limit_bytes = min(4 * limit_bytes, LINE_LIMIT_BYTES + 1)
-    if pulled is None or not _ingest(store, attempt_id, have, pulled, at=at):
-        return pulled, have
-    return pulled, store.position(attempt_id)
-
-
-def _ingest(
-    store: EvidenceStore, attempt_id: str, have: Position, pulled: EvidenceBatch, *, at: datetime
-) -> bool:
-    """Store the whole lines and the log bytes that came after a position; whether any did."""
+    if pulled is None:
+        return None, have
     events, used = read_events(pulled.events, after_seq=have.seq)
-    if used:
-        store.append(
-            attempt_id,
-            offset=have.events_bytes,
-            chunk=pulled.events[:used],
-            facts=fold(events),
-            at=at,
-        )
-    if pulled.log:
-        store.append_log(attempt_id, offset=have.log_bytes, chunk=pulled.log)
-    return bool(used or pulled.log)
+    if not used and not pulled.log:
+        return pulled, have
+    whole = pulled.events[:used]
+    now = store.append(attempt_id, have, at=at, events=whole, facts=fold(events), log=pulled.log)
+    return pulled, now or store.position(attempt_id)
 
 
 def drained(pulled: EvidenceBatch, have: Position) -> bool:

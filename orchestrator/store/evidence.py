@@ -15,8 +15,8 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.store.fact_rows import write_facts
 from orchestrator.store.logs import log_part, unpack
-from orchestrator.store.result_rows import write_tests
-from orchestrator.store.run_events import tell
+from orchestrator.store.result_rows import ATTEMPT_SPAN, write_tests
+from orchestrator.store.run_events import tell_all
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, changed
 from orchestrator.store.tables import (
@@ -44,6 +44,7 @@ class Position:
     """The agent's last word, once it is stored."""
 
 
+NO_FACTS = Facts()
 _LEVEL = 1
 """Of zlib: evidence repeats itself so much that more effort hardly shrinks it."""
 _CHUNKS_AT_ONCE = 16
@@ -77,54 +78,56 @@ class EvidenceStore:
             return position_of(attempt_row(session, attempt_id))
 
     def append(
-        self, attempt_id: str, *, offset: int, chunk: bytes, facts: Facts, at: datetime
-    ) -> bool:
-        """Store whole lines with their facts; False, and nothing, at another offset.
+        self,
+        attempt_id: str,
+        have: Position,
+        *,
+        at: datetime,
+        events: bytes = b"",
+        facts: Facts = NO_FACTS,
+        log: bytes = b"",
+    ) -> Position | None:
+        """Store what follows `have`, in one transaction, and return the position after it.
 
         Tests that no one has seen before get their rows first, in a transaction of their own:
         else every cell of a run would wait for the first one's whole batch.
-        """
-        if not chunk:
-            if _says_something(facts):
-                raise ValueError("facts without the bytes that state them would be stored twice")
-            return self.position(attempt_id).events_bytes == offset
-        target = self._target(attempt_id)
-        if self.position(attempt_id).events_bytes != offset:
-            return False
-        tests = self._cases.number(target.product, facts.tests)
-        packed = zlib.compress(chunk, _LEVEL)
-        with self._sessions.write() as session:
-            row = attempt_row(session, attempt_id, lock=True)
-            if row.events_bytes != offset:
-                return False
-            first, last = row.seq + 1, max(row.seq, facts.last_seq)
-            _add_chunk(session, row, chunk, packed, first_seq=first, last_seq=last)
-            write_tests(session, target.cell_pk, row, tests)
-            write_facts(session, target.cell_pk, row.pk, facts)
-            _advance(row, chunk, facts, last_seq=last, at=at)
-            session.flush()
-            if _says_something(facts):
-                said = {"attempt": attempt_id, "seq": last}
-                tell(session, target.run_id, "evidence", cell=target.cell, data=said)
-        return True
 
-    def append_log(self, attempt_id: str, *, offset: int, chunk: bytes) -> bool:
-        """Store bytes of the log at `offset`; False, and nothing, where another is due."""
+        Args:
+            attempt_id: Whose evidence it is.
+            have: The position that the bytes follow.
+            at: Now.
+            events: Whole lines of events.
+            facts: What these lines state.
+            log: Bytes of the log.
+
+        Returns:
+            The new position; None, and nothing is stored, where the store is at another one.
+
+        Raises:
+            UnknownIdError: There is no such attempt.
+            ValueError: There are facts without the lines that state them.
+        """
+        if not events and _says_something(facts):
+            raise ValueError("facts without the bytes that state them would be stored twice")
         target = self._target(attempt_id)
-        packed = zlib.compress(chunk, _LEVEL)
+        if not events and not log:
+            return self.position(attempt_id)
+        tests = self._cases.number(target.product, facts.tests)
+        now = _after(have, len(events), facts, len(log), at=at)
+        chunk, log_chunk = zlib.compress(events, _LEVEL), zlib.compress(log, _LEVEL)
         with self._sessions.write() as session:
-            row = attempt_row(session, attempt_id, lock=True)
-            if row.log_bytes != offset:
-                return False
-            if not chunk:
-                return True
-            values = {"attempt": row.pk, "offset": offset, "length": len(chunk), "body": packed}
-            session.execute(insert(LogChunkRow).values(values))
-            row.log_bytes += len(chunk)
-            session.flush()
-            said = {"attempt": attempt_id, "size": row.log_bytes}
-            tell(session, target.run_id, "log", cell=target.cell, data=said)
-        return True
+            tests_seen = _advance(session, target, have, now, tests=len(facts.tests))
+            if tests_seen is None:
+                return None
+            if events:
+                _add_events(session, target, have, now, chunk)
+                first = target.number * ATTEMPT_SPAN + tests_seen - len(facts.tests)
+                write_tests(session, target.cell_pk, target.attempt_pk, tests, first=first)
+                write_facts(session, target.cell_pk, target.attempt_pk, facts)
+            if log:
+                _add_log(session, target, have, log_chunk, size=len(log))
+            tell_all(session, target.run_id, _news(attempt_id, facts, now, log), cell=target.cell)
+        return now
 
     def raw_events(self, attempt_id: str) -> Iterable[bytes]:
         """The chunks as they came. Raises CorruptEvidenceError."""
@@ -211,35 +214,71 @@ def _says_something(facts: Facts) -> bool:
     return any(parts) or facts.environment is not None or facts.end is not None
 
 
-def _add_chunk(
-    session: Session,
-    row: AttemptRow,
-    chunk: bytes,
-    packed: bytes,
-    *,
-    first_seq: int,
-    last_seq: int,
+def _after(have: Position, events: int, facts: Facts, log: int, *, at: datetime) -> Position:
+    """The position behind so many bytes of events and of the log."""
+    return Position(
+        seq=max(have.seq, facts.last_seq),
+        events_bytes=have.events_bytes + events,
+        log_bytes=have.log_bytes + log,
+        last_event_at=at if events else have.last_event_at,
+        end=facts.end or have.end,
+    )
+
+
+def _advance(
+    session: Session, target: Target, have: Position, now: Position, *, tests: int
+) -> int | None:
+    """Move the attempt on and lock its row; how many tests it has seen, None if it is elsewhere."""
+    values: dict[str, object] = {
+        "seq": now.seq,
+        "events_bytes": now.events_bytes,
+        "log_bytes": now.log_bytes,
+        "last_event_at": now.last_event_at,
+        "tests_seen": AttemptRow.tests_seen + tests,
+    }
+    if now.end is not None:
+        values["end_outcome"] = now.end.outcome
+        values["end_reason"], values["end_detail"] = now.end.reason, now.end.detail
+    here = (
+        AttemptRow.pk == target.attempt_pk,
+        AttemptRow.events_bytes == have.events_bytes,
+        AttemptRow.log_bytes == have.log_bytes,
+    )
+    return session.scalar(
+        update(AttemptRow).where(*here).values(values).returning(AttemptRow.tests_seen),
+        execution_options={"synchronize_session": False},
+    )
+
+
+def _add_events(
+    session: Session, target: Target, have: Position, now: Position, body: bytes
 ) -> None:
     values = {
-        "attempt": row.pk,
-        "offset": row.events_bytes,
-        "length": len(chunk),
-        "first_seq": first_seq,
-        "last_seq": last_seq,
-        "body": packed,
+        "attempt": target.attempt_pk,
+        "offset": have.events_bytes,
+        "length": now.events_bytes - have.events_bytes,
+        "first_seq": have.seq + 1,
+        "last_seq": now.seq,
+        "body": body,
     }
     session.execute(insert(EvidenceChunkRow).values(values))
 
 
-def _advance(row: AttemptRow, chunk: bytes, facts: Facts, *, last_seq: int, at: datetime) -> None:
-    row.seq = last_seq
-    row.events_bytes += len(chunk)
-    row.last_event_at = at
-    row.tests_seen += len(facts.tests)
-    if facts.end is not None:
-        row.end_outcome = facts.end.outcome
-        row.end_reason = facts.end.reason
-        row.end_detail = facts.end.detail
+def _add_log(session: Session, target: Target, have: Position, body: bytes, *, size: int) -> None:
+    values = {"offset": have.log_bytes, "length": size, "body": body}
+    session.execute(insert(LogChunkRow).values(attempt=target.attempt_pk, **values))
+
+
+def _news(
+    attempt_id: str, facts: Facts, now: Position, log: bytes
+) -> list[tuple[str, dict[str, object]]]:
+    """What watchers are told: events by kind, with their data."""
+    news: list[tuple[str, dict[str, object]]] = []
+    if _says_something(facts):
+        news.append(("evidence", {"attempt": attempt_id, "seq": now.seq}))
+    if log:
+        news.append(("log", {"attempt": attempt_id, "size": now.log_bytes}))
+    return news
 
 
 def position_of(row: AttemptRow) -> Position:

@@ -20,7 +20,7 @@ from orchestrator.domain.signature import BAD, Signature, signature_of
 from orchestrator.store.column_types import storable
 from orchestrator.store.failure_signatures import write_retries, write_signatures
 from orchestrator.store.sql import insert_into, is_postgres
-from orchestrator.store.tables import AttemptRow, TextRow
+from orchestrator.store.tables import TextRow
 
 Row = tuple[int, int, int, int, bool, int, str, str, bytes | None, int, str | None]
 
@@ -30,7 +30,7 @@ _COLUMNS = (
 )
 _LEVEL = 6
 _LONGEST_US = 10 * 365 * 86_400 * 1_000_000
-_ATTEMPT_SPAN = 1 << 32
+ATTEMPT_SPAN = 1 << 32
 """Positions of an attempt's tests come after all those of the attempts before it."""
 
 _SAME = "r.attempt = excluded.attempt"
@@ -60,16 +60,25 @@ INSERT INTO test_result AS r ({_COLUMNS}) SELECT {_COLUMNS} FROM incoming_test {
 
 
 def write_tests(
-    session: Session, cell_pk: int, attempt: AttemptRow, tests: Mapping[int, TestFact]
+    session: Session,
+    cell_pk: int,
+    attempt_pk: int,
+    tests: Mapping[int, TestFact],
+    *,
+    first: int,
 ) -> None:
-    """Merge the facts, by their tests' numbers; their order is the order of collection."""
+    """Merge the facts, by their tests' numbers, in the order of collection.
+
+    The first one takes the position `first`, which begins at `ATTEMPT_SPAN` times the attempt's
+    number.
+    """
     if not tests:
         return
     beside = _Beside()
-    rows = list(_rows(cell_pk, attempt, tests, beside))
+    rows = list(_rows(cell_pk, attempt_pk, tests, beside, first))
     _write_texts(session, beside.texts)
     write_signatures(session, beside.signatures.values())
-    write_retries(session, cell_pk, attempt.pk, tests)
+    write_retries(session, cell_pk, attempt_pk, tests)
     connection = session.connection()
     if is_postgres(session):
         _copy(connection, rows)
@@ -86,14 +95,13 @@ class _Beside:
 
 
 def _rows(
-    cell_pk: int, attempt: AttemptRow, tests: Mapping[int, TestFact], beside: _Beside
+    cell_pk: int, attempt_pk: int, tests: Mapping[int, TestFact], beside: _Beside, first: int
 ) -> Iterator[Row]:
-    pk, first = attempt.pk, attempt.number * _ATTEMPT_SPAN + attempt.tests_seen
     for position, (test_id, fact) in enumerate(tests.items(), start=first):
         yield (
             cell_pk,
             test_id,
-            pk,
+            attempt_pk,
             int(fact.outcome),
             fact.final,
             _microseconds(fact.duration_s),

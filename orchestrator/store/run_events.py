@@ -1,8 +1,8 @@
-"""The feed: what watchers follow, numbered under the run row's lock."""
+"""Events of a run: what watchers follow, numbered under the run row's lock."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import insert, select, update
@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.tables import FeedRow, RunRow
+from orchestrator.store.tables import RunEventRow, RunRow
 
 
 @dataclass(frozen=True, slots=True)
-class FeedItem:
+class RunEvent:
     """A pointer to something new in a run."""
 
     number: int
@@ -29,42 +29,58 @@ class FeedItem:
 def tell(
     session: Session, run_id: str, kind: str, *, cell: str = "", data: Mapping[str, object]
 ) -> None:
-    """Add an item within the caller's transaction, as its last lock."""
-    number = session.scalar(
+    """Add an event within the caller's transaction, as its last lock."""
+    tell_all(session, run_id, [(kind, data)], cell=cell)
+
+
+def tell_all(
+    session: Session,
+    run_id: str,
+    news: Sequence[tuple[str, Mapping[str, object]]],
+    *,
+    cell: str = "",
+) -> None:
+    """Add events, each a kind and its data, within the caller's transaction, as its last lock."""
+    if not news:
+        return
+    last = session.scalar(
         update(RunRow)
         .where(RunRow.id == run_id)
-        .values(feed_seq=RunRow.feed_seq + 1)
-        .returning(RunRow.feed_seq),
+        .values(event_seq=RunRow.event_seq + len(news))
+        .returning(RunRow.event_seq),
         execution_options={"synchronize_session": False},
     )
-    if number is None:
+    if last is None:
         raise UnknownIdError("run", run_id)
-    row = {"run_id": run_id, "number": number, "kind": kind, "cell": cell, "data": dict(data)}
-    session.execute(insert(FeedRow).values(row))
+    rows = [
+        {"run_id": run_id, "number": number, "kind": kind, "cell": cell, "data": dict(data)}
+        for number, (kind, data) in enumerate(news, start=last - len(news) + 1)
+    ]
+    session.execute(insert(RunEventRow).values(rows))
 
 
-class FeedStore:
+class RunEventStore:
     """What watchers follow, numbered per run under the run row's lock."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def after(self, run_id: str, number: int, *, limit: int = 500) -> list[FeedItem]:
+    def after(self, run_id: str, number: int, *, limit: int = 500) -> list[RunEvent]:
         """Items with a higher number, in order."""
         query = (
-            select(FeedRow)
-            .where(FeedRow.run_id == run_id, FeedRow.number > number)
-            .order_by(FeedRow.number)
+            select(RunEventRow)
+            .where(RunEventRow.run_id == run_id, RunEventRow.number > number)
+            .order_by(RunEventRow.number)
             .limit(limit)
         )
         with self._sessions.read() as session:
             rows = session.scalars(query).all()
-            return [FeedItem(row.number, row.kind, row.cell, row.data) for row in rows]
+            return [RunEvent(row.number, row.kind, row.cell, row.data) for row in rows]
 
     def last(self, run_id: str) -> int:
         """The number of the newest item; 0 where there is none."""
         with self._sessions.read() as session:
-            newest = select(RunRow.feed_seq).where(RunRow.id == run_id)
+            newest = select(RunRow.event_seq).where(RunRow.id == run_id)
             return session.scalar(newest) or 0
 
     def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.facts import Facts, MetricFact, TestFact
+from orchestrator.domain.facts import MetricFact, TestFact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.store import evidence
 from orchestrator.store.cell_results import Artifact
@@ -27,6 +28,7 @@ from tests.databases import (
     outcomes,
     read,
     together,
+    write_log,
 )
 
 PASSED = Cause(Outcome.PASSED, "")
@@ -47,7 +49,7 @@ def agent(stores, cell_id):
 def next_attempt(stores, cell_id):
     """Give the present attempt up; the agent of another one."""
     last = stores.cells.attempts(cell_id)[-1]
-    stores.cells.reach(cell_id, CellState.RELEASING, at=NOW)
+    stores.cells.enter(cell_id, CellState.RELEASING, at=NOW)
     stores.cells.requeue(last.id, Cause(Outcome.ERRORED, "lost"), at=NOW)
     return Agent(stores, attempt(stores, cell_id, last.number + 1))
 
@@ -65,18 +67,18 @@ def test_nothing_is_stored_at_first(stores, agent, cell_id):
     with pytest.raises(UnknownIdError):
         stores.evidence.position("x")
     with pytest.raises(UnknownIdError):
-        stores.evidence.append("x", offset=0, chunk=b"x\n", facts=Facts(), at=NOW)
+        stores.evidence.append("x", Position(), at=NOW, events=b"x\n")
     with pytest.raises(UnknownIdError):
         stores.results.tally("x")
 
 
 def test_a_chunk_is_stored_with_what_it_states(stores, agent, cell_id):
     chunk = agent.manifest("a", "b") + agent.test("a", "failed", longrepr="trace\nE boom")
-    assert stores.evidence.append(
-        agent.attempt_id, offset=0, chunk=chunk, facts=read(chunk), at=after(3)
+    have = stores.evidence.append(
+        agent.attempt_id, Position(), at=after(3), events=chunk, facts=read(chunk)
     )
-    have = stores.evidence.position(agent.attempt_id)
     assert have == Position(4, len(chunk), 0, after(3), None)
+    assert stores.evidence.position(agent.attempt_id) == have
     assert list(stores.evidence.raw_events(agent.attempt_id)) == [chunk]
     assert stores.results.tests(cell_id) == [
         TestFact(
@@ -88,7 +90,7 @@ def test_a_chunk_is_stored_with_what_it_states(stores, agent, cell_id):
         "unit": {TestOutcome.FAILED: 1, TestOutcome.MISSING: 1}
     }
     assert stores.results.final_tests(cell_id) == {"unit": ["a"]}
-    item = stores.feed.after("run-1", 1)
+    item = stores.run_events.after("run-1", 1)
     assert [(i.kind, i.cell, i.data) for i in item] == [
         ("evidence", "p0", {"attempt": agent.attempt_id, "seq": 4})
     ]
@@ -96,13 +98,17 @@ def test_a_chunk_is_stored_with_what_it_states(stores, agent, cell_id):
 
 def test_a_chunk_at_another_offset_changes_nothing(stores, agent, cell_id):
     agent.send(agent.test("a"))
-    before = (stores.results.tests(cell_id), stores.feed.after("run-1", 0))
+    before = (stores.results.tests(cell_id), stores.run_events.after("run-1", 0))
     position = stores.evidence.position(agent.attempt_id)
     chunk = agent.test("b")
-    late = {"chunk": chunk, "facts": read(chunk, after_seq=3), "at": after(99)}
+    late = {"events": chunk, "facts": read(chunk, after_seq=3), "at": after(99), "log": b"more"}
     for offset in (0, 1, 10**9):
-        assert not stores.evidence.append(agent.attempt_id, offset=offset, **late)
-    assert (stores.results.tests(cell_id), stores.feed.after("run-1", 0)) == before
+        for have in (
+            replace(position, events_bytes=offset),
+            replace(position, log_bytes=offset + 1),
+        ):
+            assert stores.evidence.append(agent.attempt_id, have, **late) is None
+    assert (stores.results.tests(cell_id), stores.run_events.after("run-1", 0)) == before
     assert stores.evidence.position(agent.attempt_id) == position
 
 
@@ -110,11 +116,17 @@ def test_the_same_chunk_from_many_is_stored_once(stores, agent, cell_id):
     chunk = agent.test("a") + agent.line("check", "unit", check="c", outcome="passed")
     facts = read(chunk)
     append = partial(
-        stores.evidence.append, agent.attempt_id, offset=0, chunk=chunk, facts=facts, at=NOW
+        stores.evidence.append,
+        agent.attempt_id,
+        Position(),
+        at=NOW,
+        events=chunk,
+        facts=facts,
+        log=b"once",
     )
-    assert together([append] * 6).count(True) == 1
+    assert together([append] * 6).count(None) == 5
     assert stores.results.tests(cell_id)[0].duration_s == 0.75
-    assert len(stores.feed.after("run-1", 0)) == 2
+    assert [one.kind for one in stores.run_events.after("run-1", 1)] == ["evidence", "log"]
 
 
 def test_cells_that_meet_the_same_tests_at_once_share_them(database):
@@ -134,24 +146,45 @@ def test_cells_that_meet_the_same_tests_at_once_share_them(database):
         assert len(session.scalars(select(TestCaseRow.id)).all()) == 60
 
 
+def test_a_busy_look_costs_few_statements(database):
+    """The attempt's state, then one transaction: position, two chunks, tests, job, two events."""
+    stores = database.stores
+    agent = Agent(stores, attempt(stores, create(stores)[0]))
+    agent.send(agent.manifest("a", "b"), agent.line("phase", "unit", name="started"))
+    begun = stores.cells.attempt_state(agent.attempt_id).position
+    lines = agent.test("a") + agent.line("phase", "unit", name="finished", exit_code=0)
+    facts = read(lines, after_seq=begun.seq)
+    asked = []
+
+    def note(_connection, _cursor, statement, *_more):
+        if statement != "BEGIN" and not statement.startswith("BEGIN IMM"):
+            asked.append(statement)
+
+    event.listen(database.sessions.engine, "before_cursor_execute", note)
+    have = stores.cells.attempt_state(agent.attempt_id).position
+    assert stores.evidence.append(
+        agent.attempt_id, have, at=NOW, events=lines, facts=facts, log=b"passed\n"
+    )
+    event.remove(database.sessions.engine, "before_cursor_execute", note)
+    copied = 1 if database.sessions.engine.dialect.name == "postgresql" else 0
+    assert len(asked) == 8 + copied, asked
+
+
 def test_an_empty_chunk_is_nothing_new(stores, agent):
-    before = stores.feed.after("run-1", 0)
-    empty = partial(stores.evidence.append, agent.attempt_id, chunk=b"", facts=Facts(), at=NOW)
-    assert empty(offset=0) is True
-    assert empty(offset=5) is False
-    assert stores.evidence.append_log(agent.attempt_id, offset=0, chunk=b"") is True
-    assert stores.feed.after("run-1", 0) == before
+    before = stores.run_events.after("run-1", 0)
+    assert stores.evidence.append(agent.attempt_id, Position(), at=NOW) == Position()
+    assert stores.run_events.after("run-1", 0) == before
     with pytest.raises(ValueError, match="without the bytes"):
         stores.evidence.append(
-            agent.attempt_id, offset=0, chunk=b"", facts=read(agent.test("a")), at=NOW
+            agent.attempt_id, Position(), at=NOW, facts=read(agent.test("a")), log=b"more"
         )
 
 
 def test_a_heartbeat_moves_the_position_and_tells_no_one(stores, agent):
-    before = stores.feed.after("run-1", 0)
+    before = stores.run_events.after("run-1", 0)
     agent.send(agent.line("heartbeat", job=None, test=None))
     assert stores.evidence.position(agent.attempt_id).seq == 1
-    assert stores.feed.after("run-1", 0) == before
+    assert stores.run_events.after("run-1", 0) == before
 
 
 def test_the_end_is_remembered(stores, agent):
@@ -360,10 +393,10 @@ def test_a_concluded_cell_has_its_roll_up(database, agent, cell_id):
 
 def test_the_logs_of_the_attempts_follow_one_another(stores, agent, cell_id):
     for offset, chunk in ((0, b"hello "), (6, b"\x00w\xff"), (9, b"orld")):
-        assert stores.evidence.append_log(agent.attempt_id, offset=offset, chunk=chunk)
-    assert not stores.evidence.append_log(agent.attempt_id, offset=6, chunk=b"twice")
+        assert write_log(stores, agent.attempt_id, chunk, offset=offset)
+    assert not write_log(stores, agent.attempt_id, b"twice", offset=6)
     again = next_attempt(stores, cell_id)
-    stores.evidence.append_log(again.attempt_id, offset=0, chunk=b"!again")
+    write_log(stores, again.attempt_id, b"!again")
     whole = b"hello \x00w\xfforld!again"
     assert stores.evidence.log(cell_id, after=0, limit=1000) == (whole, 19)
     for after_ in range(20):
@@ -373,7 +406,7 @@ def test_the_logs_of_the_attempts_follow_one_another(stores, agent, cell_id):
             assert next_ == min(after_ + limit, 19)
     assert stores.evidence.log(cell_id, after=99, limit=5) == (b"", 19)
     assert stores.evidence.position(agent.attempt_id).log_bytes == 13
-    told = [i.data for i in stores.feed.after("run-1", 0) if i.kind == "log"]
+    told = [i.data for i in stores.run_events.after("run-1", 0) if i.kind == "log"]
     assert [item["size"] for item in told] == [6, 9, 13, 6]
 
 

@@ -12,7 +12,7 @@ from orchestrator.domain.outcome import Outcome
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
 from orchestrator.store.logs import AttemptLog
 from orchestrator.store.tables import LogChunkRow
-from tests.databases import NOW, ON_SQLITE, advance, attempt, create
+from tests.databases import NOW, ON_SQLITE, advance, attempt, create, write_log
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def written(stores):
     cell, _ = create(stores)
     name = attempt(stores, cell)
     for offset, chunk in ((0, b"one\n"), (4, b"two"), (7, b"\nthree\n")):
-        assert stores.evidence.append_log(name, offset=offset, chunk=chunk)
+        assert write_log(stores, name, chunk, offset=offset)
     return name
 
 
@@ -69,6 +69,6 @@ def test_only_the_chunks_that_are_needed_are_read(database, stores, written):
 
 
 def test_the_feed_tells_its_newest_number(stores, written):
-    newest = stores.feed.after("run-1", 0)[-1].number
-    assert stores.feed.last("run-1") == newest
-    assert stores.feed.last("nope") == 0
+    newest = stores.run_events.after("run-1", 0)[-1].number
+    assert stores.run_events.last("run-1") == newest
+    assert stores.run_events.last("nope") == 0

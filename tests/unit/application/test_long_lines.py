@@ -46,12 +46,10 @@ class Store:
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
 
-    def position(self, _: str) -> Position:
-        return Position(len(self.chunks), sum(map(len, self.chunks)), 0)
-
-    def append(self, _: str, *, offset: int, chunk: bytes, **__: Any) -> None:
-        assert offset == sum(map(len, self.chunks))
-        self.chunks.append(chunk)
+    def append(self, _: str, have: Position, *, events: bytes, **__: Any) -> Position:
+        assert have.events_bytes == sum(map(len, self.chunks))
+        self.chunks.append(events)
+        return Position(len(self.chunks), have.events_bytes + len(events), 0)
 
 
 def test_it_is_fetched_whole() -> None:
